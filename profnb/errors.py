@@ -1,0 +1,27 @@
+"""The errors profnb raises on purpose.
+
+    ProfnbError
+    +-- CaptureError        a trace could not be recorded
+    +-- TraceFormatError    a file is not a trace we can read, or is damaged
+    +-- NoStepsError        an answer needs steps and the trace has none
+
+Every message says what was found, with the value, and then what to do about it.
+"""
+
+__all__ = ["CaptureError", "NoStepsError", "ProfnbError", "TraceFormatError"]
+
+
+class ProfnbError(Exception):
+    """Base of every error that profnb raises on purpose."""
+
+
+class CaptureError(ProfnbError):
+    """A trace could not be recorded, or is not there yet."""
+
+
+class TraceFormatError(ProfnbError):
+    """A file is not a trace we can read: wrong format, truncated, corrupt or hostile."""
+
+
+class NoStepsError(ProfnbError):
+    """An answer needs steps and none were found."""

@@ -1,0 +1,46 @@
+"""What to record: one frozen value that the magics, the API and the command line share."""
+
+from dataclasses import dataclass
+
+__all__ = ["CaptureOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """The bounds and levels of one capture.
+
+    Attributes:
+        max_steps: The window closes after this many traced steps; the cell goes on untraced.
+        max_seconds: ... or after this much traced time, whichever comes first.
+        warmup_steps: Steps at the start that stay out of every average, besides those in which a
+            function was traced or compiled.
+        logdir: Keep the capture here in TensorBoard's layout; None keeps it in memory only.
+        label: A name for the result, shown in its report.
+        host_level: 1 critical, 2 info, 3 verbose host events (TensorFlow's host_tracer_level).
+        python_tracer: Record Python calls too. Costly: it slows the cell and grows the trace.
+        device_tracer: Record device activity (CUPTI on a GPU).
+    """
+
+    max_steps: int = 100
+    max_seconds: float = 20.0
+    warmup_steps: int = 0
+    logdir: str | None = None
+    label: str | None = None
+    host_level: int = 2
+    python_tracer: bool = False
+    device_tracer: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be meant.
+
+        Raises:
+            ValueError: A bound is not positive or a level does not exist.
+        """
+        if self.max_steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.max_steps}.")
+        if not self.max_seconds > 0:
+            raise ValueError(f"seconds must be positive, got {self.max_seconds}.")
+        if self.warmup_steps < 0:
+            raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
+        if self.host_level not in (1, 2, 3):
+            raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")

@@ -1,0 +1,112 @@
+"""A path, a run folder or a TensorBoard logdir: which files it holds, and which reader opens them.
+
+TensorBoard's layout is ``LOGDIR/plugins/profile/RUN/HOST.xplane.pb``.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from profnb.errors import TraceFormatError
+from profnb.trace.model import Trace
+from profnb.trace.wire import Bytes
+from profnb.trace.xplane import read_xplane
+
+__all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace"]
+
+_SUFFIX = ".xplane.pb"
+_MOST_FOLDERS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One host's trace on disk.
+
+    Attributes:
+        path: The file.
+        run: The folder that holds it; one capture of one or more hosts.
+        host: The file's name without its suffix.
+    """
+
+    path: Path
+    run: str
+    host: str
+
+
+def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
+    """The traces under a path, oldest run first.
+
+    Args:
+        path: A trace file, a run folder, or a TensorBoard logdir.
+
+    Raises:
+        FileNotFoundError: There is nothing at this path.
+        TraceFormatError: There is no trace in it.
+    """
+    root = Path(path).expanduser()
+    if not root.exists():
+        raise FileNotFoundError(f"No file or folder at {root}.")
+    if root.is_file():
+        return [_trace_file(root)]
+    found: list[Path] = []
+    for number, (folder, _, files) in enumerate(os.walk(root)):
+        if number >= _MOST_FOLDERS:
+            break
+        found.extend(Path(folder, name) for name in files if name.endswith(_SUFFIX))
+    if not found:
+        raise TraceFormatError(
+            f"No *{_SUFFIX} under {root}. Give a trace file, or a logdir with "
+            "plugins/profile/RUN/HOST.xplane.pb below it."
+        )
+    traces = [_trace_file(file) for file in found]
+    newest = {trace.run: 0.0 for trace in traces}
+    for trace in traces:
+        newest[trace.run] = max(newest[trace.run], trace.path.stat().st_mtime)
+    return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
+
+
+def _trace_file(path: Path) -> TraceFile:
+    host = path.name.removesuffix(_SUFFIX)
+    return TraceFile(path, path.parent.name or ".", host)
+
+
+def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> TraceFile:
+    """The trace of the named run and host; the newest run and its first host where not named.
+
+    Raises:
+        ValueError: No such run or host; the message lists those there are.
+    """
+    runs = list(dict.fromkeys(trace.run for trace in traces))
+    run = run if run is not None else runs[-1]
+    hosts = [trace for trace in traces if trace.run == run]
+    if not hosts:
+        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
+    if host is None:
+        return hosts[0]
+    for trace in hosts:
+        if trace.host == host:
+            return trace
+    names = ", ".join(trace.host for trace in hosts)
+    raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
+
+
+def read_trace(path: str | os.PathLike[str]) -> Trace:
+    """Read one trace file.
+
+    The file is mapped, not copied: it may be removed afterwards (on Windows, after the trace is
+    gone), but must not be changed in place.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        TraceFormatError: It is not a trace we can read.
+    """
+    file = Path(path).expanduser()
+    return read_xplane(_map_file(file), file.name)
+
+
+def _map_file(file: Path) -> Bytes:
+    if file.stat().st_size == 0:
+        return np.empty(0, np.uint8)
+    return np.asarray(np.memmap(file, np.uint8, mode="r"))

@@ -1,0 +1,236 @@
+"""The trace model: columns, not objects.
+
+A ``Trace`` is what one host recorded in one capture: planes (a host or a device), each with lines (a
+thread or a stream), each with events (one named timespan). Events are a struct of arrays, stored
+line after line and in time order inside a line; text is a ``StringTable`` that is decoded only where
+someone looks. All times are int64 picoseconds since the trace began (epoch picoseconds overflow
+64 bits). Readers in this room build a trace; nobody changes one afterwards.
+
+Intervals are half-open everywhere: an event covers ``[begin_ps, begin_ps + duration_ps)``.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from profnb.trace.names import is_device_plane, is_host_plane
+
+__all__ = ["Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class StringTable:
+    """N strings as spans of one byte buffer, decoded on first use.
+
+    Attributes:
+        buffer: The bytes, uint8.
+        begins: Where each string begins, shape (N,).
+        ends: Where each string ends, shape (N,).
+    """
+
+    buffer: npt.NDArray[np.uint8]
+    begins: Int64s
+    ends: Int64s
+    _decoded: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return self.begins.size
+
+    def __getitem__(self, row: int) -> str:
+        """The text of one row; bytes that are not UTF-8 become U+FFFD, never an error."""
+        row = int(row)
+        text = self._decoded.get(row)
+        if text is None:
+            raw = self.buffer[self.begins[row] : self.ends[row]].tobytes()
+            text = self._decoded[row] = raw.decode("utf-8", "replace")
+        return text
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Every string, in row order."""
+        return [self[row] for row in range(len(self))]
+
+    def rows_where(self, condition: Callable[[str], bool]) -> Bools:
+        """For each row, whether its text meets a condition; shape (N,)."""
+        return np.fromiter((condition(text) for text in self.texts), np.bool_, len(self))
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "StringTable":
+        """A table that holds the given texts, for readers of formats that arrive decoded."""
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        ends = np.cumsum([len(raw) for raw in encoded], dtype=np.int64)
+        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if encoded else ends
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), begins, ends)
+
+
+@dataclass(frozen=True)
+class Events:
+    """E events, line after line, by begin and then longest first inside a line.
+
+    Attributes:
+        name: Row of ``Trace.names``, shape (E,), int32.
+        begin_ps: Begin since the trace began, shape (E,), int64.
+        duration_ps: Duration, never negative, shape (E,), int64.
+    """
+
+    name: Int32s
+    begin_ps: Int64s
+    duration_ps: Int64s
+
+    def __len__(self) -> int:
+        return self.begin_ps.size
+
+    @cached_property
+    def end_ps(self) -> Int64s:
+        """Where each event ends (exclusive), shape (E,), int64."""
+        return self.begin_ps + self.duration_ps
+
+
+@dataclass(frozen=True)
+class Lines:
+    """L lines of the whole trace, plane after plane.
+
+    Attributes:
+        plane: Index into ``Trace.planes``, shape (L,).
+        name: Row of ``names``, shape (L,).
+        names: The lines' own names.
+        offsets: Line l owns events ``offsets[l]:offsets[l + 1]``, shape (L + 1,).
+        ids: The identifier the recorder gave, shape (L,); a thread id on a host.
+    """
+
+    plane: Int64s
+    names: StringTable
+    offsets: Int64s
+    ids: Int64s
+
+    def __len__(self) -> int:
+        return self.plane.size
+
+    @cached_property
+    def of_event(self) -> Int32s:
+        """The line of each event, shape (E,), int32."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """One source of events.
+
+    Attributes:
+        name: As recorded, for instance ``/host:CPU`` or ``/device:GPU:0``.
+        lines: The half-open range of its lines in ``Trace.lines``.
+        stats: The plane's own stats, for instance a device's clock rate and memory.
+    """
+
+    name: str
+    lines: range
+    stats: dict[str, int | float | str | bytes]
+
+    @property
+    def is_host(self) -> bool:
+        """Whether this is the plane of the host's threads."""
+        return is_host_plane(self.name)
+
+    @property
+    def is_device(self) -> bool:
+        """Whether this is a GPU or TPU core."""
+        return is_device_plane(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class StatColumn:
+    """One stat of the events that carry it.
+
+    Attributes:
+        events: Indices of the N events that have the stat, ascending, shape (N,).
+        values: Their values, shape (N,): int64, float64, or rows of ``texts``.
+        texts: The distinct texts, for a text stat; empty for a number.
+    """
+
+    events: Int64s
+    values: npt.NDArray[np.generic]
+    texts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.events.size
+
+
+class Stats:
+    """The stats of a trace's events; a source without stats has none of any name."""
+
+    def integers(self, name: str) -> StatColumn:
+        """The events with an integer stat of this name, and its values as int64."""
+        del name
+        return StatColumn(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def texts(self, name: str) -> StatColumn:
+        """The events with a text stat of this name, and its values as rows of ``texts``."""
+        del name
+        return StatColumn(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def of_event(self, event: int) -> dict[str, int | float | str | bytes]:
+        """Every stat of one event."""
+        del event
+        return {}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything recorded in one capture of one host.
+
+    Attributes:
+        source: Where it was read from, for messages.
+        planes: The planes, in file order.
+        lines: The lines of all planes.
+        events: The events of all lines.
+        names: The names that ``events.name`` points to; one text may stand in several rows.
+        stats: Stats of events, decoded on demand.
+        hostnames: The hosts named in the file; may be empty.
+        messages: Warnings and errors the profiler itself wrote into the file.
+        size_bytes: The file's size.
+    """
+
+    source: str
+    planes: tuple[Plane, ...]
+    lines: Lines
+    events: Events
+    names: StringTable
+    stats: Stats
+    hostnames: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+    @cached_property
+    def plane_of_line(self) -> Int64s:
+        """Index of each line's plane, shape (L,)."""
+        return self.lines.plane
+
+    @cached_property
+    def is_host_line(self) -> Bools:
+        """Whether each line belongs to the host plane, shape (L,)."""
+        flags = np.array([plane.is_host for plane in self.planes], np.bool_)
+        return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
+
+    @cached_property
+    def is_device_line(self) -> Bools:
+        """Whether each line belongs to a device plane, shape (L,)."""
+        flags = np.array([plane.is_device for plane in self.planes], np.bool_)
+        return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
+
+    @property
+    def duration_ps(self) -> int:
+        """From the first event's begin to the last event's end; 0 without events."""
+        if not len(self.events):
+            return 0
+        return int(self.events.end_ps.max() - self.events.begin_ps.min())
+
+    def select_names(self, condition: Callable[[str], bool]) -> Bools:
+        """For each event, whether its name meets a condition, shape (E,)."""
+        return self.names.rows_where(condition)[self.events.name]

@@ -1,0 +1,84 @@
+"""The plane, line, event and stat names that profnb relies on, each with its source.
+
+Sources: XPL = openxla/xla xla/tsl/profiler/utils/xplane_schema.cc (5a3e9fa3), STEP = openxla/xprof
+xprof/convert/xplane_to_step_events.cc (a27d00aa), CUPTI = openxla/xla cupti_buffer_events.cc,
+TF = tensorflow/python (2.21), profnb = written by our own markers.
+"""
+
+__all__ = [
+    "BATCH_SIZE",
+    "CONSUMER_ID",
+    "CONSUMER_TYPE",
+    "CORRELATION_ID",
+    "DERIVED_LINES",
+    "EXECUTOR_PROCESS",
+    "FUNCTION_CALL",
+    "GROUP_ID",
+    "IMPLICIT_ROOTS",
+    "IS_ABANDONED",
+    "ITERATIONS",
+    "MARKER_SOURCE",
+    "PRODUCER_ID",
+    "PRODUCER_TYPE",
+    "ROOT_LEVEL",
+    "STEPS_LINE",
+    "STEP_NUM",
+    "TF_OP",
+    "is_device_plane",
+    "is_host_plane",
+]
+
+# Planes (XPL).
+_HOST_PLANE = "/host:CPU"
+_DEVICE_PREFIXES = ("/device:GPU:", "/device:TPU:")
+
+# Lines that a profiler derived from other lines of the same device plane; counting them as well
+# would count the work twice (XPL kStepLineName and its neighbours).
+STEPS_LINE = "Steps"
+DERIVED_LINES = frozenset(
+    {
+        STEPS_LINE,
+        "TensorFlow Name Scope",
+        "TensorFlow Ops",
+        "Framework Name Scope",
+        "Framework Ops",
+        "XLA Modules",
+        "XLA Ops",
+        "XLA TraceMe",
+        "Source code",
+        "Launch Stats",
+    }
+)
+
+# Event names (XPL, TF).
+EXECUTOR_PROCESS = "ExecutorState::Process"
+IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", EXECUTOR_PROCESS})
+
+# Stat names (XPL).
+ROOT_LEVEL = "_r"
+STEP_NUM = "step_num"
+PRODUCER_TYPE, PRODUCER_ID = "_pt", "_p"
+CONSUMER_TYPE, CONSUMER_ID = "_ct", "_c"
+CORRELATION_ID = "correlation_id"
+GROUP_ID = "group_id"
+TF_OP = "tf_op"
+BATCH_SIZE = "batch_size"
+# Set by tf.function's own trace event: "traced-nonXla", "notTraced-xla", ... (TF
+# polymorphic_function.py Function.__call__).
+FUNCTION_CALL = "tf_function_call"
+
+# Stat names of our markers (profnb). A stat name that starts with "_" is internal to the profiler
+# for every viewer; TensorBoard ignores these.
+MARKER_SOURCE = "profnb_marker"
+ITERATIONS = "profnb_iterations"
+IS_ABANDONED = "profnb_abandoned"
+
+
+def is_host_plane(name: str) -> bool:
+    """Whether a plane of this name holds the host's threads."""
+    return name == _HOST_PLANE
+
+
+def is_device_plane(name: str) -> bool:
+    """Whether a plane of this name is a GPU, or a TPU core."""
+    return name.startswith(_DEVICE_PREFIXES) and "SparseCore" not in name

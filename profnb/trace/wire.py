@@ -1,0 +1,209 @@
+"""Protobuf wire format to columns, without a Python object per message.
+
+A message is a span of bytes, half-open ``[begin, end)``. The kernels below either split spans into
+the spans of one repeated field (count, then fill) or read the fields of many small messages into a
+table. They are compiled by Numba, which does not check array bounds, so every read is checked
+here against the end of the innermost message before it is made.
+
+A kernel reports trouble by returning the byte position of the damage (``OK`` otherwise);
+``check`` turns that into a ``TraceFormatError``.
+
+Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most ten bytes, wire types
+0, 1, 2 and 5; groups, types 3 and 4, never occur in an XSpace and are refused).
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from profnb.errors import TraceFormatError
+
+__all__ = ["OK", "Bytes", "Int64s", "check", "read_fields", "split_field"]
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+OK = -1
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+# Positions are int64 and no buffer is larger than 2**62 bytes, so position + size cannot wrap.
+_LARGEST = np.uint64(1 << 62)
+
+
+def check(position: int, what: str) -> None:
+    """Raise if a kernel stopped before the end.
+
+    Args:
+        position: What the kernel returned: ``OK`` or the position of the damage in the file.
+        what: The message being read, for the error text.
+
+    Raises:
+        TraceFormatError: The kernel met bytes that are not a valid message.
+    """
+    if position != OK:
+        raise TraceFormatError(
+            f"Malformed {what} at byte {position:,}: the file is truncated, damaged, or not an "
+            "XPlane trace. Copy it again in binary mode, or capture it anew."
+        )
+
+
+@njit(cache=True, nogil=True, inline="always")
+def read_varint(buffer: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
+    """One varint: (value, position after it), or position -1 where it is cut off or too long."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while at < end and shift < np.uint64(70):
+        byte = buffer[at]
+        at += 1
+        value |= np.uint64(byte & np.uint8(0x7F)) << shift
+        if byte < np.uint8(0x80):
+            return value, at
+        shift += np.uint64(7)
+    return value, -1
+
+
+@njit(cache=True, nogil=True)
+def read_tag(buffer: Bytes, at: int, end: int) -> tuple[int, int, np.uint64, int, int]:
+    """One field: (number, wire type, scalar value, payload begin, position after).
+
+    The position after is -1 where the field does not lie inside ``[at, end)``. For a length-delimited
+    field the payload is ``[payload begin, position after)``; a fixed-width field's bytes are left
+    where they are, at payload begin.
+    """
+    zero = np.uint64(0)
+    tag, at = read_varint(buffer, at, end)
+    if at < 0 or tag >= np.uint64(1 << 32):
+        return 0, 0, zero, 0, -1
+    number = np.int64(tag >> np.uint64(3))
+    wire = np.int64(tag & np.uint64(7))
+    if number == 0:
+        return 0, 0, zero, 0, -1
+    if wire == VARINT:
+        value, after = read_varint(buffer, at, end)
+        return number, wire, value, at, after
+    if wire == LENGTH:
+        size, after = read_varint(buffer, at, end)
+        if after < 0 or size > np.uint64(end - after):
+            return 0, 0, zero, 0, -1
+        return number, wire, size, after, after + np.int64(size)
+    if wire == FIXED64 or wire == FIXED32:
+        width = 8 if wire == FIXED64 else 4
+        if end - at < width:
+            return 0, 0, zero, 0, -1
+        return number, wire, zero, at, at + width
+    return 0, 0, zero, 0, -1
+
+
+@njit(cache=True, nogil=True)
+def read_fixed64(buffer: Bytes, at: int) -> np.int64:
+    """Eight little-endian bytes as int64 bits; the caller has checked that they are there."""
+    value = np.uint64(0)
+    for index in range(8):
+        value |= np.uint64(buffer[at + index]) << np.uint64(8 * index)
+    return np.int64(value)
+
+
+@njit(cache=True, nogil=True)
+def _count_children(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s) -> int:
+    for parent in range(begins.size):
+        at = begins[parent]
+        found = 0
+        while at < ends[parent]:
+            start = at
+            number, wire, _, _, at = read_tag(buffer, at, ends[parent])
+            if at < 0 or (number == field and wire != LENGTH):
+                return start
+            if number == field:
+                found += 1
+        counts[parent] = found
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _fill_children(
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, child_begins: Int64s, child_ends: Int64s
+) -> None:
+    child = 0
+    for parent in range(begins.size):
+        at = begins[parent]
+        while at < ends[parent]:
+            number, _, _, payload, at = read_tag(buffer, at, ends[parent])
+            if number == field:
+                child_begins[child] = payload
+                child_ends[child] = at
+                child += 1
+
+
+def split_field(
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Find the messages of one repeated field inside each of P parent messages.
+
+    Args:
+        buffer: The whole file.
+        begins: Where each parent begins, shape (P,).
+        ends: Where each parent ends, shape (P,).
+        field: The field's number.
+        what: The parents' kind, for error texts.
+
+    Returns:
+        ``offsets`` of shape (P + 1,): parent p owns children ``offsets[p]:offsets[p + 1]``; and the
+        children's begins and ends in file order.
+
+    Raises:
+        TraceFormatError: A parent is malformed, or the field has another wire type.
+    """
+    counts = np.zeros(begins.size, np.int64)
+    check(_count_children(buffer, begins, ends, field, counts), what)
+    offsets = np.zeros(begins.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    child_begins = np.empty(offsets[-1], np.int64)
+    child_ends = np.empty(offsets[-1], np.int64)
+    _fill_children(buffer, begins, ends, field, child_begins, child_ends)
+    return offsets, child_begins, child_ends
+
+
+@njit(cache=True, nogil=True)
+def _read_fields(buffer: Bytes, begins: Int64s, ends: Int64s, wires: Int64s, table: Int64s) -> int:
+    for row in range(begins.size):
+        at = begins[row]
+        while at < ends[row]:
+            start = at
+            number, wire, value, payload, at = read_tag(buffer, at, ends[row])
+            if at < 0:
+                return start
+            if number < wires.size and wires[number] >= 0:
+                if wire != wires[number]:
+                    return start
+                table[row, 2 * number] = payload if wire == LENGTH else np.int64(value)
+                table[row, 2 * number + 1] = at
+    return -1
+
+
+def read_fields(
+    buffer: Bytes, begins: Int64s, ends: Int64s, wires: dict[int, int], what: str
+) -> Int64s:
+    """Read scalar, string and message fields of N messages of one kind.
+
+    Args:
+        buffer: The whole file.
+        begins: Where each message begins, shape (N,).
+        ends: Where each message ends, shape (N,).
+        wires: Field number to wire type (VARINT or LENGTH) of the fields that are wanted.
+        what: The messages' kind, for error texts.
+
+    Returns:
+        int64 of shape (N, 2 * (largest field number + 1)): for field f, column ``2 * f`` holds the
+        value (varint) or where the payload begins (length-delimited) and column ``2 * f + 1`` the
+        position after it; both are 0 where the field is absent. The last occurrence wins, as in
+        protobuf.
+
+    Raises:
+        TraceFormatError: A message is malformed or a wanted field has another wire type.
+    """
+    expected = np.full(max(wires) + 1, -1, np.int64)
+    for field, wire in wires.items():
+        expected[field] = wire
+    table = np.zeros((begins.size, 2 * expected.size), np.int64)
+    check(_read_fields(buffer, begins, ends, expected, table), what)
+    return table

@@ -1,0 +1,104 @@
+"""Numbers to text: the one place that decides how a quantity is written.
+
+Every function takes a plain number in the unit its name ends with and returns text with a unit a
+person would choose. A missing value (NaN or None) becomes an em dash, never a zero.
+"""
+
+import math
+
+__all__ = [
+    "MISSING",
+    "bar_text",
+    "bytes_text",
+    "count_text",
+    "duration_text",
+    "percent_text",
+    "ratio_text",
+]
+
+MISSING = "—"
+
+_DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
+_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def _is_missing(value: float | None) -> bool:
+    return value is None or math.isnan(value)
+
+
+def _three_digits(value: float) -> str:
+    """At most three significant digits, without an exponent: 1.23, 12.3, 123, 1,234."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
+    return f"{value:,.{digits}f}"
+
+
+def duration_text(duration_ps: float | None) -> str:
+    """A duration with the unit that leaves one to three digits before the point.
+
+    Args:
+        duration_ps: Picoseconds; None or NaN where the duration is not known.
+    """
+    if _is_missing(duration_ps):
+        return MISSING
+    assert duration_ps is not None
+    if duration_ps == 0:
+        return "0 ms"
+    for scale, unit in _DURATIONS_PS:
+        if abs(duration_ps) >= scale * 0.9995:
+            return f"{_three_digits(duration_ps / scale)} {unit}"
+    return f"{duration_ps:.2g} ps"
+
+
+def percent_text(fraction: float | None) -> str:
+    """A fraction in 0..1 as a percentage; what is there but rounds to nothing is "<0.1 %"."""
+    if _is_missing(fraction):
+        return MISSING
+    assert fraction is not None
+    if 0 < fraction < 0.0005:
+        return "<0.1 %"
+    return f"{fraction * 100:.1f} %"
+
+
+def count_text(count: float | None) -> str:
+    """A count with thousands separators; at most three significant digits after the point."""
+    if _is_missing(count):
+        return MISSING
+    assert count is not None
+    return f"{count:,.0f}" if float(count).is_integer() else _three_digits(count)
+
+
+def bytes_text(size_bytes: float | None) -> str:
+    """A size in binary units: 512 B, 1.50 KiB, 3.25 GiB."""
+    if _is_missing(size_bytes):
+        return MISSING
+    assert size_bytes is not None
+    for scale, unit in _BYTES:
+        if abs(size_bytes) >= scale:
+            return f"{_three_digits(size_bytes / scale)} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def ratio_text(ratio: float | None) -> str:
+    """A ratio as "1.31x"."""
+    return MISSING if _is_missing(ratio) else f"{ratio:.2f}x"
+
+
+def bar_text(fraction: float | None, width: int = 20) -> str:
+    """A bar of block characters, readable where neither style nor script survive.
+
+    Args:
+        fraction: Length in 0..1; values outside are clipped, a missing value gives no bar.
+        width: Characters of a full bar.
+    """
+    if _is_missing(fraction):
+        return ""
+    assert fraction is not None
+    eighths = round(min(max(fraction, 0.0), 1.0) * width * 8)
+    if eighths == 0 and fraction > 0:
+        eighths = 1
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[rest] if rest else "")
