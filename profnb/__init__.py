@@ -1,0 +1,89 @@
+"""profnb: the TensorFlow profiler that lives in the notebook.
+
+``%load_ext profnb``, then ``%%tfprofile`` over a cell that trains: under the cell appears where each
+step's time went. In scripts: ``with profnb.profile() as p: ...``; for saved traces: ``profnb.load(path)``.
+
+The house (data flows downwards, an import only ever points back up):
+
+    errors, units, options   what every room may use
+    capture/                 record one bounded trace around running code
+        watch                hooks around calls, without a frame in the user's tracebacks
+        markers              step markers, and the wall time of every step
+        session              the TensorFlow profiler: start, bounded window, always stopped
+        cell                 a cell of the shell, run as if no magic were there
+    trace/                   what was recorded: columns, not objects
+        names, model         the names we rely on; Trace, Events, Lines, Stats, StringTable
+        wire                 protobuf wire format to columns (Numba)
+        xplane, xplane_stats *.xplane.pb to a Trace; its stats, on demand
+        files                a path, a logdir, a run: which files, which reader
+    analysis/                what it means: pure functions over columns
+        nesting, ops         parents and self time; the op table
+        steps, step_times    steps of a trace; wall times of every step
+        grouping             which step an event belongs to, across threads
+        breakdown            every picosecond of a step to one category
+        examples, summary    batch sizes and throughput; the numbers of the headline
+        notes, study         what is missing and why; all analyses of a trace, each once
+    view/                    how it looks: values in, figures, HTML and text out
+        theme, text, tables  palette, words, HTML tables
+        charts, plotly       figures as plotly JSON; how each frontend is given one
+        report, page         the report; the same as one offline file
+        controls, frontend   ipywidgets; what to show where
+        notebook_file        repair saved notebooks
+    frames                   columns to pandas tables
+    profile                  Profile, profile(), load(), step()
+    warm                     compile the kernels ahead of use
+    magics                   %%tfprofile
+    demo, __main__           `python -m profnb demo | report | clean`
+"""
+
+from typing import Any
+
+from profnb.errors import CaptureError, NoStepsError, ProfnbError, TraceFormatError
+from profnb.options import CaptureOptions
+from profnb.profile import Profile, load, profile, step
+
+__all__ = [
+    "CaptureError",
+    "CaptureOptions",
+    "NoStepsError",
+    "Profile",
+    "ProfnbError",
+    "TraceFormatError",
+    "configure",
+    "load",
+    "profile",
+    "step",
+]
+__version__ = "0.1.0"
+
+
+def configure(*, live: bool | None) -> None:
+    """Choose whether reports in this notebook get live controls.
+
+    Args:
+        live: True or False for all reports from now on; None for the default (not in Colab).
+
+    Raises:
+        CaptureError: There is no notebook with `%load_ext profnb`.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    magics = None if shell is None else shell.magics_manager.registry.get("ProfnbMagics")
+    if magics is None:
+        raise CaptureError("profnb is not loaded in this notebook; run `%load_ext profnb` first.")
+    magics.live = live
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext profnb`` calls."""
+    from profnb.magics import load_magics
+
+    load_magics(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What ``%unload_ext profnb`` calls."""
+    from profnb.magics import unload_magics
+
+    unload_magics(shell)

@@ -34,7 +34,7 @@ from profnb.trace.names import (
     STEPS_LINE,
 )
 
-__all__ = ["WINDOW", "Steps", "find_steps", "is_compilation"]
+__all__ = ["WINDOW", "Steps", "find_steps", "is_compilation", "pick_cycle"]
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -186,8 +186,7 @@ def _marked_steps(trace: Trace) -> Steps | None:
         event: sources.texts[value]
         for event, value in zip(sources.events.tolist(), sources.values.tolist(), strict=True)
     }
-    trusted = [m for m in markers.tolist() if source_of.get(m, "user") in ("user", "step")]
-    trusted = trusted or [m for m in markers.tolist() if source_of.get(m) == "keras"]
+    trusted = [m for m in markers.tolist() if source_of.get(m) != "call"]
     roots = _outermost(trace, np.array(trusted, np.int64))
     if not roots.size:
         return None
@@ -224,20 +223,40 @@ def _called_steps(trace: Trace) -> Steps | None:
         named = trace.select_names(lambda name: name.startswith(_CALL_PREFIXES))
         calls = np.flatnonzero(named & trace.is_host_line[trace.lines.of_event])
     calls = _outermost(trace, calls)
-    names = trace.events.name[calls]
-    rows, code, count = np.unique(names, return_inverse=True, return_counts=True)
-    totals = np.bincount(code, trace.events.duration_ps[calls].astype(np.float64), rows.size)
-    totals[count < 2] = -1
-    if not rows.size or totals.max() < 0:
+    names, codes = np.unique(trace.events.name[calls], return_inverse=True)
+    roots, first_root, anchor = pick_cycle(codes, trace.events.duration_ps[calls])
+    if not roots.size:
         return None
+    name = trace.names[names[anchor]]
+    phase = (name,) * (first_root.size - 1)
+    return _make(trace, calls[roots], first_root, phase, f"repeated calls of {name}")
+
+
+def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
+    """Which of N calls make up the repeated cycle, and where each turn of it begins.
+
+    The function that repeats and takes the most time is the anchor; functions called as often as
+    it is (give or take the last turn) belong to the same cycle, which begins with whichever of
+    them came first.
+
+    Args:
+        codes: Which function each call is of, shape (N,), in time order.
+        durations: How long each call took, shape (N,).
+
+    Returns:
+        Indices of the R calls in the cycle; ``first_root`` of shape (S + 1,): turn s owns calls
+        ``first_root[s]:first_root[s + 1]``; and the anchor's code (-1 with no call repeated).
+    """
+    count = np.bincount(codes) if codes.size else np.zeros(1, np.int64)
+    totals = np.bincount(codes, durations.astype(np.float64)) if codes.size else np.zeros(1)
+    totals = np.where(count >= 2, totals, -1.0)
+    if totals.max() < 0:
+        return np.empty(0, np.int64), np.zeros(1, np.int64), -1
     anchor = int(totals.argmax())
     members = np.abs(count - count[anchor]) <= (1 if count[anchor] > 2 else 0)
-    roots = calls[members[code]]
-    code = code[members[code]]
-    first_root = np.append(np.flatnonzero(code == code[0]), roots.size)
-    name = trace.names[rows[anchor]]
-    phase = (name,) * (first_root.size - 1)
-    return _make(trace, roots, first_root, phase, f"repeated calls of {name}")
+    roots = np.flatnonzero(members[codes])
+    kept = codes[roots]
+    return roots, np.append(np.flatnonzero(kept == kept[0]), roots.size), anchor
 
 
 def _window(trace: Trace) -> Steps:

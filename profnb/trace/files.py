@@ -4,6 +4,8 @@ TensorBoard's layout is ``LOGDIR/plugins/profile/RUN/HOST.xplane.pb``.
 """
 
 import os
+import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from profnb.trace.model import Trace
 from profnb.trace.wire import Bytes
 from profnb.trace.xplane import read_xplane
 
-__all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace"]
+__all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]
 
 _SUFFIX = ".xplane.pb"
 _MOST_FOLDERS = 20_000
@@ -92,21 +94,43 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
-def read_trace(path: str | os.PathLike[str]) -> Trace:
+def read_trace(path: str | os.PathLike[str], *, in_memory: bool = False) -> Trace:
     """Read one trace file.
 
-    The file is mapped, not copied: it may be removed afterwards (on Windows, after the trace is
-    gone), but must not be changed in place.
+    Args:
+        path: The file.
+        in_memory: Copy the file first. By default it is mapped: it may be removed afterwards (on
+            Windows, after the trace is gone), but must not be changed in place.
 
     Raises:
         FileNotFoundError: There is no such file.
         TraceFormatError: It is not a trace we can read.
     """
     file = Path(path).expanduser()
-    return read_xplane(_map_file(file), file.name)
+    recorded = _map_file(file)
+    return read_xplane(recorded.copy() if in_memory else recorded, file.name)
 
 
 def _map_file(file: Path) -> Bytes:
     if file.stat().st_size == 0:
         return np.empty(0, np.uint8)
     return np.asarray(np.memmap(file, np.uint8, mode="r"))
+
+
+def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
+    """Write a trace into a logdir in TensorBoard's layout, byte for byte as it was read.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        TraceFormatError: The trace did not come from an XPlane file.
+    """
+    if trace.recorded is None:
+        raise TraceFormatError(f"{trace.source} was not read from an XPlane file.")
+    folder = Path(logdir).expanduser() / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
+    folder.mkdir(parents=True, exist_ok=True)
+    host = trace.hostnames[0] if trace.hostnames else "host"
+    target = folder / (re.sub(r"[^\w.-]", "_", host) + _SUFFIX)
+    target.write_bytes(trace.recorded.tobytes())
+    return target

@@ -194,7 +194,7 @@ class Trace:
         stats: Stats of events, decoded on demand.
         hostnames: The hosts named in the file; may be empty.
         messages: Warnings and errors the profiler itself wrote into the file.
-        size_bytes: The file's size.
+        recorded: The bytes it was read from, where it can be saved again as it was.
     """
 
     source: str
@@ -205,7 +205,7 @@ class Trace:
     stats: Stats
     hostnames: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
-    size_bytes: int = 0
+    recorded: npt.NDArray[np.uint8] | None = None
 
     @cached_property
     def plane_of_line(self) -> Int64s:

@@ -108,7 +108,7 @@ def _read_space(buffer: Bytes, source: str) -> Trace:
             *_space_texts(buffer, whole, _SPACE_ERRORS),
             *_space_texts(buffer, whole, _SPACE_WARNINGS),
         ),
-        size_bytes=buffer.size,
+        recorded=buffer,
     )
 
 

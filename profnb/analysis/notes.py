@@ -1,0 +1,66 @@
+"""What a reader should know before trusting the numbers: what is missing, cut or averaged, and why.
+
+Each note is one or two plain sentences: what was found, then what to do.
+"""
+
+from profnb.analysis.steps import Steps
+from profnb.analysis.summary import Summary
+from profnb.trace.model import Trace
+from profnb.units import count_text
+
+__all__ = ["note_contents", "note_devices", "note_steps"]
+
+
+def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
+    """Notes on how steps were found and which of them count."""
+    notes = []
+    if not len(steps):
+        return ["The trace has no events: nothing of TensorFlow's ran while it was recorded."]
+    if steps.is_window:
+        notes.append(
+            f"No steps among {count_text(event_count)} events, so the whole capture is shown as "
+            "one window. Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or "
+            "a loop over a tf.function."
+        )
+    elif not steps.origin.startswith("step markers"):
+        notes.append(f"No step markers in the trace; steps are {steps.origin}.")
+    if summary.all_warm_up and not steps.is_window:
+        notes.append(
+            f"A function was traced or compiled in every one of the {len(summary.counted)} steps, so "
+            "the averages are of warm-up steps. Run more steps, or look for retracing."
+        )
+    if summary.iterations > 1:
+        notes.append(
+            f"Each step runs {summary.iterations} iterations (steps_per_execution="
+            f"{summary.iterations}); step times are per execution."
+        )
+    if summary.others:
+        listed = ", ".join(f"{count_text(count)} {name}" for name, count in summary.others)
+        notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} steps.")
+    if 0 < len(summary.counted) < 5 and not steps.is_window:
+        notes.append(
+            f"Only {len(summary.counted)} steps to average; a few more would make the figures firmer."
+        )
+    return notes
+
+
+def note_devices(trace: Trace) -> list[str]:
+    """Notes on device planes that say nothing, and on those that say more than is shown yet."""
+    notes = []
+    for plane in trace.planes:
+        if not plane.is_device:
+            continue
+        offsets = trace.lines.offsets
+        if offsets[plane.lines.start] == offsets[plane.lines.stop]:
+            notes.append(
+                f"{plane.name} is in the trace but nothing was recorded on it, so its times are "
+                "absent, not zero. The usual cause on NVIDIA is CUPTI: libcupti missing, or "
+                "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or "
+                "run the container with --privileged)."
+            )
+    return notes
+
+
+def note_contents(trace: Trace) -> list[str]:
+    """What the profiler itself complained about while recording."""
+    return [f"The profiler reports: {message[:300]}" for message in trace.messages[:5]]

@@ -1,0 +1,82 @@
+"""A trace to all its analyses, each worked out once and only when asked for."""
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from profnb.analysis.breakdown import StepBreakdown, break_down_steps, extend_to_device_work
+from profnb.analysis.examples import examples_per_step
+from profnb.analysis.grouping import Groups, group_events
+from profnb.analysis.notes import note_contents, note_devices, note_steps
+from profnb.analysis.ops import OpTable, raw_device_lines, tabulate_ops
+from profnb.analysis.steps import Steps, find_steps
+from profnb.analysis.summary import Summary, summarize
+from profnb.trace.model import Trace
+
+__all__ = ["Study"]
+
+
+class Study:
+    """Everything that is worked out from one trace.
+
+    Attributes:
+        trace: The trace.
+        warmup_steps: How many first steps to leave out of averages besides those with tracing.
+    """
+
+    def __init__(self, trace: Trace, warmup_steps: int = 0) -> None:
+        """Nothing is computed yet."""
+        self.trace = trace
+        self.warmup_steps = warmup_steps
+
+    @cached_property
+    def _host_steps(self) -> Steps:
+        return find_steps(self.trace, self.warmup_steps)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Which step each event belongs to."""
+        return group_events(self.trace, self._host_steps)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps, each to the end of the device work that the host waited for."""
+        return extend_to_device_work(self.trace, self._host_steps, self.groups)
+
+    @cached_property
+    def breakdown(self) -> StepBreakdown:
+        """Where each step's time went."""
+        return break_down_steps(self.trace, self.steps, self.groups)
+
+    @cached_property
+    def has_device(self) -> bool:
+        """Whether anything was recorded on a device."""
+        lines = raw_device_lines(self.trace)
+        return bool(lines.any() and np.diff(self.trace.lines.offsets)[lines].any())
+
+    @cached_property
+    def ops(self) -> OpTable:
+        """The ops of the whole capture."""
+        return tabulate_ops(self.trace)
+
+    def ops_of_steps(self, rows: npt.NDArray[np.int64]) -> OpTable:
+        """The ops of some steps only."""
+        wanted = np.zeros(len(self.steps) + 1, np.bool_)
+        wanted[rows] = True
+        return tabulate_ops(self.trace, wanted[self.groups.step])
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The few numbers a person reads first."""
+        examples = examples_per_step(self.trace, self.groups, len(self.steps))
+        return summarize(self.steps, self.breakdown, examples)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is missing, cut or averaged, in sentences."""
+        return [
+            *note_steps(self.steps, self.summary, len(self.trace.events)),
+            *note_devices(self.trace),
+            *note_contents(self.trace),
+        ]

@@ -1,0 +1,80 @@
+"""A cell of the shell to a captured cell that otherwise runs as if no magic were there.
+
+An input transformer replaces the magic's own line, at the same line number, by a call that starts
+the capture; IPython itself then runs the user's body. So the last value, a trailing ``;``, tracebacks
+with the notebook's own line numbers, ``await``, AutoGraph's look at the source, interrupts, and "Run
+all" stopping at an error stay as they are. When the cell is over, its end hook shows the report.
+
+Five other ways were measured and each breaks one of these: running the body inside the magic with
+``run_cell`` (errors do not stop "Run all", no ``await``, ``;`` ignored), with re-raise (two tracebacks),
+``exec`` (AutoGraph finds no source), and text templates (strings change, no last value).
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["call_after_cell", "make_transformer"]
+
+Transformer = Callable[[list[str]], list[str]]
+_CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
+_HELP = re.compile(r"^\?|(^|\s)(-h|--help)(\s|$)")
+
+
+def make_transformer(magics: Iterable[str]) -> Transformer:
+    """An input transformer for cells that begin with one of our cell magics.
+
+    Args:
+        magics: Names of cell magics; each needs a line magic ``_NAME_begin`` that starts the capture.
+
+    Returns:
+        A function for ``shell.input_transformers_cleanup``. It leaves alone every other cell, help
+        requests, and cells without a body, which the ordinary cell magic answers.
+    """
+    names = frozenset(magics)
+
+    def transform(lines: list[str]) -> list[str]:
+        match = _CELL_MAGIC.match(lines[0]) if lines else None
+        if match is None or match.group(1) not in names:
+            return lines
+        arguments = match.group(2).strip()
+        body = lines[1:]
+        if _HELP.search(arguments) or not "".join(body).strip():
+            return lines
+        begin = f"get_ipython().run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
+        inner = _CELL_MAGIC.match(body[0])
+        if inner is not None and body[0].startswith("%%"):
+            call = (inner.group(1), inner.group(2).rstrip("\n"), "".join(body[1:]))
+            body = [f"get_ipython().run_cell_magic({', '.join(map(repr, call))})\n"]
+        return [begin, *body]
+
+    # A terminal asks transformers whether a half-typed cell is complete; this one must not answer.
+    transform.has_side_effects = True  # type: ignore[attr-defined]
+    return transform
+
+
+def call_after_cell(shell: Any, callback: Callable[[bool], None]) -> None:
+    """Call back once when the running cell is over, however it ends.
+
+    Args:
+        shell: The IPython shell.
+        callback: Takes whether the cell succeeded. Called after the cell's value or traceback was
+            shown; cells that the cell itself runs (``run_cell``) do not count.
+    """
+    depth = 0
+
+    def cell_begins(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+
+    def cell_ended(result: Any = None) -> None:
+        nonlocal depth
+        if depth:
+            depth -= 1
+            return
+        shell.events.unregister("pre_run_cell", cell_begins)
+        shell.events.unregister("post_run_cell", cell_ended)
+        callback(bool(result is not None and result.success))
+
+    shell.events.register("pre_run_cell", cell_begins)
+    shell.events.register("post_run_cell", cell_ended)

@@ -1,0 +1,264 @@
+"""Running code to steps: every step is timed, and marked in the trace while one is recorded.
+
+Where steps come from, with no change to the user's code:
+
+- Keras (3 and 2): a batch of ``fit``, ``evaluate`` or ``predict``, from the end of the callbacks'
+  ``on_*_batch_begin`` to the start of their ``on_*_batch_end``, so callbacks are in the gap; and one
+  call of ``train_on_batch``, ``test_on_batch`` or ``predict_on_batch``.
+- ``tf.profiler.experimental.Trace`` with ``_r`` or ``step_num``: the user's own markers, Keras 2's,
+  and ``profnb.step``.
+- a ``tf.function`` call: TensorFlow opens a ``Trace`` around each, which is where we see it begin, end
+  and be retraced; which function is the step is decided afterwards.
+
+Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the same steps. A batch that
+began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
+"""
+
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.watch import replace_attribute, watch_method
+
+__all__ = ["StepRecords", "StepRecorder"]
+
+KERAS, USER, CALL = "keras", "user", "call"
+_PHASES = ("train", "test", "predict")
+
+
+@dataclass
+class StepRecords:
+    """Every step or call that was seen, traced or not, in order of its end.
+
+    Attributes:
+        begin_ns: Begins by the clock ``time.perf_counter_ns``.
+        end_ns: Ends.
+        name: Row of ``names``: the phase, the marker's or the function's name.
+        kind: Row of ``kinds``.
+        was_traced: 1 where the whole step lies inside the traced window.
+        retraced: 1 where a ``tf.function`` was traced in it.
+        iterations: Iterations in one step.
+        names: Distinct names.
+        kinds: What delimits the steps: "keras", "user" markers, or function "call".
+    """
+
+    begin_ns: array[int] = field(default_factory=lambda: array("q"))
+    end_ns: array[int] = field(default_factory=lambda: array("q"))
+    name: array[int] = field(default_factory=lambda: array("i"))
+    kind: array[int] = field(default_factory=lambda: array("b"))
+    was_traced: array[int] = field(default_factory=lambda: array("b"))
+    retraced: array[int] = field(default_factory=lambda: array("b"))
+    iterations: array[int] = field(default_factory=lambda: array("i"))
+    names: list[str] = field(default_factory=list)
+    kinds: tuple[str, ...] = (KERAS, USER, CALL)
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return (self.begin_ns, self.end_ns, self.name, self.kind, self.was_traced, self.retraced,
+                self.iterations)  # fmt: skip
+
+    def append(self, *values: int) -> None:
+        """Add one row, values in the order of the attributes."""
+        for column, value in zip(self._columns(), values, strict=True):
+            column.append(value)
+
+    def truncate(self, length: int) -> None:
+        """Forget the rows from ``length`` on."""
+        for column in self._columns():
+            del column[length:]
+
+
+@dataclass(slots=True)
+class _Open:
+    """Something that began and has not ended."""
+
+    marker: Any
+    kind: str | None
+    name: str
+    begin_ns: int
+    first_record: int
+    was_traced: bool
+    retraced: bool = False
+
+
+class StepRecorder:
+    """Watches one thread's steps.
+
+    Args:
+        is_tracing: Whether the profiler is recording right now.
+        on_step: Called after each step with how many like it were recorded under trace; of function
+            calls, only those of the function that has taken the most time count.
+    """
+
+    def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
+        """Start with no steps, on the calling thread."""
+        self.records = StepRecords()
+        self._is_tracing, self._on_step = is_tracing, on_step
+        self._thread = threading.get_ident()
+        self._stack: list[_Open] = []
+        self._batch: _Open | None = None
+        self._batches_begun = 0
+        self._code_of_name: dict[str, int] = {}
+        self._trace_type: Any = None
+        self._traced: list[int] = []  # per name, how many were recorded under trace
+        self._total_ns: list[int] = []
+
+    def _begin(self, marker: object, kind: str | None, name: str) -> _Open:
+        return _Open(
+            marker, kind, name, time.perf_counter_ns(), len(self.records), self._is_tracing()
+        )
+
+    def _inside_step(self) -> bool:
+        return self._batch is not None or any(span.kind == USER for span in self._stack)
+
+    def _record(self, span: _Open, end_ns: int, iterations: int = 1) -> None:
+        code = self._code_of_name.setdefault(span.name, len(self.records.names))
+        if code == len(self.records.names):
+            self.records.names.append(span.name)
+            self._traced.append(0)
+            self._total_ns.append(0)
+        self.records.truncate(span.first_record)  # calls inside it are part of it
+        was_traced = span.was_traced and self._is_tracing()
+        self.records.append(
+            span.begin_ns, end_ns, code, self.records.kinds.index(span.kind or CALL),
+            was_traced, span.retraced, iterations,
+        )  # fmt: skip
+        self._traced[code] += was_traced
+        self._total_ns[code] += end_ns - span.begin_ns
+        if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
+            self._on_step(self._traced[code])
+
+    # Trace events: the user's markers, Keras 2's, and tf.function's calls.
+
+    def _trace_began(self, trace: object, name: str, metadata: dict[str, Any]) -> None:
+        if threading.get_ident() != self._thread or self._batch_marker_is(trace):
+            return
+        is_marker = "step_num" in metadata or bool(metadata.get("_r"))
+        kind = USER if is_marker else CALL if "tf_function_call" in metadata else None
+        self._stack.append(self._begin(trace, kind, str(name)))
+
+    def _batch_marker_is(self, trace: object) -> bool:
+        return self._batch is not None and self._batch.marker in (None, trace)
+
+    def _metadata_set(self, trace: Any, metadata: dict[str, Any]) -> dict[str, Any]:
+        """What to add to a trace event's metadata: a step marker's, for an outermost call."""
+        call = metadata.get("tf_function_call")
+        span = next((span for span in reversed(self._stack) if span.marker is trace), None)
+        if call is None or span is None or threading.get_ident() != self._thread:
+            return {}
+        span.kind = span.kind or CALL
+        if str(call).startswith("traced"):
+            for outer in self._stack:
+                outer.retraced = True
+            if self._batch is not None:
+                self._batch.retraced = True
+        if self._inside_step():
+            return {}
+        return {"_r": 1, "step_num": span.first_record, "profnb_marker": CALL}
+
+    def _trace_ended(self, trace: object, failed: bool) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        end_ns = time.perf_counter_ns()
+        for index in range(len(self._stack) - 1, -1, -1):
+            if self._stack[index].marker is trace:
+                span = self._stack[index]
+                del self._stack[index:]
+                if span.kind is not None and not failed and not self._inside_step():
+                    self._record(span, end_ns)
+                return
+
+    @contextmanager
+    def watch_tensorflow(self, tensorflow: ModuleType) -> Iterator[None]:
+        """See TensorFlow's trace events inside the block."""
+        trace_type = self._trace_type = tensorflow.profiler.experimental.Trace
+        init, set_metadata, leave = trace_type.__init__, trace_type.set_metadata, trace_type.__exit__
+
+        def began(trace: Any, name: str, **metadata: Any) -> None:
+            init(trace, name, **metadata)
+            self._trace_began(trace, name, metadata)
+
+        def metadata_set(trace: Any, **metadata: Any) -> None:
+            set_metadata(trace, **metadata, **self._metadata_set(trace, metadata))
+
+        def ended(trace: Any, kind: Any, value: Any, traceback: Any) -> None:
+            if kind is not None:
+                set_metadata(trace, profnb_abandoned=1)
+            leave(trace, kind, value, traceback)
+            self._trace_ended(trace, kind is not None)
+
+        with ExitStack() as stack:
+            stack.enter_context(replace_attribute(trace_type, "__init__", began))
+            stack.enter_context(replace_attribute(trace_type, "set_metadata", metadata_set))
+            stack.enter_context(replace_attribute(trace_type, "__exit__", ended))
+            yield
+
+    # Keras batches.
+
+    def _batch_began(self, phase: str) -> None:
+        self._batch_abandoned()
+        if threading.get_ident() != self._thread or self._trace_type is None:
+            return
+        if self._inside_step():
+            return
+        self._batch = self._begin(None, KERAS, phase)
+        self._batch.marker = self._trace_type(
+            phase, step_num=self._batches_begun, _r=1, profnb_marker=KERAS
+        )
+        self._batches_begun += 1
+
+    def _batch_ended(self, iterations: int) -> None:
+        if self._batch is None or threading.get_ident() != self._thread:
+            return
+        batch, end_ns = self._batch, time.perf_counter_ns()
+        if iterations > 1:
+            batch.marker.set_metadata(profnb_iterations=iterations)
+        batch.marker.__exit__(None, None, None)
+        self._batch = None
+        self._record(batch, end_ns, iterations)
+
+    def _batch_abandoned(self, _: object = None) -> None:
+        if self._batch is None or threading.get_ident() != self._thread:
+            return
+        batch, self._batch = self._batch, None
+        batch.marker.set_metadata(profnb_abandoned=1)
+        batch.marker.__exit__(None, None, None)
+        self._batches_begun -= 1
+        self.records.truncate(batch.first_record)
+
+    def _callbacks_ended(self, callbacks: Any) -> None:
+        model = getattr(callbacks, "model", None)
+        iterations = getattr(model, "steps_per_execution", 1)
+        self._batch_ended(iterations if isinstance(iterations, int) else 1)
+
+    @contextmanager
+    def watch_keras(self, keras: ModuleType) -> Iterator[None]:
+        """See Keras' batches inside the block; ``keras`` is keras or tf_keras."""
+        callbacks, model = keras.callbacks.CallbackList, keras.Model
+        with ExitStack() as stack:
+
+            def watch(owner: type, name: str, **hooks: Callable[[Any], object]) -> None:
+                if hasattr(owner, name):
+                    stack.enter_context(watch_method(owner, name, **hooks))
+
+            for phase in _PHASES:
+
+                def began(_: object, phase: str = phase) -> None:
+                    self._batch_began(phase)
+
+                watch(callbacks, f"on_{phase}_batch_begin", after=began)
+                watch(callbacks, f"on_{phase}_batch_end", before=self._callbacks_ended)
+                watch(callbacks, f"on_{phase}_begin", before=self._batch_abandoned)
+                watch(callbacks, f"on_{phase}_end", before=self._batch_abandoned)
+                watch(
+                    model, f"{phase}_on_batch", before=began, after=lambda _: self._batch_ended(1)
+                )
+            watch(callbacks, "on_epoch_end", before=self._batch_abandoned)
+            yield

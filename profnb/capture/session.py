@@ -1,0 +1,303 @@
+"""Running code to one bounded trace: the only door to the TensorFlow profiler.
+
+A ``Capture`` starts the profiler, closes the window by itself after a number of steps or seconds, and
+keeps timing steps until it is finished. It never fails the code it surrounds: what goes wrong with
+the profiler is said in ``messages``. TensorFlow and Keras need not be imported yet; the capture
+begins when they are.
+
+TensorFlow allows one profiler session per process. A session that is already running is stopped, its
+trace saved where its owner asked, and that is said; when the surrounded code starts a profiler of its
+own, our window closes first, so that code runs as it would have without us.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.markers import StepRecorder, StepRecords
+from profnb.capture.watch import on_import, watch_attribute
+from profnb.options import CaptureOptions
+
+__all__ = ["Capture", "Recording"]
+
+_PROFILER_LOG = re.compile(rb"(profiler_session|save_profile)\.cc:\d+\]")
+_INSTALL = (
+    "TensorFlow is not installed here, so nothing was captured. Install it with "
+    "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
+)
+
+
+@dataclass(slots=True)
+class Recording:
+    """What one capture left behind.
+
+    Attributes:
+        path: The trace file, or None if there is none.
+        folder: A temporary folder to remove once the trace is read, or None.
+        steps: Every step seen, traced or not.
+        wall_ns: Wall time from the capture's begin to its finish.
+        window_ns: Wall time of the traced window.
+        overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
+        closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
+            started its own profiler), or None if it did not.
+        messages: What the user should know, in sentences.
+    """
+
+    path: Path | None = None
+    folder: str | None = None
+    steps: StepRecords = field(default_factory=StepRecords)
+    wall_ns: int = 0
+    window_ns: int = 0
+    overhead_ns: int = 0
+    closed_by: str | None = None
+    messages: list[str] = field(default_factory=list)
+
+    def discard(self) -> None:
+        """Remove the temporary folder; a trace that was read stays readable."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+
+@contextlib.contextmanager
+def _profiler_log_held_back() -> Iterator[None]:
+    """Keep the profiler's own log lines out of the notebook; pass on anything else written.
+
+    TensorFlow logs them to file descriptor 2, which a kernel shows under the user's cell.
+    """
+    try:
+        saved = os.dup(2)
+    except OSError:  # no standard error at all
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            held.seek(0)
+            for line in held:
+                if not _PROFILER_LOG.search(line):
+                    os.write(2, line)
+
+
+class Capture:
+    """One bounded capture around running code.
+
+    Args:
+        options: What to record and for how long.
+    """
+
+    def __init__(self, options: CaptureOptions) -> None:
+        """Prepare; nothing starts before ``start``."""
+        self.options = options
+        self.recording = Recording()
+        self.recorder = StepRecorder(self._is_tracing, self._step_recorded)
+        self._watches = ExitStack()
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._profiler: Any = None
+        self._start_profiler: Any = None
+        self._stop_profiler: Any = None
+        self._errors: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
+        self._tracing_since_ns: int | None = None
+        self._is_due = False
+        self._took_over = False
+        self._begin_ns = 0
+        self._last_step_ns = 0
+        self._logdir = Path()
+        self._written_before: dict[Path, int] = {}
+
+    def _is_tracing(self) -> bool:
+        return self._tracing_since_ns is not None
+
+    # Begin and end.
+
+    def start(self) -> None:
+        """Begin: now, or when the code imports TensorFlow."""
+        self.recording.steps = self.recorder.records
+        self._begin_ns = time.perf_counter_ns()
+        hooks = {
+            "tensorflow": self._tensorflow_imported,
+            "keras": lambda: self._keras_imported("keras"),
+            "tf_keras": lambda: self._keras_imported("tf_keras"),
+        }
+        self._watches.enter_context(on_import(hooks))
+
+    def finish(self) -> Recording:
+        """End the capture and say what it left behind."""
+        self._close_window(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._watches.close()
+        recording = self.recording
+        recording.wall_ns = time.perf_counter_ns() - self._begin_ns
+        if self._profiler is None and not recording.messages:
+            recording.messages.append(self._why_nothing())
+        return recording
+
+    def _why_nothing(self) -> str:
+        if importlib.util.find_spec("tensorflow") is None:
+            return _INSTALL
+        return "The code did not import TensorFlow, so there was nothing to capture."
+
+    def _tensorflow_imported(self) -> None:
+        tensorflow = sys.modules["tensorflow"]
+        profiler = getattr(getattr(tensorflow, "profiler", None), "experimental", None)
+        if profiler is None:  # its import failed half-way; the code will say why
+            return
+        self._profiler = profiler
+        self._errors = (*self._errors, tensorflow.errors.OpError)
+        self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
+        # Profile's context manager and `from ... import start` reach the functions by another way
+        # than the public module, so their own module is watched too.
+        for owner in (profiler, sys.modules.get(profiler.start.__module__)):
+            for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
+                if owner is not None:
+                    self._watches.enter_context(watch_attribute(owner, name, before=hook))
+        self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
+        self._open_window()
+
+    def _keras_imported(self, name: str) -> None:
+        keras = sys.modules[name]
+        if hasattr(keras, "callbacks") and hasattr(keras, "Model"):
+            self._watches.enter_context(self.recorder.watch_keras(keras))
+
+    # The window.
+
+    def _open_window(self) -> None:
+        options, recording = self.options, self.recording
+        logdir = options.logdir
+        if logdir is None:
+            logdir = recording.folder = tempfile.mkdtemp(prefix="profnb-")
+        self._logdir = Path(logdir).expanduser()
+        self._written_before = self._written()
+        begin_ns = time.perf_counter_ns()
+        try:
+            with _profiler_log_held_back():
+                self._start_taking_over(str(self._logdir))
+        except self._errors as error:
+            recording.messages.append(
+                f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
+                "without it. Restart the kernel if this persists."
+            )
+            return
+        now = time.perf_counter_ns()
+        recording.overhead_ns += now - begin_ns
+        self._tracing_since_ns = now
+        self._set_timer(options.max_seconds)
+
+    def _start_taking_over(self, logdir: str) -> None:
+        options = self._profiler.ProfilerOptions(
+            host_tracer_level=self.options.host_level,
+            python_tracer_level=int(self.options.python_tracer),
+            device_tracer_level=int(self.options.device_tracer),
+        )
+        already = sys.modules["tensorflow"].errors.AlreadyExistsError
+        try:
+            self._start_profiler(logdir, options)
+        except already:
+            self._stop_profiler()
+            self._took_over = True
+            self.recording.messages.append(
+                "A TensorFlow profiler was already running (started by earlier code and never "
+                "stopped); it was stopped, its trace saved to its own logdir, and this capture "
+                "started."
+            )
+            self._start_profiler(logdir, options)
+
+    def _set_timer(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, self._time_is_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _time_is_up(self) -> None:
+        """Let a running step end, for a fifth of the window at most, then close."""
+        idle_ns = time.perf_counter_ns() - self._last_step_ns
+        if not self._is_due and self._last_step_ns and idle_ns < self.options.max_seconds * 2e8:
+            self._is_due = True
+            self._set_timer(self.options.max_seconds / 5)
+        else:
+            self._close_window("seconds")
+
+    def _step_recorded(self, traced_steps: int) -> None:
+        self._last_step_ns = time.perf_counter_ns()
+        if traced_steps >= self.options.max_steps:
+            self._close_window("steps")
+        elif self._is_due:
+            self._close_window("seconds")
+
+    def _close_window(self, closed_by: str | None) -> None:
+        with self._lock:
+            if self._tracing_since_ns is None:
+                return
+            now = time.perf_counter_ns()
+            recording = self.recording
+            recording.window_ns += now - self._tracing_since_ns
+            recording.closed_by = closed_by
+            self._tracing_since_ns = None
+            try:
+                with _profiler_log_held_back():
+                    self._stop_profiler()
+            except self._errors as error:
+                recording.messages.append(
+                    f"The TensorFlow profiler did not stop cleanly ({_first_line(error)}), so there "
+                    "is no trace. The code's own results are complete."
+                )
+            else:
+                self._find_trace()
+            recording.overhead_ns += time.perf_counter_ns() - now
+
+    def _written(self) -> dict[Path, int]:
+        """The traces in the logdir and when each was written."""
+        traces = self._logdir.glob("plugins/profile/*/*.xplane.pb")
+        return {path: path.stat().st_mtime_ns for path in traces}
+
+    def _find_trace(self) -> None:
+        new = {
+            path: written
+            for path, written in self._written().items()
+            if self._written_before.get(path) != written
+        }
+        if not new:
+            self.recording.messages.append(
+                f"The TensorFlow profiler stopped but left no trace in {self._logdir}. Check that "
+                "the folder is writable and the disk is not full."
+            )
+            return
+        self.recording.path = max(new, key=lambda path: new[path])
+
+    # The code's own use of the profiler.
+
+    def _code_starts(self) -> None:
+        if self._is_tracing():
+            self._close_window("the code")
+            self.recording.messages.append(
+                "The code started a TensorFlow profiler of its own; this capture ends there."
+            )
+
+    def _code_stops(self) -> None:
+        if not self._is_tracing():
+            return
+        self._close_window("the code")
+        if self._took_over:  # the session it means to stop was ours to replace: give it one
+            with _profiler_log_held_back():
+                self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

@@ -1,0 +1,148 @@
+"""Hooks before and after other people's calls, with no frame of ours in their tracebacks.
+
+A wrapper function would stand in every traceback that passes through it, and the user's cell would
+no longer fail as it does without the magic. Instead the callable is replaced by an object whose
+``__call__`` is a property: Python looks it up when the call is made, that look-up runs the first
+hook and returns a C-level ``functools.partial`` of the original, and the second hook runs when that
+partial is released, the moment the call returns or raises. Hooks must not raise.
+
+Relies on CPython releasing an object as soon as nothing refers to it.
+"""
+
+import functools
+import importlib.abc
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_attribute", "watch_method"]
+
+Hook = Callable[[], object]
+MethodHook = Callable[[Any], object]
+
+
+def _nothing(*_: object) -> None:
+    """The hook that does nothing."""
+
+
+class _Call(functools.partial[Any]):
+    """The original call; the hook after it runs when this is released."""
+
+    after: Hook = _nothing
+
+    def __del__(self) -> None:
+        self.after()
+
+
+class WatchedCall:
+    """A callable that behaves as the original one and runs hooks around each call."""
+
+    def __init__(self, call: Callable[..., Any], before: Hook = _nothing, after: Hook = _nothing):
+        """Watch ``call``; ``before`` and ``after`` take no arguments and must not raise."""
+        self._call, self._before, self._after = call, before, after
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        """The original, ready to be called once."""
+        self._before()
+        call = _Call(self._call)
+        call.after = self._after
+        return call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+
+class _WatchedMethod:
+    """Stands in a class for one of its methods and gives out watched bound methods."""
+
+    def __init__(self, method: Any, before: MethodHook, after: MethodHook) -> None:
+        self._method, self._before, self._after = method, before, after
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        method = self._method.__get__(instance, owner)
+        if instance is None:
+            return method
+        hooks = (functools.partial(hook, instance) for hook in (self._before, self._after))
+        return WatchedCall(method, *hooks)
+
+
+@contextmanager
+def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]:
+    """Give an attribute another value inside the block; it comes back own or inherited, as it was."""
+    missing = object()
+    before = vars(owner).get(name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def watch_method(
+    owner: type, name: str, before: MethodHook = _nothing, after: MethodHook = _nothing
+) -> Iterator[None]:
+    """Run hooks, given the instance, around a method of every instance, inside the block."""
+    with replace_attribute(owner, name, _WatchedMethod(getattr(owner, name), before, after)):
+        yield
+
+
+@contextmanager
+def watch_attribute(
+    owner: object, name: str, before: Hook = _nothing, after: Hook = _nothing
+) -> Iterator[None]:
+    """Run hooks around a function that lives in a module or object, inside the block."""
+    with replace_attribute(owner, name, WatchedCall(getattr(owner, name), before, after)):
+        yield
+
+
+class _ImportFinder(importlib.abc.MetaPathFinder):
+    """Lets the other finders find a module, and asks its loader to tell when it has run."""
+
+    def __init__(self, hooks: dict[str, Hook]) -> None:
+        self.hooks = hooks
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        hook = self.hooks.pop(name, None)
+        if hook is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        loader, module_hook = spec.loader, hook
+
+        def restore() -> None:
+            vars(loader).pop("exec_module", None)
+            module_hook()
+
+        loader.exec_module = WatchedCall(loader.exec_module, after=restore)  # type: ignore[method-assign]
+        return spec
+
+
+@contextmanager
+def on_import(hooks: dict[str, Hook]) -> Iterator[None]:
+    """Run a hook as soon as a module has been imported, or at once if it already is.
+
+    Args:
+        hooks: Module name to hook; a hook runs at most once and must not raise.
+    """
+    waiting = {name: hook for name, hook in hooks.items() if name not in sys.modules}
+    for name, hook in hooks.items():
+        if name not in waiting:
+            hook()
+    finder = _ImportFinder(waiting)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)

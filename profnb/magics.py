@@ -1,0 +1,179 @@
+"""The magics: parse, capture or load, show. No logic of their own."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from traitlets import Bool
+
+from profnb.capture.cell import call_after_cell, make_transformer
+from profnb.errors import ProfnbError
+from profnb.options import CaptureOptions
+from profnb.profile import CapturedProfile, Profile, load
+from profnb.warm import warm_in_background
+
+__all__ = ["ProfnbMagics", "load_magics", "unload_magics"]
+
+_CELL_MAGICS = ("tfprofile",)
+_DEFAULTS = CaptureOptions()
+_CAPTURE_ARGUMENTS = (
+    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
+    argument("-q", "--quiet", action="store_true", help="show nothing"),
+    argument(
+        "-n", "--steps", type=int, default=_DEFAULTS.max_steps,
+        help="stop tracing after this many steps (default %(default)s); the cell goes on",
+    ),
+    argument(
+        "-w", "--warmup", type=int, default=_DEFAULTS.warmup_steps,
+        help="leave this many first steps out of averages, besides those that trace or compile",
+    ),
+    argument(
+        "-t", "--seconds", type=float, default=_DEFAULTS.max_seconds,
+        help="stop tracing after this many seconds (default %(default)s)",
+    ),
+    argument("-d", "--logdir", help="keep the trace here, in TensorBoard's layout"),
+    argument("--label", help="a name for the result, shown in its report"),
+    argument(
+        "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
+        help="detail of host events: 1 critical, 2 info (default), 3 verbose",
+    ),
+    argument("--python", action="store_true", help="record Python calls too (slow)"),
+    argument("--no-device", action="store_true", help="do not record device activity"),
+    argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
+    argument("--no-live", dest="live", action="store_false", help="leave live controls out"),
+)  # fmt: skip
+
+
+def _capture_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a magic the options that every capturing magic shares."""
+    for decorate in reversed(_CAPTURE_ARGUMENTS):
+        function = decorate(function)
+    return magic_arguments()(function)
+
+
+def _options(arguments: Namespace) -> CaptureOptions:
+    try:
+        return CaptureOptions(
+            max_steps=arguments.steps,
+            max_seconds=arguments.seconds,
+            warmup_steps=arguments.warmup,
+            logdir=arguments.logdir,
+            label=arguments.label,
+            host_level=arguments.host_level,
+            python_tracer=arguments.python,
+            device_tracer=not arguments.no_device,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+class _FailedCellError(Exception):
+    """The cell failed and its own traceback has been shown; this one stays silent."""
+
+    def _render_traceback_(self) -> list[str]:
+        return []
+
+
+@magics_class
+class ProfnbMagics(Magics):
+    """``%%tfprofile`` and ``%tfprofile``."""
+
+    live = Bool(
+        None, allow_none=True, help="Whether reports get live controls; by default not in Colab."
+    ).tag(config=True)
+
+    def __init__(self, shell: Any) -> None:
+        """Register with a shell and begin compiling in the background."""
+        super().__init__(shell)
+        self._warming = warm_in_background()
+        self._transform = make_transformer(_CELL_MAGICS)
+
+    def _begin(self, arguments: Namespace) -> CapturedProfile:
+        options = _options(arguments)
+        if arguments.out is not None and not arguments.out.isidentifier():
+            raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
+        self._warming.join()  # what compiles now would count as the cell's own time
+        captured = CapturedProfile(options)
+        captured.start()
+        return captured
+
+    def _end(self, captured: CapturedProfile, arguments: Namespace) -> None:
+        profile = captured.finish()
+        self.shell.user_ns["_tfprofile"] = profile
+        if arguments.out is not None:
+            self.shell.user_ns[arguments.out] = profile
+        if not arguments.quiet:
+            profile.report(arguments.live)
+
+    @no_var_expand
+    @line_magic("_tfprofile_begin")
+    def _begin_cell(self, line: str) -> None:
+        """What the input transformer writes in place of ``%%tfprofile``."""
+        arguments = parse_argstring(self.tfprofile_cell, line)
+        captured = self._begin(arguments)
+        call_after_cell(self.shell, lambda _: self._end(captured, arguments))
+
+    @no_var_expand
+    @cell_magic("tfprofile")
+    @_capture_arguments
+    def tfprofile_cell(self, line: str, cell: str) -> None:
+        """Profile the TensorFlow work of this cell and show where its time went.
+
+        The cell runs exactly as without this line. Keras' fit, evaluate and predict and loops over a
+        tf.function are divided into steps by themselves; mark others with `with profnb.step(i):`.
+        The last result is also in `_tfprofile`.
+        """
+        arguments = parse_argstring(self.tfprofile_cell, line)
+        captured = self._begin(arguments)
+        try:
+            # The comment keeps line numbers: the body began on the cell's second line.
+            result = self.shell.run_cell(cell if cell.startswith("%%") else f"#\n{cell}")
+        finally:
+            self._end(captured, arguments)
+        if not result.success:
+            raise _FailedCellError
+
+    @line_magic("tfprofile")
+    @magic_arguments()
+    @argument("what", help="a trace file, a logdir, or the name of a result")
+    @argument("--run", help="which run of the logdir (default: the newest)")
+    @argument("--host", help="which host of the run (default: the first)")
+    @argument("-o", "--out", metavar="NAME", help="bind the profile to this name")
+    @argument("--live", dest="live", action="store_true", default=None, help="add live controls")
+    @argument("--no-live", dest="live", action="store_false", help="leave live controls out")
+    def tfprofile_line(self, line: str) -> None:
+        """Show a saved trace, or a result again."""
+        arguments = parse_argstring(self.tfprofile_line, line)
+        profile = self.shell.user_ns.get(arguments.what)
+        if not isinstance(profile, Profile):
+            try:
+                profile = load(Path(arguments.what), run=arguments.run, host=arguments.host)
+            except (ProfnbError, OSError, ValueError) as error:
+                raise UsageError(str(error)) from None
+        if arguments.out is not None:
+            self.shell.user_ns[arguments.out] = profile
+        profile.report(arguments.live)
+
+
+def load_magics(shell: Any) -> None:
+    """Register the magics; loading twice changes nothing."""
+    if "ProfnbMagics" in shell.magics_manager.registry:
+        return
+    magics = ProfnbMagics(shell)
+    shell.register_magics(magics)
+    shell.input_transformers_cleanup.append(magics._transform)
+
+
+def unload_magics(shell: Any) -> None:
+    """Take back what ``load_magics`` did."""
+    magics = shell.magics_manager.registry.pop("ProfnbMagics", None)
+    if magics is None:
+        return
+    shell.input_transformers_cleanup.remove(magics._transform)
+    for kind, names in magics.magics.items():
+        for name in names:
+            shell.magics_manager.magics[kind].pop(name, None)

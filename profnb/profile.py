@@ -1,0 +1,318 @@
+"""``Profile``: a capture and its answers, what every door gives back.
+
+The magics, ``profnb.profile`` and ``profnb.load`` all end here. Nothing heavy is imported before a
+question is asked, so that ``import profnb`` stays cheap.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from sys import modules
+from typing import TYPE_CHECKING, Any
+
+from profnb.capture.session import Capture, Recording
+from profnb.errors import CaptureError, TraceFormatError
+from profnb.options import CaptureOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from profnb.analysis.step_times import StepTimes
+    from profnb.analysis.study import Study
+    from profnb.trace.model import Trace
+    from profnb.view.report import Report
+
+__all__ = ["CapturedProfile", "Profile", "load", "profile", "step"]
+
+
+class Profile:
+    """The answer to "where did the time go?" for one capture.
+
+    Every table is a pandas DataFrame made fresh on access; times are in the unit of the column's
+    suffix and a missing value is NaN. Shown in a notebook, a profile is its report.
+
+    Attributes:
+        options: How it was captured; defaults for a saved trace.
+        recording: What the capture saw besides the trace; None for a saved trace.
+    """
+
+    def __init__(
+        self,
+        trace: "Trace | None" = None,
+        recording: Recording | None = None,
+        options: CaptureOptions | None = None,
+    ) -> None:
+        """Wrap a trace that was read, or a recording whose trace comes later."""
+        self._trace = trace
+        self.recording = recording
+        self.options = options or CaptureOptions()
+
+    @property
+    def trace(self) -> "Trace":
+        """The trace's columns.
+
+        Raises:
+            CaptureError: There is no trace, or not yet; the message says why.
+        """
+        if self._trace is None:
+            messages = self.recording.messages if self.recording else []
+            raise CaptureError(" ".join(messages) or "The capture has not ended yet.")
+        return self._trace
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether there is a trace to ask about."""
+        return self._trace is not None
+
+    @cached_property
+    def study(self) -> "Study":
+        """The analyses behind the tables, as columns in picoseconds."""
+        from profnb.analysis.study import Study
+
+        return Study(self.trace, self.options.warmup_steps)
+
+    @cached_property
+    def _step_times(self) -> "StepTimes":
+        from profnb.analysis.step_times import step_times_of_trace, wall_step_times
+
+        if self.recording is not None and len(self.recording.steps):
+            return wall_step_times(self.recording.steps)
+        return step_times_of_trace(self.study.steps)
+
+    # Tables.
+
+    @property
+    def steps(self) -> "pd.DataFrame":
+        """One row per traced step.
+
+        Columns: ``step_num, phase, begin_ms, duration_ms, gap_ms, is_warmup, iterations`` and one
+        ``<category>_ms`` per category; the nine categories sum to the duration. ``gap_ms`` is the
+        time to the next step, NaN for the last. Without a device in the trace, categories that only
+        a device has are NaN.
+        """
+        from profnb.frames import step_frame
+
+        study = self.study
+        return step_frame(study.steps, study.breakdown, has_device=study.has_device)
+
+    @property
+    def step_times(self) -> "pd.DataFrame":
+        """One row per step the code ran, traced or not: ``step_num, phase, wall_ms, was_traced``."""
+        from profnb.frames import step_time_frame
+
+        return step_time_frame(self._step_times)
+
+    @property
+    def ops(self) -> "pd.DataFrame":
+        """One row per op and side, most self time first.
+
+        Columns: ``side, op_type, op_name, occurrences, total_us, self_us, self_fraction``.
+        """
+        from profnb.frames import op_frame
+
+        return op_frame(self.study.ops)
+
+    @property
+    def events(self) -> "pd.DataFrame":
+        """One row per event: ``plane, line, name, begin_us, duration_us, self_us, step_num``."""
+        from profnb.frames import event_frame
+
+        return event_frame(self.trace, self.study.steps, self.study.groups)
+
+    # Words and pictures.
+
+    @cached_property
+    def _report(self) -> "Report":
+        from profnb.analysis.step_times import tracing_cost
+        from profnb.view.report import build_report
+
+        cost = None
+        if self.has_trace:
+            cost = tracing_cost(self._step_times, self.study.summary.phase)
+        return build_report(
+            self.study if self.has_trace else None,
+            title=self.options.label or (self._trace.source if self._trace else "capture"),
+            notes=self.notes,
+            step_times=self._step_times if self.has_trace or self.recording else None,
+            tracing_cost=cost,
+        )
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is missing, cut or averaged, and why, in sentences."""
+        notes = list(self.recording.messages) if self.recording else []
+        notes.extend(self._window_notes())
+        if self.has_trace:
+            notes.extend(self.study.notes)
+        return notes
+
+    def _window_notes(self) -> list[str]:
+        recording = self.recording
+        if recording is None or recording.closed_by not in ("steps", "seconds"):
+            return []
+        times = self._step_times
+        traced = int(times.was_traced.sum())
+        bound = (
+            f"{self.options.max_steps} steps"
+            if recording.closed_by == "steps"
+            else f"{self.options.max_seconds:g} s"
+        )
+        option = "-n STEPS" if recording.closed_by == "steps" else "-t SECONDS"
+        return [
+            f"Tracing stopped after {bound}, as it does by default or was asked to; {traced:,} of "
+            f"the {len(times):,} steps were traced and all were timed. {option} changes the bound."
+        ]
+
+    def summary(self) -> str:
+        """The report as plain text, for a terminal."""
+        return self._report.text()
+
+    def report(self, live: bool | None = None) -> None:
+        """Show the report in the notebook.
+
+        Args:
+            live: Whether to add controls that work while the kernel lives; by default they are
+                added in Jupyter and not in Colab.
+        """
+        from profnb.view.frontend import show_report, show_sentence
+
+        if not self.has_trace:
+            show_sentence(" ".join(self.notes))
+            return
+        show_report(self._report, self.study, live)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one HTML file that needs no network.
+
+        Returns:
+            The file's path.
+        """
+        target = Path(path).expanduser()
+        from profnb.view.page import page_html
+
+        target.write_text(page_html(self._report), encoding="utf-8")
+        return target
+
+    def save(self, logdir: str | os.PathLike[str]) -> Path:
+        """Write the trace into a logdir in TensorBoard's layout.
+
+        Returns:
+            The trace file.
+
+        Raises:
+            CaptureError: There is no trace.
+        """
+        from profnb.trace.files import write_trace
+
+        return write_trace(self.trace, logdir)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self._report.bundle()
+
+    def __repr__(self) -> str:
+        if not self.has_trace:
+            return "<Profile without a trace>"
+        return f"<Profile of {self._trace.source}>" if self._trace else "<Profile>"
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    run: str | None = None,
+    host: str | None = None,
+    warmup_steps: int = 0,
+) -> Profile:
+    """Open a saved trace.
+
+    Args:
+        path: A trace file (``*.xplane.pb``), a run folder, or a TensorBoard logdir.
+        run: Which run of a logdir; the newest by default.
+        host: Which host of the run; the first by default.
+        warmup_steps: How many first steps to leave out of averages besides those with tracing.
+
+    Raises:
+        FileNotFoundError: There is nothing at this path.
+        TraceFormatError: There is no trace there, or it is damaged.
+        ValueError: No such run or host.
+    """
+    from profnb.trace.files import find_traces, pick_trace, read_trace
+
+    trace = read_trace(pick_trace(find_traces(path), run, host).path)
+    return Profile(trace, options=CaptureOptions(warmup_steps=warmup_steps))
+
+
+class CapturedProfile:
+    """A profile in the making: start it, run the code, finish it.
+
+    Args:
+        options: What to record and for how long.
+    """
+
+    def __init__(self, options: CaptureOptions) -> None:
+        """Prepare; nothing starts before ``start``."""
+        self._capture = Capture(options)
+        self.profile = Profile(recording=self._capture.recording, options=options)
+
+    def start(self) -> None:
+        """Begin the capture."""
+        self._capture.start()
+
+    def finish(self) -> Profile:
+        """End the capture, read its trace, and remove what was temporary."""
+        from profnb.trace.files import read_trace
+
+        recording = self._capture.finish()
+        if recording.path is None:
+            recording.discard()
+            return self.profile
+        try:
+            # A kept file may be written again by the next capture; a temporary one is ours alone.
+            self.profile._trace = read_trace(
+                recording.path, in_memory=recording.folder is None
+            )
+        except TraceFormatError as error:
+            recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
+        finally:
+            recording.discard()
+        return self.profile
+
+
+@contextmanager
+def profile(options: CaptureOptions | None = None, **settings: Any) -> Iterator[Profile]:
+    """Capture the block's TensorFlow work; the profile has its answers when the block is over.
+
+    Args:
+        options: What to record; or give ``CaptureOptions``' fields as keywords.
+        settings: For instance ``max_steps=50, logdir="logs"``.
+
+    Yields:
+        The profile. It holds what was captured even if the block raises.
+    """
+    captured = CapturedProfile(options or CaptureOptions(**settings))
+    captured.start()
+    try:
+        yield captured.profile
+    finally:
+        captured.finish()
+
+
+def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
+    """Mark one iteration by hand: ``with profnb.step(i): ...``.
+
+    Needed only where steps cannot be found by themselves: a loop without Keras' ``fit`` or a repeated
+    ``tf.function``. Costs nothing measurable when nothing is being captured, and TensorBoard's profile
+    tab sees the same step.
+
+    Args:
+        step_num: The iteration's number.
+        phase: What it does, for instance "train" or "test".
+    """
+    tensorflow = modules.get("tensorflow")
+    if tensorflow is None:
+        return nullcontext()
+    trace: AbstractContextManager[object] = tensorflow.profiler.experimental.Trace(
+        phase, step_num=step_num, _r=1
+    )
+    return trace

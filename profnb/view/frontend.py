@@ -1,0 +1,62 @@
+"""Where we are shown, and what to show there: the one place that knows about frontends.
+
+- A terminal gets plain text only.
+- A kernel gets the report (HTML and text, no widget), then the step-time chart, then controls.
+- Colab gets no controls unless asked: any saved widget can make the notebook "Invalid" on GitHub
+  (colabtools#5255), and none of its own widgets restore. ``profnb.configure(live=True)`` turns them on;
+  ``python -m profnb clean`` repairs such a file.
+"""
+
+import sys
+from html import escape
+from typing import Any
+
+from profnb.analysis.study import Study
+from profnb.view.controls import show_controls
+from profnb.view.plotly import figure_bundle
+from profnb.view.report import Report
+from profnb.view.theme import ROOT
+
+__all__ = ["is_colab", "show_report", "show_sentence"]
+
+
+def is_colab() -> bool:
+    """Whether the kernel is a Colab runtime."""
+    return "google.colab" in sys.modules
+
+
+def show_report(report: Report, study: Study, live: bool | None) -> None:
+    """Show a report under the cell.
+
+    Args:
+        report: The report.
+        study: The analyses that the controls ask again.
+        live: Whether to add controls that work while the kernel lives; None for what the notebook
+            was configured to, and by default everywhere but in Colab.
+    """
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is None:
+        print(report.text())
+        return
+    display(report.bundle(), raw=True)
+    if report.figure is not None and report.chart is not None:
+        bundle = figure_bundle(report.figure, report.chart, has_renderer=not is_colab())
+        display(bundle, raw=True)
+    magics = shell.magics_manager.registry.get("ProfnbMagics")
+    for choice in (live, getattr(magics, "live", None), not is_colab()):
+        if choice is not None:
+            live = choice
+            break
+    if live and len(study.steps):
+        show_controls(study)
+
+
+def show_sentence(sentence: str) -> None:
+    """Show one sentence in the cell's output, apart from what the cell printed."""
+    from IPython.display import display
+
+    html = f'<div class="profnb" style="{escape(ROOT)}">{escape(sentence)}</div>'
+    display({"text/html": html, "text/plain": sentence}, raw=True)

@@ -1,0 +1,32 @@
+"""A report to one HTML file that works offline: styles, scripts and plotly.js inside."""
+
+from html import escape
+
+from profnb.view.plotly import figure_html, plotly_script, step_table_html
+from profnb.view.report import Report
+
+__all__ = ["page_html"]
+
+_STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{margin:24px auto;max-width:980px;padding:0 16px;background:Canvas;color:CanvasText;"
+    "font-family:system-ui,-apple-system,'Segoe UI',sans-serif}"
+    "h1{font-size:15px;font-weight:600;opacity:.72;margin:0 0 8px;overflow-wrap:anywhere}"
+    ".profnb,.profnb-figure{max-width:none!important}"
+    ".profnb-wide{overflow-x:auto}"
+)
+
+
+def page_html(report: Report) -> str:
+    """The whole page: chart, headline, tables and notes."""
+    figure = ""
+    script = ""
+    if report.figure is not None and report.chart is not None:
+        figure = figure_html(report.figure, step_table_html(report.chart), None)
+        script = f"<script>{plotly_script()}</script>"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{script}</head><body>"
+        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html}</div>{figure}</body></html>'
+    )

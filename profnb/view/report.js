@@ -1,0 +1,134 @@
+// Makes the op table of a report sortable, searchable and groupable, in place.
+// Runs with `root` bound to the report's element; needs no library, no network and no id.
+// All text goes in through textContent: names in a trace are data.
+var box = root.querySelector('.profnb-ops');
+if (!box || box.dataset.ready) return;
+box.dataset.ready = '1';
+var data = JSON.parse(box.dataset.ops);
+var state = {key: 4, down: true, side: 'all', group: false, all: false, text: ''};
+var table = box.querySelector('table');
+var more = box.querySelector('.profnb-more');
+var body = table.tBodies[0];
+var heads = table.tHead.rows[0].cells;
+var cellStyles = [];
+for (var h = 0; h < heads.length; h++) cellStyles.push(body.rows[0].cells[h].getAttribute('style'));
+
+function duration(ps) {
+  if (!ps) return '0 ms';
+  var units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
+  for (var i = 0; i < units.length; i++) {
+    if (ps >= units[i][0] * 0.9995) {
+      var v = ps / units[i][0];
+      return v.toFixed(v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2) + ' ' + units[i][1];
+    }
+  }
+  return ps + ' ps';
+}
+function percent(f) { return f > 0 && f < 0.0005 ? '<0.1 %' : (f * 100).toFixed(1) + ' %'; }
+function bar(f) {
+  var eighths = Math.max(Math.round(f * 64), f > 0 ? 1 : 0);
+  return '█'.repeat(eighths >> 3) + (' ▏▎▍▌▋▊▉'[eighths & 7] || '').trim();
+}
+// Rows are [side, type, name, runs, self ps, total ps, self fraction].
+function chosen() {
+  var words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
+  var rows = data.rows.filter(function (r) {
+    var text = (r[1] + ' ' + r[2]).toLowerCase();
+    return (state.side === 'all' || r[0] === state.side) &&
+      words.every(function (w) { return text.indexOf(w) >= 0; });
+  });
+  if (state.group) {
+    var groups = new Map();
+    rows.forEach(function (r) {
+      var key = r[0] + ' ' + r[1];
+      var g = groups.get(key) || [r[0], r[1], 0, 0, 0, 0, 0];
+      g[2] += 1; g[3] += r[3]; g[4] += r[4]; g[5] += r[5]; g[6] += r[6];
+      groups.set(key, g);
+    });
+    rows = Array.from(groups.values()).map(function (g) {
+      g[2] = g[2] + (g[2] === 1 ? ' op' : ' ops');
+      return g;
+    });
+  }
+  var k = state.key, sign = state.down ? -1 : 1;
+  return rows.sort(function (a, b) { return (a[k] < b[k] ? -1 : a[k] > b[k] ? 1 : 0) * sign; });
+}
+function draw() {
+  var rows = chosen();
+  var shown = state.all ? rows : rows.slice(0, data.shown);
+  var longest = rows.reduce(function (m, r) { return Math.max(m, r[6]); }, 0) || 1;
+  body.textContent = '';
+  shown.forEach(function (r) {
+    var tr = body.insertRow();
+    [bar(r[6] / longest), r[0], r[1] || '-', r[2], r[3].toLocaleString('en-US'),
+      duration(r[4]), percent(r[6]), duration(r[5])].forEach(function (text, i) {
+      var td = tr.insertCell();
+      td.setAttribute('style', cellStyles[i]);
+      td.textContent = text;
+    });
+  });
+  var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
+  foot.textContent = shown.length + ' of ' + (rows.length + (state.text || state.group ? 0 : data.hidden)) +
+    (state.group ? ' types' : ' ops') + (state.side === 'all' ? '' : ', ' + percent(share) + ' of ' + state.side + ' self time');
+  button.style.display = rows.length > data.shown ? '' : 'none';
+  button.textContent = state.all ? 'show fewer' : 'show all';
+  for (var i = 0; i < heads.length; i++) {
+    var base = heads[i].textContent.replace(/ [▾▴]$/, '');
+    heads[i].textContent = base + (keys[i] === state.key ? (state.down ? ' ▾' : ' ▴') : '');
+  }
+}
+var keys = [-1, 0, 1, 2, 3, 4, 6, 5];
+Array.prototype.forEach.call(heads, function (head, i) {
+  if (keys[i] < 0) return;
+  head.style.cursor = 'pointer';
+  head.title = 'sort';
+  head.onclick = function () {
+    state.down = state.key === keys[i] ? !state.down : keys[i] > 2;
+    state.key = keys[i];
+    draw();
+  };
+});
+function make(tag, parent, style) {
+  var element = document.createElement(tag);
+  element.setAttribute('style', style);
+  parent.appendChild(element);
+  return element;
+}
+var look = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
+  'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
+var bar_ = document.createElement('div');
+bar_.setAttribute('style', 'margin:6px 0 2px');
+box.insertBefore(bar_, table);
+var search = make('input', bar_, look + 'width:180px');
+search.type = 'search';
+search.placeholder = 'search ops';
+search.setAttribute('aria-label', 'search ops');
+search.oninput = function () { state.text = search.value; draw(); };
+// A notebook must not take letters typed here for its own commands.
+search.onkeydown = function (event) { event.stopPropagation(); };
+function choice(options, apply) {
+  var select = make('select', bar_, look);
+  options.forEach(function (option) {
+    var item = document.createElement('option');
+    item.value = option[0];
+    item.textContent = option[1];
+    item.style.color = '#222';
+    item.style.background = '#fff';
+    select.appendChild(item);
+  });
+  select.onchange = function () { apply(select.value); draw(); };
+  return select;
+}
+var sides = new Set(data.rows.map(function (r) { return r[0]; }));
+if (sides.size > 1) {
+  choice([['all', 'host and device'], ['host', 'host'], ['device', 'device']],
+    function (value) { state.side = value; });
+} else if (sides.size === 1) {
+  state.side = Array.from(sides)[0];
+}
+choice([['op', 'by op'], ['type', 'by type']], function (value) { state.group = value === 'type'; });
+if (more) more.remove();
+var foot = make('span', box, 'opacity:.72;margin-right:10px');
+var button = make('button', box, look + 'cursor:pointer');
+button.onclick = function () { state.all = !state.all; draw(); };
+draw();

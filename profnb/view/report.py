@@ -1,0 +1,244 @@
+"""A study to its report: one value, rendered as HTML, as plain text, or as a page of its own.
+
+Layer A of the design: real tables and text bars that read well with script, style and SVG stripped;
+one small script of ours, carried in an attribute so that a sanitizer leaves no program text behind,
+then makes the op table sortable and searchable in place. The script is constant; what comes from the
+trace travels as escaped text or as JSON in an attribute.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from html import escape
+from importlib import resources
+from typing import Any
+
+from profnb.analysis.ops import OpTable
+from profnb.analysis.step_times import StepTimes
+from profnb.analysis.study import Study
+from profnb.units import bar_text, count_text, duration_text, percent_text
+from profnb.view.charts import StepChart, step_chart, step_figure
+from profnb.view.tables import Cell, html_table
+from profnb.view.text import Fact, answer_text, fact_rows, headline_text, plain_table, share_rows
+from profnb.view.theme import MUTED, ROOT, colour_of
+
+__all__ = ["OpRow", "Report", "build_report", "op_rows", "op_table_html", "share_table_html"]
+
+_SHOWN_OPS = 15
+_MOST_OPS = 400
+_LONGEST_NAME = 300
+_OP_HEADINGS = ("", "side", "type", "op", "runs", "self", "self %", "total")
+_OP_NUMBERS = (False, False, False, False, True, True, True, True)
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """One row of the op table as shown: times in picoseconds, shares of its side in 0..1."""
+
+    side: str
+    op_type: str
+    op_name: str
+    occurrences: int
+    self_ps: int
+    total_ps: int
+    self_fraction: float
+
+
+def op_rows(ops: OpTable, most: int = _MOST_OPS) -> tuple[list[OpRow], int]:
+    """The first rows of the table, and how many more there are."""
+    rows = [
+        OpRow(
+            "device" if ops.is_device[row] else "host",
+            ops.op_type[row][:_LONGEST_NAME],
+            ops.op_name[row][:_LONGEST_NAME],
+            int(ops.occurrences[row]),
+            int(ops.self_ps[row]),
+            int(ops.total_ps[row]),
+            float(ops.self_fraction[row]) if ops.self_ps[row] else 0.0,
+        )
+        for row in range(min(most, len(ops)))
+    ]
+    return rows, len(ops) - len(rows)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the report shows, decided; see the fields of the values it holds."""
+
+    title: str
+    headline: str
+    answer: str
+    facts: Sequence[Fact]
+    shares: Sequence[tuple[str, str, str, str]]
+    ops: Sequence[OpRow]
+    hidden_ops: int
+    notes: Sequence[str]
+    chart: StepChart | None
+
+    def text(self) -> str:
+        """The report as plain text."""
+        parts = [f"{self.headline}. {self.answer}".strip(), *(f"Note: {note}" for note in self.notes)]
+        if self.facts:
+            rows = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
+            parts.append(plain_table(rows, (False, True, False)))
+        if self.shares:
+            rows = [(name, mean, share, bar) for name, bar, mean, share in self.shares]
+            parts.append("Mean step\n" + plain_table(rows, (False, True, True, False)))
+        if self.ops:
+            cells = [
+                (
+                    op.side, percent_text(op.self_fraction), duration_text(op.self_ps),
+                    count_text(op.occurrences), op.op_type or "-", op.op_name[:80],
+                )
+                for op in self.ops[:10]
+            ]  # fmt: skip
+            head = ("side", "self %", "self", "runs", "type", "op")
+            parts.append("Ops with the most self time\n" + plain_table(
+                [head, *cells], (False, True, True, True, False, False)))  # fmt: skip
+        return "\n\n".join(parts)
+
+    @cached_property
+    def html(self) -> str:
+        """The report as an HTML fragment that stands alone in any frontend."""
+        notes = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in self.notes)
+        parts = [
+            f'<div style="font-size:17px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>',
+            f'<div style="margin:0 0 6px">{escape(self.answer)}</div>' if self.answer else "",
+            _facts_html(self.facts),
+            f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{notes}</ul>' if notes else "",
+        ]
+        if self.shares:
+            parts.append(_section("Mean step", share_table_html(self.shares), is_open=True))
+        if self.ops:
+            parts.append(_section("Ops", self._ops_html(), is_open=True))
+        body = "".join(parts)
+        return f'<div class="profnb" style="{escape(ROOT)}">{body}{script_html("report.js")}</div>'
+
+    def _ops_html(self) -> str:
+        table = op_table_html(self.ops[:_SHOWN_OPS])
+        rest = len(self.ops) - _SHOWN_OPS + self.hidden_ops
+        more = f'<div class="profnb-more" style="{MUTED}">and {rest:,} more</div>' if rest > 0 else ""
+        data = json.dumps(
+            {
+                "shown": _SHOWN_OPS,
+                "hidden": self.hidden_ops,
+                "rows": [
+                    [o.side, o.op_type, o.op_name, o.occurrences, o.self_ps, o.total_ps, o.self_fraction]
+                    for o in self.ops
+                ],
+            },
+            separators=(",", ":"),
+        )
+        return f'<div class="profnb-ops" data-ops="{escape(data)}">{table}{more}</div>'
+
+    def bundle(self) -> dict[str, str]:
+        """The report as a MIME bundle: HTML and plain text, no widget."""
+        return {"text/html": self.html, "text/plain": self.text()}
+
+    @cached_property
+    def figure(self) -> dict[str, Any] | None:
+        """The step-time chart in plotly's schema, or None without steps."""
+        return None if self.chart is None else step_figure(self.chart)
+
+
+def _facts_html(facts: Sequence[Fact]) -> str:
+    """The headline figures, as a table of one row so that they stay apart without style."""
+    if not facts:
+        return ""
+    cells = "".join(
+        '<td style="border:0;background:none;padding:2px 22px 2px 0;vertical-align:top;text-align:left;'
+        f'display:inline-block"><div style="{MUTED}">{escape(fact.name)}</div> '
+        f'<div style="font-size:16px;font-weight:600">{escape(fact.value)}</div> '
+        f'<div style="{MUTED};font-size:11px">{escape(fact.remark)}</div></td>'
+        for fact in facts
+    )
+    return f'<table style="border:0;margin:4px 0;color:inherit"><tbody><tr style="background:none">{cells}</tr></tbody></table>'
+
+
+def _section(title: str, body: str, *, is_open: bool) -> str:
+    shown = " open" if is_open else ""
+    return (
+        f'<details{shown} style="margin:8px 0"><summary style="font-weight:600;cursor:pointer">'
+        f"{escape(title)}</summary>{body}</details>"
+    )
+
+
+def share_table_html(shares: Sequence[tuple[str, str, str, str]]) -> str:
+    """The mean step by category, with bars."""
+    rows: list[list[Cell]] = [
+        [name, (bar, f"color:{colour_of(name)};letter-spacing:-1px;font-family:monospace"), mean, share]
+        for name, bar, mean, share in shares
+    ]
+    return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
+
+
+def op_table_html(ops: Sequence[OpRow]) -> str:
+    """The op table, bars first; long names break where the frontend allows it."""
+    longest = max((op.self_fraction for op in ops), default=0) or 1
+    rows: list[list[Cell]] = [
+        [
+            (bar_text(op.self_fraction / longest, 8), "letter-spacing:-1px;font-family:monospace;"
+             f"color:{colour_of('device compute' if op.side == 'device' else 'host compute')}"),
+            op.side,
+            op.op_type or "-",
+            (op.op_name, "overflow-wrap:anywhere;min-width:180px"),
+            count_text(op.occurrences),
+            duration_text(op.self_ps),
+            percent_text(op.self_fraction),
+            duration_text(op.total_ps),
+        ]
+        for op in ops
+    ]  # fmt: skip
+    return html_table(_OP_HEADINGS, rows, _OP_NUMBERS, "profnb-op-table")
+
+
+@cache
+def _script(name: str) -> str:
+    return resources.files("profnb.view").joinpath(name).read_text(encoding="utf-8")
+
+
+def script_html(name: str) -> str:
+    """An element that runs one of our scripts on the element around it.
+
+    An image that cannot load runs its ``onerror`` where scripts may run. Where they may not, the
+    attribute is dropped and nothing is left to see; a ``<script>`` would leave its program text
+    behind in nbconvert's sanitized pages.
+    """
+    code = f"(function(root){{{_script(name)}}})(this.parentNode)"
+    return f'<img src="data:," alt="" style="display:none" onerror="{escape(code)}">'
+
+
+def build_report(
+    study: Study | None,
+    *,
+    title: str,
+    notes: Sequence[str],
+    step_times: StepTimes | None,
+    tracing_cost: float | None,
+) -> Report:
+    """Decide everything the report shows.
+
+    Args:
+        study: The trace's analyses; None where there is no trace, which the notes explain.
+        title: The report's name.
+        notes: What the reader should know first.
+        step_times: Every step the code ran, traced or not.
+        tracing_cost: How much longer a traced step takes, as a fraction; None if not measured.
+    """
+    if study is None or step_times is None:
+        return Report(title, "Nothing was captured", "", (), (), (), 0, notes, None)
+    steps, summary = study.steps, study.summary
+    rows, hidden = op_rows(study.ops)
+    has_chart = len(steps) > 0 and not steps.is_window
+    return Report(
+        title=title,
+        headline=headline_text(steps, summary),
+        answer=answer_text(summary),
+        facts=fact_rows(steps, summary, step_times, tracing_cost),
+        shares=share_rows(summary.shares),
+        ops=rows,
+        hidden_ops=hidden,
+        notes=notes,
+        chart=step_chart(steps, study.breakdown) if has_chart else None,
+    )

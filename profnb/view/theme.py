@@ -1,0 +1,40 @@
+"""The look: one palette and a few inline styles that hold on light and dark pages alike.
+
+Everything is inline and either inherits its colour or uses a translucent grey, because an untrusted
+notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells us its theme. Colours
+have a contrast of at least 3:1 against white and against #111.
+"""
+
+__all__ = ["CELL", "COLOURS", "GRID", "HEAD", "MUTED", "NUMBER", "ROOT", "TEXT_COLOUR", "colour_of"]
+
+COLOURS = {
+    "device compute": "#3d85d1",
+    "device to device": "#14919b",
+    "device collectives": "#9068c4",
+    "host compute": "#3a9a5d",
+    "kernel launch": "#b98600",
+    "input": "#dc5a50",
+    "output": "#c2702f",
+    "compilation": "#a2667d",
+    "all others": "#858b91",
+    "between steps": "#6e7f96",
+}
+
+TEXT_COLOUR = "#7b7b7b"
+GRID = "rgba(128,128,128,0.25)"
+
+ROOT = (
+    "font:13px/1.45 var(--jp-ui-font-family,system-ui,-apple-system,'Segoe UI',sans-serif);"
+    "color:inherit;max-width:960px;text-align:left"
+)
+MUTED = "opacity:0.72"
+CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:left;background:none"
+NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") + (
+    ";font-variant-numeric:tabular-nums"
+)
+HEAD = "font-weight:600"
+
+
+def colour_of(category: str) -> str:
+    """The colour of a category, the same in every view."""
+    return COLOURS.get(category, "#858b91")
