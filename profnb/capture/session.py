@@ -31,7 +31,7 @@ from profnb.options import CaptureOptions
 
 __all__ = ["Capture", "Recording"]
 
-_PROFILER_LOG = re.compile(rb"(profiler_session|save_profile)\.cc:\d+\]")
+_PROFILER_LOG = re.compile(rb"(profiler_session|session_manager|save_profile)\.cc:\d+\]")
 _INSTALL = (
     "TensorFlow is not installed here, so nothing was captured. Install it with "
     "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."

@@ -144,7 +144,7 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
         "xaxis": {
-            **axis, "title": {"text": "step"}, "showgrid": False,
+            **axis, "title": {"text": "step"}, "showgrid": False, "zeroline": False,
             "tickvals": list(range(0, len(chart.ticks), every)), "ticktext": chart.ticks[::every],
         },
         "yaxis": {**axis, "title": {"text": "ms"}, "range": [0, chart.ceiling_ms or 1]},

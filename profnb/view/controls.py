@@ -18,14 +18,21 @@ from profnb.view.theme import MUTED, ROOT
 
 __all__ = ["show_controls"]
 
-_SHOWN = 15
+_VIEW = "application/vnd.jupyter.widget-view+json"
+_WITHOUT_KERNEL = "Live controls need the kernel that made them: run the cell again."
 
 
 def show_controls(study: Study) -> None:
     """Display the controls and the part of the report they drive."""
     from IPython.display import display
 
-    display(_build(study))
+    controls = _build(study)
+    # The widget's own text form is a wall of constructor arguments; say what it is instead, for
+    # viewers without a kernel (GitHub, nbconvert, an untrusted notebook).
+    html = f'<div style="{ROOT};{MUTED}">{_WITHOUT_KERNEL}</div>'
+    view = {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}
+    bundle = {_VIEW: view, "text/html": html, "text/plain": _WITHOUT_KERNEL}
+    display(bundle, raw=True)
 
 
 def _build(study: Study) -> Any:
@@ -59,6 +66,9 @@ def _part_html(
     """What the controls ask for: mean step and ops of the steps from first to last (inclusive)."""
     first, last = chosen
     rows = np.arange(first, min(last + 1, len(study.steps)))
+    warm_up = study.steps.is_warmup[rows]
+    if not warm_up.all():
+        rows = rows[~warm_up]
     ops = study.ops_of_steps(rows)
     words = search.lower().split()
     shown = [
@@ -72,12 +82,12 @@ def _part_html(
     shares = share_time(study.steps, study.breakdown, rows)
     durations = study.steps.duration_ps[rows]
     head = (
-        f"{count_text(rows.size)} steps, median {duration_text(float(np.median(durations)))}; "
+        f"{count_text(rows.size)} steps{' without warm-up' if warm_up.any() else ''}, median {duration_text(float(np.median(durations)))}; "
         f"{count_text(len(shown))} {'types' if group == 'by type' else 'ops'}"
     )
     return (
         f'<div style="{ROOT}"><div style="{MUTED}">{head}</div>'
-        f"{share_table_html(share_rows(shares))}{op_table_html(shown[:_SHOWN])}</div>"
+        f"{share_table_html(share_rows(shares))}{op_table_html(shown)}</div>"
     )
 
 

@@ -28,5 +28,5 @@ def page_html(report: Report) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{script}</head><body>"
-        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html}</div>{figure}</body></html>'
+        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure)}</div></body></html>'
     )

@@ -1,6 +1,23 @@
 // Makes the op table of a report sortable, searchable and groupable, in place.
 // Runs with `root` bound to the report's element; needs no library, no network and no id.
+// Also: a saved notebook that is opened again has lost the live controls below the report, and
+// JupyterLab says "Error displaying widget"; a sentence that helps is put in its place.
 // All text goes in through textContent: names in a trace are data.
+var area = root.closest('.jp-OutputArea');
+if (area) {
+  var explain = function () {
+    area.querySelectorAll('.jp-OutputArea-output').forEach(function (output) {
+      if (/^Error displaying widget/.test(output.textContent)) {
+        output.textContent = 'Live controls need the kernel that made them: run the cell again.';
+        output.setAttribute('style', 'opacity:.6;padding:4px 8px');
+      }
+    });
+  };
+  var observer = new MutationObserver(explain);
+  observer.observe(area, {childList: true, subtree: true, characterData: true});
+  setTimeout(function () { observer.disconnect(); }, 30000);
+  explain();
+}
 var box = root.querySelector('.profnb-ops');
 if (!box || box.dataset.ready) return;
 box.dataset.ready = '1';
@@ -53,6 +70,25 @@ function chosen() {
   var k = state.key, sign = state.down ? -1 : 1;
   return rows.sort(function (a, b) { return (a[k] < b[k] ? -1 : a[k] > b[k] ? 1 : 0) * sign; });
 }
+// Long names may break after a separator and before a capital, as in the table it replaces.
+function fill(cell, text) {
+  text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])/).forEach(function (part, i) {
+    if (i) cell.appendChild(document.createElement('wbr'));
+    cell.appendChild(document.createTextNode(part));
+  });
+}
+function cell(tr, text, faint) {
+  var td = tr.insertCell();
+  td.setAttribute('style', cellStyles[tr.cells.length - 1]);
+  if (tr.cells.length !== 2) { td.textContent = text; return; }
+  fill(td, text);
+  if (!faint) return;
+  td.appendChild(document.createTextNode(' '));
+  var span = document.createElement('span');
+  span.style.opacity = '.72';
+  fill(span, faint);
+  td.appendChild(span);
+}
 function draw() {
   var rows = chosen();
   var shown = state.all ? rows : rows.slice(0, data.shown);
@@ -60,12 +96,13 @@ function draw() {
   body.textContent = '';
   shown.forEach(function (r) {
     var tr = body.insertRow();
-    [bar(r[6] / longest), r[0], r[1] || '-', r[2], r[3].toLocaleString('en-US'),
-      duration(r[4]), percent(r[6]), duration(r[5])].forEach(function (text, i) {
-      var td = tr.insertCell();
-      td.setAttribute('style', cellStyles[i]);
-      td.textContent = text;
-    });
+    cell(tr, bar(r[6] / longest));
+    if (state.group) cell(tr, r[1] || '-', r[2]); else cell(tr, r[2], r[1]);
+    if (twoSides) cell(tr, r[0]);
+    cell(tr, r[3].toLocaleString('en-US'));
+    cell(tr, duration(r[4]));
+    cell(tr, percent(r[6]));
+    cell(tr, duration(r[5]));
   });
   var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
   foot.textContent = shown.length + ' of ' + (rows.length + (state.text || state.group ? 0 : data.hidden)) +
@@ -77,7 +114,8 @@ function draw() {
     heads[i].textContent = base + (keys[i] === state.key ? (state.down ? ' ▾' : ' ▴') : '');
   }
 }
-var keys = [-1, 0, 1, 2, 3, 4, 6, 5];
+var twoSides = heads.length === 7;
+var keys = twoSides ? [-1, 2, 0, 3, 4, 6, 5] : [-1, 2, 3, 4, 6, 5];
 Array.prototype.forEach.call(heads, function (head, i) {
   if (keys[i] < 0) return;
   head.style.cursor = 'pointer';
@@ -98,7 +136,7 @@ var look = 'font:inherit;color:inherit;background:transparent;border:1px solid r
   'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
 var bar_ = document.createElement('div');
 bar_.setAttribute('style', 'margin:6px 0 2px');
-box.insertBefore(bar_, table);
+box.insertBefore(bar_, box.firstChild);
 var search = make('input', bar_, look + 'width:180px');
 search.type = 'search';
 search.placeholder = 'search ops';

@@ -28,8 +28,9 @@ __all__ = ["OpRow", "Report", "build_report", "op_rows", "op_table_html", "share
 _SHOWN_OPS = 15
 _MOST_OPS = 400
 _LONGEST_NAME = 300
-_OP_HEADINGS = ("", "side", "type", "op", "runs", "self", "self %", "total")
-_OP_NUMBERS = (False, False, False, False, True, True, True, True)
+_BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
+# Every op of a tf.function carries this; it tells nothing and pushes the layer's name out of sight.
+_CALL_PREFIX = "StatefulPartitionedCall/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def op_rows(ops: OpTable, most: int = _MOST_OPS) -> tuple[list[OpRow], int]:
         OpRow(
             "device" if ops.is_device[row] else "host",
             ops.op_type[row][:_LONGEST_NAME],
-            ops.op_name[row][:_LONGEST_NAME],
+            ops.op_name[row].removeprefix(_CALL_PREFIX)[:_LONGEST_NAME],
             int(ops.occurrences[row]),
             int(ops.self_ps[row]),
             int(ops.total_ps[row]),
@@ -101,12 +102,17 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The report as an HTML fragment that stands alone in any frontend."""
+        return self.html_around("")
+
+    def html_around(self, figure: str) -> str:
+        """The fragment with the HTML of a figure between the headline and the tables."""
         notes = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in self.notes)
         parts = [
             f'<div style="font-size:17px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>',
             f'<div style="margin:0 0 6px">{escape(self.answer)}</div>' if self.answer else "",
             _facts_html(self.facts),
             f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{notes}</ul>' if notes else "",
+            figure,
         ]
         if self.shares:
             parts.append(_section("Mean step", share_table_html(self.shares), is_open=True))
@@ -116,7 +122,7 @@ class Report:
         return f'<div class="profnb" style="{escape(ROOT)}">{body}{script_html("report.js")}</div>'
 
     def _ops_html(self) -> str:
-        table = op_table_html(self.ops[:_SHOWN_OPS])
+        table = op_table_html(self.ops)
         rest = len(self.ops) - _SHOWN_OPS + self.hidden_ops
         more = f'<div class="profnb-more" style="{MUTED}">and {rest:,} more</div>' if rest > 0 else ""
         data = json.dumps(
@@ -147,13 +153,17 @@ def _facts_html(facts: Sequence[Fact]) -> str:
     if not facts:
         return ""
     cells = "".join(
-        '<td style="border:0;background:none;padding:2px 22px 2px 0;vertical-align:top;text-align:left;'
-        f'display:inline-block"><div style="{MUTED}">{escape(fact.name)}</div> '
+        '<td style="border:0;background:none;padding:2px 26px 4px 0;vertical-align:top;text-align:left">'
+        f'<div style="{MUTED}">{escape(fact.name)}</div> '
         f'<div style="font-size:16px;font-weight:600">{escape(fact.value)}</div> '
         f'<div style="{MUTED};font-size:11px">{escape(fact.remark)}</div></td>'
         for fact in facts
     )
-    return f'<table style="border:0;margin:4px 0;color:inherit"><tbody><tr style="background:none">{cells}</tr></tbody></table>'
+    row = "display:flex;flex-wrap:wrap;background:none;text-align:left"
+    return (
+        '<table style="border:0;margin:4px 0;color:inherit;text-align:left"><tbody>'
+        f'<tr style="{row}">{cells}</tr></tbody></table>'
+    )
 
 
 def _section(title: str, body: str, *, is_open: bool) -> str:
@@ -167,30 +177,36 @@ def _section(title: str, body: str, *, is_open: bool) -> str:
 def share_table_html(shares: Sequence[tuple[str, str, str, str]]) -> str:
     """The mean step by category, with bars."""
     rows: list[list[Cell]] = [
-        [name, (bar, f"color:{colour_of(name)};letter-spacing:-1px;font-family:monospace"), mean, share]
+        [name, (bar, f"{_BAR};color:{colour_of(name)}"), mean, share]
         for name, bar, mean, share in shares
     ]
     return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
 
 
-def op_table_html(ops: Sequence[OpRow]) -> str:
-    """The op table, bars first; long names break where the frontend allows it."""
+def op_table_html(ops: Sequence[OpRow], shown: int = _SHOWN_OPS) -> str:
+    """The first rows of the op table, bars first; the side is named only where there are two."""
     longest = max((op.self_fraction for op in ops), default=0) or 1
+    two_sides = len({op.side for op in ops}) > 1
     rows: list[list[Cell]] = [
         [
-            (bar_text(op.self_fraction / longest, 8), "letter-spacing:-1px;font-family:monospace;"
-             f"color:{colour_of('device compute' if op.side == 'device' else 'host compute')}"),
-            op.side,
-            op.op_type or "-",
-            (op.op_name, "overflow-wrap:anywhere;min-width:180px"),
+            (bar_text(op.self_fraction / longest, 8), f"{_BAR};color:{_side_colour(op.side)}"),
+            (op.op_name, "", op.op_type),
+            *([op.side] if two_sides else []),
             count_text(op.occurrences),
             duration_text(op.self_ps),
             percent_text(op.self_fraction),
             duration_text(op.total_ps),
         ]
-        for op in ops
-    ]  # fmt: skip
-    return html_table(_OP_HEADINGS, rows, _OP_NUMBERS, "profnb-op-table")
+        for op in ops[:shown]
+    ]
+    side = ("side",) if two_sides else ()
+    headings = ("", "op", *side, "runs", "self", "self %", "total")
+    numbers = (False, False, *(False for _ in side), True, True, True, True)
+    return html_table(headings, rows, numbers, "profnb-op-table")
+
+
+def _side_colour(side: str) -> str:
+    return colour_of("device compute" if side == "device" else "host compute")
 
 
 @cache

@@ -3,20 +3,32 @@
 Each cell is text; bars are block characters. All text is escaped here, whatever it came from.
 """
 
+import re
 from collections.abc import Sequence
 from html import escape
 
-from profnb.view.theme import CELL, HEAD, NUMBER
+from profnb.view.theme import CELL, HEAD, MUTED, NUMBER
 
 __all__ = ["Cell", "html_table"]
 
-Cell = str | tuple[str, str]
+# Text; text and an inline style; or text, a style, and a second text shown fainter behind it.
+Cell = str | tuple[str, str] | tuple[str, str, str]
+
+# Where a long name may break: after a separator, and before a capital. Style cannot do it, because
+# an untrusted notebook drops overflow-wrap.
+_BREAKS = re.compile(r"(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])")
+
+
+def _breakable(text: str) -> str:
+    return "<wbr>".join(map(escape, _BREAKS.split(text)))
 
 
 def _cell(tag: str, content: Cell, is_number: bool, extra: str = "") -> str:
-    text, style = content if isinstance(content, tuple) else (content, "")
+    text, style, *faint = (content, "") if isinstance(content, str) else content
     look = ";".join(part for part in (NUMBER if is_number else CELL, extra, style) if part)
-    return f'<{tag} style="{escape(look)}">{escape(text)}</{tag}>'
+    inner = escape(text) if is_number else _breakable(text)
+    inner += "".join(f' <span style="{MUTED}">{_breakable(more)}</span>' for more in faint if more)
+    return f'<{tag} style="{escape(look)}">{inner}</{tag}>'
 
 
 def html_table(
@@ -29,7 +41,7 @@ def html_table(
 
     Args:
         headings: One per column.
-        rows: Cells: text, or (text, inline style).
+        rows: Cells: text, (text, inline style), or (text, inline style, fainter text).
         numbers: Whether each column holds numbers, which align right.
         css_class: A class for our script to find it by.
     """
@@ -44,6 +56,6 @@ def html_table(
         for row in rows
     )
     return (
-        f'<table class="{escape(css_class)}" style="border-collapse:collapse;margin:4px 0;'
-        f'color:inherit;font-size:inherit"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f'<div style="overflow-x:auto"><table class="{escape(css_class)}" style="border-collapse:collapse;margin:4px 0;'
+        f'color:inherit;font-size:inherit"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )

@@ -93,11 +93,12 @@ def fact_rows(
 
 
 def _cost_fact(times: StepTimes, tracing_cost: float | None) -> Fact:
-    timed = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))} steps traced"
+    traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     if tracing_cost is None:
-        return Fact("tracing cost", "not measured", f"{timed}; needs untraced ones to compare")
+        return Fact("steps traced", traced, "no untraced ones to tell what tracing costs")
     sign = "+" if tracing_cost >= 0 else "-"
-    return Fact("tracing cost", f"{sign}{percent_text(abs(tracing_cost))}", f"per step; {timed}")
+    cost = f"{sign}{percent_text(abs(tracing_cost))}"
+    return Fact("tracing cost", cost, f"per step; {traced} steps traced")
 
 
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
