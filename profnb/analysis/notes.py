@@ -3,6 +3,8 @@
 Each note is one or two plain sentences: what was found, then what to do.
 """
 
+import numpy as np
+
 from profnb.analysis.steps import Steps
 from profnb.analysis.summary import Summary
 from profnb.trace.model import Trace
@@ -45,20 +47,25 @@ def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
 
 
 def note_devices(trace: Trace) -> list[str]:
-    """Notes on device planes that say nothing, and on those that say more than is shown yet."""
-    notes = []
-    for plane in trace.planes:
-        if not plane.is_device:
-            continue
-        offsets = trace.lines.offsets
-        if offsets[plane.lines.start] == offsets[plane.lines.stop]:
-            notes.append(
-                f"{plane.name} is in the trace but nothing was recorded on it, so its times are "
-                "absent, not zero. The usual cause on NVIDIA is CUPTI: libcupti missing, or "
-                "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or "
-                "run the container with --privileged)."
-            )
-    return notes
+    """Notes on device planes on which nothing was recorded."""
+    counts = np.diff(trace.lines.offsets)
+    devices = [plane for plane in trace.planes if plane.is_device]
+    empty = [
+        plane.name for plane in devices if not counts[plane.lines.start : plane.lines.stop].any()
+    ]
+    if not empty:
+        return []
+    names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
+    if len(empty) < len(devices):
+        return [
+            f"Nothing was recorded on {names}: the program did not use them while it was traced. "
+            "Their times are absent, not zero."
+        ]
+    return [
+        f"Nothing was recorded on {names}, so device times are absent, not zero. The usual cause "
+        "on NVIDIA is CUPTI: libcupti is missing, or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set "
+        "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged)."
+    ]
 
 
 def note_contents(trace: Trace) -> list[str]:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     FUNCTION_CALL,
+    GRAPH_TYPE,
     IMPLICIT_ROOTS,
     IS_ABANDONED,
     ITERATIONS,
@@ -158,6 +159,12 @@ def _host_events_with(trace: Trace, stat: str) -> dict[int, int]:
     return dict(zip(column.events.tolist(), column.values.tolist(), strict=True))
 
 
+def _texts_of(trace: Trace, stat: str) -> dict[int, str]:
+    column = trace.stats.texts(stat)
+    pairs = zip(column.events.tolist(), column.values.tolist(), strict=True)
+    return {event: column.texts[value] for event, value in pairs}
+
+
 def _outermost(trace: Trace, events: Int64s) -> Int64s:
     """In time order, of the line that holds most of their time, those not inside an earlier one."""
     if not events.size:
@@ -181,16 +188,15 @@ def _marked_steps(trace: Trace) -> Steps | None:
     implicit = trace.names.rows_where(lambda name: name in IMPLICIT_ROOTS)
     on_host = trace.is_host_line[trace.lines.of_event] & ~implicit[trace.events.name]
     markers = np.array(sorted(event for event in candidates if on_host[event]), np.int64)
-    sources = trace.stats.texts(MARKER_SOURCE)
-    source_of = {
-        event: sources.texts[value]
-        for event, value in zip(sources.events.tolist(), sources.values.tolist(), strict=True)
-    }
+    source_of = _texts_of(trace, MARKER_SOURCE)
     trusted = [m for m in markers.tolist() if source_of.get(m) != "call"]
     roots = _outermost(trace, np.array(trusted, np.int64))
     if not roots.size:
         return None
-    phase = tuple(trace.names[row] for row in trace.events.name[roots])
+    graphs = _texts_of(trace, GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase
+    phase = tuple(
+        graphs.get(event, trace.names[trace.events.name[event]]) for event in roots.tolist()
+    )
     steps = _make(trace, roots, np.arange(roots.size + 1), phase, "step markers in the trace")
     iterations = _host_events_with(trace, ITERATIONS)
     return replace(

@@ -6,13 +6,13 @@ TF = tensorflow/python (2.21), profnb = written by our own markers.
 """
 
 __all__ = [
-    "BATCH_SIZE",
     "CONSUMER_ID",
     "CONSUMER_TYPE",
     "CORRELATION_ID",
     "DERIVED_LINES",
     "EXECUTOR_PROCESS",
     "FUNCTION_CALL",
+    "GRAPH_TYPE",
     "GROUP_ID",
     "IMPLICIT_ROOTS",
     "IS_ABANDONED",
@@ -61,8 +61,8 @@ PRODUCER_TYPE, PRODUCER_ID = "_pt", "_p"
 CONSUMER_TYPE, CONSUMER_ID = "_ct", "_c"
 CORRELATION_ID = "correlation_id"
 GROUP_ID = "group_id"
+GRAPH_TYPE = "graph_type"
 TF_OP = "tf_op"
-BATCH_SIZE = "batch_size"
 # Set by tf.function's own trace event: "traced-nonXla", "notTraced-xla", ... (TF
 # polymorphic_function.py Function.__call__).
 FUNCTION_CALL = "tf_function_call"

@@ -40,8 +40,9 @@ def headline_text(steps: Steps, summary: Summary) -> str:
     if steps.is_window:
         return f"No steps found; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
+    phase = "" if summary.phase == "step" else f"{summary.phase} "
     plural = "step" if count == 1 else "steps"
-    return f"{count_text(count)} {summary.phase} {plural}, median {duration_text(summary.median_ps)}"
+    return f"{count_text(count)} {phase}{plural}, median {duration_text(summary.median_ps)}"
 
 
 def answer_text(summary: Summary) -> str:
@@ -98,7 +99,7 @@ def _cost_fact(times: StepTimes, tracing_cost: float | None) -> Fact:
         return Fact("steps traced", traced, "no untraced ones to tell what tracing costs")
     sign = "+" if tracing_cost >= 0 else "-"
     cost = f"{sign}{percent_text(abs(tracing_cost))}"
-    return Fact("tracing cost", cost, f"per step; {traced} steps traced")
+    return Fact("tracing cost", cost, f"traced against untraced steps; {traced} traced")
 
 
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:

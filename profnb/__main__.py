@@ -1,0 +1,92 @@
+"""``python -m profnb``: demo, report and clean."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from profnb import __version__
+from profnb.errors import ProfnbError
+
+__all__ = ["main"]
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    from profnb.demo import run_demo
+
+    result = run_demo(arguments.out, arguments.steps, arguments.epochs)
+    print(f"\n{result.summary()}\n\nReport: {Path(arguments.out).resolve()}")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from profnb.profile import load
+    from profnb.trace.files import find_traces
+
+    if arguments.list:
+        for trace in find_traces(arguments.path):
+            size_mb = trace.path.stat().st_size / 1e6
+            print(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {trace.path}")
+        return
+    result = load(
+        arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
+    )
+    if arguments.out is not None:
+        print(f"Report: {result.to_html(arguments.out).resolve()}")
+    if arguments.text or arguments.out is None:
+        print(result.summary())
+
+
+def _clean(arguments: argparse.Namespace) -> None:
+    from profnb.view.notebook_file import clean_notebook
+
+    changes = clean_notebook(arguments.notebook, arguments.out)
+    print("\n".join(changes) or "Nothing to repair.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m profnb", description="A TensorFlow profiler inside the notebook."
+    )
+    parser.add_argument("--version", action="version", version=f"profnb {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="profile a small real training and write its report")
+    demo.add_argument("-o", "--out", default="profnb-demo.html", help="HTML file (%(default)s)")
+    demo.add_argument("--steps", type=int, default=200, help="steps per epoch (%(default)s)")
+    demo.add_argument("--epochs", type=int, default=2, help="epochs (%(default)s)")
+    demo.set_defaults(run_command=_demo)
+
+    report = commands.add_parser("report", help="report on a saved trace or TensorBoard logdir")
+    report.add_argument("path", help="*.xplane.pb, run folder or logdir")
+    report.add_argument("-o", "--out", help="write one HTML file that works offline")
+    report.add_argument("--text", action="store_true", help="print the report (default without -o)")
+    report.add_argument("--run", help="which run (default: the newest)")
+    report.add_argument("--host", help="which host of the run (default: the first)")
+    report.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
+    report.add_argument("--list", action="store_true", help="list runs and hosts")
+    report.set_defaults(run_command=_report)
+
+    clean = commands.add_parser("clean", help="repair a saved notebook for GitHub and nbviewer")
+    clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")
+    clean.add_argument("-o", "--out", help="write the repaired notebook here")
+    clean.set_defaults(run_command=_clean)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        0, or 1 after an error that is the input's fault, said in one line.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        parsed.run_command(parsed)
+    except (ProfnbError, OSError, ValueError) as error:
+        print(f"profnb: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

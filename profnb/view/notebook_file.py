@@ -1,0 +1,78 @@
+"""Saved notebooks to notebooks that GitHub and nbviewer can show.
+
+A frontend that saves widgets may write ``metadata.widgets`` without the ``state`` key that the format
+requires (Colab does); GitHub then shows "Invalid Notebook" for the whole file, and nbconvert fails.
+Live controls are of no use without their kernel, so profnb's own are taken out as well.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["clean_notebook"]
+
+_VIEW = "application/vnd.jupyter.widget-view+json"
+_STATE = "application/vnd.jupyter.widget-state+json"
+_OURS = "Live controls need the kernel"
+
+
+def clean_notebook(
+    path: str | os.PathLike[str], target: str | os.PathLike[str] | None = None
+) -> list[str]:
+    """Repair a saved notebook.
+
+    Args:
+        path: The notebook.
+        target: Where to write it; in place by default.
+
+    Returns:
+        What was changed, in sentences; empty if there was nothing to do, and then nothing is written
+        in place.
+
+    Raises:
+        ValueError: The file is not a notebook.
+        OSError: It cannot be read or written.
+    """
+    source = Path(path)
+    try:
+        notebook = json.loads(source.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{source} is not a notebook ({error}).") from None
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise ValueError(f"{source} is not a notebook of format 4: it has no list of cells.")
+    changes = [*_repair_state(notebook), *_remove_controls(notebook)]
+    if changes or target is not None:
+        text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+        Path(target or source).write_text(text, encoding="utf-8")
+    return changes
+
+
+def _repair_state(notebook: dict[str, Any]) -> list[str]:
+    metadata = notebook.get("metadata")
+    widgets = metadata.get("widgets") if isinstance(metadata, dict) else None
+    if not isinstance(widgets, dict):
+        return []
+    saved = widgets.get(_STATE, widgets)
+    if isinstance(saved, dict) and "state" in saved:
+        return []
+    del notebook["metadata"]["widgets"]
+    return ["Removed widget metadata without a state, which makes GitHub call the file invalid."]
+
+
+def _is_ours(output: Any) -> bool:
+    data = output.get("data") if isinstance(output, dict) else None
+    if not isinstance(data, dict) or _VIEW not in data:
+        return False
+    return _OURS in "".join(data.get("text/plain", ""))
+
+
+def _remove_controls(notebook: dict[str, Any]) -> list[str]:
+    removed = 0
+    for cell in notebook["cells"]:
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        if isinstance(outputs, list):
+            kept = [output for output in outputs if not _is_ours(output)]
+            removed += len(outputs) - len(kept)
+            cell["outputs"] = kept
+    return [f"Removed {removed} live controls that need a kernel."] if removed else []

@@ -1,0 +1,34 @@
+"""What tests share: where real traces are, and a shell that keeps what it displays."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+DATA = Path(__file__).parent / "data"
+SHARED = Path(__file__).parents[2] / "shared" / "traces"
+
+
+@pytest.fixture(scope="session")
+def cpu_trace_path():
+    """A real CPU trace: eight steps of a small CNN, recorded by tests/data/record.py."""
+    return DATA / "cpu-cnn.xplane.pb"
+
+
+@pytest.fixture(scope="session")
+def shared_traces():
+    """Real traces of others, by name; skipped where they are absent."""
+    if not SHARED.is_dir():
+        pytest.skip("needs ../shared/traces")
+    return SHARED
+
+
+def every_shared_trace():
+    """Paths of the XPlane traces that must open, for parametrize."""
+    found = sorted(p for p in SHARED.glob("*/*.xplane.pb") if p.parent.name != "corrupt")
+    return [pytest.param(p, id=f"{p.parent.name}-{p.stem}") for p in found] or [
+        pytest.param(None, marks=pytest.mark.skip(reason="needs ../shared/traces"))
+    ]
