@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from conftest import every_shared_trace
+
+from profnb.analysis.nesting import find_parents, self_times
+from profnb.trace.files import read_trace
+
+
+def nest(*spans, offsets=None):
+    begin, end = (np.array(column, np.int64) for column in zip(*spans, strict=True))
+    offsets = np.array(offsets or [0, len(spans)], np.int64)
+    parent = find_parents(begin, end, offsets)
+    return parent.tolist(), self_times(begin, end, parent).tolist()
+
+
+def test_a_call_contains_the_calls_it_makes():
+    parents, own = nest((0, 100), (10, 40), (20, 30), (50, 60))
+    assert parents == [-1, 0, 1, 0]
+    assert own == [60, 20, 10, 10]
+
+
+def test_an_event_of_the_same_span_is_the_child_of_the_earlier_one():
+    parents, own = nest((0, 10), (0, 10))
+    assert parents == [-1, 0]
+    assert own == [0, 10]
+
+
+def test_a_partly_overlapping_event_is_no_child_and_self_time_is_never_negative():
+    parents, own = nest((0, 10), (1, 8), (5, 9))
+    assert parents == [-1, 0, 0]
+    assert own == [2, 7, 4]  # the two cover 1 to 9 of their parent
+
+
+def test_lines_do_not_nest_in_each_other():
+    parents, _ = nest((0, 10), (2, 3), offsets=[0, 1, 2])
+    assert parents == [-1, -1]
+
+
+def test_no_events():
+    empty = np.empty(0, np.int64)
+    assert find_parents(empty, empty, np.zeros(1, np.int64)).size == 0
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_self_times_sum_to_the_busy_time_of_each_line_that_nests(path):
+    events, lines = (trace := read_trace(path)).events, trace.lines
+    parent = find_parents(events.begin_ps, events.end_ps, lines.offsets)
+    own = self_times(events.begin_ps, events.end_ps, parent)
+    assert (own >= 0).all()
+    for number in range(len(lines)):
+        part = slice(lines.offsets[number], lines.offsets[number + 1])
+        roots = parent[part] < 0
+        begin, end = events.begin_ps[part][roots], events.end_ps[part][roots]
+        nests = (begin[1:] >= end[:-1]).all() and not overlaps(events, parent, part)
+        if nests:
+            assert own[part].sum() == (end - begin).sum()
+
+
+def overlaps(events, parent, part):
+    """Whether some siblings overlap in part."""
+    last = {}
+    for index in range(part.start, part.stop):
+        owner = int(parent[index])
+        if events.begin_ps[index] < last.get(owner, -(1 << 62)):
+            return True
+        last[owner] = int(events.end_ps[index])
+    return False

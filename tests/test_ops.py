@@ -1,0 +1,111 @@
+import json
+
+import numpy as np
+import pytest
+from conftest import DATA, every_shared_trace
+from traces import event, gpu, host, line, read, ref
+
+from profnb.analysis.ops import parse_op, tabulate_ops
+from profnb.trace.files import read_trace
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("model/dense/MatMul:MatMul", ("model/dense/MatMul", "MatMul")),
+        ("while/body/_1/x:_FusedMatMul", ("while/body/_1/x", "_FusedMatMul")),
+        ("Iterator::Root::Map", ("Iterator::Root::Map", "Dataset")),
+        ("jit(f)/add:add[axis=0]", ("jit(f)/add", "add")),
+        ("name:", ("name", "")),
+        ("FunctionRun", None),
+        ("ExecutorState::Process", None),
+        ("EagerLocalExecute: Foo", None),
+        ("_send_Const_0:_Send", None),  # TensorFlow's rule: a name does not begin with "_"
+    ],
+)
+def test_op_names_are_told_from_other_events(name, expected):
+    assert parse_op(name) == expected
+
+
+def rows(table):
+    return [
+        ("device" if d else "host", n, t, int(o), int(total), int(own))
+        for d, n, t, o, total, own in zip(
+            table.is_device, table.op_name, table.op_type, table.occurrences, table.total_ps,
+            table.self_ps, strict=True,
+        )
+    ]  # fmt: skip
+
+
+def test_self_time_leaves_out_ops_called_on_the_same_thread_only():
+    trace = read(
+        host(
+            line("a", event("f:Call", 0, 100), event("wrapper", 5, 60), event("g:Mul", 10, 30)),
+            line("b", event("g:Mul", 0, 50)),
+        )
+    )
+    assert rows(tabulate_ops(trace)) == [
+        ("host", "g", "Mul", 2, 80, 80),
+        ("host", "f", "Call", 1, 100, 70),
+    ]
+
+
+def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twice():
+    trace = read(
+        gpu(
+            line("Stream #1(Compute)", event("gemm", 0, 40, tf_op=ref("dense/MatMul:MatMul")), event("copy", 50, 10)),
+            line("TensorFlow Ops", event("dense/MatMul:MatMul", 0, 40)),
+        )
+    )  # fmt: skip
+    assert rows(tabulate_ops(trace)) == [
+        ("device", "dense/MatMul", "MatMul", 1, 40, 40),
+        ("device", "copy", "", 1, 10, 10),
+    ]
+
+
+def test_shares_are_of_one_side():
+    trace = read(
+        host(line("a", event("f:F", 0, 30), event("g:G", 30, 10))),
+        gpu(line("Stream #1", event("k", 0, 7))),
+    )
+    table = tabulate_ops(trace)
+    shares = dict(zip(table.op_name, table.self_fraction.tolist(), strict=True))
+    assert shares == {"f": 0.75, "g": 0.25, "k": 1.0}
+
+
+def test_every_op_equals_the_official_table(cpu_trace_path):
+    """Times agree op by op; official occurrences add the memory events that name the op."""
+    answers = json.loads((DATA / "cpu-cnn.xprof.json").read_text())
+    trace = read_trace(cpu_trace_path)
+    table = tabulate_ops(trace)
+    mine = {(n, t): (o, total, own) for _, n, t, o, total, own in rows(table)}
+    named = trace.stats.texts("tf_op")
+    memory = {}
+    for event_index, value in zip(named.events, named.values, strict=True):
+        if trace.names[trace.events.name[event_index]] in ("MemoryAllocation", "MemoryDeallocation"):
+            text = named.texts[value].partition(":")[0]
+            memory[text] = memory.get(text, 0) + 1
+    only_memory = 0
+    for _side, op_type, name, occurrences, total_us, self_us in answers["ops"]:
+        if total_us == 0 and (name, op_type) not in mine:
+            only_memory += 1  # a row made of memory events alone
+            continue
+        count, total, own = mine.pop((name, op_type))
+        assert total / 1e6 == pytest.approx(total_us, abs=1e-3)
+        assert own / 1e6 == pytest.approx(self_us, abs=1e-3)
+        assert count == occurrences - memory.get(name, 0)
+    assert mine == {}
+    assert only_memory <= 2
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_self_times_are_part_of_totals_and_a_filter_only_takes_away(path):
+    trace = read_trace(path)
+    table = tabulate_ops(trace)
+    assert (table.self_ps >= 0).all()
+    assert (table.self_ps <= table.total_ps).all()
+    half = np.arange(len(trace.events)) % 2 == 0
+    part = tabulate_ops(trace, half)
+    other = tabulate_ops(trace, ~half)
+    assert part.self_ps.sum() + other.self_ps.sum() == table.self_ps.sum()
+    assert part.occurrences.sum() + other.occurrences.sum() == table.occurrences.sum()

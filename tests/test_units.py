@@ -1,0 +1,37 @@
+import pytest
+
+from profnb.units import bar_text, bytes_text, count_text, duration_text, percent_text, ratio_text
+
+
+@pytest.mark.parametrize(
+    ("picoseconds", "text"),
+    [
+        (0, "0 ms"), (1, "1.00 ps"), (1500, "1.50 ns"), (12_345_000, "12.3 µs"),
+        (999_960_000, "1.00 ms"), (4.86e9, "4.86 ms"), (123.4e9, "123 ms"), (2.5e12, "2.50 s"),
+        (1.234e15, "1,234 s"), (None, "—"), (float("nan"), "—"), (-2e9, "-2.00 ms"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_three_digits_and_the_unit_a_person_would_choose(picoseconds, text):
+    assert duration_text(picoseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0, "0.0 %"), (0.0001, "<0.1 %"), (0.621, "62.1 %"), (1, "100.0 %"), (None, "—")],
+)
+def test_a_small_share_is_not_called_zero(fraction, text):
+    assert percent_text(fraction) == text
+
+
+def test_counts_bytes_and_ratios():
+    assert count_text(1204) == "1,204"
+    assert count_text(2.5) == "2.50"
+    assert bytes_text(1536) == "1.50 KiB"
+    assert ratio_text(1.306) == "1.31x"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "bar"), [(0, ""), (0.5, "██"), (1, "████"), (2, "████"), (1e-6, "▏"), (None, "")]
+)
+def test_a_bar_is_clipped_and_never_hides_what_is_there(fraction, bar):
+    assert bar_text(fraction, 4) == bar
