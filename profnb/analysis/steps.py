@@ -243,7 +243,7 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
 
     The function that repeats and takes the most time is the anchor; functions called as often as
     it is (give or take the last turn) belong to the same cycle, which begins with whichever of
-    them came first.
+    them came first. A last turn without the anchor is left out.
 
     Args:
         codes: Which function each call is of, shape (N,), in time order.
@@ -262,15 +262,17 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
     members = np.abs(count - count[anchor]) <= (1 if count[anchor] > 2 else 0)
     roots = np.flatnonzero(members[codes])
     kept = codes[roots]
-    return roots, np.append(np.flatnonzero(kept == kept[0]), roots.size), anchor
+    turns = np.flatnonzero(kept == kept[0])
+    if not (kept[turns[-1] :] == anchor).any():  # cut off before its main call
+        roots, turns = roots[: turns[-1]], turns[:-1]
+    return roots, np.append(turns, roots.size), anchor
 
 
 def _window(trace: Trace) -> Steps:
-    events = trace.events
-    some = slice(0, 1 if len(events) else 0)
     none = np.empty(0, np.int64)
-    begin = np.array([events.begin_ps.min(initial=0)])[some] if len(events) else none
-    end = np.array([events.end_ps.max()]) if len(events) else none
+    has_events = len(trace.events) > 0
+    begin = trace.events.begin_ps.min(keepdims=True) if has_events else none
+    end = trace.events.end_ps.max(keepdims=True) if has_events else none
     return Steps(
         begin_ps=begin,
         end_ps=end,

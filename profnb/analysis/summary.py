@@ -124,8 +124,9 @@ def _gaps_within(steps: Steps, rows: Int64s) -> Int64s:
     What lies between the last training step of an epoch and the first evaluation step is no part
     of a training step's period.
     """
-    same = np.array([a == b for a, b in zip(steps.phase, (*steps.phase[1:], None), strict=True)])
-    return np.where(same[rows], steps.gap_ps[rows], -1) if rows.size else np.empty(0, np.int64)
+    following = steps.phase[1:] + (None,)
+    same = [steps.phase[row] == following[row] for row in rows.tolist()]
+    return np.where(np.array(same, np.bool_), steps.gap_ps[rows], -1)
 
 
 def share_time(steps: Steps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:

@@ -186,7 +186,8 @@ class StepRecorder:
             self._trace_began(trace, name, metadata)
 
         def metadata_set(trace: Any, **metadata: Any) -> None:
-            set_metadata(trace, **metadata, **self._metadata_set(trace, metadata))
+            # A capture inside a capture has added a step marker's metadata already.
+            set_metadata(trace, **{**self._metadata_set(trace, metadata), **metadata})
 
         def ended(trace: Any, kind: Any, value: Any, traceback: Any) -> None:
             if kind is not None:

@@ -164,9 +164,9 @@ class Capture:
         self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
         # Profile's context manager and `from ... import start` reach the functions by another way
         # than the public module, so their own module is watched too.
-        for owner in (profiler, sys.modules.get(profiler.start.__module__)):
+        for owner in (profiler, sys.modules.get(profiler.Profile.__module__)):
             for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
-                if owner is not None:
+                if hasattr(owner, name):
                     self._watches.enter_context(watch_attribute(owner, name, before=hook))
         self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
         self._open_window()

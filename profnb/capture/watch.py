@@ -44,6 +44,7 @@ class WatchedCall:
     def __init__(self, call: Callable[..., Any], before: Hook = _nothing, after: Hook = _nothing):
         """Watch ``call``; ``before`` and ``after`` take no arguments and must not raise."""
         self._call, self._before, self._after = call, before, after
+        functools.update_wrapper(self, call)
 
     @property
     def __call__(self) -> Callable[..., Any]:

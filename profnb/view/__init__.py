@@ -1,0 +1,1 @@
+"""How it looks: values in, figures, HTML and text out."""

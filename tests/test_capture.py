@@ -1,0 +1,465 @@
+"""Capturing real TensorFlow work in this process: steps, windows, and trouble with the profiler."""
+
+import gc
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import profnb
+from profnb.capture import session
+from profnb.capture.watch import on_import, watch_attribute, watch_method
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+pytestmark = pytest.mark.tensorflow
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(32 * BATCH, 6)).astype("float32"), rng.integers(0, 3, 32 * BATCH)
+
+
+def make_model(library=keras, **compile_arguments):
+    model = library.Sequential([library.layers.Input((6,)), library.layers.Dense(3)])
+    model.compile("sgd", library.losses.SparseCategoricalCrossentropy(from_logits=True), **compile_arguments)
+    return model
+
+
+def phases(p):
+    return p.steps.phase.value_counts().to_dict()
+
+
+def test_fit_gives_one_step_per_batch_with_no_marker_in_the_code(data):
+    with profnb.profile() as p:
+        make_model().fit(*data, batch_size=BATCH, verbose=0)
+    assert phases(p) == {"train": 32}
+    assert p.steps.step_num.tolist() == list(range(32))
+    assert p.steps.is_warmup.tolist() == [True] + [False] * 31
+    assert len(p.step_times) == 32
+    assert p.step_times.was_traced.all()
+    assert p.study.summary.batch_size == BATCH
+
+
+def test_epochs_and_validation_give_train_and_evaluation_steps(data):
+    x, y = data
+    with profnb.profile() as p:
+        make_model().fit(x, y, batch_size=BATCH, epochs=2, validation_data=(x[:80], y[:80]), validation_batch_size=BATCH, verbose=0)
+    assert phases(p) == {"train": 64, "test": 20}
+    assert p.study.summary.phase == "train"
+    assert any("20 test" in note for note in p.notes)
+
+
+def test_a_dataset_of_unknown_length_has_no_step_after_its_end(data):
+    dataset = tf.data.Dataset.from_generator(lambda: iter(zip(*data)), output_types=("float32", "int64"), output_shapes=((6,), ())).batch(BATCH)
+    with profnb.profile() as p:
+        make_model().fit(dataset, epochs=2, verbose=0)
+    assert phases(p) == {"train": 64}
+    assert len(p.step_times) == 64
+
+
+def test_evaluate_and_predict(data):
+    model = make_model()
+    with profnb.profile() as p:
+        model.evaluate(*data, batch_size=BATCH, verbose=0)
+        model.predict(data[0], batch_size=BATCH, verbose=0)
+    assert phases(p) == {"test": 32, "predict": 32}
+
+
+def test_steps_per_execution_is_said(data):
+    dataset = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
+    with profnb.profile() as p:
+        make_model(steps_per_execution=4).fit(dataset, shuffle=False, verbose=0)
+    assert phases(p) == {"train": 8}
+    assert set(p.steps.iterations) == {4}
+    assert p.study.summary.batch_size == BATCH
+    assert any("steps_per_execution=4" in note for note in p.notes)
+
+
+def test_train_on_batch(data):
+    model = make_model()
+    with profnb.profile() as p:
+        for _ in range(6):
+            model.train_on_batch(data[0][:BATCH], data[1][:BATCH])
+        model.test_on_batch(data[0][:BATCH], data[1][:BATCH])
+    assert phases(p) == {"train": 6, "test": 1}
+
+
+def test_keras_2_fit(data):
+    tf_keras = pytest.importorskip("tf_keras")
+    x, y = data
+    with profnb.profile() as p:
+        model = make_model(tf_keras)
+        model.fit(x, y, batch_size=BATCH, epochs=2, validation_data=(x[:80], y[:80]), verbose=0)
+        model.predict(x[:80], batch_size=BATCH, verbose=0)
+    assert phases(p)["train"] == 64
+    assert phases(p)["test"] == 20
+    assert phases(p)["predict"] == 10
+
+
+def test_a_jit_compiled_model_shows_compilation_apart(data):
+    with profnb.profile() as p:
+        make_model(jit_compile=True).fit(*data, batch_size=BATCH, verbose=0)
+    assert phases(p) == {"train": 32}
+    assert p.steps.is_warmup.sum() >= 1
+    assert p.steps.compilation_ms[p.steps.is_warmup].sum() > 0
+    assert p.steps.compilation_ms[~p.steps.is_warmup].sum() == 0
+
+
+def custom_loop(count):
+    @tf.function
+    def train_step(x):
+        return tf.reduce_sum(tf.matmul(x, x))
+
+    @tf.function
+    def log_once(x):
+        return x + 1
+
+    for _ in range(count):
+        train_step(tf.ones((50, 50)))
+    log_once(tf.constant(1.0))
+
+
+def test_a_custom_loop_over_a_function():
+    with profnb.profile() as p:
+        custom_loop(12)
+    assert phases(p) == {"train_step": 12}
+    assert p.steps.is_warmup.tolist() == [True] + [False] * 11
+    assert len(p.step_times) == 12
+
+
+def test_a_function_inside_a_function_and_inside_a_region_of_the_users():
+    @tf.function
+    def inner(x):
+        return x * 2
+
+    @tf.function
+    def outer(x):
+        return inner(x) + 1
+
+    with profnb.profile() as p, tf.profiler.experimental.Trace("my region"):
+        for _ in range(8):
+            outer(tf.constant(1.0))
+    assert phases(p) == {"outer": 8}
+    assert set(p.step_times.phase) == {"outer"}
+    assert len(p.step_times) == 8
+
+
+def test_steps_marked_by_hand_take_precedence():
+    with profnb.profile() as p:
+        for number in range(5):
+            with profnb.step(10 + number):
+                custom_loop(2)
+    assert p.steps.step_num.tolist() == [10, 11, 12, 13, 14]
+    assert set(p.step_times.phase) == {"train"}
+    assert len(p.step_times) == 5
+
+
+def test_no_step_at_all():
+    with profnb.profile() as p:
+        tf.reduce_sum(tf.ones((100, 100))).numpy()
+    assert p.steps.phase.tolist() == ["window"]
+    assert any("No steps among" in note for note in p.notes)
+
+
+def test_the_window_closes_by_itself_after_enough_steps_and_every_step_is_timed(data):
+    with profnb.profile(max_steps=10) as p:
+        make_model().fit(*data, batch_size=BATCH, verbose=0)
+    assert len(p.steps) == 10
+    assert p.step_times.was_traced.tolist() == [True] * 10 + [False] * 22
+    assert any("10 of the 32 steps were traced" in note for note in p.notes)
+    assert p._report.facts[-1].name == "tracing cost"
+
+
+def test_the_window_closes_by_itself_after_enough_time():
+    @tf.function
+    def f(x):
+        return x + 1
+
+    with profnb.profile(max_seconds=0.3) as p:
+        until = time.monotonic() + 1.2
+        while time.monotonic() < until:
+            f(tf.constant(1.0))
+            time.sleep(0.02)
+    assert p.recording.closed_by == "seconds"
+    assert 0.2e9 < p.recording.window_ns < 0.9e9
+    assert 0 < len(p.steps) < len(p.step_times)
+
+
+def test_a_window_without_any_step_closes_too():
+    with profnb.profile(max_seconds=0.2) as p:
+        tf.ones(3) + 1
+        time.sleep(0.7)
+    assert p.recording.window_ns < 0.5e9
+
+
+def test_an_exception_keeps_what_was_captured_and_the_cut_step_is_no_step(data):
+    class Boom(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 5:
+                raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"), profnb.profile() as p:
+        make_model().fit(*data, batch_size=BATCH, verbose=0, callbacks=[Boom()])
+    assert phases(p) == {"train": 5}
+
+
+def test_an_interrupt_in_a_step_leaves_the_steps_before_it(data):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), profnb.profile() as p:
+        make_model().fit(*data, batch_size=BATCH, verbose=0, callbacks=[Interrupt()])
+    assert phases(p) == {"train": 4}
+
+
+def test_everything_patched_is_put_back(data):
+    trace = tf.profiler.experimental.Trace
+    watched = [
+        (trace, "__init__"), (trace, "__exit__"), (trace, "set_metadata"),
+        (keras.callbacks.CallbackList, "on_train_batch_end"),
+        (tf.profiler.experimental, "start"), (tf.profiler.experimental, "stop"),
+    ]  # fmt: skip
+    before = [getattr(owner, name) for owner, name in watched]
+    own = dict(vars(keras.Model))
+    with profnb.profile():
+        make_model().fit(*data, batch_size=BATCH, verbose=0)
+    assert [getattr(owner, name) for owner, name in watched] == before
+    assert dict(vars(keras.Model)) == own
+    assert not any(type(f).__name__ == "_ImportFinder" for f in sys.meta_path)
+    assert threading.active_count() < 50
+
+
+def test_temporary_traces_are_removed_and_kept_ones_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert list(tmp_path.iterdir()) == []
+    assert len(p.trace.events) > 0
+    with profnb.profile(logdir=str(tmp_path / "logs")) as p:
+        custom_loop(3)
+    assert len(list((tmp_path / "logs").glob("plugins/profile/*/*.xplane.pb"))) == 1
+
+
+def test_the_markers_give_tensorboards_tool_the_same_steps(tmp_path, data):
+    raw_to_tool_data = pytest.importorskip("xprof.convert.raw_to_tool_data")
+    import json
+
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        make_model().fit(*data, batch_size=BATCH, verbose=0)
+    answer, _ = raw_to_tool_data.xspace_to_tool_data([str(p.recording.path)], "input_pipeline_analyzer", {"use_saved_result": False})
+    rows = json.loads(answer)[1]["rows"]
+    assert len(rows) == 30  # 32 less the first and last, which xprof 2.24 leaves out
+    assert rows[0]["c"][0]["v"] == "train 1"
+
+
+class TroubledProfiler:
+    """Stands in for TensorFlow's start or stop and raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, *_):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUPTI said no"), OSError("disk full"), tf.errors.InternalError(None, None, "no")]
+)
+def test_a_profiler_that_fails_to_start_costs_nothing_but_a_sentence(monkeypatch, error):
+    monkeypatch.setattr(tf.profiler.experimental, "start", TroubledProfiler(error))
+    with profnb.profile() as p:
+        custom_loop(6)
+    assert not p.has_trace
+    assert len(p.notes) == 1
+    assert "did not start" in p.notes[0]
+    assert len(p.step_times) == 6
+    with pytest.raises(profnb.CaptureError, match="did not start"):
+        p.ops
+    assert "did not start" in p.summary()
+
+
+def test_a_profiler_that_fails_to_stop(monkeypatch):
+    stop = tf.profiler.experimental.stop
+    monkeypatch.setattr(tf.profiler.experimental, "stop", TroubledProfiler(RuntimeError("no")))
+    with profnb.profile() as p:
+        custom_loop(3)
+    monkeypatch.undo()
+    stop(save=False)
+    assert "did not stop cleanly" in p.notes[0]
+
+
+def test_a_profiler_that_leaves_no_file(monkeypatch):
+    stop = tf.profiler.experimental.stop
+    monkeypatch.setattr(tf.profiler.experimental, "stop", lambda: stop(save=False))
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert "left no trace" in p.notes[0]
+
+
+def test_a_profiler_that_leaves_a_damaged_file(monkeypatch, tmp_path):
+    stop = tf.profiler.experimental.stop
+
+    def stop_and_damage():
+        stop()
+        for file in tmp_path.glob("plugins/profile/*/*.xplane.pb"):
+            file.write_bytes(file.read_bytes()[:-7])
+
+    monkeypatch.setattr(tf.profiler.experimental, "stop", stop_and_damage)
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(3)
+    assert "cannot be read" in p.notes[0]
+
+
+def test_a_session_that_was_never_stopped_is_taken_over_with_a_sentence(tmp_path):
+    tf.profiler.experimental.start(str(tmp_path / "users"))
+    with profnb.profile() as p:
+        custom_loop(4)
+    assert "already running" in p.notes[0]
+    assert phases(p) == {"train_step": 4}
+    assert list((tmp_path / "users").glob("plugins/profile/*/*.xplane.pb"))  # its owner's trace
+
+
+def test_the_code_may_still_stop_the_session_it_started_before(tmp_path):
+    tf.profiler.experimental.start(str(tmp_path))
+    with profnb.profile() as p:
+        custom_loop(4)
+        tf.profiler.experimental.stop()
+    assert len(p.steps) == 4
+
+
+def test_code_that_profiles_itself_runs_as_without_us(tmp_path):
+    with profnb.profile() as p:
+        custom_loop(4)
+        tf.profiler.experimental.start(str(tmp_path / "a"))
+        custom_loop(2)
+        tf.profiler.experimental.stop()
+        with tf.profiler.experimental.Profile(str(tmp_path / "b")):
+            custom_loop(2)
+    assert len(p.steps) == 4
+    assert any("profiler of its own" in note for note in p.notes)
+    for name in "ab":
+        assert list((tmp_path / name).glob("plugins/profile/*/*.xplane.pb"))
+
+
+def test_keras_own_profiling_callback_still_works(tmp_path, data):
+    with profnb.profile() as p:
+        make_model().fit(*data, batch_size=BATCH, verbose=0, callbacks=[keras.callbacks.TensorBoard(str(tmp_path), profile_batch=(3, 6))])
+    assert list(tmp_path.glob("**/*.xplane.pb"))
+    assert 1 <= len(p.steps) <= 3
+    assert len(p.step_times) == 32
+
+
+def test_code_that_stops_what_it_never_started_fails_as_without_us():
+    with profnb.profile() as p:
+        custom_loop(2)
+        with pytest.raises(tf.errors.UnavailableError):
+            tf.profiler.experimental.stop()
+    assert p.has_trace
+
+
+def test_a_capture_inside_a_capture():
+    with profnb.profile() as outer:
+        custom_loop(3)
+        with profnb.profile() as inner:
+            custom_loop(5)
+        custom_loop(4)
+    assert len(inner.steps) == 5
+    assert len(outer.steps) == 3
+
+
+def test_two_captures_in_a_row_in_one_logdir(tmp_path):
+    for count in (3, 5):
+        with profnb.profile(logdir=str(tmp_path)) as p:
+            custom_loop(count)
+        assert len(p.steps) == count
+
+
+def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(capfd):
+    with profnb.profile():
+        custom_loop(2)
+    out, err = capfd.readouterr()
+    assert "profiler_session" not in err
+    assert out == ""
+    with session._profiler_log_held_back():
+        os.write(2, b"somebody else's line\n")
+    assert capfd.readouterr().err == "somebody else's line\n"
+
+
+# The hooks themselves.
+
+
+def test_watched_calls_leave_no_frame_in_a_traceback():
+    class Model:
+        def fit(self):
+            """Docs."""
+            raise ValueError("x")
+
+    log = []
+    with watch_method(Model, "fit", before=lambda _: log.append("before"), after=lambda _: log.append("after")):
+        assert Model().fit.__doc__ == "Docs."
+        try:
+            Model().fit()
+        except ValueError as error:
+            names = []
+            tb = error.__traceback__
+            while tb:
+                names.append(tb.tb_frame.f_code.co_name)
+                tb = tb.tb_next
+    assert names == ["test_watched_calls_leave_no_frame_in_a_traceback", "fit"]
+    assert log == ["before", "after"]
+
+
+def test_hooks_run_when_the_call_runs_not_when_the_attribute_is_read():
+    class Model:
+        def go(self, value):
+            log.append(value)
+
+    log = []
+    with watch_method(Model, "go", before=lambda _: log.append("before"), after=lambda _: log.append("after")):
+        model = Model()
+        model.go(log.append("argument") or "call")
+    assert log == ["argument", "before", "call", "after"]
+    assert "go" in vars(Model)
+
+
+def test_an_inherited_method_is_put_back_as_inherited():
+    class Base:
+        def go(self):
+            return 1
+
+    class Child(Base):
+        pass
+
+    with watch_method(Child, "go"):
+        assert Child().go() == 1
+    assert "go" not in vars(Child)
+
+
+def test_a_module_imported_later_is_noticed_once_it_is_there(tmp_path, monkeypatch):
+    (tmp_path / "late_module_for_profnb.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen = []
+    with on_import({"late_module_for_profnb": lambda: seen.append(sys.modules["late_module_for_profnb"].x), "sys": lambda: seen.append("sys")}):
+        assert seen == ["sys"]
+        import late_module_for_profnb  # noqa: F401
+    assert seen == ["sys", 1]
+    del sys.modules["late_module_for_profnb"]
+
+
+def test_watching_an_attribute_of_an_object():
+    holder = type("Holder", (), {})()
+    holder.start = lambda: 5
+    log = []
+    with watch_attribute(holder, "start", before=lambda: log.append(1)):
+        assert holder.start() == 5
+    gc.collect()
+    assert log == [1]

@@ -1,0 +1,190 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from traces import event, gpu, host, line, read, xspace
+
+import profnb
+from profnb.analysis.breakdown import CATEGORIES, category_column
+from profnb.options import CaptureOptions
+from profnb.profile import Profile
+from profnb.trace.files import find_traces, pick_trace
+from profnb.view.notebook_file import clean_notebook
+
+
+def marker(begin, end, number):
+    return event("train", begin, end - begin, _r=1, step_num=number)
+
+
+BUILT = host(line("python", marker(0, 3_000_000, 4), event("a:Op", 0, 1_000_000), marker(5_000_000, 6_000_000, 5)))
+
+
+def test_the_tables_have_the_promised_columns():
+    p = Profile(read(BUILT))
+    assert {"step_num", "begin_ms", "duration_ms", "gap_ms", "is_warmup"} <= set(p.steps)
+    assert {category_column(c) for c in CATEGORIES} <= set(p.steps)
+    assert list(p.step_times) == ["step_num", "phase", "wall_ms", "was_traced"]
+    assert list(p.ops) == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction"]
+    assert list(p.events) == ["plane", "line", "name", "begin_us", "duration_us", "self_us", "step_num"]
+
+
+def test_times_are_in_the_unit_of_the_suffix_and_missing_is_nan():
+    p = Profile(read(BUILT))
+    first, last = p.steps.iloc[0], p.steps.iloc[1]
+    assert (first.duration_ms, first.gap_ms) == (0.003, 0.002)
+    assert np.isnan(last.gap_ms)
+    assert np.isnan(first.device_compute_ms)  # no device in the trace: missing, not zero
+    assert first.host_compute_ms == 0.001
+    assert p.events.self_us.tolist() == [2.0, 1.0, 1.0]
+    assert p.events.step_num.tolist() == [4, 4, 5]
+
+
+def test_with_a_device_its_categories_are_numbers():
+    p = Profile(read(BUILT, gpu(line("Stream #1", event("k", 0, 1000)))))
+    assert p.steps.device_compute_ms.tolist() == [1e-6, 0.0]
+    assert p.steps.output_ms.tolist() == [0.0, 0.0]
+
+
+def test_the_categories_sum_to_the_duration():
+    p = Profile(read(BUILT))
+    columns = [category_column(c) for c in CATEGORIES]
+    assert p.steps[columns].sum(axis=1).tolist() == pytest.approx(p.steps.duration_ms.tolist())
+
+
+def test_a_table_is_made_fresh_on_access():
+    p = Profile(read(BUILT))
+    ops = p.ops
+    ops["self_us"] = -1.0
+    assert p.ops.self_us[0] == 1.0
+
+
+def test_events_outside_every_step_have_no_step_number():
+    p = Profile(read(host(line("python", marker(0, 10, 0), event("late", 50, 5)))))
+    assert p.events.step_num.isna().tolist() == [False, True]
+
+
+def test_a_profile_without_a_trace_says_why():
+    with pytest.raises(profnb.CaptureError, match="not ended"):
+        Profile().steps
+
+
+def logdir(tmp_path, *runs):
+    for number, (run, host_name) in enumerate(runs):
+        folder = tmp_path / "plugins" / "profile" / run
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{host_name}.xplane.pb"
+        file.write_bytes(xspace(BUILT, hostnames=[host_name]))
+        import os
+
+        os.utime(file, (number, number))
+    return tmp_path
+
+
+def test_a_logdir_gives_its_newest_run_and_first_host(tmp_path):
+    root = logdir(tmp_path, ("old", "a"), ("new", "b"), ("new", "a"))
+    traces = find_traces(root)
+    assert [(t.run, t.host) for t in traces] == [("old", "a"), ("new", "a"), ("new", "b")]
+    assert pick_trace(traces, None, None).path.parts[-2:] == ("new", "a.xplane.pb")
+    assert pick_trace(traces, "new", "b").host == "b"
+    assert len(profnb.load(root).steps) == 2
+
+
+@pytest.mark.parametrize(("run", "host_name", "said"), [("x", None, "old, new"), (None, "z", "a, b")])
+def test_a_run_or_host_that_is_not_there_is_answered_with_those_that_are(tmp_path, run, host_name, said):
+    root = logdir(tmp_path, ("old", "a"), ("new", "b"), ("new", "a"))
+    with pytest.raises(ValueError, match=said):
+        profnb.load(root, run=run, host=host_name)
+
+
+def test_missing_paths_and_empty_folders(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        profnb.load(tmp_path / "no")
+    with pytest.raises(profnb.TraceFormatError, match=r"\*\.xplane\.pb"):
+        profnb.load(tmp_path)
+
+
+def test_saving_writes_the_same_bytes_in_tensorboards_layout(tmp_path, cpu_trace_path):
+    saved = profnb.load(cpu_trace_path).save(tmp_path)
+    assert saved.read_bytes() == cpu_trace_path.read_bytes()
+    assert saved.parents[2].name == "plugins"
+    pd.testing.assert_frame_equal(profnb.load(tmp_path).ops, profnb.load(cpu_trace_path).ops)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"max_steps": 0}, {"max_seconds": 0}, {"warmup_steps": -1}, {"host_level": 9}, {"max_seconds": float("nan")}]
+)
+def test_options_that_cannot_be_meant_are_refused(bad):
+    with pytest.raises(ValueError, match="must be|positive"):
+        CaptureOptions(**bad)
+
+
+def run_command(*arguments):
+    return subprocess.run([sys.executable, "-m", "profnb", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_command_line_reports_lists_and_writes(tmp_path, cpu_trace_path):
+    run = run_command("report", cpu_trace_path)
+    assert run.returncode == 0
+    assert "8 train steps" in run.stdout
+    run = run_command("report", cpu_trace_path, "-o", tmp_path / "out.html")
+    assert (tmp_path / "out.html").stat().st_size > 100_000
+    root = logdir(tmp_path, ("one", "a"))
+    assert "run one  host a" in run_command("report", root, "--list").stdout
+
+
+def test_the_command_line_says_what_is_wrong_in_one_line(tmp_path):
+    (tmp_path / "x.xplane.pb").write_bytes(b"nonsense")
+    run = run_command("report", tmp_path / "x.xplane.pb")
+    assert run.returncode == 1
+    assert run.stderr.startswith("profnb: x.xplane.pb: Malformed")
+    assert run.stderr.count("\n") == 1
+
+
+def colab_notebook():
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": ["Live controls need the kernel that made them."]}
+    other = {"application/vnd.jupyter.widget-view+json": {"model_id": "2"}, "text/plain": "tqdm"}
+    return {
+        "nbformat": 4, "nbformat_minor": 5,
+        "metadata": {"widgets": {"application/vnd.jupyter.widget-state+json": {"1": {}, "2": {}}}},
+        "cells": [
+            {"cell_type": "markdown", "source": "é"},
+            {"cell_type": "code", "outputs": [
+                {"output_type": "display_data", "data": view},
+                {"output_type": "display_data", "data": other},
+                {"output_type": "stream", "text": "x"},
+            ]},
+        ],
+    }  # fmt: skip
+
+
+def test_a_notebook_that_github_calls_invalid_is_repaired(tmp_path):
+    file = tmp_path / "nb.ipynb"
+    file.write_text(json.dumps(colab_notebook()))
+    changes = clean_notebook(file)
+    assert len(changes) == 2
+    cleaned = json.loads(file.read_text())
+    assert "widgets" not in cleaned["metadata"]
+    assert len(cleaned["cells"][1]["outputs"]) == 2  # the user's own widget stays
+    assert clean_notebook(file) == []
+
+
+def test_a_healthy_notebook_is_left_alone(tmp_path):
+    notebook = colab_notebook()
+    notebook["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    del notebook["cells"][1]["outputs"][0]
+    file = tmp_path / "nb.ipynb"
+    file.write_text(json.dumps(notebook))
+    before = file.read_text()
+    assert run_command("clean", file).stdout == "Nothing to repair.\n"
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", '{"cells": 3}'])
+def test_what_is_no_notebook_is_refused(tmp_path, text):
+    file = tmp_path / "nb.ipynb"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="not a notebook"):
+        clean_notebook(file)

@@ -1,0 +1,172 @@
+"""The report: values, then words, HTML and figures; hostile names stay text."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from conftest import every_shared_trace
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.analysis.study import Study
+from profnb.profile import Profile
+from profnb.trace.files import read_trace
+from profnb.view.charts import step_chart, step_figure
+from profnb.view.plotly import figure_bundle
+from profnb.view.tables import html_table
+
+HOSTILE = '</table><script>alert(1)</script><img src=x onerror="alert(2)">\'"&<b>'
+
+
+def marker(begin, end, number, name="train"):
+    return event(name, begin, end - begin, _r=1, step_num=number)
+
+
+def profile_of(*planes, **rest):
+    return Profile(read(*planes, **rest))
+
+
+def steps_of(count, name="train"):
+    return host(line("python", *(e for i in range(count) for e in (marker(i * 10, i * 10 + 8, i, name), event(f"op{i % 3}:Op", i * 10, 4)))))
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.handlers, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.handlers += [(k, v) for k, v in attrs if k.startswith("on")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parse(html):
+    tags = Tags()
+    tags.feed(html)
+    return tags
+
+
+def test_the_report_of_a_real_trace_as_text(cpu_trace_path):
+    text = profnb.load(cpu_trace_path).summary()
+    assert text.startswith("8 train steps, median ")
+    assert "host compute" in text
+    assert "batch size 32" in text
+    assert "sequential_1/conv2d_1/Relu" in text
+    assert "StatefulPartitionedCall" not in text
+
+
+def test_the_text_is_a_short_read(cpu_trace_path):
+    lines = profnb.load(cpu_trace_path).summary().splitlines()
+    assert len(lines) < 40
+    assert max(map(len, lines)) < 160
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 500])
+def test_charts_of_none_one_and_many_steps_are_valid_plotly_figures(count):
+    go = pytest.importorskip("plotly.graph_objects")
+    study = Study(read(steps_of(count)))
+    chart = step_chart(study.steps, study.breakdown)
+    figure = step_figure(chart)
+    go.Figure({"data": figure["data"], "layout": figure["layout"]})
+    assert len(chart.labels) <= 120
+    assert len(json.dumps(figure)) < 60_000
+
+
+def test_the_bars_of_a_chart_add_up_to_step_and_gap():
+    study = Study(read(steps_of(6)))
+    chart = step_chart(study.steps, study.breakdown)
+    for row, total in enumerate(chart.total_ms):
+        parts = sum(v[row] for name, v in chart.stacks if name != "between steps")
+        assert parts == pytest.approx(total, abs=1e-3)
+
+
+def test_many_steps_are_averaged_and_the_slowest_is_still_shown():
+    events = [marker(i * 1000, i * 1000 + (900 if i == 77 else 100), i) for i in range(480)]
+    study = Study(read(host(line("python", *events))))
+    chart = step_chart(study.steps, study.breakdown)
+    assert len(chart.labels) == 120
+    assert chart.labels[0] == "train 0 to 3 (mean of 4)"
+    assert max(chart.slowest_ms) == pytest.approx(900 / 1e9, abs=1e-4)
+
+
+def test_a_bar_never_mixes_phases_or_warm_up():
+    events = [marker(i * 10, i * 10 + 5, i, "test" if i % 2 else "train") for i in range(10)]
+    study = Study(read(host(line("python", *events))), warmup_steps=1)
+    chart = step_chart(study.steps, study.breakdown)
+    assert chart.labels[:2] == ["train 0, warm-up", "test 1, warm-up"]
+    assert chart.is_warmup == [True, True] + [False] * 8
+
+
+def test_a_long_warm_up_step_does_not_flatten_the_chart():
+    events = [marker(0, 10**12, 0), *(marker(10**12 + i * 10**9, 10**12 + i * 10**9 + 9 * 10**8, i) for i in range(1, 9))]
+    study = Study(read(host(line("python", *events))), warmup_steps=1)
+    layout = step_figure(step_chart(study.steps, study.breakdown))["layout"]
+    assert layout["yaxis"]["range"][1] < 2
+    assert layout["annotations"][0]["text"] == "↑ 1.00 s"
+
+
+def test_names_from_a_trace_are_text_everywhere():
+    report = profile_of(
+        host(
+            line(
+                HOSTILE,
+                marker(0, 10, 0, HOSTILE), marker(20, 30, 1, HOSTILE),
+                event(f"{HOSTILE}:", 0, 5), event("a/b:Op", 5, 2),
+            )
+        ),
+        gpu(line("Stream #1", event(HOSTILE, 1, 3))),
+        hostnames=[HOSTILE], errors=[HOSTILE],
+    )  # fmt: skip
+    bundle = figure_bundle(report._report.figure, report._report.chart, has_renderer=True)
+    for html in (report._repr_mimebundle_()["text/html"], bundle["text/html"]):
+        tags = parse(html)
+        assert "script" not in tags.seen
+        assert "b" not in tags.seen
+        handlers = [value for _, value in tags.handlers]
+        assert len(handlers) == tags.seen.count("img") == 1  # ours alone
+        assert "alert" not in handlers[0]
+    assert "<script>" not in json.dumps(bundle["application/vnd.plotly.v1+json"])
+
+
+def test_a_page_closes_no_script_early(tmp_path, cpu_trace_path):
+    page = profnb.load(cpu_trace_path).to_html(tmp_path / "r.html").read_text("utf-8")
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "http-equiv" not in page
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="http', page)
+
+
+def test_without_style_and_script_the_tables_still_read():
+    html = profile_of(steps_of(4))._repr_mimebundle_()["text/html"]
+    text = " ".join(part.strip() for part in parse(html).text if part.strip())
+    assert "4 train steps, median 8.00 ps" in text
+    assert "█" in text
+    assert "function" not in text  # no program text
+
+
+def test_the_payload_is_bounded_for_a_trace_with_very_many_ops():
+    events = [event(f"{'long/' * 100}op{i}:Type", i, 1) for i in range(5000)]
+    html = profile_of(host(line("p", *events)))._repr_mimebundle_()["text/html"]
+    assert len(html) < 500_000
+    assert "4,985 more" in html
+
+
+def test_table_cells_keep_their_text_whole():
+    html = html_table(("op",), [[("a/bC<", "", "Mat<Mul")]], (False,))
+    assert "".join(parse(html).text) == "opa/bC< Mat<Mul"
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_every_shared_trace_gives_a_report_within_its_byte_budget(path):
+    result = Profile(read_trace(path))
+    html = result._repr_mimebundle_()["text/html"]
+    assert "script" not in parse(html).seen
+    chart = result._report.chart
+    drawn = len(json.dumps(result._report.figure)) if chart else 0
+    assert len(html) + 2 * drawn < 500_000
+    assert result.summary()
+    assert len(result.steps) > 0
+    assert len(result.events) == len(result.trace.events)

@@ -1,0 +1,164 @@
+import numpy as np
+import pytest
+from traces import event, gpu, host, line, plane, read, ref
+
+from profnb.analysis.steps import WINDOW, find_steps, pick_cycle
+
+MS = 10**9
+
+
+def marker(begin, end, number, name="train", **stats):
+    return event(name, begin, end - begin, _r=1, step_num=number, **stats)
+
+
+def numbers(steps):
+    return list(zip(steps.step_num.tolist(), steps.begin_ps.tolist(), steps.end_ps.tolist(), strict=True))
+
+
+def test_markers_are_steps_with_the_gap_to_the_next():
+    steps = find_steps(read(host(line("python", marker(10, 20, 7), marker(25, 40, 8)))))
+    assert numbers(steps) == [(7, 10, 20), (8, 25, 40)]
+    assert steps.gap_ps.tolist() == [5, -1]
+    assert steps.duration_ps.sum() + steps.gap_ps[:-1].sum() == 30  # the wall time of the window
+
+
+def test_a_marker_needs_no_root_level_if_it_has_a_step_number():
+    """Keras 3's TensorBoard callback writes "Profiled batch" without _r."""
+    trace = read(host(line("python", event("Profiled batch", 0, 5, step_num=3))))
+    assert find_steps(trace).step_num.tolist() == [3]
+
+
+def test_implicit_roots_and_abandoned_batches_are_no_steps():
+    trace = read(
+        host(
+            line(
+                "python",
+                event("FunctionRun", 0, 5, _r=1),
+                marker(10, 20, 0, profnb_marker=ref("keras")),
+                marker(30, 40, 1, profnb_marker=ref("keras"), profnb_abandoned=1),
+            )
+        )
+    )
+    assert numbers(find_steps(trace)) == [(0, 10, 20)]
+
+
+def test_a_marker_inside_a_marker_is_part_of_the_outer_step():
+    trace = read(host(line("python", marker(0, 50, 0), marker(10, 20, 0, "train_function"), marker(60, 70, 1))))
+    assert numbers(find_steps(trace)) == [(0, 0, 50), (1, 60, 70)]
+
+
+def test_training_and_evaluation_steps_are_told_apart():
+    trace = read(
+        host(
+            line(
+                "python",
+                marker(0, 10, 0), marker(12, 20, 1), marker(30, 34, 2, "test"), marker(40, 50, 3),
+            )
+        )
+    )  # fmt: skip
+    steps = find_steps(trace)
+    assert steps.phase == ("train", "train", "test", "train")
+    assert steps.main_phase == "train"
+    assert steps.rows_of("test").tolist() == [2]
+
+
+def test_keras_2_calls_its_phase_graph_type():
+    trace = read(host(line("python", event("TraceContext", 0, 5, _r=1, graph_type="train", step_num=0))))
+    assert find_steps(trace).phase == ("train",)
+
+
+def test_steps_per_execution_is_read_from_the_marker():
+    trace = read(host(line("python", marker(0, 5, 0, profnb_iterations=4), marker(5, 9, 1))))
+    assert find_steps(trace).iterations.tolist() == [4, 1]
+
+
+def call(begin, end, name="train_step", kind="notTraced-nonXla"):
+    return event(name, begin, end - begin, tf_function_call=ref(kind))
+
+
+def test_repeated_calls_of_a_function_are_steps_when_there_is_no_marker():
+    trace = read(host(line("python", call(0, 9, "setup"), call(10, 20), call(30, 40), call(50, 60))))
+    steps = find_steps(trace)
+    assert numbers(steps) == [(0, 10, 20), (1, 30, 40), (2, 50, 60)]
+    assert steps.origin == "repeated calls of train_step"
+
+
+def test_a_function_called_inside_another_is_not_a_step_of_its_own():
+    trace = read(host(line("python", call(0, 20), call(5, 8, "inner"), call(30, 50), call(35, 38, "inner"))))
+    assert set(find_steps(trace).phase) == {"train_step"}
+
+
+def test_functions_that_alternate_form_one_step_together():
+    trace = read(
+        host(
+            line(
+                "python",
+                call(0, 10, "d"), call(12, 40, "g"), call(50, 60, "d"), call(62, 90, "g"),
+                call(91, 92, "log_images"),
+            )
+        )
+    )  # fmt: skip
+    assert numbers(find_steps(trace)) == [(0, 0, 40), (1, 50, 90)]
+
+
+def test_jax_calls_are_found_by_their_name():
+    trace = read(host(line("python", event("PjitFunction(f)", 0, 4), event("PjitFunction(f)", 6, 4))))
+    assert len(find_steps(trace)) == 2
+
+
+def test_the_devices_steps_line_is_used_without_host_markers():
+    trace = read(gpu(line("Steps", event("5", 0, 10), event("6", 12, 10)), line("Stream #1", event("k", 1, 2))))
+    steps = find_steps(trace)
+    assert numbers(steps) == [(5, 0, 10), (6, 12, 22)]
+    assert "Steps line" in steps.origin
+
+
+def test_without_any_step_the_capture_is_one_window():
+    steps = find_steps(read(host(line("python", event("a", 3, 4), event("b", 9, 1)))))
+    assert steps.is_window
+    assert (steps.phase, steps.begin_ps.tolist(), steps.end_ps.tolist()) == ((WINDOW,), [3], [10])
+
+
+def test_without_events_there_is_no_row():
+    steps = find_steps(read(host()))
+    assert len(steps) == 0
+    assert steps.main_phase is None
+
+
+def test_steps_in_which_a_function_was_traced_or_compiled_are_warm_up():
+    trace = read(
+        host(
+            line(
+                "python",
+                marker(0, 100, 0), call(5, 90, kind="traced-nonXla"),
+                marker(110, 150, 1), event("XlaCompile:#x#", 115, 10),
+                marker(160, 170, 2), call(161, 169), marker(180, 190, 3),
+            )
+        )
+    )  # fmt: skip
+    assert find_steps(trace).is_warmup.tolist() == [True, True, False, False]
+    assert find_steps(trace, warmup_steps=3).is_warmup.tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("codes", "durations", "roots", "turns"),
+    [
+        ([], [], [], [0]),
+        ([0], [5], [], [0]),
+        ([0, 1, 1], [99, 5, 5], [1, 2], [0, 1, 2]),
+        ([0, 1, 0, 1, 0, 1, 0], [1, 9, 1, 9, 1, 9, 1], [0, 1, 2, 3, 4, 5], [0, 2, 4, 6]),
+    ],
+)
+def test_a_cycle_begins_with_whichever_member_came_first(codes, durations, roots, turns):
+    found, first_root, _ = pick_cycle(np.array(codes, np.int64), np.array(durations, np.int64))
+    assert (found.tolist(), first_root.tolist()) == (roots, turns)
+
+
+def test_markers_on_two_threads_at_once_leave_the_busier_thread():
+    trace = read(host(line("a", marker(0, 10, 0)), line("b", marker(1, 50, 1), marker(60, 90, 2))))
+    assert find_steps(trace).step_num.tolist() == [1, 2]
+
+
+def test_a_plane_of_another_kind_has_no_markers():
+    trace = read(plane("/host:python-tracer", line("x", marker(0, 5, 0))))
+    assert find_steps(trace).is_window

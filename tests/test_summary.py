@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+from traces import event, gpu, host, line, read
+
+from profnb.analysis.examples import batch_size_of
+from profnb.analysis.step_times import StepTimes, tracing_cost, wall_step_times
+from profnb.analysis.study import Study
+from profnb.analysis.summary import GAP, share_time
+from profnb.capture.markers import StepRecords
+
+
+def marker(begin, end, number, name="train", **stats):
+    return event(name, begin, end - begin, _r=1, step_num=number, **stats)
+
+
+def fetch(begin, size):
+    return event("IteratorGetNextOp::DoCompute", begin, 1, element_size=size)
+
+
+ROOT = {"shapes": "[?,2] [?]", "types": "float int64"}  # 2 * 4 + 8 = 16 bytes an example
+
+
+def test_the_headline_of_a_trace_that_a_person_can_compute():
+    trace = read(
+        host(
+            line(
+                "python",
+                event("Iterator::Root", 1, 1, **ROOT),
+                marker(0, 10_000, 0), event("a:Op", 0, 4000), fetch(9000, 160),
+                marker(12_000, 22_000, 1), event("a:Op", 12_000, 4000), fetch(21_000, 160),
+                marker(24_000, 34_000, 2), event("a:Op", 24_000, 4000), fetch(33_000, 80),
+            )
+        )
+    )  # fmt: skip
+    summary = Study(trace).summary
+    assert (summary.phase, summary.median_ps, summary.median_gap_ps) == ("train", 10_000, 2_000)
+    assert summary.batch_size == 10
+    assert summary.examples_per_second == pytest.approx(25 / 34_000e-12)  # wall time of all three
+    assert {s.category: s.mean_ps * 3 for s in summary.shares} == {
+        "host compute": 12_000, "input": 3, "all others": 17_997, GAP: 4_000,
+    }  # fmt: skip
+    assert sum(s.fraction for s in summary.shares) == pytest.approx(1)
+
+
+def test_the_gap_before_validation_is_no_part_of_a_training_step():
+    trace = read(
+        host(
+            line("python", marker(0, 10, 0), marker(12, 22, 1), marker(500, 510, 2, "test"), marker(900, 910, 3))
+        )
+    )
+    summary = Study(trace).summary
+    assert summary.median_gap_ps == 2
+    assert summary.others == (("test", 1),)
+
+
+def test_warm_up_steps_stay_out_unless_there_is_nothing_else():
+    def trace(count):
+        return read(host(line("python", *(marker(i * 10, i * 10 + (9 if i == 0 else 5), i) for i in range(count)))))
+
+    study = Study(trace(4), warmup_steps=1)
+    assert study.summary.counted.tolist() == [1, 2, 3]
+    assert study.summary.warm_up.tolist() == [0]
+    study = Study(trace(1), warmup_steps=1)
+    assert study.summary.all_warm_up
+    assert any("warm-up" in note for note in study.notes)
+
+
+def test_shares_of_chosen_steps():
+    trace = read(
+        host(line("python", marker(0, 10, 0), event("a:Op", 0, 10), marker(10, 20, 1)))
+    )
+    study = Study(trace)
+    shares = share_time(study.steps, study.breakdown, np.array([0]))
+    assert [(s.category, s.fraction) for s in shares] == [("host compute", 1.0)]
+    assert share_time(study.steps, study.breakdown, np.empty(0, np.int64)) == ()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "types", "size", "batch"),
+    [
+        ("[?,28,28,1] [?]", "float int64", 100_608, 32),
+        ("[64,10] [64]", "float int32", 0, 64),
+        ("[?,10]", "half", 200, 10),
+        ("[?,10]", "half", 201, None),  # not a whole number of examples
+        ("[?,?]", "float", 400, None),
+        ("[]", "int64", 8, None),
+        ("[?]", "string", 80, None),
+        ("[8,2] [4]", "float float", 0, None),
+        ("", "", 0, None),
+        ("[?,0]", "float", 0, None),
+    ],
+)
+def test_the_batch_size_is_read_or_not_guessed(shapes, types, size, batch):
+    assert batch_size_of(shapes, types, size) == batch
+
+
+def test_no_throughput_where_one_step_is_unreadable():
+    trace = read(
+        host(
+            line(
+                "python", event("Iterator::Root", 1, 1, **ROOT),
+                marker(0, 10, 0), fetch(5, 160), marker(10, 20, 1), fetch(15, 7),
+            )
+        )
+    )  # fmt: skip
+    assert Study(trace).summary.examples_per_second is None
+
+
+def test_notes_say_what_is_missing():
+    window = Study(read(host(line("python", event("a", 0, 5)))))
+    assert any("No steps among 1 events" in note for note in window.notes)
+    empty = Study(read(host(), gpu()))
+    assert "no events" in empty.notes[0]
+    silent = Study(read(host(line("python", marker(0, 5, 0))), gpu()))
+    assert any("CUPTI" in note for note in silent.notes)
+    assert not silent.has_device
+    partly = Study(read(gpu(line("Stream #1", event("k", 0, 5))), gpu(number=1)))
+    assert any("/device:GPU:1" in note and "did not use" in note for note in partly.notes)
+    reported = Study(read(host(line("p", marker(0, 5, 0))), errors=["dropped 7 events"]))
+    assert any("dropped 7 events" in note for note in reported.notes)
+
+
+def records(*rows, names=("f", "g"), kind="call"):
+    out = StepRecords(names=list(names))
+    for begin, end, name in rows:
+        out.append(begin, end, name, out.kinds.index(kind), 1, 0, 1)
+    return out
+
+
+def test_wall_times_of_calls_are_of_the_function_that_repeats():
+    times = wall_step_times(records((0, 50, 1), (60, 70, 0), (80, 95, 0), (100, 110, 0)))
+    assert times.phase == ("f", "f", "f")
+    assert times.duration_ps.tolist() == [10_000, 15_000, 10_000]
+    assert times.begin_ps.tolist() == [0, 20_000, 40_000]
+
+
+def test_wall_times_of_marked_steps_are_all_of_them():
+    assert len(wall_step_times(records((0, 5, 0), (6, 9, 1), kind="keras"))) == 2
+    assert len(wall_step_times(records())) == 0
+
+
+def test_the_cost_of_tracing_is_the_ratio_of_medians_or_not_said():
+    def times(traced, untraced):
+        duration = np.array(traced + untraced, np.int64)
+        was = np.arange(duration.size) < len(traced)
+        return StepTimes(duration, duration, was, np.zeros(duration.size, np.bool_), ("train",) * duration.size)
+
+    assert tracing_cost(times([11] * 5, [10] * 5), "train") == pytest.approx(0.1)
+    assert tracing_cost(times([11] * 4, [10] * 50), "train") is None
+    assert tracing_cost(times([11] * 9, [10] * 9), "test") is None
