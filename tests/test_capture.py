@@ -1,6 +1,5 @@
 """Capturing real TensorFlow work in this process: steps, windows, and trouble with the profiler."""
 
-import gc
 import os
 import sys
 import threading
@@ -11,10 +10,11 @@ import pytest
 
 import profnb
 from profnb.capture import session
-from profnb.capture.watch import on_import, watch_attribute, watch_method
+from profnb.capture.watch import WatchedCall, on_import, watch_method
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
+start, stop = tf.profiler.experimental.start, tf.profiler.experimental.stop
 pytestmark = pytest.mark.tensorflow
 
 BATCH = 8
@@ -72,6 +72,7 @@ def test_evaluate_and_predict(data):
     assert phases(p) == {"test": 32, "predict": 32}
 
 
+@pytest.mark.skipif(keras.__version__ < "3", reason="Keras 2 does not say its steps_per_execution")
 def test_steps_per_execution_is_said(data):
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
     with profnb.profile() as p:
@@ -108,7 +109,8 @@ def test_a_jit_compiled_model_shows_compilation_apart(data):
         make_model(jit_compile=True).fit(*data, batch_size=BATCH, verbose=0)
     assert phases(p) == {"train": 32}
     assert p.steps.is_warmup.sum() >= 1
-    assert p.steps.compilation_ms[p.steps.is_warmup].sum() > 0
+    if tf.__version__ >= "2.20":  # 2.15 writes no event when it compiles
+        assert p.steps.compilation_ms[p.steps.is_warmup].sum() > 0
     assert p.steps.compilation_ms[~p.steps.is_warmup].sum() == 0
 
 
@@ -218,7 +220,7 @@ def test_an_interrupt_in_a_step_leaves_the_steps_before_it(data):
 
     with pytest.raises(KeyboardInterrupt), profnb.profile() as p:
         make_model().fit(*data, batch_size=BATCH, verbose=0, callbacks=[Interrupt()])
-    assert phases(p) == {"train": 4}
+    assert phases(p) == {"train": 4 if keras.__version__ > "3" else 3}  # Keras 2's markers hold the callbacks
 
 
 def test_everything_patched_is_put_back(data):
@@ -350,6 +352,15 @@ def test_code_that_profiles_itself_runs_as_without_us(tmp_path):
         assert list((tmp_path / name).glob("plugins/profile/*/*.xplane.pb"))
 
 
+def test_code_that_has_imported_the_profiler_by_name(tmp_path):
+    with profnb.profile() as p:
+        custom_loop(3)
+        start(str(tmp_path))
+        stop()
+    assert len(p.steps) == 3
+    assert list(tmp_path.glob("**/*.xplane.pb"))
+
+
 def test_keras_own_profiling_callback_still_works(tmp_path, data):
     with profnb.profile() as p:
         make_model().fit(*data, batch_size=BATCH, verbose=0, callbacks=[keras.callbacks.TensorBoard(str(tmp_path), profile_batch=(3, 6))])
@@ -392,6 +403,17 @@ def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(c
     with session._profiler_log_held_back():
         os.write(2, b"somebody else's line\n")
     assert capfd.readouterr().err == "somebody else's line\n"
+
+
+def test_profiler_options_work_or_are_said_to_be_ignored():
+    with profnb.profile(host_level=1) as p:
+        custom_loop(3)
+    few = len(p.events)
+    with profnb.profile() as full:
+        custom_loop(3)
+    ignored = any("ignored the profiler options" in note for note in p.notes)
+    assert ignored or few < len(full.events)
+    assert not any("ignored the profiler options" in note for note in full.notes)
 
 
 # The hooks themselves.
@@ -455,11 +477,8 @@ def test_a_module_imported_later_is_noticed_once_it_is_there(tmp_path, monkeypat
     del sys.modules["late_module_for_profnb"]
 
 
-def test_watching_an_attribute_of_an_object():
-    holder = type("Holder", (), {})()
-    holder.start = lambda: 5
+def test_a_watched_function_passes_arguments_and_value_on():
     log = []
-    with watch_attribute(holder, "start", before=lambda: log.append(1)):
-        assert holder.start() == 5
-    gc.collect()
-    assert log == [1]
+    watched = WatchedCall(lambda a, b=0: a + b, before=lambda: log.append("before"), after=lambda: log.append("after"))
+    assert watched(2, b=3) == 5
+    assert log == ["before", "after"]

@@ -14,6 +14,8 @@ Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the 
 began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
 """
 
+from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
+
 import threading
 import time
 from array import array

@@ -19,14 +19,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from profnb.capture.markers import StepRecorder, StepRecords
-from profnb.capture.watch import on_import, watch_attribute
+from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
 __all__ = ["Capture", "Recording"]
@@ -71,26 +72,30 @@ class Recording:
 
 
 @contextlib.contextmanager
-def _profiler_log_held_back() -> Iterator[None]:
+def _profiler_log_held_back() -> Iterator[list[bytes]]:
     """Keep the profiler's own log lines out of the notebook; pass on anything else written.
 
-    TensorFlow logs them to file descriptor 2, which a kernel shows under the user's cell.
+    TensorFlow logs them to file descriptor 2, which a kernel shows under the user's cell. The list
+    holds them when the block is over.
     """
+    lines: list[bytes] = []
     try:
         saved = os.dup(2)
     except OSError:  # no standard error at all
-        yield
+        yield lines
         return
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
-            yield
+            yield lines
         finally:
             os.dup2(saved, 2)
             os.close(saved)
             held.seek(0)
             for line in held:
-                if not _PROFILER_LOG.search(line):
+                if _PROFILER_LOG.search(line):
+                    lines.append(line)
+                else:
                     os.write(2, line)
 
 
@@ -162,14 +167,21 @@ class Capture:
         self._profiler = profiler
         self._errors = (*self._errors, tensorflow.errors.OpError)
         self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
-        # Profile's context manager and `from ... import start` reach the functions by another way
-        # than the public module, so their own module is watched too.
-        for owner in (profiler, sys.modules.get(profiler.Profile.__module__)):
-            for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
-                if hasattr(owner, name):
-                    self._watches.enter_context(watch_attribute(owner, name, before=hook))
+        for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
+            self._watch_everywhere(name, getattr(profiler, name), hook)
         self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
         self._open_window()
+
+    def _watch_everywhere(self, name: str, function: Any, hook: Callable[[], object]) -> None:
+        """Watch a function of the profiler under every module that holds it by its name.
+
+        It is public in several places (``tf.compat.v2`` too), its own module calls it, and a
+        notebook may have imported it by name.
+        """
+        watched = WatchedCall(function, before=hook)
+        for module in list(sys.modules.values()):
+            if isinstance(module, ModuleType) and vars(module).get(name) is function:
+                self._watches.enter_context(replace_attribute(module, name, watched))
 
     def _keras_imported(self, name: str) -> None:
         keras = sys.modules[name]
@@ -187,7 +199,7 @@ class Capture:
         self._written_before = self._written()
         begin_ns = time.perf_counter_ns()
         try:
-            with _profiler_log_held_back():
+            with _profiler_log_held_back() as log:
                 self._start_taking_over(str(self._logdir))
         except self._errors as error:
             recording.messages.append(
@@ -195,10 +207,28 @@ class Capture:
                 "without it. Restart the kernel if this persists."
             )
             return
+        self._note_ignored_options(log)
         now = time.perf_counter_ns()
         recording.overhead_ns += now - begin_ns
         self._tracing_since_ns = now
         self._set_timer(options.max_seconds)
+
+    def _note_ignored_options(self, log: list[bytes]) -> None:
+        """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
+
+        They log it, but a log level may hide that.
+        """
+        options, default = self.options, CaptureOptions()
+        asked = (options.host_level, options.python_tracer, options.device_tracer)
+        if asked == (default.host_level, default.python_tracer, default.device_tracer):
+            return
+        version = sys.modules["tensorflow"].__version__
+        logged = any(b"_tracer_level expects" in line for line in log)
+        if logged or version.startswith(("2.20.", "2.21.")):
+            self.recording.messages.append(
+                f"TensorFlow {version} ignored the profiler options it was given (a defect of 2.20 "
+                "and 2.21), so this trace has host level 2, the device, and no Python calls."
+            )
 
     def _start_taking_over(self, logdir: str) -> None:
         options = self._profiler.ProfilerOptions(

@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_attribute", "watch_method"]
+__all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_method"]
 
 Hook = Callable[[], object]
 MethodHook = Callable[[Any], object]
@@ -93,15 +93,6 @@ def watch_method(
 ) -> Iterator[None]:
     """Run hooks, given the instance, around a method of every instance, inside the block."""
     with replace_attribute(owner, name, _WatchedMethod(getattr(owner, name), before, after)):
-        yield
-
-
-@contextmanager
-def watch_attribute(
-    owner: object, name: str, before: Hook = _nothing, after: Hook = _nothing
-) -> Iterator[None]:
-    """Run hooks around a function that lives in a module or object, inside the block."""
-    with replace_attribute(owner, name, WatchedCall(getattr(owner, name), before, after)):
         yield
 
 
