@@ -28,8 +28,8 @@ def make_transformer(magics: Iterable[str]) -> Transformer:
         magics: Names of cell magics; each needs a line magic ``_NAME_begin`` that starts the capture.
 
     Returns:
-        A function for ``shell.input_transformers_cleanup``. It leaves alone every other cell, help
-        requests, and cells without a body, which the ordinary cell magic answers.
+        A function for ``shell.input_transformers_cleanup``. It leaves alone every other cell, and
+        requests for help, which the ordinary cell magic answers.
     """
     names = frozenset(magics)
 
@@ -39,11 +39,11 @@ def make_transformer(magics: Iterable[str]) -> Transformer:
             return lines
         arguments = match.group(2).strip()
         body = lines[1:]
-        if _HELP.search(arguments) or not "".join(body).strip():
+        if _HELP.search(arguments):
             return lines
         begin = f"get_ipython().run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
-        inner = _CELL_MAGIC.match(body[0])
-        if inner is not None and body[0].startswith("%%"):
+        inner = _CELL_MAGIC.match(body[0]) if body else None
+        if inner is not None:
             call = (inner.group(1), inner.group(2).rstrip("\n"), "".join(body[1:]))
             body = [f"get_ipython().run_cell_magic({', '.join(map(repr, call))})\n"]
         return [begin, *body]

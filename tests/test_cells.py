@@ -1,0 +1,247 @@
+"""Cells run as without the magic, through a real kernel: same outputs, names, errors, lines, order.
+
+Every cell runs in two kernels: in one below a comment line, in the other below ``%%tfprofile -q``. What the
+user sees must be equal.
+"""
+
+import re
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.kernel, pytest.mark.tensorflow]
+
+SETUP = """
+import os, warnings
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+warnings.filterwarnings("ignore")
+names_before = set(globals())
+"""
+IMPORTS = """
+import keras, numpy as np, tensorflow as tf
+x = np.ones((64, 6), "float32"); y = np.zeros(64, "int64")
+model = keras.Sequential([keras.layers.Input((6,)), keras.layers.Dense(3)])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit(x, y, batch_size=8, verbose=0)
+class Boom(keras.callbacks.Callback):
+    def __init__(self, error): super().__init__(); self.error = error
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 5: raise self.error
+tf.get_logger().setLevel("ERROR")
+"""
+BEFORE_TENSORFLOW = {
+    "a cell without TensorFlow": "total = sum(range(10))\ntotal",
+    "a cell that imports TensorFlow itself": "import tensorflow\nint(tensorflow.constant(3) + 4)",
+    "a cell that fails to import": "import no_such_module_anywhere",
+}
+CELLS = {
+    "the last value": "value = 1 + 1\nvalue",
+    "a trailing semicolon": "value + 1;",
+    "no value": "other = 3",
+    "only a comment": "# nothing here",
+    "an empty cell": "",
+    "blank lines": "\n\n",
+    "order of output": "from IPython.display import display, HTML\nprint('one')\ndisplay(HTML('<b>two</b>'))\nimport sys; print('three', file=sys.stderr)\n'four'",
+    "the value before it": "_",
+    "a value that is training": "len(model.fit(x, y, batch_size=8, verbose=0).history['loss'])",
+    "an exception": "a = 1\nb = 2\n\ndef divide(p):\n    return p / 0\n\nprint('before')\ndivide(a)\nprint('after')",
+    "an exception in step 5": "print('fitting')\nmodel.fit(x, y, batch_size=8, verbose=0, callbacks=[Boom(ValueError('step 5'))])",
+    "an exception in train_on_batch": "model.train_on_batch(np.ones((8, 5), 'float32'), y[:8])",
+    "an exception in a function": "@tf.function\ndef broken(t):\n    raise ValueError('in tracing')\nbroken(tf.ones(3))",
+    "a keyboard interrupt": "for i in range(3):\n    if i == 2:\n        raise KeyboardInterrupt",
+    "a signal": "import signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)",
+    "an interrupt in training": "model.fit(x, y, batch_size=8, verbose=0, callbacks=[Boom(KeyboardInterrupt())])",
+    "a syntax error": "a = 1\nb = = 2",
+    "an indentation error": "if True:\npass",
+    "top-level await": "import asyncio\nawait asyncio.sleep(0.01, result='awaited')",
+    "nested time": "%%time\nq = 5\nq + 1",
+    "nested capture": "%%capture captured\nprint('hidden')\n7",
+    "what was captured": "captured.stdout",
+    "line magics and shell": "lines = !echo shell\n%pwd\nlines",
+    "an unknown magic": "%no_such_magic",
+    "AutoGraph of a function in the cell": "@tf.function\ndef clip(t):\n    if tf.reduce_sum(t) > 1:\n        return t * 0\n    return t\nclip(tf.ones(3)).numpy().tolist()",
+    "source of a function in the cell": "import inspect\ndef f():\n    return 'a'\ninspect.getsource(f)",
+    "triple-quoted strings": "text = '''\n  a\n    b'''\ntext",
+    "a percent sign in a string": "'''\n%%tfprofile\n'''",
+    "where a line is": "import inspect\ninspect.currentframe().f_lineno",
+    "a warning": "import warnings\nwarnings.warn('careful')",
+    "a cell that runs a cell": "get_ipython().run_cell('inner = 5; inner')\ninner + 1",
+    "a cell that profiles itself": "import tempfile\nfolder = tempfile.mkdtemp()\ntf.profiler.experimental.start(folder)\nz = tf.ones(3) + 1\ntf.profiler.experimental.stop()\nlen(__import__('glob').glob(folder + '/plugins/profile/*/*.xplane.pb'))",
+    "stopping what never ran": "tf.profiler.experimental.stop()",
+    "a session left running": "tf.profiler.experimental.start(folder + '/left')",
+    "and stopped in the next cell": "tf.profiler.experimental.stop()\n'stopped'",
+    "a capture inside": "import profnb\nwith profnb.profile() as inside:\n    model.fit(x, y, batch_size=8, verbose=0)\nlen(inside.steps)",
+    "a system exit": "raise SystemExit('bye')",
+    "names that are there": "sorted(n for n in set(globals()) - names_before if not re.match(r'_|inside|profnb|In$|Out$', n)) if 'names_before' in globals() else None",
+}
+
+
+def run(first_line):
+    cells = ["import re", SETUP, "%load_ext profnb"]
+    cells += [f"{first_line}\n{source}" for source in BEFORE_TENSORFLOW.values()]
+    cells += [IMPORTS]
+    for source in CELLS.values():  # another cell magic works only on a cell's first line
+        alone = first_line == "# plain" and source.startswith("%%")
+        cells.append(source if alone else f"{first_line}\n{source}")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    nbclient.NotebookClient(notebook, timeout=300, allow_errors=True, kernel_name="python3").execute()
+    outputs = [cell.outputs for cell in notebook.cells]
+    names = [None] * 3 + list(BEFORE_TENSORFLOW) + [None] + list(CELLS)
+    assert not any(o.output_type == "error" for n, out in zip(names, outputs, strict=True) if n is None for o in out)
+    return {name: out for name, out in zip(names, outputs, strict=True) if name}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return run("# plain")
+
+
+@pytest.fixture(scope="module")
+def profiled():
+    return run("%%tfprofile -q")
+
+
+NUMBERS = re.compile(r"\d+(\.\d+)?( [mnuµμ]?s)?")
+OUR_LINE = re.compile(r"get_ipython\(\)\.run_line_magic\('_tfprofile_begin', '-q'\)")
+
+
+def seen(outputs, *, without_numbers=False):
+    """What a person sees of a cell, our own line shown as the comment it stands for."""
+    rows = []
+    for output in outputs:
+        if output.output_type == "stream":
+            rows.append((output.name, output.text))
+        elif output.output_type == "error":
+            text = "\n".join(output.traceback)
+            text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+            rows.append(("error", output.ename, output.evalue, OUR_LINE.sub("# plain", text)))
+        else:
+            rows.append((output.output_type, dict(output.data)))
+    text = repr(rows)
+    text = re.sub(r"0x[0-9a-f]+", "0x", text)
+    text = re.sub(r"__autograph_generated_file\w+", "autograph", text)
+    text = re.sub(r"(/tmp/ipykernel_\d+/)?\d{6,}\.py", "cell.py", text)
+    return NUMBERS.sub("#", text) if without_numbers else text
+
+
+def merged(outputs):
+    """Streams of one name in a row joined: the kernel may flush them at any point."""
+    out = []
+    for output in outputs:
+        if output.output_type == "stream" and out and out[-1].get("name") == output.name:
+            out[-1]["text"] += output.text
+        else:
+            out.append(output)
+    return out
+
+
+@pytest.mark.parametrize("name", [*BEFORE_TENSORFLOW, *CELLS])
+def test_a_cell_runs_as_without_the_magic(plain, profiled, name):
+    timed = name in ("nested time",)
+    ours = [o for o in merged(profiled[name]) if not is_sentence(o)]
+    assert seen(ours, without_numbers=timed) == seen(merged(plain[name]), without_numbers=timed)
+
+
+def is_sentence(output):
+    return output.output_type == "display_data" and 'class="profnb"' in output.data.get("text/html", "")
+
+
+def test_something_was_compared(plain):
+    assert plain["the last value"][0].data["text/plain"] == "2"
+    assert plain["an exception"][-1].ename == "ZeroDivisionError"
+    assert plain["an exception in step 5"][-1].ename == "ValueError"
+    assert plain["a signal"][-1].ename == "KeyboardInterrupt"
+    assert plain["top-level await"][-1].data["text/plain"] == "'awaited'"
+    assert plain["a cell that profiles itself"][-1].data["text/plain"] == "1"
+
+
+def notebook(*cells):
+    cells = [SETUP + "\nimport profnb", "%load_ext profnb", IMPORTS, *cells]
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    nbclient.NotebookClient(nb, timeout=300, allow_errors=True, kernel_name="python3").execute()
+    return nb.cells[3:]
+
+
+@pytest.fixture(scope="module")
+def shown():
+    fit = "model.fit(x, y, batch_size=8, verbose=0)"
+    return notebook(
+        f"%%tfprofile -o p --label mine\nh = {fit}\n'value'",
+        f"%%tfprofile\n{fit[:-1]}, callbacks=[Boom(ValueError('five'))])",
+        "len(_tfprofile.steps), len(p.steps)",
+        "%%tfprofile --steps many\n1",
+        "%%tfprofile -o 3x\n1",
+        "%%tfprofile -n 0\n1",
+        "%%tfprofile?",
+        "%tfprofile p",
+        "%tfprofile /no/such/trace",
+        f"%%tfprofile --no-live\n{fit};",
+        f"get_ipython().run_cell_magic('tfprofile', '-q -o q', 'h = {fit}\\n1/0')",
+        "len(q.steps)",
+        "%%tfprofile -q\n" + fit + ";\n",
+        "%unload_ext profnb\nprofnb.profile",
+        "%%tfprofile\n1",
+    )
+
+
+def kinds(cell):
+    def kind(output):
+        if output.output_type != "display_data":
+            return output.output_type
+        return next((k for k in ("widget", "plotly") if any(k in mime for mime in output.data)), "profnb")
+
+    return [kind(output) for output in cell.outputs]
+
+
+def test_the_report_comes_under_the_value_with_chart_and_controls(shown):
+    assert kinds(shown[0]) == ["execute_result", "profnb", "plotly", "widget"]
+    assert "8 train steps" in shown[0].outputs[1].data["text/plain"]
+
+
+def test_after_an_exception_the_traceback_comes_once_and_then_the_report(shown):
+    assert kinds(shown[1])[:2] == ["error", "profnb"]
+    assert shown[1].outputs[0].ename == "ValueError"
+    assert shown[2].outputs[0].data["text/plain"] == "(5, 8)"
+
+
+@pytest.mark.parametrize("index", [3, 4, 5])
+def test_a_bad_option_is_one_line_and_the_cell_does_not_run(shown, index):
+    assert shown[index].outputs[-1].output_type in ("error", "stream")
+    text = "".join(o.get("text", "") + o.get("evalue", "") for o in shown[index].outputs)
+    assert "UsageError" in text or shown[index].outputs[-1].get("ename") == "UsageError"
+    assert "Traceback" not in text
+
+
+def test_help_documents_the_options(shown):
+    from profnb.magics import ProfnbMagics
+
+    assert kinds(shown[6]) == []  # the pager has it; the cell does not run
+    for option in ("--out", "--steps", "--warmup", "--seconds", "--logdir", "--no-live"):
+        assert option in ProfnbMagics.tfprofile_cell.__doc__
+
+
+def test_a_result_can_be_shown_again_and_a_missing_trace_is_one_line(shown):
+    assert kinds(shown[7])[0] == "profnb"
+    assert "No file or folder" in str(shown[8].outputs)
+
+
+def test_controls_can_be_left_out(shown):
+    assert kinds(shown[9]) == ["profnb", "plotly"]
+
+
+def test_callers_that_bypass_the_transformer_get_the_same_and_the_cell_fails(shown):
+    errors = [o for o in shown[10].outputs if o.output_type == "error" and o.traceback]
+    assert [o.ename for o in errors] == ["ZeroDivisionError"]
+    assert shown[11].outputs[0].data["text/plain"] == "8"
+
+
+def test_quiet_shows_nothing(shown):
+    assert shown[12].outputs == []
+
+
+def test_unloading_takes_the_magic_away(shown):
+    assert "not found" in str(shown[14].outputs)

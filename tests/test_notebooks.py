@@ -1,0 +1,102 @@
+"""The gallery runs top to bottom, within its byte budget, and what is saved reads well anywhere."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+nbconvert = pytest.importorskip("nbconvert")
+pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.kernel, pytest.mark.tensorflow]
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+GALLERY = sorted(FOLDER.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="session", params=GALLERY, ids=lambda p: p.stem)
+def executed(request, tmp_path_factory):
+    """A notebook of the gallery after it ran, as saved."""
+    notebook = nbformat.read(request.param, 4)
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    target = tmp_path_factory.mktemp("executed") / request.param.name
+    nbformat.write(notebook, target)
+    return target
+
+
+def outputs(path):
+    return [o for cell in nbformat.read(path, 4).cells if cell.cell_type == "code" for o in cell.outputs]
+
+
+def reports(path):
+    return [o for o in outputs(path) if 'class="profnb"' in o.get("data", {}).get("text/html", "")]
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda p: p.stem)
+def test_the_gallery_is_kept_without_outputs(path):
+    assert outputs(path) == []
+    assert path.stat().st_size < 100_000
+
+
+def test_it_runs_without_noise(executed):
+    for output in outputs(executed):
+        assert output.output_type != "error"
+        if output.output_type == "stream" and output.name == "stderr":
+            assert "profiler" not in output.text
+            assert "profnb" not in output.text
+
+
+def test_each_report_and_the_whole_file_stay_within_the_byte_budget(executed):
+    assert len(reports(executed)) >= 2
+    for report in reports(executed):
+        assert len(json.dumps(report)) < 250_000
+    charts = [o for o in outputs(executed) if any("plotly" in mime for mime in o.get("data", {}))]
+    assert charts
+    for chart in charts:
+        assert len(json.dumps(chart)) < 150_000
+    assert executed.stat().st_size < 1_200_000
+
+
+def convert(path, **settings):
+    exporter = nbconvert.HTMLExporter(**settings)
+    html, _ = exporter.from_filename(str(path))
+    return html
+
+
+def body_text(html):
+    """What a reader without style or script sees."""
+    html = re.sub(r"(?s)<(script|style)\b.*?</\1>", " ", html)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"template_name": "lab"}, {"template_name": "classic"}, {"template_name": "lab", "sanitize_html": True}, {"template_name": "classic", "sanitize_html": True}],
+    ids=["lab", "classic", "lab-sanitized", "classic-sanitized"],
+)  # fmt: skip
+def test_converted_pages_hold_readable_tables_and_no_program_text(executed, settings):
+    text = body_text(convert(executed, **settings))
+    assert "train steps, median" in text
+    assert "host compute" in text
+    assert "█" in text
+    assert "slowest steps" in text  # the chart's table
+    assert re.search(r"self\s+self %\s+total", text)
+    for program in ("querySelector", "function(root)", "newPlot", "MutationObserver"):
+        assert program not in text
+
+
+def test_a_sanitized_page_runs_nothing_of_ours(executed):
+    html = convert(executed, template_name="lab", sanitize_html=True)
+    assert "onerror" not in html
+
+
+def test_the_cleaned_notebook_is_valid_and_loses_only_the_controls(executed, tmp_path):
+    from profnb.view.notebook_file import clean_notebook
+
+    target = tmp_path / "clean.ipynb"
+    assert clean_notebook(executed, target) != []
+    nbformat.validate(nbformat.read(target, 4))
+    assert len(reports(target)) == len(reports(executed))
+    assert "widget-view" not in target.read_text("utf-8")
