@@ -192,13 +192,13 @@ def kinds(cell):
     def kind(output):
         if output.output_type != "display_data":
             return output.output_type
-        return next((k for k in ("widget", "plotly") if any(k in mime for mime in output.data)), "profnb")
+        return next((k for k in ("widget", "plotly", "javascript") if any(k in mime for mime in output.data)), "profnb")
 
     return [kind(output) for output in cell.outputs]
 
 
 def test_the_report_comes_under_the_value_with_chart_and_controls(shown):
-    assert kinds(shown[0]) == ["execute_result", "profnb", "plotly", "widget"]
+    assert kinds(shown[0]) == ["execute_result", "profnb", "plotly", "javascript", "widget"]
     assert "8 train steps" in shown[0].outputs[1].data["text/plain"]
 
 
@@ -230,7 +230,7 @@ def test_a_result_can_be_shown_again_and_a_missing_trace_is_one_line(shown):
 
 
 def test_controls_can_be_left_out(shown):
-    assert kinds(shown[9]) == ["profnb", "plotly"]
+    assert kinds(shown[9]) == ["profnb", "plotly", "javascript"]
 
 
 def test_callers_that_bypass_the_transformer_get_the_same_and_the_cell_fails(shown):

@@ -124,17 +124,14 @@ def test_names_from_a_trace_are_text_everywhere():
     bundle = figure_bundle(report._report.figure, report._report.chart, has_renderer=True)
     for html in (report._repr_mimebundle_()["text/html"], bundle["text/html"]):
         tags = parse(html)
-        assert "script" not in tags.seen
-        assert "b" not in tags.seen
-        handlers = [value for _, value in tags.handlers]
-        assert len(handlers) == tags.seen.count("img") == 1  # ours alone
-        assert "alert" not in handlers[0]
+        assert tags.handlers == []
+        assert set(tags.seen) <= {"div", "span", "b", "ul", "li", "table", "tr", "td"}
     assert "<script>" not in json.dumps(bundle["application/vnd.plotly.v1+json"])
 
 
 def test_a_page_closes_no_script_early(tmp_path, cpu_trace_path):
     page = profnb.load(cpu_trace_path).to_html(tmp_path / "r.html").read_text("utf-8")
-    assert page.count("<script>") == page.count("</script>") == 1
+    assert page.count("<script>") == page.count("</script>") == 2
     assert "http-equiv" not in page
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="http', page)
 

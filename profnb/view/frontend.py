@@ -1,7 +1,8 @@
 """Where we are shown, and what to show there: the one place that knows about frontends.
 
 - A terminal gets plain text only.
-- A kernel gets the report (HTML and text, no widget), then the step-time chart, then controls.
+- A kernel gets the report (HTML and text, no widget), the step-time chart, the script that makes both
+  better where scripts run, then controls.
 - Colab gets no controls unless asked: any saved widget can make the notebook "Invalid" on GitHub
   (colabtools#5255), and none of its own widgets restore. ``profnb.configure(live=True)`` turns them on;
   ``python -m profnb clean`` repairs such a file.
@@ -14,7 +15,7 @@ from typing import Any
 from profnb.analysis.study import Study
 from profnb.view.controls import show_controls
 from profnb.view.plotly import figure_bundle
-from profnb.view.report import Report
+from profnb.view.report import Report, script_bundle
 from profnb.view.theme import ROOT
 
 __all__ = ["is_colab", "show_report", "show_sentence"]
@@ -45,6 +46,7 @@ def show_report(report: Report, study: Study, live: bool | None) -> None:
     if report.figure is not None and report.chart is not None:
         bundle = figure_bundle(report.figure, report.chart, has_renderer=not is_colab())
         display(bundle, raw=True)
+    display(script_bundle(), raw=True)
     magics = shell.magics_manager.registry.get("ProfnbMagics")
     for choice in (live, getattr(magics, "live", None), not is_colab()):
         if choice is not None:

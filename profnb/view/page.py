@@ -3,7 +3,7 @@
 from html import escape
 
 from profnb.view.plotly import figure_html, plotly_script, step_table_html
-from profnb.view.report import Report
+from profnb.view.report import Report, report_script
 
 __all__ = ["page_html"]
 
@@ -20,13 +20,14 @@ _STYLE = (
 def page_html(report: Report) -> str:
     """The whole page: chart, headline, tables and notes."""
     figure = ""
-    script = ""
+    plotly = ""
     if report.figure is not None and report.chart is not None:
         figure = figure_html(report.figure, step_table_html(report.chart), None)
-        script = f"<script>{plotly_script()}</script>"
+        plotly = f"<script>{plotly_script()}</script>"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{script}</head><body>"
-        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure)}</div></body></html>'
+        f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{plotly}</head><body>"
+        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure)}</div>'
+        f"<script>{report_script()}</script></body></html>"
     )

@@ -1,7 +1,7 @@
 """A plotly figure to something every frontend can show: the one door to plotly.
 
 Where a notebook has a plotly renderer (JupyterLab, Notebook 7, VS Code) the figure's own MIME type is
-drawn, without a network. Elsewhere the HTML shows a table, and a small loader replaces it by the
+drawn, without a network. Elsewhere the HTML shows a table, and the report's script replaces it by the
 chart if it can fetch plotly.js (the basic bundle of the installed plotly's version). A page of its own
 carries plotly.js inside.
 """
@@ -12,7 +12,6 @@ from typing import Any
 
 from profnb.units import bar_text, duration_text
 from profnb.view.charts import StepChart
-from profnb.view.report import script_html
 from profnb.view.tables import html_table
 from profnb.view.theme import MUTED, ROOT
 
@@ -34,7 +33,7 @@ def figure_html(figure: dict[str, Any], fallback: str, source: str | None) -> st
     return (
         f'<div class="profnb-figure" style="{escape(ROOT)}" data-figure="'
         f'{escape(json.dumps(figure, separators=(",", ":")))}"{address}>'
-        f"<div>{fallback}</div>{script_html('figure.js')}</div>"
+        f"<div>{fallback}</div></div>"
     )
 
 

@@ -1,172 +1,207 @@
-// Makes the op table of a report sortable, searchable and groupable, in place.
-// Runs with `root` bound to the report's element; needs no library, no network and no id.
-// Also: a saved notebook that is opened again has lost the live controls below the report, and
-// JupyterLab says "Error displaying widget"; a sentence that helps is put in its place.
-// All text goes in through textContent: names in a trace are data.
-var area = root.closest('.jp-OutputArea');
-if (area) {
-  var explain = function () {
-    area.querySelectorAll('.jp-OutputArea-output').forEach(function (output) {
-      if (/^Error displaying widget/.test(output.textContent)) {
-        output.textContent = 'Live controls need the kernel that made them: run the cell again.';
-        output.setAttribute('style', 'opacity:.6;padding:4px 8px');
-      }
-    });
-  };
-  var observer = new MutationObserver(explain);
-  observer.observe(area, {childList: true, subtree: true, characterData: true});
-  setTimeout(function () { observer.disconnect(); }, 30000);
-  explain();
-}
-var box = root.querySelector('.profnb-ops');
-if (!box || box.dataset.ready) return;
-box.dataset.ready = '1';
-var data = JSON.parse(box.dataset.ops);
-var state = {key: 4, down: true, side: 'all', group: false, all: false, text: ''};
-var table = box.querySelector('table');
-var more = box.querySelector('.profnb-more');
-var body = table.tBodies[0];
-var heads = table.tHead.rows[0].cells;
-var cellStyles = [];
-for (var h = 0; h < heads.length; h++) cellStyles.push(body.rows[0].cells[h].getAttribute('style'));
+// Upgrades every report on the page, in place: the op table becomes sortable, searchable and
+// groupable, the step chart is drawn. Runs as an output of its own after the report; needs no library,
+// no network and no id. All text goes in through textContent: names in a trace are data.
+(function () {
+function upgradeOps(box) {
+  var data = JSON.parse(box.dataset.ops);
+  var state = {key: 4, down: true, side: 'all', group: false, all: false, text: ''};
+  var table = box.querySelector('table');
+  var more = box.querySelector('.profnb-more');
+  var body = table.tBodies[0];
+  var heads = body.rows[0].cells;
+  var cellStyles = [];
+  for (var h = 0; h < heads.length; h++) cellStyles.push(body.rows[1].cells[h].getAttribute('style'));
 
-function duration(ps) {
-  if (!ps) return '0 ms';
-  var units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
-  for (var i = 0; i < units.length; i++) {
-    if (ps >= units[i][0] * 0.9995) {
-      var v = ps / units[i][0];
-      return v.toFixed(v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2) + ' ' + units[i][1];
+  function duration(ps) {
+    if (!ps) return '0 ms';
+    var units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
+    for (var i = 0; i < units.length; i++) {
+      if (ps >= units[i][0] * 0.9995) {
+        var v = ps / units[i][0];
+        return v.toFixed(v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2) + ' ' + units[i][1];
+      }
+    }
+    return ps + ' ps';
+  }
+  function percent(f) { return f > 0 && f < 0.0005 ? '<0.1 %' : (f * 100).toFixed(1) + ' %'; }
+  function bar(f) {
+    var eighths = Math.max(Math.round(f * 64), f > 0 ? 1 : 0);
+    return '█'.repeat(eighths >> 3) + (' ▏▎▍▌▋▊▉'[eighths & 7] || '').trim();
+  }
+  // Rows are [side, type, name, runs, self ps, total ps, self fraction].
+  function chosen() {
+    var words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
+    var rows = data.rows.filter(function (r) {
+      var text = (r[1] + ' ' + r[2]).toLowerCase();
+      return (state.side === 'all' || r[0] === state.side) &&
+        words.every(function (w) { return text.indexOf(w) >= 0; });
+    });
+    if (state.group) {
+      var groups = new Map();
+      rows.forEach(function (r) {
+        var key = r[0] + ' ' + r[1];
+        var g = groups.get(key) || [r[0], r[1], 0, 0, 0, 0, 0];
+        g[2] += 1; g[3] += r[3]; g[4] += r[4]; g[5] += r[5]; g[6] += r[6];
+        groups.set(key, g);
+      });
+      rows = Array.from(groups.values()).map(function (g) {
+        g[2] = g[2] + (g[2] === 1 ? ' op' : ' ops');
+        return g;
+      });
+    }
+    var k = state.key, sign = state.down ? -1 : 1;
+    return rows.sort(function (a, b) { return (a[k] < b[k] ? -1 : a[k] > b[k] ? 1 : 0) * sign; });
+  }
+  // Long names may break after a separator and before a capital, as in the table it replaces.
+  function fill(cell, text) {
+    text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])/).forEach(function (part, i) {
+      if (i) cell.appendChild(document.createElement('wbr'));
+      cell.appendChild(document.createTextNode(part));
+    });
+  }
+  function cell(tr, text, faint) {
+    var td = tr.insertCell();
+    td.setAttribute('style', cellStyles[tr.cells.length - 1]);
+    if (tr.cells.length !== 2) { td.textContent = text; return; }
+    fill(td, text);
+    if (!faint) return;
+    td.appendChild(document.createTextNode(' '));
+    var span = document.createElement('span');
+    span.style.opacity = '.72';
+    fill(span, faint);
+    td.appendChild(span);
+  }
+  function draw() {
+    var rows = chosen();
+    var shown = state.all ? rows : rows.slice(0, data.shown);
+    var longest = rows.reduce(function (m, r) { return Math.max(m, r[6]); }, 0) || 1;
+    while (body.rows.length > 1) body.deleteRow(1);
+    shown.forEach(function (r) {
+      var tr = body.insertRow();
+      cell(tr, bar(r[6] / longest));
+      if (state.group) cell(tr, r[1] || '-', r[2]); else cell(tr, r[2], r[1]);
+      if (twoSides) cell(tr, r[0]);
+      cell(tr, r[3].toLocaleString('en-US'));
+      cell(tr, duration(r[4]));
+      cell(tr, percent(r[6]));
+      cell(tr, duration(r[5]));
+    });
+    var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
+    foot.textContent = shown.length + ' of ' + (rows.length + (state.text || state.group ? 0 : data.hidden)) +
+      (state.group ? ' types' : ' ops') + (state.side === 'all' ? '' : ', ' + percent(share) + ' of ' + state.side + ' self time');
+    button.style.display = rows.length > data.shown ? '' : 'none';
+    button.textContent = state.all ? 'show fewer' : 'show all';
+    for (var i = 0; i < heads.length; i++) {
+      var base = heads[i].textContent.replace(/ [▾▴]$/, '');
+      heads[i].textContent = base + (keys[i] === state.key ? (state.down ? ' ▾' : ' ▴') : '');
     }
   }
-  return ps + ' ps';
-}
-function percent(f) { return f > 0 && f < 0.0005 ? '<0.1 %' : (f * 100).toFixed(1) + ' %'; }
-function bar(f) {
-  var eighths = Math.max(Math.round(f * 64), f > 0 ? 1 : 0);
-  return '█'.repeat(eighths >> 3) + (' ▏▎▍▌▋▊▉'[eighths & 7] || '').trim();
-}
-// Rows are [side, type, name, runs, self ps, total ps, self fraction].
-function chosen() {
-  var words = state.text.toLowerCase().split(/\s+/).filter(Boolean);
-  var rows = data.rows.filter(function (r) {
-    var text = (r[1] + ' ' + r[2]).toLowerCase();
-    return (state.side === 'all' || r[0] === state.side) &&
-      words.every(function (w) { return text.indexOf(w) >= 0; });
+  var twoSides = heads.length === 7;
+  var keys = twoSides ? [-1, 2, 0, 3, 4, 6, 5] : [-1, 2, 3, 4, 6, 5];
+  Array.prototype.forEach.call(heads, function (head, i) {
+    if (keys[i] < 0) return;
+    head.style.cursor = 'pointer';
+    head.title = 'sort';
+    head.onclick = function () {
+      state.down = state.key === keys[i] ? !state.down : keys[i] > 2;
+      state.key = keys[i];
+      draw();
+    };
   });
-  if (state.group) {
-    var groups = new Map();
-    rows.forEach(function (r) {
-      var key = r[0] + ' ' + r[1];
-      var g = groups.get(key) || [r[0], r[1], 0, 0, 0, 0, 0];
-      g[2] += 1; g[3] += r[3]; g[4] += r[4]; g[5] += r[5]; g[6] += r[6];
-      groups.set(key, g);
-    });
-    rows = Array.from(groups.values()).map(function (g) {
-      g[2] = g[2] + (g[2] === 1 ? ' op' : ' ops');
-      return g;
-    });
+  function make(tag, parent, style) {
+    var element = document.createElement(tag);
+    element.setAttribute('style', style);
+    parent.appendChild(element);
+    return element;
   }
-  var k = state.key, sign = state.down ? -1 : 1;
-  return rows.sort(function (a, b) { return (a[k] < b[k] ? -1 : a[k] > b[k] ? 1 : 0) * sign; });
-}
-// Long names may break after a separator and before a capital, as in the table it replaces.
-function fill(cell, text) {
-  text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])/).forEach(function (part, i) {
-    if (i) cell.appendChild(document.createElement('wbr'));
-    cell.appendChild(document.createTextNode(part));
-  });
-}
-function cell(tr, text, faint) {
-  var td = tr.insertCell();
-  td.setAttribute('style', cellStyles[tr.cells.length - 1]);
-  if (tr.cells.length !== 2) { td.textContent = text; return; }
-  fill(td, text);
-  if (!faint) return;
-  td.appendChild(document.createTextNode(' '));
-  var span = document.createElement('span');
-  span.style.opacity = '.72';
-  fill(span, faint);
-  td.appendChild(span);
-}
-function draw() {
-  var rows = chosen();
-  var shown = state.all ? rows : rows.slice(0, data.shown);
-  var longest = rows.reduce(function (m, r) { return Math.max(m, r[6]); }, 0) || 1;
-  body.textContent = '';
-  shown.forEach(function (r) {
-    var tr = body.insertRow();
-    cell(tr, bar(r[6] / longest));
-    if (state.group) cell(tr, r[1] || '-', r[2]); else cell(tr, r[2], r[1]);
-    if (twoSides) cell(tr, r[0]);
-    cell(tr, r[3].toLocaleString('en-US'));
-    cell(tr, duration(r[4]));
-    cell(tr, percent(r[6]));
-    cell(tr, duration(r[5]));
-  });
-  var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
-  foot.textContent = shown.length + ' of ' + (rows.length + (state.text || state.group ? 0 : data.hidden)) +
-    (state.group ? ' types' : ' ops') + (state.side === 'all' ? '' : ', ' + percent(share) + ' of ' + state.side + ' self time');
-  button.style.display = rows.length > data.shown ? '' : 'none';
-  button.textContent = state.all ? 'show fewer' : 'show all';
-  for (var i = 0; i < heads.length; i++) {
-    var base = heads[i].textContent.replace(/ [▾▴]$/, '');
-    heads[i].textContent = base + (keys[i] === state.key ? (state.down ? ' ▾' : ' ▴') : '');
+  var look = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
+    'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
+  var bar_ = document.createElement('div');
+  bar_.setAttribute('style', 'margin:6px 0 2px');
+  box.insertBefore(bar_, box.firstChild);
+  var search = make('input', bar_, look + 'width:180px');
+  search.type = 'search';
+  search.placeholder = 'search ops';
+  search.setAttribute('aria-label', 'search ops');
+  search.oninput = function () { state.text = search.value; draw(); };
+  // A notebook must not take letters typed here for its own commands.
+  search.onkeydown = function (event) { event.stopPropagation(); };
+  function choice(options, apply) {
+    var select = make('select', bar_, look);
+    options.forEach(function (option) {
+      var item = document.createElement('option');
+      item.value = option[0];
+      item.textContent = option[1];
+      item.style.color = '#222';
+      item.style.background = '#fff';
+      select.appendChild(item);
+    });
+    select.onchange = function () { apply(select.value); draw(); };
+    return select;
   }
+  var sides = new Set(data.rows.map(function (r) { return r[0]; }));
+  if (sides.size > 1) {
+    choice([['all', 'host and device'], ['host', 'host'], ['device', 'device']],
+      function (value) { state.side = value; });
+  } else if (sides.size === 1) {
+    state.side = Array.from(sides)[0];
+  }
+  choice([['op', 'by op'], ['type', 'by type']], function (value) { state.group = value === 'type'; });
+  if (more) more.remove();
+  var foot = make('span', box, 'opacity:.72;margin-right:10px');
+  var button = make('button', box, look + 'cursor:pointer');
+  button.onclick = function () { state.all = !state.all; draw(); };
+  draw();
 }
-var twoSides = heads.length === 7;
-var keys = twoSides ? [-1, 2, 0, 3, 4, 6, 5] : [-1, 2, 3, 4, 6, 5];
-Array.prototype.forEach.call(heads, function (head, i) {
-  if (keys[i] < 0) return;
-  head.style.cursor = 'pointer';
-  head.title = 'sort';
-  head.onclick = function () {
-    state.down = state.key === keys[i] ? !state.down : keys[i] > 2;
-    state.key = keys[i];
-    draw();
-  };
-});
-function make(tag, parent, style) {
-  var element = document.createElement(tag);
-  element.setAttribute('style', style);
-  parent.appendChild(element);
-  return element;
+
+// Draws the plotly figure of `root`, replacing the table inside it. Uses the page's plotly.js if there
+// is one, else fetches the basic bundle; if that fails (no network, a strict page) the table stays.
+// RequireJS, where a page has it, is kept out of the way and restored.
+function upgradeFigure(root) {
+  var figure = JSON.parse(root.dataset.figure);
+  var table = root.firstElementChild;
+  function draw() {
+    var place = document.createElement('div');
+    root.insertBefore(place, table);
+    window.Plotly.newPlot(place, figure.data, figure.layout, {displaylogo: false, responsive: true})
+      .then(function () { table.remove(); }, function () { place.remove(); });
+  }
+  if (window.Plotly) { draw(); return; }
+  if (!root.dataset.source) return;
+  var hidden = window.define;
+  function restore() { if (hidden) window.define = hidden; }
+  if (hidden) window.define = undefined;
+  var script = document.createElement('script');
+  script.src = root.dataset.source;
+  script.onload = function () { restore(); if (window.Plotly) draw(); };
+  script.onerror = restore;
+  document.head.appendChild(script);
 }
-var look = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
-  'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
-var bar_ = document.createElement('div');
-bar_.setAttribute('style', 'margin:6px 0 2px');
-box.insertBefore(bar_, box.firstChild);
-var search = make('input', bar_, look + 'width:180px');
-search.type = 'search';
-search.placeholder = 'search ops';
-search.setAttribute('aria-label', 'search ops');
-search.oninput = function () { state.text = search.value; draw(); };
-// A notebook must not take letters typed here for its own commands.
-search.onkeydown = function (event) { event.stopPropagation(); };
-function choice(options, apply) {
-  var select = make('select', bar_, look);
-  options.forEach(function (option) {
-    var item = document.createElement('option');
-    item.value = option[0];
-    item.textContent = option[1];
-    item.style.color = '#222';
-    item.style.background = '#fff';
-    select.appendChild(item);
+
+// A saved notebook that is opened again has lost the live controls below the report, and JupyterLab
+// says "Error displaying widget"; a sentence that helps is put in its place.
+function explainLostControls() {
+  document.querySelectorAll('.jp-OutputArea-output.jupyter-widgets').forEach(function (output) {
+    if (/^Error displaying widget/.test(output.textContent)) {
+      output.textContent = 'Live controls need the kernel that made them: run the cell again.';
+      output.style.opacity = '.6';
+    }
   });
-  select.onchange = function () { apply(select.value); draw(); };
-  return select;
 }
-var sides = new Set(data.rows.map(function (r) { return r[0]; }));
-if (sides.size > 1) {
-  choice([['all', 'host and device'], ['host', 'host'], ['device', 'device']],
-    function (value) { state.side = value; });
-} else if (sides.size === 1) {
-  state.side = Array.from(sides)[0];
+
+function once(selector, upgrade) {
+  document.querySelectorAll(selector).forEach(function (element) {
+    if (element.dataset.ready) return;
+    element.dataset.ready = '1';
+    upgrade(element);
+  });
 }
-choice([['op', 'by op'], ['type', 'by type']], function (value) { state.group = value === 'type'; });
-if (more) more.remove();
-var foot = make('span', box, 'opacity:.72;margin-right:10px');
-var button = make('button', box, look + 'cursor:pointer');
-button.onclick = function () { state.all = !state.all; draw(); };
-draw();
+function run() {
+  once('.profnb-ops[data-ops]', upgradeOps);
+  once('.profnb-figure[data-figure]', upgradeFigure);
+  explainLostControls();
+}
+// Outputs may be put on the page after this one, and widgets give up only after a while.
+run();
+[50, 300, 1000, 3000, 8000, 20000].forEach(function (delay) { setTimeout(run, delay); });
+})();

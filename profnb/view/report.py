@@ -1,9 +1,10 @@
 """A study to its report: one value, rendered as HTML, as plain text, or as a page of its own.
 
-Layer A of the design: real tables and text bars that read well with script, style and SVG stripped;
-one small script of ours, carried in an attribute so that a sanitizer leaves no program text behind,
-then makes the op table sortable and searchable in place. The script is constant; what comes from the
-trace travels as escaped text or as JSON in an attribute.
+Layer A of the design: real tables and text bars that read well with script, style and SVG stripped.
+One small script of ours then makes the op table sortable and searchable in place. It is no part of the
+HTML, because sanitizers differ in what they leave of it (nbconvert's shows the program as text): it is
+an ``application/javascript`` output of its own, which pages that run no script drop whole. The script is
+constant; what comes from the trace travels as escaped text or as JSON in an attribute.
 """
 
 import json
@@ -23,7 +24,16 @@ from profnb.view.tables import Cell, html_table
 from profnb.view.text import Fact, answer_text, fact_rows, headline_text, plain_table, share_rows
 from profnb.view.theme import MUTED, ROOT, colour_of
 
-__all__ = ["OpRow", "Report", "build_report", "op_rows", "op_table_html", "share_table_html"]
+__all__ = [
+    "OpRow",
+    "Report",
+    "build_report",
+    "op_rows",
+    "op_table_html",
+    "report_script",
+    "script_bundle",
+    "share_table_html",
+]
 
 _SHOWN_OPS = 15
 _MOST_OPS = 400
@@ -115,11 +125,10 @@ class Report:
             figure,
         ]
         if self.shares:
-            parts.append(_section("Mean step", share_table_html(self.shares), is_open=True))
+            parts.append(_section("Mean step", share_table_html(self.shares)))
         if self.ops:
-            parts.append(_section("Ops", self._ops_html(), is_open=True))
-        body = "".join(parts)
-        return f'<div class="profnb" style="{escape(ROOT)}">{body}{script_html("report.js")}</div>'
+            parts.append(_section("Ops", self._ops_html()))
+        return f'<div class="profnb" style="{escape(ROOT)}">{"".join(parts)}</div>'
 
     def _ops_html(self) -> str:
         table = op_table_html(self.ops)
@@ -161,17 +170,13 @@ def _facts_html(facts: Sequence[Fact]) -> str:
     )
     row = "display:flex;flex-wrap:wrap;background:none;text-align:left"
     return (
-        '<table style="border:0;margin:4px 0;color:inherit;text-align:left"><tbody>'
-        f'<tr style="{row}">{cells}</tr></tbody></table>'
+        '<table style="border:0;margin:4px 0;color:inherit;text-align:left">'
+        f'<tr style="{row}">{cells}</tr></table>'
     )
 
 
-def _section(title: str, body: str, *, is_open: bool) -> str:
-    shown = " open" if is_open else ""
-    return (
-        f'<details{shown} style="margin:8px 0"><summary style="font-weight:600;cursor:pointer">'
-        f"{escape(title)}</summary>{body}</details>"
-    )
+def _section(title: str, body: str) -> str:
+    return f'<div style="margin:10px 0"><div><b>{escape(title)}</b></div>{body}</div>'
 
 
 def share_table_html(shares: Sequence[tuple[str, str, str, str]]) -> str:
@@ -202,7 +207,7 @@ def op_table_html(ops: Sequence[OpRow], shown: int = _SHOWN_OPS) -> str:
     side = ("side",) if two_sides else ()
     headings = ("", "op", *side, "runs", "self", "self %", "total")
     numbers = (False, False, *(False for _ in side), True, True, True, True)
-    return html_table(headings, rows, numbers, "profnb-op-table")
+    return html_table(headings, rows, numbers)
 
 
 def _side_colour(side: str) -> str:
@@ -210,19 +215,14 @@ def _side_colour(side: str) -> str:
 
 
 @cache
-def _script(name: str) -> str:
-    return resources.files("profnb.view").joinpath(name).read_text(encoding="utf-8")
+def report_script() -> str:
+    """The script that upgrades every report on the page it runs in."""
+    return resources.files("profnb.view").joinpath("report.js").read_text(encoding="utf-8")
 
 
-def script_html(name: str) -> str:
-    """An element that runs one of our scripts on the element around it.
-
-    An image that cannot load runs its ``onerror`` where scripts may run. Where they may not, the
-    attribute is dropped and nothing is left to see; a ``<script>`` would leave its program text
-    behind in nbconvert's sanitized pages.
-    """
-    code = f"(function(root){{{_script(name)}}})(this.parentNode)"
-    return f'<img src="data:," alt="" style="display:none" onerror="{escape(code)}">'
+def script_bundle() -> dict[str, str]:
+    """The script as an output of its own, with nothing to see where it does not run."""
+    return {"application/javascript": report_script(), "text/plain": ""}
 
 
 def build_report(

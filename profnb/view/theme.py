@@ -5,7 +5,7 @@ notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells u
 have a contrast of at least 3:1 against white and against #111.
 """
 
-__all__ = ["CELL", "COLOURS", "GRID", "HEAD", "MUTED", "NUMBER", "ROOT", "TEXT_COLOUR", "colour_of"]
+__all__ = ["CELL", "COLOURS", "GRID", "MUTED", "NUMBER", "ROOT", "TEXT_COLOUR", "colour_of"]
 
 COLOURS = {
     "device compute": "#3d85d1",
@@ -32,7 +32,6 @@ CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:lef
 NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") + (
     ";font-variant-numeric:tabular-nums"
 )
-HEAD = "font-weight:600"
 
 
 def colour_of(category: str) -> str:
