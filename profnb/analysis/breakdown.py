@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from profnb.columns import Int64s, Int8s
+from profnb.kernels import compiled
 from profnb.analysis.grouping import Groups
 from profnb.analysis.ops import raw_device_lines
 from profnb.analysis.steps import Steps, is_compilation
@@ -34,8 +35,6 @@ __all__ = [
     "extend_to_device_work",
 ]
 
-Int64s = npt.NDArray[np.int64]
-Int8s = npt.NDArray[np.int8]
 
 CATEGORIES = (
     "device compute",
@@ -141,7 +140,7 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     return replace(steps, end_ps=np.where(last <= following, last, steps.end_ps))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sweep(times, order, lanes, steps, active, charged):
     """Walk the boundaries in time order and charge each stretch to the highest active lane."""
     count = lanes.size

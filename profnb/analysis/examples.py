@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from profnb.columns import Int64s
 from profnb.analysis.grouping import Groups
 from profnb.trace.model import Trace
 
 __all__ = ["batch_size_of", "examples_per_step"]
 
-Int64s = npt.NDArray[np.int64]
 
 _ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2, "int16": 2, "uint16": 2,

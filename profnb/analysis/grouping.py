@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from profnb.columns import Int64s
+from profnb.kernels import compiled
 from profnb.analysis.nesting import find_parents
 from profnb.analysis.steps import Steps
 from profnb.trace.model import Trace
@@ -35,7 +36,6 @@ from profnb.trace.names import (
 
 __all__ = ["Groups", "group_events"]
 
-Int64s = npt.NDArray[np.int64]
 
 _REGION_START = "ThreadpoolListener::StartRegion"
 _REGION_STOP = "ThreadpoolListener::StopRegion"
@@ -163,7 +163,7 @@ def _contexts(trace: Trace) -> list[tuple[tuple[Int64s, ...], tuple[Int64s, ...]
     return pairs
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spread(roots, first_root, parent, producers, first, last, consumers, step):
     """Claim, step by step, what each root contains and what that set going."""
     count = parent.size

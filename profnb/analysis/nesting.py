@@ -10,14 +10,15 @@ Source: the stack walk of openxla/xla xla/tsl/profiler/utils/group_events.cc (Co
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from profnb.columns import Int64s
+from profnb.kernels import compiled
 
 __all__ = ["find_parents", "self_times"]
 
-Int64s = npt.NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_parents(begin, end, offsets, parent):
     for line in range(offsets.size - 1):
         current = -1
@@ -44,7 +45,7 @@ def find_parents(begin_ps: Int64s, end_ps: Int64s, offsets: Int64s) -> Int64s:
     return parent
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _self_times(begin, end, parent, self_ps):
     covered_until = begin.copy()
     for event in range(begin.size):

@@ -19,14 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from profnb.columns import Bools, Floats, Int64s
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 from profnb.trace.names import DERIVED_LINES, TF_OP
 
 __all__ = ["OpTable", "parse_op", "raw_device_lines", "tabulate_ops"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
@@ -77,7 +76,7 @@ class OpTable:
         return self.occurrences.size
 
     @property
-    def self_fraction(self) -> npt.NDArray[np.float64]:
+    def self_fraction(self) -> Floats:
         """Each row's share of the self time of its side; NaN where the side has none."""
         shares = np.full(len(self), np.nan)
         for side in (False, True):

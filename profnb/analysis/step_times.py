@@ -11,12 +11,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from profnb.columns import Bools, Int64s
 from profnb.analysis.steps import Steps, pick_cycle
 
 __all__ = ["RecordedSteps", "StepTimes", "step_times_of_trace", "tracing_cost", "wall_step_times"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _CALL = "call"
 _ENOUGH = 5  # a median of fewer steps says too little to compare

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     FUNCTION_CALL,
@@ -37,8 +38,6 @@ from profnb.trace.names import (
 
 __all__ = ["WINDOW", "Steps", "find_steps", "is_compilation", "pick_cycle"]
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 WINDOW = "window"
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from profnb.columns import Int64s
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown
 from profnb.analysis.steps import Steps
 
 __all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
 
-Int64s = npt.NDArray[np.int64]
 
 GAP = "between steps"
 

@@ -16,13 +16,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from profnb.columns import Bools, Bytes, Int32s, Int64s
 from profnb.trace.names import is_device_plane, is_host_plane
 
 __all__ = ["Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
 
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class StringTable:
         ends: Where each string ends, shape (N,).
     """
 
-    buffer: npt.NDArray[np.uint8]
+    buffer: Bytes
     begins: Int64s
     ends: Int64s
     _decoded: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
@@ -205,7 +203,7 @@ class Trace:
     stats: Stats
     hostnames: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
-    recorded: npt.NDArray[np.uint8] | None = None
+    recorded: Bytes | None = None
 
     @cached_property
     def plane_of_line(self) -> Int64s:

@@ -14,14 +14,13 @@ Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most te
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from profnb.columns import Bytes, Int64s
+from profnb.kernels import compiled, inlined
 from profnb.errors import TraceFormatError
 
 __all__ = ["OK", "Bytes", "Int64s", "check", "read_fields", "split_field"]
 
-Bytes = npt.NDArray[np.uint8]
-Int64s = npt.NDArray[np.int64]
 
 OK = -1
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -47,7 +46,7 @@ def check(position: int, what: str) -> None:
         )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inlined
 def read_varint(buffer: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
     """One varint: (value, position after it), or position -1 where it is cut off or too long."""
     value = np.uint64(0)
@@ -62,7 +61,7 @@ def read_varint(buffer: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
     return value, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def read_tag(buffer: Bytes, at: int, end: int) -> tuple[int, int, np.uint64, int, int]:
     """One field: (number, wire type, scalar value, payload begin, position after).
 
@@ -94,7 +93,7 @@ def read_tag(buffer: Bytes, at: int, end: int) -> tuple[int, int, np.uint64, int
     return 0, 0, zero, 0, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def read_fixed64(buffer: Bytes, at: int) -> np.int64:
     """Eight little-endian bytes as int64 bits; the caller has checked that they are there."""
     value = np.uint64(0)
@@ -103,7 +102,7 @@ def read_fixed64(buffer: Bytes, at: int) -> np.int64:
     return np.int64(value)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_children(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s) -> int:
     for parent in range(begins.size):
         at = begins[parent]
@@ -119,7 +118,7 @@ def _count_children(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, cou
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_children(
     buffer: Bytes, begins: Int64s, ends: Int64s, field: int, child_begins: Int64s, child_ends: Int64s
 ) -> None:
@@ -163,7 +162,7 @@ def split_field(
     return offsets, child_begins, child_ends
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _read_fields(buffer: Bytes, begins: Int64s, ends: Int64s, wires: Int64s, table: Int64s) -> int:
     for row in range(begins.size):
         at = begins[row]

@@ -12,15 +12,14 @@ Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto.
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from profnb.columns import Bytes, Int64s
+from profnb.kernels import compiled
 from profnb.errors import TraceFormatError
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
     LENGTH,
     VARINT,
-    Bytes,
-    Int64s,
     check,
     read_fields,
     read_tag,
@@ -237,7 +236,7 @@ def _line_begins_ps(table: Int64s, offsets: Int64s) -> Int64s:
     return np.where(used, timestamps - base, 0) * 1000
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _decode_events(
     buffer, begins, ends, offsets, line_ps, first_name, last_name, name_ids,
     name, begin_ps, duration_ps, unsorted, missing,

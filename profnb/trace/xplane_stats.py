@@ -12,8 +12,9 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from profnb.columns import Bytes, Int32s, Int64s
+from profnb.kernels import compiled
 from profnb.trace.model import StatColumn, Stats, StringTable
 from profnb.trace.wire import Bytes, Int64s, check, read_fixed64, read_tag, split_field
 
@@ -61,13 +62,13 @@ class StatEntries:
 @dataclass(frozen=True, slots=True)
 class _Csr:
     offsets: Int64s
-    key: npt.NDArray[np.int32]
-    kind: npt.NDArray[np.uint8]
+    key: Int32s
+    kind: Bytes
     value: Int64s
     value_end: Int64s
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find(ids, first, last, wanted):
     """The row of an id among rows that ascend by id, or -1."""
     row = first + wanted - 1
@@ -77,7 +78,7 @@ def _find(ids, first, last, wanted):
     return row if row < last and ids[row] == wanted else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_stats(buffer, begins, ends, field, counts):
     for event in range(begins.size):
         at, end = begins[event], ends[event]
@@ -91,7 +92,7 @@ def _count_stats(buffer, begins, ends, field, counts):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_stats(
     buffer, begins, ends, first_key, last_key, owners, offsets, field, ids,
     key, kind, value, value_end,

@@ -1,0 +1,262 @@
+"""What a person sees, in headless Chromium: the page as a file, and a notebook in JupyterLab.
+
+Set PROFNB_SCREENSHOTS=FOLDER to keep a picture of each state. No network is used.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("jupyterlab")
+pytest.importorskip("tensorflow")
+import profnb
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
+pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield running
+        running.close()
+
+
+class Page:
+    """A page that remembers its errors and refuses the network beyond this machine."""
+
+    def __init__(self, browser, width=1100, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme)
+        context.route("**/*", lambda r: r.continue_() if r.request.url.startswith(("file:", "data:", "blob:", "http://localhost")) else r.abort())
+        self.page = context.new_page()
+        self.errors = []
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.context = context
+
+    def shot(self, name):
+        folder = os.environ.get("PROFNB_SCREENSHOTS")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+    def count(self, selector):
+        return self.page.locator(selector).count()
+
+
+@pytest.fixture
+def open_page(browser):
+    opened = []
+
+    def open_(url, **settings):
+        page = Page(browser, **settings)
+        opened.append(page)
+        page.page.goto(url)
+        return page
+
+    yield open_
+    for page in opened:
+        page.context.close()
+
+
+@pytest.fixture(scope="module")
+def report_file(tmp_path_factory):
+    here = Path(__file__).parent / "data" / "cpu-cnn.xplane.pb"
+    return profnb.load(here).to_html(tmp_path_factory.mktemp("page") / "report.html").as_uri()
+
+
+ROWS = ".profnb-ops table tr"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 700])
+def test_the_page_opens_offline_with_chart_and_tables(open_page, report_file, scheme, width):
+    page = open_page(report_file, scheme=scheme, width=width)
+    page.page.wait_for_selector(".js-plotly-plot .bars path")
+    page.page.wait_for_selector(".profnb-ops input")
+    page.shot(f"page-{scheme}-{width}")
+    assert page.errors == []
+    assert page.count(ROWS) == 16
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    colour = page.page.evaluate("getComputedStyle(document.querySelector('.profnb-ops td')).color")
+    light_text = sum(map(int, colour[4:-1].split(",")[:3])) > 380
+    assert light_text == (scheme == "dark")
+
+
+def column(page, number):
+    return page.page.locator(f"{ROWS} td:nth-child({number})").all_inner_texts()[1:]
+
+
+def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file):
+    page = open_page(report_file)
+    search = page.page.get_by_label("search ops")
+    search.fill("conv2d relu")
+    assert all("conv2d" in name.lower() and "relu" in name.lower() for name in column(page, 2))
+    assert 0 < page.count(ROWS) - 1 < 15
+    search.fill("no such op")
+    assert page.count(ROWS) == 1
+    search.fill("")
+    page.page.get_by_text("runs", exact=True).click()
+    runs = [int(text.replace(",", "")) for text in column(page, 3)]
+    assert runs == sorted(runs, reverse=True)
+    page.page.get_by_text("runs ▾").click()
+    runs = [int(text.replace(",", "")) for text in column(page, 3)]
+    assert runs == sorted(runs)
+    page.page.locator(".profnb-ops select").last.select_option("type")
+    assert any("ops" in name for name in column(page, 2))
+    page.page.locator(".profnb-ops select").last.select_option("op")
+    page.page.get_by_role("button", name="show all").click()
+    assert page.count(ROWS) > 40
+    assert page.errors == []
+
+
+# JupyterLab.
+
+NOTEBOOK = [
+    "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb",
+    "import keras, numpy as np\n"
+    "x = np.ones((320, 8), 'float32'); y = np.zeros(320, 'int64')\n"
+    "model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(3)])\n"
+    "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))",
+    "%%tfprofile\nmodel.fit(x, y, batch_size=8, verbose=0);",
+]
+
+
+def new_notebook(cells=NOTEBOOK):
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(c) for c in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A JupyterLab whose folder holds one notebook in four states."""
+    nbclient = pytest.importorskip("nbclient")
+    root = tmp_path_factory.mktemp("lab")
+    nbformat.write(new_notebook(), root / "live.ipynb")
+    ran = new_notebook()
+    nbclient.NotebookClient(ran, timeout=300, kernel_name="python3").execute()
+    nbformat.write(ran, root / "trusted.ipynb")
+    stateless = nbformat.from_dict(json.loads(json.dumps(ran)))
+    stateless.metadata.pop("widgets", None)  # what JupyterLab itself saves by default
+    nbformat.write(stateless, root / "stateless.ipynb")
+    stranger = nbformat.from_dict(json.loads(json.dumps(ran)))
+    stranger.cells[0].source += "\n# from somebody else"
+    nbformat.write(stranger, root / "untrusted.ipynb")
+    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data")}
+    for name in ("trusted", "stateless"):
+        subprocess.run([sys.executable, "-m", "jupyter", "trust", f"{name}.ipynb"], cwd=root, env=env, check=True, capture_output=True)
+    (root / ".config/lab/user-settings/@jupyterlab/apputils-extension").mkdir(parents=True)
+    (root / ".config/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    themes = root / ".config/lab/user-settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings"
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}",
+        "--ServerApp.token=", "--ServerApp.password=", f"--ServerApp.root_dir={root}",
+    ]  # fmt: skip
+    server = subprocess.Popen(command, env=env, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"http://localhost:{port}"
+    for _ in range(120):
+        try:
+            urllib.request.urlopen(f"{url}/api", timeout=1)
+            break
+        except OSError:
+            time.sleep(0.5)
+    yield url, themes
+    server.terminate()
+    server.wait(20)
+
+
+@pytest.fixture
+def open_notebook(lab, open_page):
+    url, themes = lab
+
+    def open_(name, theme="JupyterLab Light", width=1200):
+        themes.write_text(json.dumps({"theme": theme}))
+        page = open_page(f"{url}/doc/tree/{name}.ipynb?reset", width=width)
+        page.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+        page.page.evaluate("document.querySelectorAll('.jp-CodeCell')[2]?.scrollIntoView()")
+        return page
+
+    return open_
+
+
+def complaints(page):
+    return page.page.evaluate(
+        "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText)"
+        ".filter(t => /Error displaying|model not found|Traceback|not defined/i.test(t))"
+    )
+
+
+@pytest.mark.parametrize(("theme", "width"), [("JupyterLab Light", 1200), ("JupyterLab Dark", 1200), ("JupyterLab Light", 700)])
+def test_a_saved_notebook_opened_again_shows_everything(open_notebook, theme, width):
+    page = open_notebook("trusted", theme, width)
+    page.page.wait_for_selector(".profnb-ops input", timeout=30_000)
+    page.page.wait_for_selector(".js-plotly-plot", timeout=30_000)
+    page.page.wait_for_timeout(1500)
+    page.shot(f"lab-{theme.split()[1].lower()}-{width}")
+    assert page.count(ROWS) > 5
+    assert complaints(page) == []
+    page.page.get_by_label("search ops").first.fill("matmul")
+    assert all("matmul" in name.lower() for name in column(page, 2))
+
+
+def test_an_untrusted_notebook_shows_tables_and_chart_and_runs_nothing(open_notebook):
+    page = open_notebook("untrusted", width=700)
+    page.page.wait_for_selector(".js-plotly-plot", timeout=30_000)
+    page.page.wait_for_timeout(1500)
+    page.shot("lab-untrusted-700")
+    assert page.count(ROWS) > 5
+    assert page.count(".profnb-ops input") == 0
+    assert complaints(page) == []
+    assert "Live controls need the kernel" in page.page.inner_text(".jp-Notebook")
+
+
+def test_lost_controls_are_explained_without_an_error(open_notebook):
+    page = open_notebook("stateless")
+    page.page.wait_for_selector(".profnb-ops input", timeout=30_000)
+    page.page.wait_for_timeout(9000)
+    assert complaints(page) == []
+    assert "Live controls need the kernel" in page.page.inner_text(".jp-Notebook")
+
+
+def test_live_controls_drive_the_report(open_notebook):
+    page = open_notebook("live")
+    page.page.wait_for_timeout(3000)
+    accept = page.page.locator(".jp-Dialog .jp-mod-accept")  # which kernel, it may ask
+    if accept.count():
+        accept.first.click()
+    page.page.wait_for_timeout(3000)
+    page.page.get_by_role("menuitem", name="Run", exact=True).first.click()
+    page.page.get_by_text("Run All Cells", exact=True).first.click()
+    page.page.wait_for_selector(".jupyter-widgets input[placeholder='search ops']", timeout=90_000)
+    page.page.wait_for_timeout(1000)
+    page.shot("lab-live")
+    output = page.page.locator(".jupyter-widgets.widget-html-content, .widget-html .widget-html-content, .jupyter-widgets .widget-html-content").last
+    before = output.inner_text()
+    assert "39 steps without warm-up" in before
+    page.page.locator(".jupyter-widgets input[placeholder='search ops']").fill("matmul")
+    page.page.wait_for_function("[...document.querySelectorAll('.widget-html-content')].some(e => e.innerText.includes('MatMul') && !e.innerText.includes('Prefetch'))")
+    page.page.locator(".jupyter-widgets select").select_option("by type")
+    page.page.wait_for_function("[...document.querySelectorAll('.widget-html-content')].some(e => /types/.test(e.innerText))")
+    assert complaints(page) == []
