@@ -62,7 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
     report.add_argument("--run", help="which run (default: the newest)")
     report.add_argument("--host", help="which host of the run (default: the first)")
-    report.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
+    report.add_argument(
+        "-w", "--warmup", type=int, default=0, help="steps to leave out of averages"
+    )
     report.add_argument("--list", action="store_true", help="list runs and hosts")
     report.set_defaults(run_command=_report)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bools", "Bytes", "Floats", "Int32s", "Int64s", "Int8s"]
+__all__ = ["Bools", "Bytes", "Floats", "Int8s", "Int32s", "Int64s"]
 
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]

@@ -5,7 +5,6 @@ unit of the column's suffix; a missing value is NaN.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
@@ -14,6 +13,7 @@ from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.ops import OpTable
 from profnb.analysis.step_times import StepTimes
 from profnb.analysis.steps import Steps
+from profnb.columns import Int32s, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["event_frame", "op_frame", "step_frame", "step_time_frame"]
@@ -84,9 +84,7 @@ def op_frame(ops: OpTable) -> pd.DataFrame:
 def event_frame(trace: Trace, steps: Steps, groups: Groups) -> pd.DataFrame:
     """One row per event, in the trace's order; ``step_num`` is missing outside every step."""
     events, lines = trace.events, trace.lines
-    own = self_times(
-        events.begin_ps, events.end_ps, find_parents(events.begin_ps, events.end_ps, lines.offsets)
-    )
+    own = self_times(events.begin_ps, events.end_ps, find_parents(events.end_ps, lines.offsets))
     inside = groups.step >= 0
     step_num = pd.array(np.zeros(len(events), np.int64), dtype="Int64")
     step_num[inside] = steps.step_num[groups.step[inside]]
@@ -104,9 +102,9 @@ def event_frame(trace: Trace, steps: Steps, groups: Groups) -> pd.DataFrame:
     )
 
 
-def _categories(texts: list[str], rows: npt.NDArray[np.integer]) -> pd.Categorical:
+def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]":
     """Texts looked up by row, each distinct text stored once."""
     distinct = list(dict.fromkeys(texts))
     code_of = {text: code for code, text in enumerate(distinct)}
     codes = np.array([code_of[text] for text in texts], np.int64)
-    return pd.Categorical.from_codes(codes[rows], distinct)
+    return pd.Categorical.from_codes(codes[rows], pd.Index(distinct))

@@ -52,7 +52,8 @@ def _capture_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a magic the options that every capturing magic shares."""
     for decorate in reversed(_CAPTURE_ARGUMENTS):
         function = decorate(function)
-    return magic_arguments()(function)
+    documented: Callable[..., Any] = magic_arguments()(function)
+    return documented
 
 
 def _options(arguments: Namespace) -> CaptureOptions:

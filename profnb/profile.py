@@ -209,6 +209,7 @@ class Profile:
         return write_trace(self.trace, logdir)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        del include, exclude
         return self._report.bundle()
 
     def __repr__(self) -> str:
@@ -269,9 +270,7 @@ class CapturedProfile:
             return self.profile
         try:
             # A kept file may be written again by the next capture; a temporary one is ours alone.
-            self.profile._trace = read_trace(
-                recording.path, in_memory=recording.folder is None
-            )
+            self.profile._trace = read_trace(recording.path, in_memory=recording.folder is None)
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         finally:

@@ -234,7 +234,7 @@ def as_the_official_tool_groups(study):
     it finds no parent there.
     """
     trace, steps = study.trace, study.steps
-    parent = find_parents(trace.events.begin_ps, trace.events.end_ps, trace.lines.offsets)
+    parent = find_parents(trace.events.end_ps, trace.lines.offsets)
     step = np.full(len(trace.events), -1, np.int64)
     links = grouping._find_links(trace)
     grouping._spread(steps.roots, steps.first_root, parent, *links, step)

@@ -17,13 +17,12 @@ names: https://www.tensorflow.org/guide/profiler.
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from profnb.columns import Int64s, Int8s
-from profnb.kernels import compiled
 from profnb.analysis.grouping import Groups
 from profnb.analysis.ops import raw_device_lines
 from profnb.analysis.steps import Steps, is_compilation
+from profnb.columns import Int8s, Int64s
+from profnb.kernels import compiled
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID
 
@@ -141,7 +140,9 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
 
 
 @compiled
-def _sweep(times, order, lanes, steps, active, charged):
+def _sweep(
+    times: Int64s, order: Int64s, lanes: Int8s, steps: Int64s, active: Int64s, charged: Int64s
+) -> None:
     """Walk the boundaries in time order and charge each stretch to the highest active lane."""
     count = lanes.size
     before = np.int64(0)

@@ -14,10 +14,9 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from profnb.columns import Int64s
 from profnb.analysis.grouping import Groups
+from profnb.columns import Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["batch_size_of", "examples_per_step"]
@@ -65,7 +64,9 @@ def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
     shapes, types = trace.stats.texts("shapes"), trace.stats.texts("types")
     events, at, there = np.intersect1d(shapes.events, types.events, return_indices=True)
     rooted = is_root[events]
-    pairs = zip(shapes.values[at][rooted].tolist(), types.values[there][rooted].tolist(), strict=True)
+    pairs = zip(
+        shapes.values[at][rooted].tolist(), types.values[there][rooted].tolist(), strict=True
+    )
     return [(shapes.texts[shape], types.texts[kind]) for shape, kind in set(pairs)]
 
 

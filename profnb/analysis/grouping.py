@@ -17,12 +17,11 @@ Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from profnb.columns import Int64s
-from profnb.kernels import compiled
 from profnb.analysis.nesting import find_parents
 from profnb.analysis.steps import Steps
+from profnb.columns import Int64s
+from profnb.kernels import compiled
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     CONSUMER_ID,
@@ -39,7 +38,9 @@ __all__ = ["Groups", "group_events"]
 
 _REGION_START = "ThreadpoolListener::StartRegion"
 _REGION_STOP = "ThreadpoolListener::StopRegion"
-_ITERATOR_WAITS = frozenset({"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"})
+_ITERATOR_WAITS = frozenset(
+    {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
+)
 # A context this widely shared says nothing about who caused what (kMaxGroups in group_events.cc).
 _TOO_COMMON = 64
 
@@ -68,7 +69,7 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
         steps: Its steps. For a window every event belongs to the one step there is.
     """
     end_ps = _close_regions(trace)
-    parent = find_parents(trace.events.begin_ps, end_ps, trace.lines.offsets)
+    parent = find_parents(end_ps, trace.lines.offsets)
     if steps.is_window:
         return Groups(np.zeros(len(trace.events), np.int64), parent, end_ps)
     step = np.full(len(trace.events), -1, np.int64)
@@ -97,7 +98,8 @@ def _columns(trace: Trace, first: str, second: str) -> tuple[Int64s, Int64s, Int
     events, in_one, in_two = np.intersect1d(
         one.events, two.events, assume_unique=False, return_indices=True
     )
-    return events, one.values[in_one], two.values[in_two]
+    first_values, second_values = one.values[in_one], two.values[in_two]
+    return events, first_values.astype(np.int64), second_values.astype(np.int64)
 
 
 def _find_links(trace: Trace) -> tuple[Int64s, Int64s, Int64s, Int64s]:
@@ -164,7 +166,10 @@ def _contexts(trace: Trace) -> list[tuple[tuple[Int64s, ...], tuple[Int64s, ...]
 
 
 @compiled
-def _spread(roots, first_root, parent, producers, first, last, consumers, step):
+def _spread(
+    roots: Int64s, first_root: Int64s, parent: Int64s, producers: Int64s, first: Int64s,
+    last: Int64s, consumers: Int64s, step: Int64s,
+) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going."""
     count = parent.size
     first_child = np.full(count, -1, np.int64)
@@ -182,16 +187,16 @@ def _spread(roots, first_root, parent, producers, first, last, consumers, step):
         for index in range(first_root[row], first_root[row + 1]):
             stack.append(roots[index])
         while len(stack) > 1:
-            event = stack.pop()
-            if step[event] >= 0:
+            claimed = stack.pop()
+            if step[claimed] >= 0:
                 continue
-            step[event] = row
-            child = first_child[event]
+            step[claimed] = row
+            child = first_child[claimed]
             while child >= 0:
                 if step[child] < 0:
                     stack.append(child)
                 child = next_sibling[child]
-            index = link[event]
+            index = link[claimed]
             if index >= 0:
                 for target in range(first[index], last[index]):
                     if step[consumers[target]] < 0:

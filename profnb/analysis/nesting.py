@@ -9,7 +9,6 @@ Source: the stack walk of openxla/xla xla/tsl/profiler/utils/group_events.cc (Co
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from profnb.columns import Int64s
 from profnb.kernels import compiled
@@ -17,9 +16,8 @@ from profnb.kernels import compiled
 __all__ = ["find_parents", "self_times"]
 
 
-
 @compiled
-def _find_parents(begin, end, offsets, parent):
+def _find_parents(end: Int64s, offsets: Int64s, parent: Int64s) -> None:
     for line in range(offsets.size - 1):
         current = -1
         for event in range(offsets[line], offsets[line + 1]):
@@ -29,24 +27,24 @@ def _find_parents(begin, end, offsets, parent):
             current = event
 
 
-def find_parents(begin_ps: Int64s, end_ps: Int64s, offsets: Int64s) -> Int64s:
+def find_parents(end_ps: Int64s, offsets: Int64s) -> Int64s:
     """The parent of each event on its own line, or -1.
 
     Args:
-        begin_ps: E begins; inside a line in time order, longest first at equal begins.
-        end_ps: E ends.
+        end_ps: E ends, of events that stand in time order inside a line, longest first at equal
+            begins (as in a trace).
         offsets: Line l owns events ``offsets[l]:offsets[l + 1]``, shape (L + 1,).
 
     Returns:
         Index of each event's parent, shape (E,), int64. A parent stands before its children.
     """
-    parent = np.empty(begin_ps.size, np.int64)
-    _find_parents(begin_ps, end_ps, offsets, parent)
+    parent = np.empty(end_ps.size, np.int64)
+    _find_parents(end_ps, offsets, parent)
     return parent
 
 
 @compiled
-def _self_times(begin, end, parent, self_ps):
+def _self_times(begin: Int64s, end: Int64s, parent: Int64s, self_ps: Int64s) -> None:
     covered_until = begin.copy()
     for event in range(begin.size):
         self_ps[event] = end[event] - begin[event]

@@ -17,10 +17,9 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from profnb.columns import Bools, Floats, Int64s
 from profnb.analysis.nesting import find_parents, self_times
+from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import DERIVED_LINES, TF_OP
 
@@ -152,7 +151,7 @@ def _host_part(trace: Trace, within: Bools | None) -> _Part:
     ops = np.flatnonzero((codes >= 0) & trace.is_host_line[trace.lines.of_event])
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     offsets = np.searchsorted(ops, trace.lines.offsets)
-    own = self_times(begin, end, find_parents(begin, end, offsets))
+    own = self_times(begin, end, find_parents(end, offsets))
     total = events.duration_ps[ops]
     kept = slice(None) if within is None else within[ops]
     return _sum_by(codes[ops][kept], list(codes_of), total[kept], own[kept])

@@ -5,14 +5,14 @@ are steps as they are; of plain calls, the function that repeats and takes the m
 with the same rule as for a trace.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from profnb.columns import Bools, Int64s
 from profnb.analysis.steps import Steps, pick_cycle
+from profnb.columns import Bools, Int64s
 
 __all__ = ["RecordedSteps", "StepTimes", "step_times_of_trace", "tracing_cost", "wall_step_times"]
 
@@ -24,14 +24,45 @@ _ENOUGH = 5  # a median of fewer steps says too little to compare
 class RecordedSteps(Protocol):
     """What the capture recorded of each step; see ``profnb.capture.markers.StepRecords``."""
 
-    begin_ns: npt.ArrayLike
-    end_ns: npt.ArrayLike
-    name: npt.ArrayLike
-    kind: npt.ArrayLike
-    was_traced: npt.ArrayLike
-    retraced: npt.ArrayLike
-    names: list[str]
-    kinds: tuple[str, ...]
+    @property
+    def begin_ns(self) -> Sequence[int]:
+        """When each began."""
+        ...
+
+    @property
+    def end_ns(self) -> Sequence[int]:
+        """When each ended."""
+        ...
+
+    @property
+    def name(self) -> Sequence[int]:
+        """Row of ``names``."""
+        ...
+
+    @property
+    def kind(self) -> Sequence[int]:
+        """Row of ``kinds``."""
+        ...
+
+    @property
+    def was_traced(self) -> Sequence[int]:
+        """Whether it was all under trace."""
+        ...
+
+    @property
+    def retraced(self) -> Sequence[int]:
+        """Whether a function was traced in it."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Distinct names."""
+        ...
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """What delimits steps."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +129,4 @@ def step_times_of_trace(steps: Steps) -> StepTimes:
     """The steps of a saved trace, all of them traced."""
     count = len(steps)
     everything = np.ones(count, np.bool_)
-    return StepTimes(
-        steps.begin_ps, steps.duration_ps, everything, steps.is_warmup, steps.phase
-    )
+    return StepTimes(steps.begin_ps, steps.duration_ps, everything, steps.is_warmup, steps.phase)

@@ -20,7 +20,6 @@ Source: peers' rules in openxla/xla group_events.cc and xprof xplane_to_step_eve
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
@@ -182,7 +181,8 @@ def _outermost(trace: Trace, events: Int64s) -> Int64s:
 def _marked_steps(trace: Trace) -> Steps | None:
     numbers = _host_events_with(trace, STEP_NUM)
     levels = trace.stats.integers(ROOT_LEVEL)
-    candidates = set(levels.events[levels.values >= 1].tolist()) | set(numbers)
+    roots = levels.events[levels.values.astype(np.int64) >= 1]
+    candidates = set(roots.tolist()) | set(numbers)
     candidates -= set(trace.stats.integers(IS_ABANDONED).events.tolist())
     implicit = trace.names.rows_where(lambda name: name in IMPLICIT_ROOTS)
     on_host = trace.is_host_line[trace.lines.of_event] & ~implicit[trace.events.name]

@@ -8,11 +8,10 @@ wall time of the loop, and examples per second are what the wall clock would say
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from profnb.columns import Int64s
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown
 from profnb.analysis.steps import Steps
+from profnb.columns import Int64s
 
 __all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
 
@@ -124,7 +123,7 @@ def _gaps_within(steps: Steps, rows: Int64s) -> Int64s:
     What lies between the last training step of an epoch and the first evaluation step is no part
     of a training step's period.
     """
-    following = steps.phase[1:] + (None,)
+    following = (*steps.phase[1:], None)
     same = [steps.phase[row] == following[row] for row in rows.tolist()]
     return np.where(np.array(same, np.bool_), steps.gap_ps[rows], -1)
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from profnb.capture.watch import replace_attribute, watch_method
 
-__all__ = ["StepRecords", "StepRecorder"]
+__all__ = ["StepRecorder", "StepRecords"]
 
 KERAS, USER, CALL = "keras", "user", "call"
 _PHASES = ("train", "test", "predict")
@@ -181,7 +181,11 @@ class StepRecorder:
     def watch_tensorflow(self, tensorflow: ModuleType) -> Iterator[None]:
         """See TensorFlow's trace events inside the block."""
         trace_type = self._trace_type = tensorflow.profiler.experimental.Trace
-        init, set_metadata, leave = trace_type.__init__, trace_type.set_metadata, trace_type.__exit__
+        init, set_metadata, leave = (
+            trace_type.__init__,
+            trace_type.set_metadata,
+            trace_type.__exit__,
+        )
 
         def began(trace: Any, name: str, **metadata: Any) -> None:
             init(trace, name, **metadata)

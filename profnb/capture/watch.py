@@ -13,7 +13,7 @@ import functools
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -41,7 +41,9 @@ class _Call(functools.partial[Any]):
 class WatchedCall:
     """A callable that behaves as the original one and runs hooks around each call."""
 
-    def __init__(self, call: Callable[..., Any], before: Hook = _nothing, after: Hook = _nothing):
+    def __init__(
+        self, call: Callable[..., Any], before: Hook = _nothing, after: Hook = _nothing
+    ) -> None:
         """Watch ``call``; ``before`` and ``after`` take no arguments and must not raise."""
         self._call, self._before, self._after = call, before, after
         functools.update_wrapper(self, call)
@@ -105,6 +107,7 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        del path, target
         hook = self.hooks.pop(name, None)
         if hook is None:
             return None
@@ -122,7 +125,7 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
 
 
 @contextmanager
-def on_import(hooks: dict[str, Hook]) -> Iterator[None]:
+def on_import(hooks: Mapping[str, Hook]) -> Iterator[None]:
     """Run a hook as soon as a module has been imported, or at once if it already is.
 
     Args:

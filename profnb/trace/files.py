@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from profnb.columns import Bytes
 from profnb.errors import TraceFormatError
 from profnb.trace.model import Trace
-from profnb.trace.wire import Bytes
 from profnb.trace.xplane import read_xplane
 
 __all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]

@@ -22,7 +22,6 @@ from profnb.trace.names import is_device_plane, is_host_plane
 __all__ = ["Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
 
 
-
 @dataclass(frozen=True)
 class StringTable:
     """N strings as spans of one byte buffer, decoded on first use.

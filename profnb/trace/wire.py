@@ -13,14 +13,26 @@ Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most te
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from profnb.columns import Bytes, Int64s
-from profnb.kernels import compiled, inlined
 from profnb.errors import TraceFormatError
+from profnb.kernels import compiled, inlined
 
-__all__ = ["OK", "Bytes", "Int64s", "check", "read_fields", "split_field"]
+__all__ = [
+    "LENGTH",
+    "OK",
+    "VARINT",
+    "Number",
+    "check",
+    "read_fields",
+    "read_fixed64",
+    "read_tag",
+    "split_field",
+]
 
+
+# In a kernel, int() of an unsigned number stays unsigned and then mixes to float; np.int64() does not.
+Number = int | np.int64
 
 OK = -1
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -29,7 +41,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _LARGEST = np.uint64(1 << 62)
 
 
-def check(position: int, what: str) -> None:
+def check(position: Number, what: str) -> None:
     """Raise if a kernel stopped before the end.
 
     Args:
@@ -47,7 +59,7 @@ def check(position: int, what: str) -> None:
 
 
 @inlined
-def read_varint(buffer: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
+def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Number]:
     """One varint: (value, position after it), or position -1 where it is cut off or too long."""
     value = np.uint64(0)
     shift = np.uint64(0)
@@ -62,7 +74,9 @@ def read_varint(buffer: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
 
 
 @compiled
-def read_tag(buffer: Bytes, at: int, end: int) -> tuple[int, int, np.uint64, int, int]:
+def read_tag(
+    buffer: Bytes, at: Number, end: Number
+) -> tuple[Number, Number, np.uint64, Number, Number]:
     """One field: (number, wire type, scalar value, payload begin, position after).
 
     The position after is -1 where the field does not lie inside ``[at, end)``. For a length-delimited
@@ -94,7 +108,7 @@ def read_tag(buffer: Bytes, at: int, end: int) -> tuple[int, int, np.uint64, int
 
 
 @compiled
-def read_fixed64(buffer: Bytes, at: int) -> np.int64:
+def read_fixed64(buffer: Bytes, at: Number) -> np.int64:
     """Eight little-endian bytes as int64 bits; the caller has checked that they are there."""
     value = np.uint64(0)
     for index in range(8):
@@ -120,7 +134,12 @@ def _count_children(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, cou
 
 @compiled
 def _fill_children(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, child_begins: Int64s, child_ends: Int64s
+    buffer: Bytes,
+    begins: Int64s,
+    ends: Int64s,
+    field: int,
+    child_begins: Int64s,
+    child_ends: Int64s,
 ) -> None:
     child = 0
     for parent in range(begins.size):

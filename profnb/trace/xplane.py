@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.columns import Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.columns import Bools, Bytes, Int32s, Int64s
 from profnb.errors import TraceFormatError
+from profnb.kernels import compiled
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
     LENGTH,
@@ -191,7 +191,11 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
     messages = _Children(*split_field(buffer, spans.begins, spans.ends, _LINE_EVENTS, "XLine"))
     planes = spans.parents
     count = messages.begins.size
-    name, begin, duration = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+    name, begin, duration = (
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
     unsorted = np.zeros(planes.size, np.bool_)
     missing = np.zeros(1, np.int64)
     status = _decode_events(
@@ -238,9 +242,10 @@ def _line_begins_ps(table: Int64s, offsets: Int64s) -> Int64s:
 
 @compiled
 def _decode_events(
-    buffer, begins, ends, offsets, line_ps, first_name, last_name, name_ids,
-    name, begin_ps, duration_ps, unsorted, missing,
-):  # fmt: skip
+    buffer: Bytes, begins: Int64s, ends: Int64s, offsets: Int64s, line_ps: Int64s,
+    first_name: Int64s, last_name: Int64s, name_ids: Int64s, name: Int32s, begin_ps: Int64s,
+    duration_ps: Int64s, unsorted: Bools, missing: Int64s,
+) -> int:  # fmt: skip
     """Fill the event columns line by line; returns OK or the position of the damage."""
     longest = np.uint64(_LONGEST_PS)
     for line in range(offsets.size - 1):
@@ -286,4 +291,3 @@ def _time_order(begin: Int64s, duration: Int64s, offsets: Int64s, lines: Int64s)
         part = slice(offsets[line], offsets[line + 1])
         order[part] = part.start + np.lexsort((-duration[part], begin[part]))
     return order
-

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from profnb.columns import Bytes, Int32s, Int64s
 from profnb.kernels import compiled
 from profnb.trace.model import StatColumn, Stats, StringTable
-from profnb.trace.wire import Bytes, Int64s, check, read_fixed64, read_tag, split_field
+from profnb.trace.wire import Number, check, read_fixed64, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
 
@@ -69,17 +68,17 @@ class _Csr:
 
 
 @compiled
-def _find(ids, first, last, wanted):
+def _find(ids: Int64s, first: int, last: int, wanted: Number) -> Number:
     """The row of an id among rows that ascend by id, or -1."""
     row = first + wanted - 1
     if wanted >= 1 and row < last and ids[row] == wanted:
         return row
-    row = first + np.searchsorted(ids[first:last], wanted)
+    row = first + int(np.searchsorted(ids[first:last], wanted))
     return row if row < last and ids[row] == wanted else -1
 
 
 @compiled
-def _count_stats(buffer, begins, ends, field, counts):
+def _count_stats(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s) -> int:
     for event in range(begins.size):
         at, end = begins[event], ends[event]
         while at < end:
@@ -94,9 +93,10 @@ def _count_stats(buffer, begins, ends, field, counts):
 
 @compiled
 def _fill_stats(
-    buffer, begins, ends, first_key, last_key, owners, offsets, field, ids,
-    key, kind, value, value_end,
-):  # fmt: skip
+    buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
+    owners: Int64s, offsets: Int64s, field: int, ids: Int64s,
+    key: Int32s, kind: Bytes, value: Int64s, value_end: Int64s,
+) -> Number:  # fmt: skip
     """Fill the CSR columns; owner o of events ``owners[o]:owners[o + 1]`` has the keys between."""
     for owner in range(owners.size - 1):
         first, last = first_key[owner], last_key[owner]
@@ -148,12 +148,12 @@ def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> _Csr:
         np.zeros(count, np.int64),
     )
     planes = entries.plane_of_line
-    status = _fill_stats(
+    filled = _fill_stats(
         buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
         entries.line_offsets, offsets, entries.field, keys.ids,
         csr.key, csr.kind, csr.value, csr.value_end,
     )  # fmt: skip
-    check(status, "XStat")
+    check(filled, "XStat")
     return csr
 
 

@@ -62,7 +62,9 @@ def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
     warm = steps.is_warmup[starts] if starts.size else np.zeros(0, np.bool_)
     usual = (total + mean[GAP])[~warm] if (~warm).any() else total + mean[GAP]
     return StepChart(
-        labels=[_label(steps, int(start), int(count)) for start, count in zip(starts, size, strict=True)],
+        labels=[
+            _label(steps, int(start), int(count)) for start, count in zip(starts, size, strict=True)
+        ],
         ticks=[str(number) for number in steps.step_num[starts].tolist()],
         stacks=[
             (name, [round(value, 4) for value in mean[name].tolist()])

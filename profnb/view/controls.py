@@ -60,9 +60,7 @@ def _build(study: Study) -> Any:
     return widgets.VBox([row, output])
 
 
-def _part_html(
-    study: Study, chosen: tuple[int, int], side: str, group: str, search: str
-) -> str:
+def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, search: str) -> str:
     """What the controls ask for: mean step and ops of the steps from first to last (inclusive)."""
     first, last = chosen
     rows = np.arange(first, min(last + 1, len(study.steps)))
@@ -82,7 +80,8 @@ def _part_html(
     shares = share_time(study.steps, study.breakdown, rows)
     durations = study.steps.duration_ps[rows]
     head = (
-        f"{count_text(rows.size)} steps{' without warm-up' if warm_up.any() else ''}, median {duration_text(float(np.median(durations)))}; "
+        f"{count_text(rows.size)} steps{' without warm-up' if warm_up.any() else ''}, "
+        f"median {duration_text(float(np.median(durations)))}; "
         f"{count_text(len(shown))} {'types' if group == 'by type' else 'ops'}"
     )
     return (

@@ -40,7 +40,9 @@ def clean_notebook(
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{source} is not a notebook ({error}).") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise ValueError(f"{source} is not a notebook of format 4: it has no list of cells.")
+        raise ValueError(  # noqa: TRY004 - the file is wrong, not the caller
+            f"{source} is not a notebook of format 4: it has no list of cells."
+        )
     changes = [*_repair_state(notebook), *_remove_controls(notebook)]
     if changes or target is not None:
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"

@@ -43,15 +43,21 @@ def step_table_html(chart: StepChart) -> str:
     shown = sorted(order[:_MOST_ROWS])
     longest = max(chart.total_ms, default=0) or 1
     rows = [
-        [chart.labels[row], bar_text(chart.total_ms[row] / longest, 24), duration_text(chart.total_ms[row] * 1e9)]
+        [
+            chart.labels[row],
+            bar_text(chart.total_ms[row] / longest, 24),
+            duration_text(chart.total_ms[row] * 1e9),
+        ]
         for row in shown
-    ]  # fmt: skip
+    ]
     rest = len(chart.labels) - len(shown)
     more = f'<div style="{MUTED}">and {rest} faster ones</div>' if rest else ""
     return html_table(("slowest steps", "", "step time"), rows, (False, False, True)) + more
 
 
-def figure_bundle(figure: dict[str, Any], chart: StepChart, *, has_renderer: bool) -> dict[str, Any]:
+def figure_bundle(
+    figure: dict[str, Any], chart: StepChart, *, has_renderer: bool
+) -> dict[str, Any]:
     """The figure as a MIME bundle.
 
     Args:
@@ -79,5 +85,5 @@ def plotly_script() -> str:
     """The installed plotly's plotly.js, to stand inside a page of its own."""
     from plotly.offline import get_plotlyjs
 
-    return get_plotlyjs().replace("</script", "<\\/script")
-
+    script: str = get_plotlyjs()
+    return script.replace("</script", "<\\/script")

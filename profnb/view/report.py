@@ -89,10 +89,13 @@ class Report:
 
     def text(self) -> str:
         """The report as plain text."""
-        parts = [f"{self.headline}. {self.answer}".strip(), *(f"Note: {note}" for note in self.notes)]
+        parts = [
+            f"{self.headline}. {self.answer}".strip(),
+            *(f"Note: {note}" for note in self.notes),
+        ]
         if self.facts:
-            rows = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
-            parts.append(plain_table(rows, (False, True, False)))
+            facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
+            parts.append(plain_table(facts, (False, True, False)))
         if self.shares:
             rows = [(name, mean, share, bar) for name, bar, mean, share in self.shares]
             parts.append("Mean step\n" + plain_table(rows, (False, True, True, False)))
@@ -133,13 +136,23 @@ class Report:
     def _ops_html(self) -> str:
         table = op_table_html(self.ops)
         rest = len(self.ops) - _SHOWN_OPS + self.hidden_ops
-        more = f'<div class="profnb-more" style="{MUTED}">and {rest:,} more</div>' if rest > 0 else ""
+        more = (
+            f'<div class="profnb-more" style="{MUTED}">and {rest:,} more</div>' if rest > 0 else ""
+        )
         data = json.dumps(
             {
                 "shown": _SHOWN_OPS,
                 "hidden": self.hidden_ops,
                 "rows": [
-                    [o.side, o.op_type, o.op_name, o.occurrences, o.self_ps, o.total_ps, o.self_fraction]
+                    [
+                        o.side,
+                        o.op_type,
+                        o.op_name,
+                        o.occurrences,
+                        o.self_ps,
+                        o.total_ps,
+                        o.self_fraction,
+                    ]
                     for o in self.ops
                 ],
             },

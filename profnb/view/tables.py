@@ -60,10 +60,7 @@ def html_table(
     )
     body = "".join(
         _row(
-            [
-                _cell(cell, is_number=is_number)
-                for cell, is_number in zip(row, numbers, strict=True)
-            ]
+            [_cell(cell, is_number=is_number) for cell, is_number in zip(row, numbers, strict=True)]
         )
         for row in rows
     )
