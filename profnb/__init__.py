@@ -6,6 +6,7 @@ step's time went. In scripts: ``with profnb.profile() as p: ...``; for saved tra
 The house (data flows downwards, an import only ever points back up):
 
     errors, units, options   what every room may use
+    columns, kernels         array types; the one door to Numba
     capture/                 record one bounded trace around running code
         watch                hooks around calls, without a frame in the user's tracebacks
         markers              step markers, and the wall time of every step
@@ -38,14 +39,13 @@ The house (data flows downwards, an import only ever points back up):
 
 from typing import Any
 
-from profnb.errors import CaptureError, NoStepsError, ProfnbError, TraceFormatError
+from profnb.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.options import CaptureOptions
 from profnb.profile import Profile, load, profile, step
 
 __all__ = [
     "CaptureError",
     "CaptureOptions",
-    "NoStepsError",
     "Profile",
     "ProfnbError",
     "TraceFormatError",

@@ -3,12 +3,11 @@
     ProfnbError
     +-- CaptureError        a trace could not be recorded
     +-- TraceFormatError    a file is not a trace we can read, or is damaged
-    +-- NoStepsError        an answer needs steps and the trace has none
 
 Every message says what was found, with the value, and then what to do about it.
 """
 
-__all__ = ["CaptureError", "NoStepsError", "ProfnbError", "TraceFormatError"]
+__all__ = ["CaptureError", "ProfnbError", "TraceFormatError"]
 
 
 class ProfnbError(Exception):
@@ -21,7 +20,3 @@ class CaptureError(ProfnbError):
 
 class TraceFormatError(ProfnbError):
     """A file is not a trace we can read: wrong format, truncated, corrupt or hostile."""
-
-
-class NoStepsError(ProfnbError):
-    """An answer needs steps and none were found."""

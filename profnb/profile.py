@@ -137,6 +137,7 @@ class Profile:
             notes=self.notes,
             step_times=self._step_times if self.has_trace or self.recording else None,
             tracing_cost=cost,
+            overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
         )
 
     @cached_property

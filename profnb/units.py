@@ -9,17 +9,14 @@ import math
 __all__ = [
     "MISSING",
     "bar_text",
-    "bytes_text",
     "count_text",
     "duration_text",
     "percent_text",
-    "ratio_text",
 ]
 
 MISSING = "—"
 
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
-_BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -69,22 +66,6 @@ def count_text(count: float | None) -> str:
         return MISSING
     assert count is not None
     return f"{count:,.0f}" if float(count).is_integer() else _three_digits(count)
-
-
-def bytes_text(size_bytes: float | None) -> str:
-    """A size in binary units: 512 B, 1.50 KiB, 3.25 GiB."""
-    if _is_missing(size_bytes):
-        return MISSING
-    assert size_bytes is not None
-    for scale, unit in _BYTES:
-        if abs(size_bytes) >= scale:
-            return f"{_three_digits(size_bytes / scale)} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
-def ratio_text(ratio: float | None) -> str:
-    """A ratio as "1.31x"."""
-    return MISSING if _is_missing(ratio) else f"{ratio:.2f}x"
 
 
 def bar_text(fraction: float | None, width: int = 20) -> str:

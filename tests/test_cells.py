@@ -245,3 +245,27 @@ def test_quiet_shows_nothing(shown):
 
 def test_unloading_takes_the_magic_away(shown):
     assert "not found" in str(shown[14].outputs)
+
+
+TERMINAL = """
+%load_ext profnb
+import keras, numpy as np
+x = np.ones((64, 6), "float32"); y = np.zeros(64, "int64")
+model = keras.Sequential([keras.layers.Input((6,)), keras.layers.Dense(3)])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+get_ipython().run_cell("%%tfprofile\\nmodel.fit(x, y, batch_size=8, verbose=0);")
+"""
+
+
+def test_a_terminal_is_given_plain_text(tmp_path):
+    import os
+    import subprocess
+    import sys
+
+    script = tmp_path / "session.ipy"
+    script.write_text(TERMINAL)
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "IPYTHONDIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-m", "IPython", "--no-banner", str(script)], env=env, capture_output=True, text=True)
+    assert "7 train steps, median" in run.stdout
+    assert "Mean step\nhost compute" in run.stdout
+    assert "<div" not in run.stdout

@@ -82,7 +82,7 @@ def test_converted_pages_hold_readable_tables_and_no_program_text(executed, sett
     assert "host compute" in text
     assert "█" in text
     assert "slowest steps" in text  # the chart's table
-    assert re.search(r"self\s+self %\s+total", text)
+    assert re.search(r"self\s+self %\s+sum %\s+total", text)
     assert "&lt;td" not in text
     assert "&lt;b" not in text
     for program in ("querySelector", "function (", "newPlot"):

@@ -151,6 +151,16 @@ def test_the_payload_is_bounded_for_a_trace_with_very_many_ops():
     assert "4,985 more" in html
 
 
+def test_the_op_table_sums_shares_up_per_side():
+    trace = read(
+        host(line("a", event("f:F", 0, 60), event("g:G", 60, 40))),
+        gpu(line("Stream #1", event("k", 0, 7), event("m", 8, 3))),
+    )
+    html = Profile(trace)._repr_mimebundle_()["text/html"]
+    cells = [c for c in parse(html).text if "%" in c]
+    assert cells[-8:] == ["60.0 %", "60.0 %", "40.0 %", "100.0 %", "70.0 %", "70.0 %", "30.0 %", "100.0 %"]
+
+
 def test_table_cells_keep_their_text_whole():
     html = html_table(("op",), [[("a/bC<", "", "Mat<Mul")]], (False,))
     assert "".join(parse(html).text) == "opa/bC< Mat<Mul"

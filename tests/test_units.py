@@ -1,6 +1,6 @@
 import pytest
 
-from profnb.units import bar_text, bytes_text, count_text, duration_text, percent_text, ratio_text
+from profnb.units import bar_text, count_text, duration_text, percent_text
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,9 @@ def test_a_small_share_is_not_called_zero(fraction, text):
     assert percent_text(fraction) == text
 
 
-def test_counts_bytes_and_ratios():
+def test_counts():
     assert count_text(1204) == "1,204"
     assert count_text(2.5) == "2.50"
-    assert bytes_text(1536) == "1.50 KiB"
-    assert ratio_text(1.306) == "1.31x"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,6 @@ class Recording:
         path: The trace file, or None if there is none.
         folder: A temporary folder to remove once the trace is read, or None.
         steps: Every step seen, traced or not.
-        wall_ns: Wall time from the capture's begin to its finish.
         window_ns: Wall time of the traced window.
         overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
         closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
@@ -58,7 +57,6 @@ class Recording:
     path: Path | None = None
     folder: str | None = None
     steps: StepRecords = field(default_factory=StepRecords)
-    wall_ns: int = 0
     window_ns: int = 0
     overhead_ns: int = 0
     closed_by: str | None = None
@@ -121,7 +119,6 @@ class Capture:
         self._tracing_since_ns: int | None = None
         self._is_due = False
         self._took_over = False
-        self._begin_ns = 0
         self._last_step_ns = 0
         self._logdir = Path()
         self._written_before: dict[Path, int] = {}
@@ -134,7 +131,6 @@ class Capture:
     def start(self) -> None:
         """Begin: now, or when the code imports TensorFlow."""
         self.recording.steps = self.recorder.records
-        self._begin_ns = time.perf_counter_ns()
         hooks = {
             "tensorflow": self._tensorflow_imported,
             "keras": lambda: self._keras_imported("keras"),
@@ -149,7 +145,6 @@ class Capture:
             self._timer.cancel()
         self._watches.close()
         recording = self.recording
-        recording.wall_ns = time.perf_counter_ns() - self._begin_ns
         if self._profiler is None and not recording.messages:
             recording.messages.append(self._why_nothing())
         return recording

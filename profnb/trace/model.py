@@ -205,11 +205,6 @@ class Trace:
     recorded: Bytes | None = None
 
     @cached_property
-    def plane_of_line(self) -> Int64s:
-        """Index of each line's plane, shape (L,)."""
-        return self.lines.plane
-
-    @cached_property
     def is_host_line(self) -> Bools:
         """Whether each line belongs to the host plane, shape (L,)."""
         flags = np.array([plane.is_host for plane in self.planes], np.bool_)
@@ -220,13 +215,6 @@ class Trace:
         """Whether each line belongs to a device plane, shape (L,)."""
         flags = np.array([plane.is_device for plane in self.planes], np.bool_)
         return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
-
-    @property
-    def duration_ps(self) -> int:
-        """From the first event's begin to the last event's end; 0 without events."""
-        if not len(self.events):
-            return 0
-        return int(self.events.end_ps.max() - self.events.begin_ps.min())
 
     def select_names(self, condition: Callable[[str], bool]) -> Bools:
         """For each event, whether its name meets a condition, shape (E,)."""

@@ -41,7 +41,8 @@ def step_table_html(chart: StepChart) -> str:
     """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
     order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
     shown = sorted(order[:_MOST_ROWS])
-    longest = max(chart.total_ms, default=0) or 1
+    steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
+    longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
     rows = [
         [
             chart.labels[row],

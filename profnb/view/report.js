@@ -76,6 +76,7 @@ function upgradeOps(box) {
     var shown = state.all ? rows : rows.slice(0, data.shown);
     var longest = rows.reduce(function (m, r) { return Math.max(m, r[6]); }, 0) || 1;
     while (body.rows.length > 1) body.deleteRow(1);
+    var sums = {};  // running share of self time, per side
     shown.forEach(function (r) {
       var tr = body.insertRow();
       cell(tr, bar(r[6] / longest));
@@ -84,6 +85,8 @@ function upgradeOps(box) {
       cell(tr, r[3].toLocaleString('en-US'));
       cell(tr, duration(r[4]));
       cell(tr, percent(r[6]));
+      sums[r[0]] = (sums[r[0]] || 0) + r[6];
+      cell(tr, percent(sums[r[0]]));
       cell(tr, duration(r[5]));
     });
     var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
@@ -92,12 +95,13 @@ function upgradeOps(box) {
     button.style.display = rows.length > data.shown ? '' : 'none';
     button.textContent = state.all ? 'show fewer' : 'show all';
     for (var i = 0; i < heads.length; i++) {
-      var base = heads[i].textContent.replace(/ [▾▴]$/, '');
-      heads[i].textContent = base + (keys[i] === state.key ? (state.down ? ' ▾' : ' ▴') : '');
+      var label = heads[i].firstElementChild || heads[i];
+      var base = label.textContent.replace(/ [▾▴]$/, '');
+      label.textContent = base + (keys[i] === state.key ? (state.down ? ' ▾' : ' ▴') : '');
     }
   }
-  var twoSides = heads.length === 7;
-  var keys = twoSides ? [-1, 2, 0, 3, 4, 6, 5] : [-1, 2, 3, 4, 6, 5];
+  var twoSides = heads.length === 8;
+  var keys = twoSides ? [-1, 2, 0, 3, 4, 6, -1, 5] : [-1, 2, 3, 4, 6, -1, 5];
   Array.prototype.forEach.call(heads, function (head, i) {
     if (keys[i] < 0) return;
     head.style.cursor = 'pointer';

@@ -213,14 +213,25 @@ def op_table_html(ops: Sequence[OpRow], shown: int = _SHOWN_OPS) -> str:
             count_text(op.occurrences),
             duration_text(op.self_ps),
             percent_text(op.self_fraction),
+            percent_text(cumulative),
             duration_text(op.total_ps),
         ]
-        for op in ops[:shown]
+        for op, cumulative in zip(ops[:shown], _cumulative(ops[:shown]), strict=True)
     ]
     side = ("side",) if two_sides else ()
-    headings = ("", "op", *side, "runs", "self", "self %", "total")
-    numbers = (False, False, *(False for _ in side), True, True, True, True)
+    headings = ("", "op", *side, "runs", "self", "self %", "sum %", "total")
+    numbers = (False, False, *(False for _ in side), True, True, True, True, True)
     return html_table(headings, rows, numbers)
+
+
+def _cumulative(ops: Sequence[OpRow]) -> list[float]:
+    """Each row's share of its side's self time together with the rows above it."""
+    sums: dict[str, float] = {}
+    running = []
+    for op in ops:
+        sums[op.side] = sums.get(op.side, 0.0) + op.self_fraction
+        running.append(sums[op.side])
+    return running
 
 
 def _side_colour(side: str) -> str:
@@ -245,6 +256,7 @@ def build_report(
     notes: Sequence[str],
     step_times: StepTimes | None,
     tracing_cost: float | None,
+    overhead_ps: float | None,
 ) -> Report:
     """Decide everything the report shows.
 
@@ -254,6 +266,7 @@ def build_report(
         notes: What the reader should know first.
         step_times: Every step the code ran, traced or not.
         tracing_cost: How much longer a traced step takes, as a fraction; None if not measured.
+        overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
     if study is None or step_times is None:
         return Report(title, "Nothing was captured", "", (), (), (), 0, notes, None)
@@ -264,7 +277,7 @@ def build_report(
         title=title,
         headline=headline_text(steps, summary),
         answer=answer_text(summary),
-        facts=fact_rows(steps, summary, step_times, tracing_cost),
+        facts=fact_rows(steps, summary, step_times, tracing_cost, overhead_ps),
         shares=share_rows(summary.shares),
         ops=rows,
         hidden_ops=hidden,

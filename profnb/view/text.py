@@ -56,9 +56,21 @@ def answer_text(summary: Summary) -> str:
 
 
 def fact_rows(
-    steps: Steps, summary: Summary, times: StepTimes, tracing_cost: float | None
+    steps: Steps,
+    summary: Summary,
+    times: StepTimes,
+    tracing_cost: float | None,
+    overhead_ps: float | None,
 ) -> list[Fact]:
-    """The figures of the headline, each with its spread or its reason for being absent."""
+    """The figures of the headline, each with its spread or its reason for being absent.
+
+    Args:
+        steps: The steps.
+        summary: Their summary.
+        times: Every step the code ran.
+        tracing_cost: How much longer a traced step takes, as a fraction; None if not measured.
+        overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+    """
     if summary.median_ps is None or steps.is_window:
         return []
     low, high = summary.quartiles_ps or (None, None)
@@ -89,17 +101,18 @@ def fact_rows(
                 f"{duration_text(float(steps.duration_ps[first]))}",
             )
         )
-    facts.append(_cost_fact(times, tracing_cost))
+    facts.append(_cost_fact(times, tracing_cost, overhead_ps))
     return facts
 
 
-def _cost_fact(times: StepTimes, tracing_cost: float | None) -> Fact:
+def _cost_fact(times: StepTimes, tracing_cost: float | None, overhead_ps: float | None) -> Fact:
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
+    once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if tracing_cost is None:
-        return Fact("steps traced", traced, "no untraced ones to tell what tracing costs")
+        return Fact("steps traced", traced, f"no untraced ones to tell what tracing costs{once}")
     sign = "+" if tracing_cost >= 0 else "-"
     cost = f"{sign}{percent_text(abs(tracing_cost))}"
-    return Fact("tracing cost", cost, f"traced against untraced steps; {traced} traced")
+    return Fact("tracing cost", cost, f"traced against untraced steps; {traced} traced{once}")
 
 
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
