@@ -19,7 +19,7 @@ from profnb.options import CaptureOptions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.step_times import StepTimes
+    from profnb.analysis.step_times import StepTimes, TracingCost
     from profnb.analysis.study import Study
     from profnb.trace.model import Trace
     from profnb.view.report import Report
@@ -124,27 +124,34 @@ class Profile:
     # Words and pictures.
 
     @cached_property
-    def _report(self) -> "Report":
+    def _tracing_cost(self) -> "TracingCost | None":
         from profnb.analysis.step_times import tracing_cost
+
+        if not self.has_trace:
+            return None
+        return tracing_cost(self._step_times, self.study.summary.phase)
+
+    @cached_property
+    def _report(self) -> "Report":
         from profnb.view.report import build_report
 
-        cost = None
-        if self.has_trace:
-            cost = tracing_cost(self._step_times, self.study.summary.phase)
         return build_report(
             self.study if self.has_trace else None,
             title=self.options.label or (self._trace.source if self._trace else "capture"),
             notes=self.notes,
-            step_times=self._step_times if self.has_trace or self.recording else None,
-            tracing_cost=cost,
+            step_times=self._step_times if self.has_trace else None,
+            tracing_cost=self._tracing_cost,
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
         )
 
     @cached_property
     def notes(self) -> list[str]:
         """What is missing, cut or averaged, and why, in sentences."""
+        from profnb.analysis.notes import note_cost
+
         notes = list(self.recording.messages) if self.recording else []
         notes.extend(self._window_notes())
+        notes.extend(note_cost(self._tracing_cost))
         if self.has_trace:
             notes.extend(self.study.notes)
         return notes

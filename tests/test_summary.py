@@ -4,6 +4,7 @@ from traces import event, gpu, host, line, read
 
 from profnb.analysis.examples import batch_size_of
 from profnb.analysis.step_times import StepTimes, tracing_cost, wall_step_times
+from profnb.analysis.notes import note_cost
 from profnb.analysis.study import Study
 from profnb.analysis.summary import GAP, share_time
 from profnb.capture.markers import StepRecords
@@ -145,6 +146,9 @@ def test_the_cost_of_tracing_is_the_ratio_of_medians_or_not_said():
         was = np.arange(duration.size) < len(traced)
         return StepTimes(duration, duration, was, np.zeros(duration.size, np.bool_), ("train",) * duration.size)
 
-    assert tracing_cost(times([11] * 5, [10] * 5), "train") == pytest.approx(0.1)
+    cost = tracing_cost(times([11] * 5, [10] * 5), "train")
+    assert (cost.fraction, cost.untraced_ps) == (pytest.approx(0.1), 10)
+    assert note_cost(cost) == note_cost(None) == []
+    assert "50.0 % longer" in note_cost(tracing_cost(times([15] * 5, [10] * 5), "train"))[0]
     assert tracing_cost(times([11] * 4, [10] * 50), "train") is None
     assert tracing_cost(times([11] * 9, [10] * 9), "test") is None

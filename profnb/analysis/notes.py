@@ -5,12 +5,15 @@ Each note is one or two plain sentences: what was found, then what to do.
 
 import numpy as np
 
+from profnb.analysis.step_times import TracingCost
 from profnb.analysis.steps import Steps
 from profnb.analysis.summary import Summary
 from profnb.trace.model import Trace
-from profnb.units import count_text
+from profnb.units import count_text, duration_text, percent_text
 
-__all__ = ["note_contents", "note_devices", "note_steps"]
+__all__ = ["note_contents", "note_cost", "note_devices", "note_steps"]
+
+_COSTLY = 0.25
 
 
 def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
@@ -44,6 +47,18 @@ def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
             f"Only {len(summary.counted)} steps to average; a few more would make the figures firmer."
         )
     return notes
+
+
+def note_cost(cost: TracingCost | None) -> list[str]:
+    """A note if tracing slowed the steps so much that their times mislead."""
+    if cost is None or cost.fraction < _COSTLY:
+        return []
+    return [
+        f"Traced steps took {percent_text(cost.fraction)} longer than untraced ones, so the times "
+        "below are too long, most of all where many small events are recorded (an input pipeline "
+        f"that maps one element at a time, say). Without tracing a step takes "
+        f"{duration_text(cost.untraced_ps)}."
+    ]
 
 
 def note_devices(trace: Trace) -> list[str]:

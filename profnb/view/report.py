@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from profnb.analysis.ops import OpTable
-from profnb.analysis.step_times import StepTimes
+from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.charts import StepChart, step_chart, step_figure
@@ -255,7 +255,7 @@ def build_report(
     title: str,
     notes: Sequence[str],
     step_times: StepTimes | None,
-    tracing_cost: float | None,
+    tracing_cost: TracingCost | None,
     overhead_ps: float | None,
 ) -> Report:
     """Decide everything the report shows.
@@ -265,7 +265,7 @@ def build_report(
         title: The report's name.
         notes: What the reader should know first.
         step_times: Every step the code ran, traced or not.
-        tracing_cost: How much longer a traced step takes, as a fraction; None if not measured.
+        tracing_cost: What tracing did to the steps; None if not measured.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
     if study is None or step_times is None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profnb.analysis.step_times import StepTimes
+from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.steps import Steps
 from profnb.analysis.summary import GAP, Share, Summary
 from profnb.units import bar_text, count_text, duration_text, percent_text
@@ -59,7 +59,7 @@ def fact_rows(
     steps: Steps,
     summary: Summary,
     times: StepTimes,
-    tracing_cost: float | None,
+    tracing_cost: TracingCost | None,
     overhead_ps: float | None,
 ) -> list[Fact]:
     """The figures of the headline, each with its spread or its reason for being absent.
@@ -68,7 +68,7 @@ def fact_rows(
         steps: The steps.
         summary: Their summary.
         times: Every step the code ran.
-        tracing_cost: How much longer a traced step takes, as a fraction; None if not measured.
+        tracing_cost: What tracing did to the steps; None if not measured.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
     if summary.median_ps is None or steps.is_window:
@@ -105,14 +105,19 @@ def fact_rows(
     return facts
 
 
-def _cost_fact(times: StepTimes, tracing_cost: float | None, overhead_ps: float | None) -> Fact:
+def _cost_fact(
+    times: StepTimes, tracing_cost: TracingCost | None, overhead_ps: float | None
+) -> Fact:
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if tracing_cost is None:
         return Fact("steps traced", traced, f"no untraced ones to tell what tracing costs{once}")
-    sign = "+" if tracing_cost >= 0 else "-"
-    cost = f"{sign}{percent_text(abs(tracing_cost))}"
-    return Fact("tracing cost", cost, f"traced against untraced steps; {traced} traced{once}")
+    sign = "+" if tracing_cost.fraction >= 0 else "-"
+    return Fact(
+        "tracing cost",
+        f"{sign}{percent_text(abs(tracing_cost.fraction))}",
+        f"untraced steps take {duration_text(tracing_cost.untraced_ps)}; {traced} traced{once}",
+    )
 
 
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
