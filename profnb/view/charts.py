@@ -153,7 +153,7 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
         "annotations": [
             {
                 "x": row, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
-                "text": f"↑ {duration_text(total * _PS_PER_MS)}", "xanchor": "left", "xshift": 6,
+                "text": f"↑ {duration_text(total * _PS_PER_MS)}", "xanchor": "left", "xshift": 12,
                 "font": {"size": 11, "color": TEXT_COLOUR},
             }
             for row, total in cut
