@@ -42,5 +42,7 @@ class CaptureOptions:
             raise ValueError(f"seconds must be positive, got {self.max_seconds}.")
         if self.warmup_steps < 0:
             raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
+        if self.logdir is not None and "://" in self.logdir:
+            raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")

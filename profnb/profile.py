@@ -272,13 +272,13 @@ class CapturedProfile:
         """End the capture, read its trace, and remove what was temporary."""
         from profnb.trace.files import read_trace
 
-        recording = self._capture.finish()
-        if recording.path is None:
-            recording.discard()
-            return self.profile
+        recording = self._capture.recording
         try:
-            # A kept file may be written again by the next capture; a temporary one is ours alone.
-            self.profile._trace = read_trace(recording.path, in_memory=recording.folder is None)
+            self._capture.finish()
+            if recording.path is not None:
+                # A kept file may be written again by the next capture; a temporary one is ours.
+                in_memory = recording.folder is None
+                self.profile._trace = read_trace(recording.path, in_memory=in_memory)
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         finally:

@@ -405,6 +405,45 @@ def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(c
     assert capfd.readouterr().err == "somebody else's line\n"
 
 
+def test_an_interrupt_while_the_profiler_stops_waits_until_it_has(monkeypatch):
+    import signal
+
+    stop = tf.profiler.experimental.stop
+
+    def stop_and_be_interrupted():
+        signal.raise_signal(signal.SIGINT)
+        stop()
+
+    before = tf.profiler.experimental.Trace.__init__
+    monkeypatch.setattr(tf.profiler.experimental, "stop", stop_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt), profnb.profile() as p:
+        custom_loop(3)
+    monkeypatch.undo()
+    assert tf.profiler.experimental.Trace.__init__ is before
+    with profnb.profile() as q:  # no session is left running
+        custom_loop(3)
+    assert q.notes == [] or "already running" not in q.notes[0]
+    del p
+
+
+@pytest.mark.parametrize("bad", ["file", "deep"])
+def test_a_logdir_that_cannot_be_written_costs_a_sentence(tmp_path, bad):
+    (tmp_path / "file").write_text("in the way")
+    with profnb.profile(logdir=str(tmp_path / "file" / bad)) as p:
+        custom_loop(3)
+    assert not p.has_trace
+    assert len(p.notes) == 1
+
+
+def test_the_window_closes_by_itself_in_train_on_batch(data):
+    model = make_model()
+    with profnb.profile(max_steps=4) as p:
+        for _ in range(9):
+            model.train_on_batch(data[0][:BATCH], data[1][:BATCH])
+    assert p.step_times.was_traced.tolist() == [True] * 4 + [False] * 5
+    assert len(p.steps) == 4
+
+
 def test_profiler_options_work_or_are_said_to_be_ignored():
     with profnb.profile(host_level=1) as p:
         custom_loop(3)
@@ -471,6 +510,9 @@ def test_a_module_imported_later_is_noticed_once_it_is_there(tmp_path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     seen = []
     with on_import({"late_module_for_profnb": lambda: seen.append(sys.modules["late_module_for_profnb"].x), "sys": lambda: seen.append("sys")}):
+        import importlib.util
+
+        assert importlib.util.find_spec("late_module_for_profnb") is not None  # looking is not importing
         assert seen == ["sys"]
         import late_module_for_profnb  # noqa: F401
     assert seen == ["sys", 1]

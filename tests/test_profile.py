@@ -114,10 +114,10 @@ def test_saving_writes_the_same_bytes_in_tensorboards_layout(tmp_path, cpu_trace
 
 
 @pytest.mark.parametrize(
-    "bad", [{"max_steps": 0}, {"max_seconds": 0}, {"warmup_steps": -1}, {"host_level": 9}, {"max_seconds": float("nan")}]
+    "bad", [{"max_steps": 0}, {"max_seconds": 0}, {"warmup_steps": -1}, {"host_level": 9}, {"max_seconds": float("nan")}, {"logdir": "gs://bucket/logs"}]
 )
 def test_options_that_cannot_be_meant_are_refused(bad):
-    with pytest.raises(ValueError, match="must be|positive"):
+    with pytest.raises(ValueError, match="must be|positive|local"):
         CaptureOptions(**bad)
 
 

@@ -107,6 +107,7 @@ class StepRecorder:
         self._stack: list[_Open] = []
         self._batch: _Open | None = None
         self._batches_begun = 0
+        self._to_report: int | None = None
         self._code_of_name: dict[str, int] = {}
         self._trace_type: Any = None
         self._traced: list[int] = []  # per name, how many were recorded under trace
@@ -135,7 +136,16 @@ class StepRecorder:
         self._traced[code] += was_traced
         self._total_ns[code] += end_ns - span.begin_ns
         if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
-            self._on_step(self._traced[code])
+            self._to_report = self._traced[code]
+
+    def _report(self) -> None:
+        """Tell of the last step, which may close the window and take a while.
+
+        Never from a hook that runs as an object is released: an interrupt there would be lost.
+        """
+        steps, self._to_report = self._to_report, None
+        if steps is not None:
+            self._on_step(steps)
 
     # Trace events: the user's markers, Keras 2's, and tf.function's calls.
 
@@ -175,6 +185,7 @@ class StepRecorder:
                 del self._stack[index:]
                 if span.kind is not None and not failed and not self._inside_step():
                     self._record(span, end_ns)
+                    self._report()
                 return
 
     @contextmanager
@@ -213,6 +224,7 @@ class StepRecorder:
         self._batch_abandoned()
         if threading.get_ident() != self._thread or self._trace_type is None:
             return
+        self._report()
         if self._inside_step():
             return
         self._batch = self._begin(None, KERAS, phase)
@@ -244,15 +256,17 @@ class StepRecorder:
         model = getattr(callbacks, "model", None)
         iterations = getattr(model, "steps_per_execution", 1)
         self._batch_ended(iterations if isinstance(iterations, int) else 1)
+        if threading.get_ident() == self._thread:
+            self._report()
 
     @contextmanager
     def watch_keras(self, keras: ModuleType) -> Iterator[None]:
         """See Keras' batches inside the block; ``keras`` is keras or tf_keras."""
-        callbacks, model = keras.callbacks.CallbackList, keras.Model
+        callbacks, model = getattr(keras.callbacks, "CallbackList", None), keras.Model
         with ExitStack() as stack:
 
-            def watch(owner: type, name: str, **hooks: Callable[[Any], object]) -> None:
-                if hasattr(owner, name):
+            def watch(owner: type | None, name: str, **hooks: Callable[[Any], object]) -> None:
+                if owner is not None and hasattr(owner, name):
                     stack.enter_context(watch_method(owner, name, **hooks))
 
             for phase in _PHASES:

@@ -15,6 +15,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -67,6 +68,26 @@ class Recording:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = None
+
+
+@contextlib.contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Let an interrupt wait until the block is over, so that it cannot leave the profiler half stopped.
+
+    Only the main thread is interrupted, and only it may hold an interrupt back.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    held: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if held:
+            handler(*held[-1])
 
 
 @contextlib.contextmanager
@@ -140,14 +161,15 @@ class Capture:
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
-        self._close_window(None)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._watches.close()
-        recording = self.recording
-        if self._profiler is None and not recording.messages:
-            recording.messages.append(self._why_nothing())
-        return recording
+        try:
+            self._close_window(None)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._watches.close()
+        if self._profiler is None and not self.recording.messages:
+            self.recording.messages.append(self._why_nothing())
+        return self.recording
 
     def _why_nothing(self) -> str:
         if importlib.util.find_spec("tensorflow") is None:
@@ -187,14 +209,13 @@ class Capture:
 
     def _open_window(self) -> None:
         options, recording = self.options, self.recording
-        logdir = options.logdir
-        if logdir is None:
-            logdir = recording.folder = tempfile.mkdtemp(prefix="profnb-")
-        self._logdir = Path(logdir).expanduser()
-        self._written_before = self._written()
         begin_ns = time.perf_counter_ns()
         try:
-            with _profiler_log_held_back() as log:
+            if options.logdir is None:
+                recording.folder = tempfile.mkdtemp(prefix="profnb-")
+            self._logdir = Path(options.logdir or recording.folder or "").expanduser()
+            self._written_before = self._written()
+            with _interrupt_held_back(), _profiler_log_held_back() as log:
                 self._start_taking_over(str(self._logdir))
         except self._errors as error:
             recording.messages.append(
@@ -275,15 +296,14 @@ class Capture:
             recording.closed_by = closed_by
             self._tracing_since_ns = None
             try:
-                with _profiler_log_held_back():
+                with _interrupt_held_back(), _profiler_log_held_back():
                     self._stop_profiler()
+                self._find_trace()
             except self._errors as error:
                 recording.messages.append(
                     f"The TensorFlow profiler did not stop cleanly ({_first_line(error)}), so there "
                     "is no trace. The code's own results are complete."
                 )
-            else:
-                self._find_trace()
             recording.overhead_ns += time.perf_counter_ns() - now
 
     def _written(self) -> dict[Path, int]:

@@ -103,24 +103,31 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
 
     def __init__(self, hooks: dict[str, Hook]) -> None:
         self.hooks = hooks
+        self._finding: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        hook = self.hooks.pop(name, None)
-        if hook is None:
+        if name not in self.hooks or name in self._finding:
             return None
-        spec = importlib.util.find_spec(name)
+        self._finding.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._finding.discard(name)
         if spec is None or spec.loader is None:
             return spec
-        loader, module_hook = spec.loader, hook
+        loader = spec.loader
 
-        def restore() -> None:
+        def loaded() -> None:
             vars(loader).pop("exec_module", None)
-            module_hook()
+            hook = self.hooks.pop(name, None)
+            if hook is not None:
+                hook()
 
-        loader.exec_module = WatchedCall(loader.exec_module, after=restore)  # type: ignore[method-assign]
+        # Only looking for the module (find_spec) loads nothing and must not use up the hook.
+        loader.exec_module = WatchedCall(loader.exec_module, after=loaded)  # type: ignore[method-assign]
         return spec
 
 
