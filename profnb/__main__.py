@@ -1,6 +1,7 @@
 """``python -m profnb``: demo, report and clean."""
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,6 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0, or 1 after an error that is the input's fault, said in one line.
     """
     parsed = _parser().parse_args(arguments)
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # a terminal without bars and dashes still gets text
+        sys.stdout.reconfigure(errors="replace")
     try:
         parsed.run_command(parsed)
     except (ProfnbError, OSError, ValueError) as error:

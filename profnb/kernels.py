@@ -14,13 +14,19 @@ __all__ = ["compiled", "inlined"]
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 
+def _compile(function: Kernel, **options: str) -> Kernel:
+    try:
+        kernel: Kernel = njit(cache=True, nogil=True, **options)(function)
+    except RuntimeError:  # nowhere to keep it: neither the package nor the home folder is writable
+        kernel = njit(nogil=True, **options)(function)
+    return kernel
+
+
 def compiled(function: Kernel) -> Kernel:
     """Compile a function over arrays and numbers."""
-    kernel: Kernel = njit(cache=True, nogil=True)(function)
-    return kernel
+    return _compile(function)
 
 
 def inlined(function: Kernel) -> Kernel:
     """Compile a small function into each kernel that calls it."""
-    kernel: Kernel = njit(cache=True, nogil=True, inline="always")(function)
-    return kernel
+    return _compile(function, inline="always")

@@ -18,6 +18,12 @@ from profnb.warm import warm_in_background
 
 __all__ = ["ProfnbMagics", "load_magics", "unload_magics"]
 
+
+def _unquoted(text: str) -> str:
+    """An argument without the quotes around it, which IPython leaves."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
 _CELL_MAGICS = ("tfprofile",)
 _DEFAULTS = CaptureOptions()
 _CAPTURE_ARGUMENTS = (
@@ -35,8 +41,10 @@ _CAPTURE_ARGUMENTS = (
         "-t", "--seconds", type=float, default=_DEFAULTS.max_seconds,
         help="stop tracing after this many seconds (default %(default)s)",
     ),
-    argument("-d", "--logdir", help="keep the trace here, in TensorBoard's layout"),
-    argument("--label", help="a name for the result, shown in its report"),
+    argument(
+        "-d", "--logdir", type=_unquoted, help="keep the trace here, in TensorBoard's layout"
+    ),
+    argument("--label", type=_unquoted, help="a name for the result, shown in its report"),
     argument(
         "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
         help="detail of host events: 1 critical, 2 info (default), 3 verbose",
@@ -103,10 +111,11 @@ class ProfnbMagics(Magics):
         return captured
 
     def _end(self, captured: CapturedProfile, arguments: Namespace) -> None:
-        profile = captured.finish()
+        profile = captured.profile
         self.shell.user_ns["_tfprofile"] = profile
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
+        captured.finish()
         if not arguments.quiet:
             profile.report(arguments.live)
 
@@ -140,7 +149,7 @@ class ProfnbMagics(Magics):
 
     @line_magic("tfprofile")
     @magic_arguments()
-    @argument("what", help="a trace file, a logdir, or the name of a result")
+    @argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result")
     @argument("--run", help="which run of the logdir (default: the newest)")
     @argument("--host", help="which host of the run (default: the first)")
     @argument("-o", "--out", metavar="NAME", help="bind the profile to this name")

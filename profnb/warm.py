@@ -4,6 +4,7 @@ Numba compiles each kernel on first use and keeps the result on disk. ``%load_ex
 that the cost hides behind the user's own imports; it is about the same work as reading one tiny trace.
 """
 
+import contextlib
 import threading
 
 __all__ = ["tiny_trace", "warm_in_background", "warm_up"]
@@ -60,8 +61,14 @@ def warm_up() -> None:
     len(study.notes)
 
 
+def _warm_up_quietly() -> None:
+    """Warm up; what is wrong here will be wrong, and said, when a trace is read."""
+    with contextlib.suppress(Exception):
+        warm_up()
+
+
 def warm_in_background() -> threading.Thread:
     """Start ``warm_up`` in a thread; join it before measuring anything."""
-    thread = threading.Thread(target=warm_up, name="profnb-warm-up", daemon=True)
+    thread = threading.Thread(target=_warm_up_quietly, name="profnb-warm-up", daemon=True)
     thread.start()
     return thread

@@ -27,7 +27,13 @@ _ITEM_BYTES = {
     "float": 4, "int32": 4, "uint32": 4, "double": 8, "int64": 8, "uint64": 8, "complex64": 8,
 }  # fmt: skip
 _SHAPE = re.compile(r"\[([^\]]*)\]")
+_LONGEST_SIZE = 12  # digits
 _FETCH_PREFIX = "IteratorGetNext"
+
+
+def _is_size(text: str) -> bool:
+    """Whether a dimension is a number, and one that a tensor could have."""
+    return text.isdecimal() and len(text) <= _LONGEST_SIZE
 
 
 def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
@@ -43,10 +49,10 @@ def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
     if not parts or len(parts) != len(kinds) or any(part == [""] for part in parts):
         return None
     first = {part[0] for part in parts}
-    if len(first) != 1 or any(not d.isdecimal() for part in parts for d in part[1:]):
+    if len(first) != 1 or not all(_is_size(d) for part in parts for d in part[1:]):
         return None
     known = first.pop()
-    if known.isdecimal():
+    if _is_size(known):
         return int(known)
     if any(kind not in _ITEM_BYTES for kind in kinds):
         return None

@@ -41,7 +41,8 @@ _REGION_STOP = "ThreadpoolListener::StopRegion"
 _ITERATOR_WAITS = frozenset(
     {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
 )
-# A context this widely shared says nothing about who caused what (kMaxGroups in group_events.cc).
+# A context this widely shared says nothing about who caused what (kMaxGroups in group_events.cc, which
+# asks for 64 on both sides; the product also bounds how many links a small file can ask for).
 _TOO_COMMON = 64
 
 
@@ -119,7 +120,8 @@ def _find_links(trace: Trace) -> tuple[Int64s, Int64s, Int64s, Int64s]:
         made_codes, used_codes = codes[: made[0].size], codes[made[0].size :]
         most = codes.max(initial=-1) + 1
         made_count, used_count = (np.bincount(c, minlength=most) for c in (made_codes, used_codes))
-        told = ~((made_count >= _TOO_COMMON) & (used_count >= _TOO_COMMON))
+        fewest = np.minimum(made_count, used_count)
+        told = (fewest <= 1) | (made_count * used_count < _TOO_COMMON**2)
         kept_made = told[made_codes] & (used_count[made_codes] > 0)
         kept_used = told[used_codes] & (made_count[used_codes] > 0)
         order = np.argsort(used_codes[kept_used], kind="stable")

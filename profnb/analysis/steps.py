@@ -39,6 +39,8 @@ __all__ = ["WINDOW", "Steps", "find_steps", "is_compilation", "pick_cycle"]
 
 
 WINDOW = "window"
+_MOSTLY = 0.9
+_LONGEST_NUMBER = 15  # digits of a step's number
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 
 
@@ -217,7 +219,10 @@ def _derived_steps(trace: Trace) -> Steps | None:
                 trace, roots, np.arange(roots.size + 1), ("step",) * roots.size,
                 "the device's own Steps line",
             )  # fmt: skip
-            numbers = [int(n) if n.isdecimal() else row for row, n in enumerate(names)]
+            numbers = [
+                int(n) if n.isdecimal() and len(n) <= _LONGEST_NUMBER else row
+                for row, n in enumerate(names)
+            ]
             return replace(steps, step_num=np.array(numbers, np.int64))
     return None
 
@@ -240,8 +245,8 @@ def _called_steps(trace: Trace) -> Steps | None:
 def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
     """Which of N calls make up the repeated cycle, and where each turn of it begins.
 
-    The function that repeats and takes the most time is the anchor; functions called as often as
-    it is (give or take the last turn) belong to the same cycle, which begins with whichever of
+    The function that repeats and takes the most time is the anchor; functions that alternate with
+    it, one call between two of its own, belong to the same cycle, which begins with whichever of
     them came first. A last turn without the anchor is left out.
 
     Args:
@@ -258,13 +263,23 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
     if totals.max() < 0:
         return np.empty(0, np.int64), np.zeros(1, np.int64), -1
     anchor = int(totals.argmax())
-    members = np.abs(count - count[anchor]) <= (1 if count[anchor] > 2 else 0)
+    members = np.zeros(count.size, np.bool_)
+    for code in np.flatnonzero(np.abs(count - count[anchor]) <= 1).tolist():
+        members[code] = code == anchor or _alternates(codes, anchor, code)
     roots = np.flatnonzero(members[codes])
     kept = codes[roots]
     turns = np.flatnonzero(kept == kept[0])
     if not (kept[turns[-1] :] == anchor).any():  # cut off before its main call
         roots, turns = roots[: turns[-1]], turns[:-1]
     return roots, np.append(turns, roots.size), anchor
+
+
+def _alternates(codes: Int64s, anchor: int, code: int) -> bool:
+    """Whether nearly always exactly one call of ``code`` lies between two calls of ``anchor``."""
+    turns = np.flatnonzero(codes == anchor)
+    between = np.searchsorted(turns, np.flatnonzero(codes == code))
+    each = np.bincount(between, minlength=turns.size + 1)[1 : turns.size]
+    return each.size > 0 and bool((each == 1).mean() >= _MOSTLY)
 
 
 def _window(trace: Trace) -> Steps:

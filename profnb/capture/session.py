@@ -98,12 +98,13 @@ def _profiler_log_held_back() -> Iterator[list[bytes]]:
     holds them when the block is over.
     """
     lines: list[bytes] = []
-    try:
-        saved = os.dup(2)
-    except OSError:  # no standard error at all
-        yield lines
-        return
-    with tempfile.TemporaryFile() as held:
+    with contextlib.ExitStack() as stack:
+        try:
+            held = stack.enter_context(tempfile.TemporaryFile())
+            saved = os.dup(2)
+        except OSError:  # no standard error, or nowhere to put it
+            yield lines
+            return
         os.dup2(held.fileno(), 2)
         try:
             yield lines
@@ -136,7 +137,6 @@ class Capture:
         self._profiler: Any = None
         self._start_profiler: Any = None
         self._stop_profiler: Any = None
-        self._errors: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
         self._tracing_since_ns: int | None = None
         self._is_due = False
         self._took_over = False
@@ -157,7 +157,11 @@ class Capture:
             "keras": lambda: self._keras_imported("keras"),
             "tf_keras": lambda: self._keras_imported("tf_keras"),
         }
-        self._watches.enter_context(on_import(hooks))
+        try:
+            self._watches.enter_context(on_import(hooks))
+        except BaseException:
+            self._watches.close()
+            raise
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
@@ -182,7 +186,6 @@ class Capture:
         if profiler is None:  # its import failed half-way; the code will say why
             return
         self._profiler = profiler
-        self._errors = (*self._errors, tensorflow.errors.OpError)
         self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
         for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
             self._watch_everywhere(name, getattr(profiler, name), hook)
@@ -213,11 +216,11 @@ class Capture:
         try:
             if options.logdir is None:
                 recording.folder = tempfile.mkdtemp(prefix="profnb-")
-            self._logdir = Path(options.logdir or recording.folder or "").expanduser()
+            self._logdir = Path(options.logdir or recording.folder or "").expanduser().absolute()
             self._written_before = self._written()
             with _interrupt_held_back(), _profiler_log_held_back() as log:
                 self._start_taking_over(str(self._logdir))
-        except self._errors as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
                 f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
                 "without it. Restart the kernel if this persists."
@@ -266,6 +269,7 @@ class Capture:
             self._start_profiler(logdir, options)
 
     def _set_timer(self, seconds: float) -> None:
+        seconds = min(seconds, threading.TIMEOUT_MAX)
         self._timer = threading.Timer(seconds, self._time_is_up)
         self._timer.daemon = True
         self._timer.start()
@@ -299,7 +303,7 @@ class Capture:
                 with _interrupt_held_back(), _profiler_log_held_back():
                     self._stop_profiler()
                 self._find_trace()
-            except self._errors as error:
+            except Exception as error:  # noqa: BLE001 - likewise
                 recording.messages.append(
                     f"The TensorFlow profiler did not stop cleanly ({_first_line(error)}), so there "
                     "is no trace. The code's own results are complete."
@@ -335,10 +339,10 @@ class Capture:
             )
 
     def _code_stops(self) -> None:
-        if not self._is_tracing():
-            return
-        self._close_window("the code")
+        if self._is_tracing():
+            self._close_window("the code")
         if self._took_over:  # the session it means to stop was ours to replace: give it one
+            self._took_over = False
             with _profiler_log_held_back():
                 self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
 

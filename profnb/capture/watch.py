@@ -83,7 +83,9 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
     try:
         yield
     finally:
-        if before is missing:
+        if vars(owner).get(name) is not value:
+            pass  # the code inside gave it a value of its own, which stays
+        elif before is missing:
             delattr(owner, name)
         else:
             setattr(owner, name, before)

@@ -268,8 +268,10 @@ def _decode_events(
                     duration = value
             if duration > longest or offset > _LONGEST_PS or offset < -_LONGEST_PS:
                 return begins[event]
-            row = first + metadata - 1
-            if metadata < 1 or row >= last or name_ids[row] != metadata:
+            row = first
+            if 1 <= metadata <= last - first:  # compared first: an id near 2**63 would wrap
+                row = first + metadata - 1
+            if row >= last or name_ids[row] != metadata:
                 row = first + np.searchsorted(name_ids[first:last], metadata)
                 if row >= last or name_ids[row] != metadata:
                     missing[0] += 1

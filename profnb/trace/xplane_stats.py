@@ -70,10 +70,11 @@ class _Csr:
 @compiled
 def _find(ids: Int64s, first: int, last: int, wanted: Number) -> Number:
     """The row of an id among rows that ascend by id, or -1."""
-    row = first + wanted - 1
-    if wanted >= 1 and row < last and ids[row] == wanted:
-        return row
-    row = first + int(np.searchsorted(ids[first:last], wanted))
+    if 1 <= wanted <= last - first:  # compared first: an id near 2**63 would wrap
+        row = first + wanted - 1
+        if ids[row] == wanted:
+            return row
+    row = first + np.searchsorted(ids[first:last], wanted)
     return row if row < last and ids[row] == wanted else -1
 
 

@@ -46,7 +46,10 @@ def clean_notebook(
     changes = [*_repair_state(notebook), *_remove_controls(notebook)]
     if changes or target is not None:
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-        Path(target or source).write_text(text, encoding="utf-8")
+        place = Path(target or source)
+        partial = place.with_name(f"{place.name}.partial")
+        partial.write_text(text, encoding="utf-8")  # a full disk must not cost the notebook
+        partial.replace(place)
     return changes
 
 

@@ -91,7 +91,8 @@ function upgradeOps(box) {
     });
     var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
     foot.textContent = shown.length + ' of ' + (rows.length + (state.text || state.group ? 0 : data.hidden)) +
-      (state.group ? ' types' : ' ops') + (state.side === 'all' ? '' : ', ' + percent(share) + ' of ' + state.side + ' self time');
+      (state.group ? ' types' : ' ops') +
+      (data.hidden && (state.text || state.group) ? ' among the ' + data.rows.length + ' largest ops' : '') + (state.side === 'all' ? '' : ', ' + percent(share) + ' of ' + state.side + ' self time');
     button.style.display = rows.length > data.shown ? '' : 'none';
     button.textContent = state.all ? 'show fewer' : 'show all';
     for (var i = 0; i < heads.length; i++) {
@@ -186,7 +187,8 @@ function upgradeFigure(root) {
 // says "Error displaying widget"; a sentence that helps is put in its place.
 function explainLostControls() {
   document.querySelectorAll('.jp-OutputArea-output.jupyter-widgets').forEach(function (output) {
-    if (/^Error displaying widget/.test(output.textContent)) {
+    var area = output.closest('.jp-OutputArea');
+    if (/^Error displaying widget/.test(output.textContent) && area && area.querySelector('.profnb')) {
       output.textContent = 'Live controls need the kernel that made them: run the cell again.';
       output.style.opacity = '.6';
     }

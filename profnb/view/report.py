@@ -21,7 +21,15 @@ from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.tables import Cell, html_table
-from profnb.view.text import Fact, answer_text, fact_rows, headline_text, plain_table, share_rows
+from profnb.view.text import (
+    Fact,
+    answer_text,
+    fact_rows,
+    headline_text,
+    plain_table,
+    printable,
+    share_rows,
+)
 from profnb.view.theme import MUTED, ROOT, colour_of
 
 __all__ = [
@@ -58,6 +66,7 @@ class OpRow:
 
 def op_rows(ops: OpTable, most: int = _MOST_OPS) -> tuple[list[OpRow], int]:
     """The first rows of the table, and how many more there are."""
+    fractions = ops.self_fraction
     rows = [
         OpRow(
             "device" if ops.is_device[row] else "host",
@@ -66,7 +75,7 @@ def op_rows(ops: OpTable, most: int = _MOST_OPS) -> tuple[list[OpRow], int]:
             int(ops.occurrences[row]),
             int(ops.self_ps[row]),
             int(ops.total_ps[row]),
-            float(ops.self_fraction[row]) if ops.self_ps[row] else 0.0,
+            float(fractions[row]) if ops.self_ps[row] else 0.0,
         )
         for row in range(min(most, len(ops)))
     ]
@@ -89,10 +98,8 @@ class Report:
 
     def text(self) -> str:
         """The report as plain text."""
-        parts = [
-            f"{self.headline}. {self.answer}".strip(),
-            *(f"Note: {note}" for note in self.notes),
-        ]
+        first = f"{self.headline}. {self.answer}".strip()
+        parts = [printable(first), *(f"Note: {printable(note)}" for note in self.notes)]
         if self.facts:
             facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
             parts.append(plain_table(facts, (False, True, False)))

@@ -8,7 +8,15 @@ from profnb.analysis.steps import Steps
 from profnb.analysis.summary import GAP, Share, Summary
 from profnb.units import bar_text, count_text, duration_text, percent_text
 
-__all__ = ["Fact", "answer_text", "fact_rows", "headline_text", "plain_table", "share_rows"]
+__all__ = [
+    "Fact",
+    "answer_text",
+    "fact_rows",
+    "headline_text",
+    "plain_table",
+    "printable",
+    "share_rows",
+]
 
 _MEANING = {
     "device compute": "kernels running on the device",
@@ -133,10 +141,16 @@ def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def printable(text: str) -> str:
+    """Text from a trace without characters that would command the terminal or break a line."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
 def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
     """Rows as aligned columns of plain text; number columns align right."""
     if not rows:
         return ""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
     return "\n".join(
         "  ".join(
