@@ -58,7 +58,7 @@ def step_time_frame(times: StepTimes) -> pd.DataFrame:
     """One row per step the code ran, traced or not, by the wall clock."""
     return pd.DataFrame(
         {
-            "step_num": np.arange(len(times)),
+            "step_num": times.step_num,
             "phase": list(times.phase),
             "wall_ms": times.duration_ps / _PS_PER_MS,
             "was_traced": times.was_traced,

@@ -49,6 +49,12 @@ class Profile:
         self.recording = recording
         self.options = options or CaptureOptions()
 
+    def _set_trace(self, trace: "Trace") -> None:
+        """Take the trace that a capture left, and forget what was said before there was one."""
+        self._trace = trace
+        for name in ("study", "_step_times", "_tracing_cost", "_report", "notes"):
+            vars(self).pop(name, None)
+
     @property
     def trace(self) -> "Trace":
         """The trace's columns.
@@ -160,18 +166,16 @@ class Profile:
         recording = self.recording
         if recording is None or recording.closed_by not in ("steps", "seconds"):
             return []
-        times = self._step_times
-        traced = int(times.was_traced.sum())
-        bound = (
-            f"{self.options.max_steps} steps"
-            if recording.closed_by == "steps"
-            else f"{self.options.max_seconds:g} s"
-        )
-        option = "-n STEPS" if recording.closed_by == "steps" else "-t SECONDS"
-        return [
-            f"Tracing stopped after {bound}, as it does by default or was asked to; {traced:,} of "
-            f"the {len(times):,} steps were traced and all were timed. {option} changes the bound."
-        ]
+        if recording.closed_by == "steps":
+            bound, option = f"{self.options.max_steps} steps", "-n STEPS"
+        else:
+            bound, option = f"{self.options.max_seconds:g} s", "-t SECONDS"
+        sentence = f"Tracing stopped after {bound}, as it does by default or was asked to"
+        times = self._step_times if len(recording.steps) else ()
+        if len(times):
+            traced = int(self._step_times.was_traced.sum())
+            sentence += f"; {traced:,} of the {len(times):,} steps were traced and all were timed"
+        return [f"{sentence}. {option} changes the bound."]
 
     def summary(self) -> str:
         """The report as plain text, for a terminal."""
@@ -278,7 +282,7 @@ class CapturedProfile:
             if recording.path is not None:
                 # A kept file may be written again by the next capture; a temporary one is ours.
                 in_memory = recording.folder is None
-                self.profile._trace = read_trace(recording.path, in_memory=in_memory)
+                self.profile._set_trace(read_trace(recording.path, in_memory=in_memory))
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         finally:

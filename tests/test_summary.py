@@ -124,7 +124,7 @@ def test_notes_say_what_is_missing():
 def records(*rows, names=("f", "g"), kind="call"):
     out = StepRecords(names=list(names))
     for begin, end, name in rows:
-        out.append(begin, end, name, out.kinds.index(kind), 1, 0, 1)
+        out.append(begin, end, name, out.kinds.index(kind), 1, 0, 1, len(out), 0)
     return out
 
 
@@ -141,10 +141,12 @@ def test_wall_times_of_marked_steps_are_all_of_them():
 
 
 def test_the_cost_of_tracing_is_the_ratio_of_medians_or_not_said():
-    def times(traced, untraced):
+    def times(traced, untraced, runs=None):
         duration = np.array(traced + untraced, np.int64)
         was = np.arange(duration.size) < len(traced)
-        return StepTimes(duration, duration, was, np.zeros(duration.size, np.bool_), ("train",) * duration.size)
+        none, order = np.zeros(duration.size, np.bool_), np.arange(duration.size)
+        run = np.zeros(duration.size, np.int64) if runs is None else np.array(runs)
+        return StepTimes(duration, duration, was, none, ("train",) * duration.size, order, run)
 
     cost = tracing_cost(times([11] * 5, [10] * 5), "train")
     assert (cost.fraction, cost.untraced_ps) == (pytest.approx(0.1), 10)
@@ -152,3 +154,12 @@ def test_the_cost_of_tracing_is_the_ratio_of_medians_or_not_said():
     assert "50.0 % longer" in note_cost(tracing_cost(times([15] * 5, [10] * 5), "train"))[0]
     assert tracing_cost(times([11] * 4, [10] * 50), "train") is None
     assert tracing_cost(times([11] * 9, [10] * 9), "test") is None
+
+
+def test_the_cost_of_tracing_compares_steps_of_one_fit():
+    duration = np.array([10] * 6 + [30] * 6, np.int64)
+    run = np.array([1] * 6 + [2] * 6)
+    traced = np.arange(12) < 6
+    none, order = np.zeros(12, np.bool_), np.arange(12)
+    times = StepTimes(duration, duration, traced, none, ("train",) * 12, order, run)
+    assert tracing_cost(times, "train") is None

@@ -25,6 +25,7 @@ __all__ = [
 
 
 _CALL = "call"
+_NEAR = 100
 _ENOUGH = 5  # a median of fewer steps says too little to compare
 
 
@@ -62,6 +63,16 @@ class RecordedSteps(Protocol):
         ...
 
     @property
+    def step_num(self) -> Sequence[int]:
+        """The number the program gave it."""
+        ...
+
+    @property
+    def run(self) -> Sequence[int]:
+        """Which run of Keras' it belongs to."""
+        ...
+
+    @property
     def names(self) -> Sequence[str]:
         """Distinct names."""
         ...
@@ -82,6 +93,8 @@ class StepTimes:
         was_traced: Whether the whole step was under trace, shape (N,).
         retraced: Whether a ``tf.function`` was traced in it, shape (N,).
         phase: What each step did.
+        step_num: The numbers the program gave them, or their order, shape (N,).
+        run: Which ``fit`` each belongs to, where Keras ran them, shape (N,).
     """
 
     begin_ps: Int64s
@@ -89,6 +102,8 @@ class StepTimes:
     was_traced: Bools
     retraced: Bools
     phase: tuple[str, ...]
+    step_num: Int64s
+    run: Int64s
 
     def __len__(self) -> int:
         return self.duration_ps.size
@@ -108,6 +123,7 @@ def wall_step_times(records: RecordedSteps) -> StepTimes:
         roots, first_root, anchor = pick_cycle(name, end - begin)
         first, last = roots[first_root[:-1]], roots[first_root[1:] - 1]
         label = np.full(first.size, anchor)
+    number, run = (np.asarray(c, np.int64) for c in (records.step_num, records.run))
     base = begin[first[0]] if first.size else 0
     return StepTimes(
         (begin[first] - base) * 1000,
@@ -115,6 +131,8 @@ def wall_step_times(records: RecordedSteps) -> StepTimes:
         traced[first] & traced[last],
         retraced[first] | retraced[last],
         tuple(records.names[row] for row in label.tolist()),
+        np.arange(first.size) if is_call.all() else number[first],
+        run[first],
     )
 
 
@@ -134,19 +152,34 @@ class TracingCost:
 def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
     """Compare the medians of traced and untraced steps of one phase.
 
-    Steps in which a function was traced are left out. None unless there are at least five of each.
+    Only steps of one run (the ``fit`` in which tracing stopped) near the end of the window are
+    compared, so that the two sides do the same work, and none in which a function was traced. None
+    unless there are at least five of each.
     """
     alike = np.array([own == phase for own in times.phase], np.bool_) & ~times.retraced
-    traced = times.duration_ps[alike & times.was_traced]
-    untraced = times.duration_ps[alike & ~times.was_traced]
-    if min(traced.size, untraced.size) < _ENOUGH:
+    under_trace = np.flatnonzero(alike & times.was_traced)
+    if not under_trace.size:
         return None
-    untraced_ps = float(np.median(untraced))
-    return TracingCost(float(np.median(traced)) / untraced_ps - 1, untraced_ps)
+    last = under_trace[-1]
+    alike &= times.run == times.run[last]
+    before = np.flatnonzero(alike & times.was_traced)[-_NEAR:]
+    after = np.flatnonzero(alike & ~times.was_traced)
+    after = after[after > last][:_NEAR]
+    if min(before.size, after.size) < _ENOUGH:
+        return None
+    untraced_ps = float(np.median(times.duration_ps[after]))
+    traced_ps = float(np.median(times.duration_ps[before]))
+    return TracingCost(traced_ps / untraced_ps - 1, untraced_ps) if untraced_ps else None
 
 
 def step_times_of_trace(steps: Steps) -> StepTimes:
     """The steps of a saved trace, all of them traced."""
-    count = len(steps)
-    everything = np.ones(count, np.bool_)
-    return StepTimes(steps.begin_ps, steps.duration_ps, everything, steps.is_warmup, steps.phase)
+    return StepTimes(
+        steps.begin_ps,
+        steps.duration_ps,
+        np.ones(len(steps), np.bool_),
+        steps.is_warmup,
+        steps.phase,
+        steps.step_num,
+        np.zeros(len(steps), np.int64),
+    )

@@ -45,6 +45,8 @@ class StepRecords:
         was_traced: 1 where the whole step lies inside the traced window.
         retraced: 1 where a ``tf.function`` was traced in it.
         iterations: Iterations in one step.
+        step_num: The number the program gave it, or its order among steps of its kind.
+        run: Which ``fit`` (or ``evaluate``, ``predict``) of the code it belongs to, for Keras' batches.
         names: Distinct names.
         kinds: What delimits the steps: "keras", "user" markers, or function "call".
     """
@@ -56,6 +58,8 @@ class StepRecords:
     was_traced: array[int] = field(default_factory=lambda: array("b"))
     retraced: array[int] = field(default_factory=lambda: array("b"))
     iterations: array[int] = field(default_factory=lambda: array("i"))
+    step_num: array[int] = field(default_factory=lambda: array("q"))
+    run: array[int] = field(default_factory=lambda: array("i"))
     names: list[str] = field(default_factory=list)
     kinds: tuple[str, ...] = (KERAS, USER, CALL)
 
@@ -63,8 +67,17 @@ class StepRecords:
         return len(self.begin_ns)
 
     def _columns(self) -> tuple[array[int], ...]:
-        return (self.begin_ns, self.end_ns, self.name, self.kind, self.was_traced, self.retraced,
-                self.iterations)  # fmt: skip
+        return (
+            self.begin_ns,
+            self.end_ns,
+            self.name,
+            self.kind,
+            self.was_traced,
+            self.retraced,
+            self.iterations,
+            self.step_num,
+            self.run,
+        )
 
     def append(self, *values: int) -> None:
         """Add one row, values in the order of the attributes."""
@@ -87,7 +100,10 @@ class _Open:
     begin_ns: int
     first_record: int
     was_traced: bool
+    step_num: int
     retraced: bool = False
+    failed: bool = False
+    iterations: int = 1
 
 
 class StepRecorder:
@@ -108,20 +124,24 @@ class StepRecorder:
         self._batch: _Open | None = None
         self._batches_begun = 0
         self._to_report: int | None = None
+        self._runs: dict[str, int] = {}  # per phase, how many fits (evaluates, ...) began
+        self._iterations: dict[int, int] = {}  # per model, its steps_per_execution
         self._code_of_name: dict[str, int] = {}
         self._trace_type: Any = None
         self._traced: list[int] = []  # per name, how many were recorded under trace
         self._total_ns: list[int] = []
 
-    def _begin(self, marker: object, kind: str | None, name: str) -> _Open:
-        return _Open(
-            marker, kind, name, time.perf_counter_ns(), len(self.records), self._is_tracing()
-        )
+    def _begin(
+        self, marker: object, kind: str | None, name: str, step_num: int | None = None
+    ) -> _Open:
+        first = len(self.records)
+        number = first if step_num is None else step_num
+        return _Open(marker, kind, name, time.perf_counter_ns(), first, self._is_tracing(), number)
 
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
 
-    def _record(self, span: _Open, end_ns: int, iterations: int = 1) -> None:
+    def _record(self, span: _Open, end_ns: int) -> None:
         code = self._code_of_name.setdefault(span.name, len(self.records.names))
         if code == len(self.records.names):
             self.records.names.append(span.name)
@@ -130,9 +150,16 @@ class StepRecorder:
         self.records.truncate(span.first_record)  # calls inside it are part of it
         was_traced = span.was_traced and self._is_tracing()
         self.records.append(
-            span.begin_ns, end_ns, code, self.records.kinds.index(span.kind or CALL),
-            was_traced, span.retraced, iterations,
-        )  # fmt: skip
+            span.begin_ns,
+            end_ns,
+            code,
+            self.records.kinds.index(span.kind or CALL),
+            was_traced,
+            span.retraced,
+            span.iterations,
+            span.step_num,
+            self._runs.get(span.name, 0),
+        )
         self._traced[code] += was_traced
         self._total_ns[code] += end_ns - span.begin_ns
         if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
@@ -154,7 +181,9 @@ class StepRecorder:
             return
         is_marker = "step_num" in metadata or bool(metadata.get("_r"))
         kind = USER if is_marker else CALL if "tf_function_call" in metadata else None
-        self._stack.append(self._begin(trace, kind, str(name)))
+        number = metadata.get("step_num")
+        number = number if isinstance(number, int) else None
+        self._stack.append(self._begin(trace, kind, str(name), number))
 
     def _batch_marker_is(self, trace: object) -> bool:
         return self._batch is not None and self._batch.marker in (None, trace)
@@ -179,6 +208,8 @@ class StepRecorder:
         if threading.get_ident() != self._thread:
             return
         end_ns = time.perf_counter_ns()
+        if failed and self._batch is not None:
+            self._batch.failed = True
         for index in range(len(self._stack) - 1, -1, -1):
             if self._stack[index].marker is trace:
                 span = self._stack[index]
@@ -198,11 +229,12 @@ class StepRecorder:
             trace_type.__exit__,
         )
 
-        def began(trace: Any, name: str, **metadata: Any) -> None:
-            init(trace, name, **metadata)
+        def began(trace: Any, /, *arguments: Any, **metadata: Any) -> None:
+            init(trace, *arguments, **metadata)  # as it was called: any name may be metadata
+            name = arguments[0] if arguments else metadata.pop("name", "")
             self._trace_began(trace, name, metadata)
 
-        def metadata_set(trace: Any, **metadata: Any) -> None:
+        def metadata_set(trace: Any, /, **metadata: Any) -> None:
             # A capture inside a capture has added a step marker's metadata already.
             set_metadata(trace, **{**self._metadata_set(trace, metadata), **metadata})
 
@@ -227,21 +259,19 @@ class StepRecorder:
         self._report()
         if self._inside_step():
             return
-        self._batch = self._begin(None, KERAS, phase)
+        self._batch = self._begin(None, KERAS, phase, self._batches_begun)
         self._batch.marker = self._trace_type(
             phase, step_num=self._batches_begun, _r=1, profnb_marker=KERAS
         )
         self._batches_begun += 1
 
-    def _batch_ended(self, iterations: int) -> None:
+    def _batch_ended(self) -> None:
         if self._batch is None or threading.get_ident() != self._thread:
             return
         batch, end_ns = self._batch, time.perf_counter_ns()
-        if iterations > 1:
-            batch.marker.set_metadata(profnb_iterations=iterations)
         batch.marker.__exit__(None, None, None)
         self._batch = None
-        self._record(batch, end_ns, iterations)
+        self._record(batch, end_ns)
 
     def _batch_abandoned(self, _: object = None) -> None:
         if self._batch is None or threading.get_ident() != self._thread:
@@ -252,12 +282,37 @@ class StepRecorder:
         self._batches_begun -= 1
         self.records.truncate(batch.first_record)
 
+    def _iterations_of(self, model: Any) -> int:
+        """A model's steps_per_execution: an int in Keras 3, a variable of its own in Keras 2."""
+        known = self._iterations.get(id(model))
+        if known is None:
+            value = getattr(model, "steps_per_execution", None)
+            value = getattr(model, "_steps_per_execution", None) if value is None else value
+            try:
+                known = max(int(value), 1)  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                known = 1
+            self._iterations[id(model)] = known
+        return known
+
     def _callbacks_ended(self, callbacks: Any) -> None:
-        model = getattr(callbacks, "model", None)
-        iterations = getattr(model, "steps_per_execution", 1)
-        self._batch_ended(iterations if isinstance(iterations, int) else 1)
-        if threading.get_ident() == self._thread:
-            self._report()
+        if threading.get_ident() != self._thread:
+            return
+        iterations = self._iterations_of(getattr(callbacks, "model", None))
+        marked = (span for span in self._stack if span.kind == USER)  # Keras 2 marks its own steps
+        span = self._batch or next(marked, None)
+        if span is not None and iterations > 1:
+            span.iterations = iterations
+            span.marker.set_metadata(profnb_iterations=iterations)
+        self._batch_ended()
+        self._report()
+
+    def _call_ended(self, _: object) -> None:
+        """A ``train_on_batch`` and the like returned or raised."""
+        if self._batch is not None and self._batch.failed:
+            self._batch_abandoned()
+        else:
+            self._batch_ended()
 
     @contextmanager
     def watch_keras(self, keras: ModuleType) -> Iterator[None]:
@@ -274,12 +329,14 @@ class StepRecorder:
                 def began(_: object, phase: str = phase) -> None:
                     self._batch_began(phase)
 
+                def run_began(_: object, phase: str = phase) -> None:
+                    self._batch_abandoned()
+                    self._runs[phase] = self._runs.get(phase, 0) + 1
+
                 watch(callbacks, f"on_{phase}_batch_begin", after=began)
                 watch(callbacks, f"on_{phase}_batch_end", before=self._callbacks_ended)
-                watch(callbacks, f"on_{phase}_begin", before=self._batch_abandoned)
+                watch(callbacks, f"on_{phase}_begin", before=run_began)
                 watch(callbacks, f"on_{phase}_end", before=self._batch_abandoned)
-                watch(
-                    model, f"{phase}_on_batch", before=began, after=lambda _: self._batch_ended(1)
-                )
+                watch(model, f"{phase}_on_batch", before=began, after=self._call_ended)
             watch(callbacks, "on_epoch_end", before=self._batch_abandoned)
             yield
