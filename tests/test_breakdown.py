@@ -177,6 +177,15 @@ def test_a_context_that_everybody_shares_says_nothing():
     assert (Study(trace).groups.step[-64:] == -1).all()
 
 
+def test_a_small_trace_cannot_ask_for_very_many_links():
+    producers = [event("p", i, 1, _pt=1, _p=0) for i in range(63)]
+    consumers = [event("c", 100 + i, 1, _ct=1, _c=0) for i in range(5000)]
+    trace = read(host(line("python", marker(0, 100, 0), *producers), line("worker", *consumers)))
+    assert grouping._find_links(trace)[-1].size == 0
+    fan_out = read(host(line("python", marker(0, 100, 0), producers[0]), line("worker", *consumers)))
+    assert grouping._find_links(fan_out)[-1].size == 5000  # one producer may have many
+
+
 def test_a_step_ends_with_the_device_work_that_the_host_waits_for():
     def trace(kernel_end):
         return read(

@@ -72,11 +72,12 @@ def test_evaluate_and_predict(data):
     assert phases(p) == {"test": 32, "predict": 32}
 
 
-@pytest.mark.skipif(keras.__version__ < "3", reason="Keras 2 does not say its steps_per_execution")
-def test_steps_per_execution_is_said(data):
+@pytest.mark.parametrize("library", ["keras", "tf_keras"])
+def test_steps_per_execution_is_said(data, library):
+    library = pytest.importorskip(library)
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
     with profnb.profile() as p:
-        make_model(steps_per_execution=4).fit(dataset, shuffle=False, verbose=0)
+        make_model(library, steps_per_execution=4).fit(dataset, shuffle=False, verbose=0)
     assert phases(p) == {"train": 8}
     assert set(p.steps.iterations) == {4}
     assert p.study.summary.batch_size == BATCH
@@ -453,6 +454,143 @@ def test_profiler_options_work_or_are_said_to_be_ignored():
     ignored = any("ignored the profiler options" in note for note in p.notes)
     assert ignored or few < len(full.events)
     assert not any("ignored the profiler options" in note for note in full.notes)
+
+
+def no_space(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_costs_a_sentence_and_leaves_nothing_patched(monkeypatch):
+    before = tf.profiler.experimental.start
+    monkeypatch.setattr(session.tempfile, "mkdtemp", no_space)
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert len(p.step_times) == 3
+    assert "No space left" in p.notes[0]
+    assert tf.profiler.experimental.start is before
+
+
+def test_without_room_for_the_held_log_the_profiler_still_starts_and_stops(monkeypatch):
+    monkeypatch.setattr(session.tempfile, "TemporaryFile", no_space)
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+
+
+def test_a_home_that_does_not_exist_costs_a_sentence():
+    with profnb.profile(logdir="~no_such_user/logs") as p:
+        custom_loop(3)
+    assert "did not start" in p.notes[0]
+
+
+def test_a_relative_logdir_is_where_the_code_began(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with profnb.profile(logdir="logs") as p:
+        custom_loop(3)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert p.recording.path.is_relative_to(tmp_path / "logs")
+
+
+def test_what_the_code_assigns_stays_assigned():
+    original = keras.Model.train_on_batch
+    module = sys.modules[__name__]
+
+    def own(*_):
+        return "own"
+
+    try:
+        with profnb.profile():
+            custom_loop(2)
+            keras.Model.train_on_batch = own
+            module.start = 123.0
+        assert keras.Model.train_on_batch is own
+        assert module.start == 123.0
+    finally:
+        keras.Model.train_on_batch = original
+        module.start = tf.profiler.experimental.start
+
+
+def test_the_code_may_stop_its_earlier_session_after_the_window_closed(tmp_path):
+    tf.profiler.experimental.start(str(tmp_path))
+    with profnb.profile(max_steps=3) as p:
+        custom_loop(8)
+        tf.profiler.experimental.stop()
+        with pytest.raises(tf.errors.UnavailableError):
+            tf.profiler.experimental.stop()
+    assert len(p.steps) == 3
+
+
+def test_no_bound_on_seconds():
+    with profnb.profile(max_seconds=float("inf")) as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+
+
+def test_closing_by_time_without_steps_is_one_note(monkeypatch):
+    monkeypatch.setattr(tf.profiler.experimental, "stop", TroubledProfiler(RuntimeError("no")))
+    with profnb.profile(max_seconds=0.1) as p:
+        tf.ones(3) + 1
+        time.sleep(0.5)
+    monkeypatch.undo()
+    tf.profiler.experimental.stop(save=False)
+    assert any("Tracing stopped after 0.1 s" in note for note in p.notes)
+    assert "0 of the 0" not in p.summary()
+
+
+def test_asking_too_early_spoils_nothing():
+    with profnb.profile() as p:
+        custom_loop(3)
+        assert "Nothing was captured" in p.summary()
+    assert "train_step steps" in p.summary()
+
+
+def test_a_train_on_batch_that_raises_is_no_step(data):
+    model = make_model()
+    with profnb.profile() as p:
+        for _ in range(3):
+            model.train_on_batch(data[0][:BATCH], data[1][:BATCH])
+        with pytest.raises(Exception, match="incompatible|shape|Matrix"):
+            model.train_on_batch(np.ones((8, 5), "float32"), data[1][:BATCH])
+    assert len(p.steps) == 3
+    assert len(p.step_times) == 3
+
+
+def test_traces_of_the_users_may_carry_any_metadata():
+    with profnb.profile() as p:
+        with tf.profiler.experimental.Trace("x", trace=1, arguments=2):
+            pass
+        with tf.profiler.experimental.Trace(name="y", step_num=5, _r=1):
+            pass
+    assert p.steps.step_num.tolist() == [5]
+
+
+def test_step_times_carry_the_programs_numbers():
+    with profnb.profile(max_steps=2) as p:
+        for number in range(100, 104):
+            with profnb.step(number):
+                custom_loop(1)
+    assert p.steps.step_num.tolist() == [100, 101]
+    assert p.step_times.step_num.tolist() == [100, 101, 102, 103]
+
+
+def test_training_and_testing_loops_one_after_the_other_are_not_one_cycle():
+    @tf.function
+    def train_step(x):
+        return tf.reduce_sum(tf.matmul(x, x))
+
+    @tf.function
+    def test_step(x):
+        return tf.reduce_sum(x)
+
+    with profnb.profile() as p:
+        for _ in range(2):
+            for step in (train_step, test_step):
+                for _ in range(10):
+                    step(tf.ones((60, 60)))
+    assert len(p.steps) == 20
+    assert len(p.step_times) == 20
+    assert len(set(p.steps.phase)) == 1
 
 
 # The hooks themselves.

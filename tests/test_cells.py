@@ -170,9 +170,9 @@ def notebook(*cells):
 def shown():
     fit = "model.fit(x, y, batch_size=8, verbose=0)"
     return notebook(
-        f"%%tfprofile -o p --label mine\nh = {fit}\n'value'",
+        f"%%tfprofile -o p --label 'my run'\nh = {fit}\n'value'",
         f"%%tfprofile\n{fit[:-1]}, callbacks=[Boom(ValueError('five'))])",
-        "len(_tfprofile.steps), len(p.steps)",
+        "len(_tfprofile.steps), len(p.steps), p.options.label",
         "%%tfprofile --steps many\n1",
         "%%tfprofile -o 3x\n1",
         "%%tfprofile -n 0\n1",
@@ -205,7 +205,7 @@ def test_the_report_comes_under_the_value_with_chart_and_controls(shown):
 def test_after_an_exception_the_traceback_comes_once_and_then_the_report(shown):
     assert kinds(shown[1])[:2] == ["error", "profnb"]
     assert shown[1].outputs[0].ename == "ValueError"
-    assert shown[2].outputs[0].data["text/plain"] == "(5, 8)"
+    assert shown[2].outputs[0].data["text/plain"] == "(5, 8, 'my run')"
 
 
 @pytest.mark.parametrize("index", [3, 4, 5])

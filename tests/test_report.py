@@ -129,6 +129,16 @@ def test_names_from_a_trace_are_text_everywhere():
     assert "<script>" not in json.dumps(bundle["application/vnd.plotly.v1+json"])
 
 
+def test_names_cannot_command_a_terminal():
+    name = "\x1b]0;pwned\x07\n\nfake line"
+    text = profile_of(
+        host(line("p", marker(0, 10, 0, name), event(f"{name}:", 0, 5))), errors=[name]
+    ).summary()
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\nfake line" not in text
+
+
 def test_a_page_closes_no_script_early(tmp_path, cpu_trace_path):
     page = profnb.load(cpu_trace_path).to_html(tmp_path / "r.html").read_text("utf-8")
     assert page.count("<script>") == page.count("</script>") == 2

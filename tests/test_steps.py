@@ -162,3 +162,16 @@ def test_markers_on_two_threads_at_once_leave_the_busier_thread():
 def test_a_plane_of_another_kind_has_no_markers():
     trace = read(plane("/host:python-tracer", line("x", marker(0, 5, 0))))
     assert find_steps(trace).is_window
+
+
+def test_a_step_number_too_long_to_be_one_is_replaced_by_the_order():
+    trace = read(gpu(line("Steps", event("9" * 30, 0, 10), event("7", 20, 5))))
+    assert find_steps(trace).step_num.tolist() == [0, 7]
+
+
+def test_loops_one_after_the_other_are_not_one_cycle():
+    codes = np.array(([0] * 10 + [1] * 10) * 2)
+    found, first_root, anchor = pick_cycle(codes, np.where(codes == 0, 9, 1))
+    assert anchor == 0
+    assert (codes[found] == 0).all()
+    assert first_root.size == 21

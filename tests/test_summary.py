@@ -89,6 +89,8 @@ def test_shares_of_chosen_steps():
         ("[8,2] [4]", "float float", 0, None),
         ("", "", 0, None),
         ("[?,0]", "float", 0, None),
+        ("[" + "9" * 30 + ",3]", "float", 4, None),
+        ("[?," + "9" * 5000 + "]", "float", 4, None),
     ],
 )
 def test_the_batch_size_is_read_or_not_guessed(shapes, types, size, batch):

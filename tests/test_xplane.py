@@ -197,6 +197,52 @@ def test_damaged_bytes_never_cause_a_read_out_of_bounds(tmp_path):
     assert refused > 50
 
 
+def test_ids_near_the_end_of_the_range_do_not_wrap(tmp_path):
+    """Three names before, so that first + id - 1 would wrap; with bounds checks on."""
+    huge = (1 << 63) - 1
+    bad = []
+    for stat in ((), (((4, message((1, huge), (4, 1))),)), ((4, message((1, 1), (7, huge))),)):
+        first = plane("/host:A", line("l", *(event(f"n{i}", i, 1, k=ref("t")) for i in range(3))))
+        second = message(
+            (2, "/host:CPU"),
+            (3, message((2, "l"), (4, message((1, huge if not stat else 1), (3, 1), *stat)))),
+            (4, message((1, 1), (2, message((1, 1), (2, "x"))))),
+        )
+        bad.append(message((1, first), (1, second)))
+    for number, raw in enumerate(bad):
+        (tmp_path / f"{number}.pb").write_bytes(raw)
+    code = (
+        "import sys, numpy as np\n"
+        "from profnb.errors import TraceFormatError\n"
+        "from profnb.trace.xplane import read_xplane\n"
+        "for path in sys.argv[1:]:\n"
+        "    try:\n"
+        "        trace = read_xplane(np.fromfile(path, np.uint8), 'x')\n"
+        "        print([trace.stats.of_event(i) for i in range(len(trace.events))])\n"
+        "    except TraceFormatError:\n"
+        "        print('refused')\n"
+    )
+    env = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    run = subprocess.run([sys.executable, "-c", code, *map(str, sorted(tmp_path.glob("*.pb")))], env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.splitlines()[0] == "refused"
+    assert len(run.stdout.splitlines()) == 3
+
+
+def test_kernels_compile_where_nothing_can_be_cached(tmp_path):
+    code = (
+        "import numba.core.caching as c\n"
+        "c.CacheImpl._locator_classes = []\n"
+        "for k in list(vars(c).values()):\n"
+        "    if isinstance(k, type) and hasattr(k, '_locator_classes'): k._locator_classes = []\n"
+        "from profnb.warm import warm_up\n"
+        "warm_up()\n"
+        "print('compiled')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "compiled", run.stderr[-2000:]
+
+
 def test_the_warm_up_trace_is_a_trace():
     trace = decode(tiny_trace())
     assert len(trace.events) == 2
