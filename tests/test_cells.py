@@ -124,6 +124,7 @@ def seen(outputs, *, without_numbers=False):
     text = repr(rows)
     text = re.sub(r"0x[0-9a-f]+", "0x", text)
     text = re.sub(r"__autograph_generated_file\w+", "autograph", text)
+    text = re.sub(r"(__inference_\w+?_|function_)\d+", r"\1#", text)
     text = re.sub(r"(/tmp/ipykernel_\d+/)?\d{6,}\.py", "cell.py", text)
     return NUMBERS.sub("#", text) if without_numbers else text
 

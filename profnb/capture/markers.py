@@ -86,8 +86,9 @@ class StepRecords:
 
     def truncate(self, length: int) -> None:
         """Forget the rows from ``length`` on."""
-        for column in self._columns():
-            del column[length:]
+        if len(self) > length:
+            for column in self._columns():
+                del column[length:]
 
 
 @dataclass(slots=True)

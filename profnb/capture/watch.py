@@ -22,7 +22,7 @@ from typing import Any
 __all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_method"]
 
 Hook = Callable[[], object]
-MethodHook = Callable[[Any], object]
+MethodHook = Callable[..., object]
 
 
 def _nothing(*_: object) -> None:
@@ -32,29 +32,51 @@ def _nothing(*_: object) -> None:
 class _Call(functools.partial[Any]):
     """The original call; the hook after it runs when this is released."""
 
-    after: Hook = _nothing
+    after: MethodHook = _nothing
+    arguments: tuple[Any, ...] = ()
 
     def __del__(self) -> None:
-        self.after()
+        self.after(*self.arguments)
 
 
 class WatchedCall:
-    """A callable that behaves as the original one and runs hooks around each call."""
+    """A callable that behaves as the original one and runs hooks around each call.
+
+    Args:
+        call: The original.
+        before: Runs before each call; must not raise.
+        after: Runs after each call; must not raise.
+        arguments: What the hooks are given.
+    """
+
+    __slots__ = ("_after", "_arguments", "_before", "_call")
 
     def __init__(
-        self, call: Callable[..., Any], before: Hook = _nothing, after: Hook = _nothing
+        self,
+        call: Callable[..., Any],
+        before: MethodHook = _nothing,
+        after: MethodHook = _nothing,
+        arguments: tuple[Any, ...] = (),
     ) -> None:
-        """Watch ``call``; ``before`` and ``after`` take no arguments and must not raise."""
+        """Watch ``call``."""
         self._call, self._before, self._after = call, before, after
-        functools.update_wrapper(self, call)
+        self._arguments = arguments
 
     @property
     def __call__(self) -> Callable[..., Any]:
         """The original, ready to be called once."""
-        self._before()
+        if self._before is not _nothing:
+            self._before(*self._arguments)
+        if self._after is _nothing:
+            return self._call
         call = _Call(self._call)
-        call.after = self._after
+        call.after, call.arguments = self._after, self._arguments
         return call
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The original, for whoever inspects the signature."""
+        return self._call
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
@@ -70,8 +92,7 @@ class _WatchedMethod:
         method = self._method.__get__(instance, owner)
         if instance is None:
             return method
-        hooks = (functools.partial(hook, instance) for hook in (self._before, self._after))
-        return WatchedCall(method, *hooks)
+        return WatchedCall(method, self._before, self._after, (instance,))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 RUNS = 5
+CAPTURE_RUNS = 15  # whole trainings differ more from run to run than what capturing adds
 TOOLS = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats", "memory_profile")
 
 MEASURE = """
@@ -136,7 +137,7 @@ def main(path=None):
                 copy = shutil.copy(path, fresh / "host.xplane.pb")
                 theirs[tool].append(python(OFFICIAL, copy, tool))
         cold = python(MEASURE, path, NUMBA_CACHE_DIR=str(Path(folder) / "cache"))
-        capture = python(CAPTURE, HERE, RUNS)
+        capture = python(CAPTURE, HERE, CAPTURE_RUNS)
     show(ours, theirs, cold, capture)
 
 
