@@ -9,7 +9,8 @@ The house (data flows downwards, an import only ever points back up):
     columns, kernels         array types; the one door to Numba
     capture/                 record one bounded trace around running code
         watch                hooks around calls, without a frame in the user's tracebacks
-        markers              step markers, and the wall time of every step
+        records, markers     columns of what was seen; step markers, every step timed
+        held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
         cell                 a cell of the shell, run as if no magic were there
     trace/                   what was recorded: columns, not objects
@@ -19,6 +20,7 @@ The house (data flows downwards, an import only ever points back up):
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
         nesting, ops         parents and self time; the op table
+        cycles               which repeated calls make up one iteration
         steps, step_times    steps of a trace; wall times of every step
         grouping             which step an event belongs to, across threads
         breakdown            every picosecond of a step to one category
@@ -31,7 +33,7 @@ The house (data flows downwards, an import only ever points back up):
         controls, frontend   ipywidgets; what to show where
         notebook_file        repair saved notebooks
     frames                   columns to pandas tables
-    profile                  Profile, profile(), load(), step()
+    profile, captured        Profile, load(); profile(), step()
     warm                     compile the kernels ahead of use
     magics                   %%tfprofile
     demo, __main__           `python -m profnb demo | report | clean`
@@ -39,9 +41,10 @@ The house (data flows downwards, an import only ever points back up):
 
 from typing import Any
 
+from profnb.captured import profile, step
 from profnb.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.options import CaptureOptions
-from profnb.profile import Profile, load, profile, step
+from profnb.profile import Profile, load
 
 __all__ = [
     "CaptureError",

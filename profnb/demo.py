@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from profnb.captured import profile
 from profnb.errors import CaptureError
-from profnb.profile import Profile, profile
+from profnb.profile import Profile
 
 __all__ = ["run_demo"]
 

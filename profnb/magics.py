@@ -11,9 +11,10 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from traitlets import Bool
 
 from profnb.capture.cell import call_after_cell, make_transformer
+from profnb.captured import CapturedProfile
 from profnb.errors import ProfnbError
 from profnb.options import CaptureOptions
-from profnb.profile import CapturedProfile, Profile, load
+from profnb.profile import Profile, load
 from profnb.warm import warm_in_background
 
 __all__ = ["ProfnbMagics", "load_magics", "unload_magics"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture import session
+from profnb.capture import held_back, session
 from profnb.capture.watch import WatchedCall, on_import, watch_method
 
 tf = pytest.importorskip("tensorflow")
@@ -402,7 +402,7 @@ def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(c
     out, err = capfd.readouterr()
     assert "profiler_session" not in err
     assert out == ""
-    with session._profiler_log_held_back():
+    with held_back.profiler_log_held_back():
         os.write(2, b"somebody else's line\n")
     assert capfd.readouterr().err == "somebody else's line\n"
 
@@ -472,7 +472,7 @@ def test_a_full_disk_costs_a_sentence_and_leaves_nothing_patched(monkeypatch):
 
 
 def test_without_room_for_the_held_log_the_profiler_still_starts_and_stops(monkeypatch):
-    monkeypatch.setattr(session.tempfile, "TemporaryFile", no_space)
+    monkeypatch.setattr(held_back.tempfile, "TemporaryFile", no_space)
     with profnb.profile() as p:
         custom_loop(3)
     assert len(p.steps) == 3

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, plane, read, ref
 
-from profnb.analysis.steps import WINDOW, find_steps, pick_cycle
+from profnb.analysis.cycles import pick_cycle
+from profnb.analysis.steps import WINDOW, find_steps
 
 MS = 10**9
 

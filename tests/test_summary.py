@@ -7,7 +7,7 @@ from profnb.analysis.step_times import StepTimes, tracing_cost, wall_step_times
 from profnb.analysis.notes import note_cost
 from profnb.analysis.study import Study
 from profnb.analysis.summary import GAP, share_time
-from profnb.capture.markers import StepRecords
+from profnb.capture.records import StepRecords
 
 
 def marker(begin, end, number, name="train", **stats):

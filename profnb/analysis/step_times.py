@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from profnb.analysis.steps import Steps, pick_cycle
+from profnb.analysis.cycles import pick_cycle
+from profnb.analysis.steps import Steps
 from profnb.columns import Bools, Int64s
 
 __all__ = [

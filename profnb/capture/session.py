@@ -10,30 +10,27 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
-import contextlib
 import importlib.util
-import os
-import re
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.markers import StepRecorder, StepRecords
+from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
+from profnb.capture.markers import StepRecorder
+from profnb.capture.records import StepRecords
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
 __all__ = ["Capture", "Recording"]
 
-_PROFILER_LOG = re.compile(rb"(profiler_session|session_manager|save_profile)\.cc:\d+\]")
 _INSTALL = (
     "TensorFlow is not installed here, so nothing was captured. Install it with "
     "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
@@ -68,55 +65,6 @@ class Recording:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder = None
-
-
-@contextlib.contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Let an interrupt wait until the block is over, so that it cannot leave the profiler half stopped.
-
-    Only the main thread is interrupted, and only it may hold an interrupt back.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    held: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if held:
-            handler(*held[-1])
-
-
-@contextlib.contextmanager
-def _profiler_log_held_back() -> Iterator[list[bytes]]:
-    """Keep the profiler's own log lines out of the notebook; pass on anything else written.
-
-    TensorFlow logs them to file descriptor 2, which a kernel shows under the user's cell. The list
-    holds them when the block is over.
-    """
-    lines: list[bytes] = []
-    with contextlib.ExitStack() as stack:
-        try:
-            held = stack.enter_context(tempfile.TemporaryFile())
-            saved = os.dup(2)
-        except OSError:  # no standard error, or nowhere to put it
-            yield lines
-            return
-        os.dup2(held.fileno(), 2)
-        try:
-            yield lines
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            held.seek(0)
-            for line in held:
-                if _PROFILER_LOG.search(line):
-                    lines.append(line)
-                else:
-                    os.write(2, line)
 
 
 class Capture:
@@ -218,7 +166,7 @@ class Capture:
                 recording.folder = tempfile.mkdtemp(prefix="profnb-")
             self._logdir = Path(options.logdir or recording.folder or "").expanduser().absolute()
             self._written_before = self._written()
-            with _interrupt_held_back(), _profiler_log_held_back() as log:
+            with interrupt_held_back(), profiler_log_held_back() as log:
                 self._start_taking_over(str(self._logdir))
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
@@ -300,7 +248,7 @@ class Capture:
             recording.closed_by = closed_by
             self._tracing_since_ns = None
             try:
-                with _interrupt_held_back(), _profiler_log_held_back():
+                with interrupt_held_back(), profiler_log_held_back():
                     self._stop_profiler()
                 self._find_trace()
             except Exception as error:  # noqa: BLE001 - likewise
@@ -343,7 +291,7 @@ class Capture:
             self._close_window("the code")
         if self._took_over:  # the session it means to stop was ours to replace: give it one
             self._took_over = False
-            with _profiler_log_held_back():
+            with profiler_log_held_back():
                 self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
 
 

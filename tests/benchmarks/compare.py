@@ -75,7 +75,7 @@ sys.path.insert(0, sys.argv[1])
 from record_trace import build
 import tensorflow as tf
 import profnb
-from profnb.profile import CapturedProfile
+from profnb.captured import CapturedProfile
 from profnb.warm import warm_up
 warm_up()
 steps = 256

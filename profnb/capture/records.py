@@ -1,0 +1,68 @@
+"""The steps that a capture saw, as columns that only grow."""
+
+from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
+
+from array import array
+from dataclasses import dataclass, field
+
+__all__ = ["CALL", "KERAS", "USER", "StepRecords"]
+
+KERAS, USER, CALL = "keras", "user", "call"
+
+
+@dataclass
+class StepRecords:
+    """Every step or call that was seen, traced or not, in order of its end.
+
+    Attributes:
+        begin_ns: Begins by the clock ``time.perf_counter_ns``.
+        end_ns: Ends.
+        name: Row of ``names``: the phase, the marker's or the function's name.
+        kind: Row of ``kinds``.
+        was_traced: 1 where the whole step lies inside the traced window.
+        retraced: 1 where a ``tf.function`` was traced in it.
+        iterations: Iterations in one step.
+        step_num: The number the program gave it, or its order among steps of its kind.
+        run: Which ``fit`` (or ``evaluate``, ``predict``) of the code it belongs to, for Keras' batches.
+        names: Distinct names.
+        kinds: What delimits the steps: "keras", "user" markers, or function "call".
+    """
+
+    begin_ns: array[int] = field(default_factory=lambda: array("q"))
+    end_ns: array[int] = field(default_factory=lambda: array("q"))
+    name: array[int] = field(default_factory=lambda: array("i"))
+    kind: array[int] = field(default_factory=lambda: array("b"))
+    was_traced: array[int] = field(default_factory=lambda: array("b"))
+    retraced: array[int] = field(default_factory=lambda: array("b"))
+    iterations: array[int] = field(default_factory=lambda: array("i"))
+    step_num: array[int] = field(default_factory=lambda: array("q"))
+    run: array[int] = field(default_factory=lambda: array("i"))
+    names: list[str] = field(default_factory=list)
+    kinds: tuple[str, ...] = (KERAS, USER, CALL)
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return (
+            self.begin_ns,
+            self.end_ns,
+            self.name,
+            self.kind,
+            self.was_traced,
+            self.retraced,
+            self.iterations,
+            self.step_num,
+            self.run,
+        )
+
+    def append(self, *values: int) -> None:
+        """Add one row, values in the order of the attributes."""
+        for column, value in zip(self._columns(), values, strict=True):
+            column.append(value)
+
+    def truncate(self, length: int) -> None:
+        """Forget the rows from ``length`` on."""
+        if len(self) > length:
+            for column in self._columns():
+                del column[length:]
