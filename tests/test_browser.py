@@ -127,6 +127,20 @@ def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file)
     assert page.errors == []
 
 
+def test_host_and_device_rows_keep_their_colours_and_are_told_apart(open_page, tmp_path):
+    from traces import event, gpu, host, line, read
+
+    from profnb.profile import Profile
+
+    trace = read(host(line("p", event("a:Op", 0, 9))), gpu(line("Stream #1", event("kernel", 0, 5))))
+    page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri())
+    page.page.wait_for_selector(".profnb-ops input")
+    colours = page.page.evaluate(f"[...document.querySelectorAll('{ROWS} td:first-child')].slice(1).map(e => getComputedStyle(e).color)")
+    assert len(set(colours)) == 2
+    page.page.locator(".profnb-ops select").first.select_option("device")
+    assert column(page, 2) == ["kernel"]
+
+
 # JupyterLab.
 
 NOTEBOOK = [

@@ -59,6 +59,15 @@ def test_the_report_of_a_real_trace_as_text(cpu_trace_path):
     assert "StatefulPartitionedCall" not in text
 
 
+def test_the_answer_says_most_only_of_more_than_half():
+    def answer(busy):
+        trace = read(host(line("p", marker(0, 100, 0), event("a:Op", 0, busy), event("IteratorGetNext", 60, 30))))
+        return Profile(trace).summary().split(". ")[1]
+
+    assert answer(60).startswith("Most of it is host compute, 60.0 %")
+    assert answer(45).startswith("The largest part is host compute, 45.0 %")
+
+
 def test_the_text_is_a_short_read(cpu_trace_path):
     lines = profnb.load(cpu_trace_path).summary().splitlines()
     assert len(lines) < 40

@@ -80,6 +80,7 @@ function upgradeOps(box) {
     shown.forEach(function (r) {
       var tr = body.insertRow();
       cell(tr, bar(r[6] / longest));
+      tr.cells[0].style.color = data.colours[r[0]];
       if (state.group) cell(tr, r[1] || '-', r[2]); else cell(tr, r[2], r[1]);
       if (twoSides) cell(tr, r[0]);
       cell(tr, r[3].toLocaleString('en-US'));

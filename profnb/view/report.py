@@ -150,6 +150,7 @@ class Report:
             {
                 "shown": _SHOWN_OPS,
                 "hidden": self.hidden_ops,
+                "colours": {side: _side_colour(side) for side in ("host", "device")},
                 "rows": [
                     [
                         o.side,

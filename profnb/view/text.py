@@ -18,6 +18,7 @@ __all__ = [
     "share_rows",
 ]
 
+_MOST = 0.5
 _MEANING = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
@@ -58,7 +59,8 @@ def answer_text(summary: Summary) -> str:
     largest = summary.largest
     if largest is None:
         return ""
-    sentence = f"Most of it is {largest.category}, {percent_text(largest.fraction)}"
+    part = "Most of it" if largest.fraction >= _MOST else "The largest part"
+    sentence = f"{part} is {largest.category}, {percent_text(largest.fraction)}"
     meaning = _MEANING.get(largest.category)
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
