@@ -198,9 +198,9 @@ class Profile:
         Returns:
             The file's path.
         """
-        target = Path(path).expanduser()
         from profnb.view.page import page_html
 
+        target = Path(path).expanduser()
         target.write_text(page_html(self._report), encoding="utf-8")
         return target
 

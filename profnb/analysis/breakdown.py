@@ -112,13 +112,13 @@ def _device_lane(name: str) -> int:
 def _lanes_of_events(trace: Trace, steps: Steps) -> Int8s:
     texts = trace.names.texts
     host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
-    lanes = np.where(trace.is_host_line[trace.lines.of_event], host[trace.events.name], 0)
+    lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
     raw = raw_device_lines(trace)
     if raw.any():
         device = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
         lanes = np.where(raw[trace.lines.of_event], device[trace.events.name], lanes)
         launches = trace.stats.integers(CORRELATION_ID).events
-        launches = launches[trace.is_host_line[trace.lines.of_event[launches]]]
+        launches = launches[trace.is_host_event[launches]]
         lanes[launches] = _LAUNCH
     lanes[steps.roots] = _NONE  # a marker or call covers its whole step and explains none of it
     return lanes.astype(np.int8)

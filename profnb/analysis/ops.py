@@ -148,7 +148,7 @@ def _host_part(trace: Trace, within: Bools | None) -> _Part:
             code_of_name[row] = codes_of.setdefault(key, len(codes_of))
     events = trace.events
     codes = code_of_name[events.name]
-    ops = np.flatnonzero((codes >= 0) & trace.is_host_line[trace.lines.of_event])
+    ops = np.flatnonzero((codes >= 0) & trace.is_host_event)
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     offsets = np.searchsorted(ops, trace.lines.offsets)
     own = self_times(begin, end, find_parents(end, offsets))

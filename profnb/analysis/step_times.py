@@ -5,18 +5,16 @@ are steps as they are; of plain calls, the function that repeats and takes the m
 with the same rule as for a trace.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from profnb.analysis.cycles import pick_cycle
 from profnb.analysis.steps import Steps
+from profnb.capture.records import CALL, StepRecords
 from profnb.columns import Bools, Int64s
 
 __all__ = [
-    "RecordedSteps",
     "StepTimes",
     "TracingCost",
     "step_times_of_trace",
@@ -25,63 +23,8 @@ __all__ = [
 ]
 
 
-_CALL = "call"
 _NEAR = 100
 _ENOUGH = 5  # a median of fewer steps says too little to compare
-
-
-class RecordedSteps(Protocol):
-    """What the capture recorded of each step; see ``profnb.capture.markers.StepRecords``."""
-
-    @property
-    def begin_ns(self) -> Sequence[int]:
-        """When each began."""
-        ...
-
-    @property
-    def end_ns(self) -> Sequence[int]:
-        """When each ended."""
-        ...
-
-    @property
-    def name(self) -> Sequence[int]:
-        """Row of ``names``."""
-        ...
-
-    @property
-    def kind(self) -> Sequence[int]:
-        """Row of ``kinds``."""
-        ...
-
-    @property
-    def was_traced(self) -> Sequence[int]:
-        """Whether it was all under trace."""
-        ...
-
-    @property
-    def retraced(self) -> Sequence[int]:
-        """Whether a function was traced in it."""
-        ...
-
-    @property
-    def step_num(self) -> Sequence[int]:
-        """The number the program gave it."""
-        ...
-
-    @property
-    def run(self) -> Sequence[int]:
-        """Which run of Keras' it belongs to."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Distinct names."""
-        ...
-
-    @property
-    def kinds(self) -> Sequence[str]:
-        """What delimits steps."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +53,20 @@ class StepTimes:
         return self.duration_ps.size
 
 
-def wall_step_times(records: RecordedSteps) -> StepTimes:
+def wall_step_times(records: StepRecords) -> StepTimes:
     """Pick the steps out of everything the capture timed."""
     begin, end = (np.asarray(c, np.int64) for c in (records.begin_ns, records.end_ns))
     name, kind = np.asarray(records.name, np.int64), np.asarray(records.kind, np.int64)
     traced, retraced = (np.asarray(c, np.bool_) for c in (records.was_traced, records.retraced))
-    is_call = kind == records.kinds.index(_CALL)
+    number, run = (np.asarray(c, np.int64) for c in (records.step_num, records.run))
+    is_call = kind == records.kinds.index(CALL)
     if not is_call.all():
         first = np.flatnonzero(~is_call)
-        last = first
-        label = name[first]
+        last, label, number = first, name[first], number[first]
     else:
         roots, first_root, anchor = pick_cycle(name, end - begin)
         first, last = roots[first_root[:-1]], roots[first_root[1:] - 1]
-        label = np.full(first.size, anchor)
-    number, run = (np.asarray(c, np.int64) for c in (records.step_num, records.run))
+        label, number = np.full(first.size, anchor), np.arange(first.size)
     base = begin[first[0]] if first.size else 0
     return StepTimes(
         (begin[first] - base) * 1000,
@@ -132,7 +74,7 @@ def wall_step_times(records: RecordedSteps) -> StepTimes:
         traced[first] & traced[last],
         retraced[first] | retraced[last],
         tuple(records.names[row] for row in label.tolist()),
-        np.arange(first.size) if is_call.all() else number[first],
+        number,
         run[first],
     )
 

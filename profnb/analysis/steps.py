@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.analysis.cycles import pick_cycle
+from profnb.capture.records import CALL
 from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import (
@@ -187,10 +188,10 @@ def _marked_steps(trace: Trace) -> Steps | None:
     candidates = set(roots.tolist()) | set(numbers)
     candidates -= set(trace.stats.integers(IS_ABANDONED).events.tolist())
     implicit = trace.names.rows_where(lambda name: name in IMPLICIT_ROOTS)
-    on_host = trace.is_host_line[trace.lines.of_event] & ~implicit[trace.events.name]
+    on_host = trace.is_host_event & ~implicit[trace.events.name]
     markers = np.array(sorted(event for event in candidates if on_host[event]), np.int64)
     source_of = _texts_of(trace, MARKER_SOURCE)
-    trusted = [m for m in markers.tolist() if source_of.get(m) != "call"]
+    trusted = [m for m in markers.tolist() if source_of.get(m) != CALL]
     roots = _outermost(trace, np.array(trusted, np.int64))
     if not roots.size:
         return None
@@ -231,7 +232,7 @@ def _called_steps(trace: Trace) -> Steps | None:
     calls = trace.stats.texts(FUNCTION_CALL).events
     if not calls.size:
         named = trace.select_names(lambda name: name.startswith(_CALL_PREFIXES))
-        calls = np.flatnonzero(named & trace.is_host_line[trace.lines.of_event])
+        calls = np.flatnonzero(named & trace.is_host_event)
     calls = _outermost(trace, calls)
     names, codes = np.unique(trace.events.name[calls], return_inverse=True)
     roots, first_root, anchor = pick_cycle(codes, trace.events.duration_ps[calls])

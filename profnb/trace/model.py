@@ -211,6 +211,11 @@ class Trace:
         return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
 
     @cached_property
+    def is_host_event(self) -> Bools:
+        """Whether each event belongs to the host plane, shape (E,)."""
+        return self.is_host_line[self.lines.of_event]
+
+    @cached_property
     def is_device_line(self) -> Bools:
         """Whether each line belongs to a device plane, shape (L,)."""
         flags = np.array([plane.is_device for plane in self.planes], np.bool_)

@@ -12,14 +12,12 @@ import numpy as np
 from profnb.analysis.study import Study
 from profnb.analysis.summary import share_time
 from profnb.units import count_text, duration_text
+from profnb.view.notebook_file import WIDGET_VIEW, WITHOUT_KERNEL
 from profnb.view.report import OpRow, op_rows, op_table_html, share_table_html
 from profnb.view.text import share_rows
 from profnb.view.theme import MUTED, ROOT
 
 __all__ = ["show_controls"]
-
-_VIEW = "application/vnd.jupyter.widget-view+json"
-_WITHOUT_KERNEL = "Live controls need the kernel that made them: run the cell again."
 
 
 def show_controls(study: Study) -> None:
@@ -29,9 +27,9 @@ def show_controls(study: Study) -> None:
     controls = _build(study)
     # The widget's own text form is a wall of constructor arguments; say what it is instead, for
     # viewers without a kernel (GitHub, nbconvert, an untrusted notebook).
-    html = f'<div style="{ROOT};{MUTED}">{_WITHOUT_KERNEL}</div>'
+    html = f'<div style="{ROOT};{MUTED}">{WITHOUT_KERNEL}</div>'
     view = {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}
-    bundle = {_VIEW: view, "text/html": html, "text/plain": _WITHOUT_KERNEL}
+    bundle = {WIDGET_VIEW: view, "text/html": html, "text/plain": WITHOUT_KERNEL}
     display(bundle, raw=True)
 
 

@@ -10,11 +10,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["clean_notebook"]
+__all__ = ["WIDGET_VIEW", "WITHOUT_KERNEL", "clean_notebook"]
 
-_VIEW = "application/vnd.jupyter.widget-view+json"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
 _OURS = "Live controls need the kernel"
+WITHOUT_KERNEL = f"{_OURS} that made them: run the cell again."
 
 
 def clean_notebook(
@@ -67,7 +68,7 @@ def _repair_state(notebook: dict[str, Any]) -> list[str]:
 
 def _is_ours(output: Any) -> bool:
     data = output.get("data") if isinstance(output, dict) else None
-    if not isinstance(data, dict) or _VIEW not in data:
+    if not isinstance(data, dict) or WIDGET_VIEW not in data:
         return False
     return _OURS in "".join(data.get("text/plain", ""))
 
