@@ -105,7 +105,7 @@ def profiled():
     return run("%%tfprofile -q")
 
 
-NUMBERS = re.compile(r"\d+(\.\d+)?( [mnuµμ]?s)?")
+NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?( [mnuµμ]?s)?")
 OUR_LINE = re.compile(r"get_ipython\(\)\.run_line_magic\('_tfprofile_begin', '-q'\)")
 
 
