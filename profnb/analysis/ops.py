@@ -89,6 +89,8 @@ class OpTable:
 def raw_device_lines(trace: Trace) -> Bools:
     """Which lines are real streams or cores of a device, not derived from others; shape (L,)."""
     derived = trace.lines.names.rows_where(lambda name: name in DERIVED_LINES)
+    if trace.lines.is_copy is not None:
+        derived |= trace.lines.is_copy
     return trace.is_device_line & ~derived
 
 
@@ -144,6 +146,8 @@ def _host_part(trace: Trace, within: Bools | None) -> _Part:
     code_of_name = np.full(len(trace.names), -1, np.int64)
     for row, text in enumerate(trace.names.texts):
         key = parse_op(text)
+        if key is None and trace.is_op_name is not None and trace.is_op_name[row]:
+            key = text, text.rpartition("::")[2]  # aten::conv2d
         if key is not None:
             code_of_name[row] = codes_of.setdefault(key, len(codes_of))
     events = trace.events
@@ -169,7 +173,10 @@ def _device_part(trace: Trace, within: Bools | None) -> _Part:
     codes_of: dict[tuple[str, str], int] = {}
     texts = trace.names.texts
     names, inverse = np.unique(trace.events.name[work], return_inverse=True)
-    own_codes = [codes_of.setdefault((texts[row], ""), len(codes_of)) for row in names]
+    own_codes = [
+        codes_of.setdefault(parse_op(texts[row]) or (texts[row], ""), len(codes_of))
+        for row in names
+    ]
     codes = np.array(own_codes, np.int64)[inverse]
     column = trace.stats.texts(TF_OP)
     if len(column):

@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from profnb.columns import Bools, Bytes, Int32s, Int64s
+from profnb.columns import Bools, Bytes, Floats, Int32s, Int64s
 from profnb.trace.names import is_device_plane, is_host_plane
 
-__all__ = ["Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
+__all__ = ["Counter", "Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,14 @@ class Lines:
         names: The lines' own names.
         offsets: Line l owns events ``offsets[l]:offsets[l + 1]``, shape (L + 1,).
         ids: The identifier the recorder gave, shape (L,); a thread id on a host.
+        is_copy: Lines that repeat events of other lines, shape (L,); None where none does.
     """
 
     plane: Int64s
     names: StringTable
     offsets: Int64s
     ids: Int64s
+    is_copy: Bools | None = None
 
     def __len__(self) -> int:
         return self.plane.size
@@ -124,21 +126,42 @@ class Plane:
         name: As recorded, for instance ``/host:CPU`` or ``/device:GPU:0``.
         lines: The half-open range of its lines in ``Trace.lines``.
         stats: The plane's own stats, for instance a device's clock rate and memory.
+        side: "host", "device" or "other" where the format says so; "" decides by the name.
     """
 
     name: str
     lines: range
     stats: dict[str, int | float | str | bytes]
+    side: str = ""
 
     @property
     def is_host(self) -> bool:
         """Whether this is the plane of the host's threads."""
-        return is_host_plane(self.name)
+        return self.side == "host" if self.side else is_host_plane(self.name)
 
     @property
     def is_device(self) -> bool:
         """Whether this is a GPU or TPU core."""
-        return is_device_plane(self.name)
+        return self.side == "device" if self.side else is_device_plane(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A quantity that was sampled while the trace ran.
+
+    Attributes:
+        name: What was counted.
+        series: Which of the counter's values this is, for instance an allocator; may be "".
+        unit: "bytes", or "" where the file does not say.
+        time_ps: When, shape (N,), ascending.
+        value: The samples, shape (N,), float64.
+    """
+
+    name: str
+    series: str
+    unit: str
+    time_ps: Int64s
+    value: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +215,10 @@ class Trace:
         hostnames: The hosts named in the file; may be empty.
         messages: Warnings and errors the profiler itself wrote into the file.
         recorded: The bytes it was read from, where it can be saved again as it was.
+        counters: What was sampled besides the events.
+        is_op_name: Rows of ``names`` that are ops whatever they look like, shape (N,), where the
+            format says which events are ops; None where the names tell.
+        left_out: What the file held and the trace does not, in sentences.
     """
 
     source: str
@@ -203,6 +230,9 @@ class Trace:
     hostnames: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     recorded: Bytes | None = None
+    counters: tuple[Counter, ...] = ()
+    is_op_name: Bools | None = None
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def is_host_line(self) -> Bools:

@@ -26,6 +26,7 @@ __all__ = [
     "TF_OP",
     "is_device_plane",
     "is_host_plane",
+    "split_graph_device",
 ]
 
 # Planes (XPL).
@@ -82,3 +83,20 @@ def is_host_plane(name: str) -> bool:
 def is_device_plane(name: str) -> bool:
     """Whether a plane of this name is a GPU, or a TPU core."""
     return name.startswith(_DEVICE_PREFIXES) and "SparseCore" not in name
+
+
+def split_graph_device(device: str) -> tuple[str, str, str]:
+    """Where the events of a device string of TF1's ``StepStats`` belong: (plane, line, side).
+
+    ``/device:GPU:0/stream:13`` is the line ``stream:13`` of the device ``/device:GPU:0``. A string
+    without a stream, ``/job:localhost/replica:0/task:0/device:GPU:0`` as well, is a host plane: the
+    executor's threads that ran (on a CPU) or enqueued (on a GPU) the ops placed there.
+
+    Source: Timeline._is_gputrace_device in tensorflow/python/client/timeline.py (2.21).
+    """
+    plane, found, rest = device.partition("/stream:")
+    if found:
+        return plane, f"stream:{rest}", "device"
+    if device.endswith("/memcpy"):
+        return device.removesuffix("/memcpy"), "memcpy", "device"
+    return device, "", "host"

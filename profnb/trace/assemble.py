@@ -1,0 +1,122 @@
+"""Events in any order to a ``Trace``: what the readers of formats without XPlane's layout share.
+
+They find planes, lines and events as they come; here lines are put after their planes and events
+into time order, the longest first at equal begins, and the times to picoseconds since the first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.columns import Bools, Int64s
+from profnb.trace.model import Counter, Events, Lines, Plane, Stats, StringTable, Trace
+
+__all__ = ["FoundLine", "assemble_trace", "repeats_other_lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLine:
+    """A line as a reader found it.
+
+    Attributes:
+        plane: The plane's name.
+        side: "host", "device", "other", or "" to decide by the plane's name.
+        name: The line's own name.
+        line_id: The identifier the recorder gave.
+    """
+
+    plane: str
+    side: str
+    name: str
+    line_id: int = 0
+
+
+def repeats_other_lines(lines: Sequence[FoundLine]) -> Bools:
+    """Which lines of a TF1 device hold again what its single streams hold, shape (L,).
+
+    ``stream:all`` repeats the kernels of every stream and ``memcpy`` the copies; where no single
+    stream was recorded they are all there is.
+    """
+    single = {
+        line.plane for line in lines if line.name.startswith("stream:") and line.name[7:8].isdigit()
+    }
+    return np.array(
+        [
+            line.side == "device"
+            and line.plane in single
+            and line.name.startswith(("stream:all", "memcpy"))
+            for line in lines
+        ],
+        np.bool_,
+    )
+
+
+def assemble_trace(
+    source: str,
+    lines: Sequence[FoundLine],
+    line_of_event: Int64s,
+    name: Int64s,
+    begin_ps: Int64s,
+    duration_ps: Int64s,
+    names: StringTable,
+    *,
+    stats: Callable[[Int64s], Stats] | None = None,
+    counters: Sequence[Counter] = (),
+    hostnames: tuple[str, ...] = (),
+    is_op_name: Bools | None = None,
+    left_out: tuple[str, ...] = (),
+) -> Trace:
+    """Put found lines and E events into a trace.
+
+    Args:
+        source: The file's name, for messages.
+        lines: The lines, in the order to show them; lines of one plane need not be neighbours.
+        line_of_event: Index into ``lines``, shape (E,).
+        name: Row of ``names``, shape (E,).
+        begin_ps: Begins since any origin, shape (E,); the earliest becomes 0.
+        duration_ps: Durations, not negative, shape (E,).
+        names: The events' names.
+        stats: Given the order (row of the input for each event of the trace), the events' stats.
+        counters: Sampled quantities, on the clock of ``begin_ps``.
+        hostnames: The hosts, where known.
+        is_op_name: See ``Trace``.
+        left_out: See ``Trace``.
+    """
+    planes = list(dict.fromkeys((line.plane, line.side) for line in lines))
+    plane_of = np.array([planes.index((line.plane, line.side)) for line in lines], np.int64)
+    by_plane = np.argsort(plane_of, kind="stable")
+    rank = np.empty(len(lines), np.int64)
+    rank[by_plane] = np.arange(len(lines))
+    placed = rank[line_of_event] if len(lines) else line_of_event
+    order = np.lexsort((-duration_ps, begin_ps, placed))
+    starts = [int(begin_ps.min())] if begin_ps.size else []
+    starts += [int(counter.time_ps[0]) for counter in counters if counter.time_ps.size]
+    origin = min(starts, default=0)
+    offsets = np.zeros(len(lines) + 1, np.int64)
+    np.cumsum(np.bincount(placed, minlength=len(lines)), out=offsets[1:])
+    first_line = np.searchsorted(plane_of[by_plane], np.arange(len(planes) + 1)).tolist()
+    is_copy = repeats_other_lines(lines)[by_plane] if lines else None
+    return Trace(
+        source=source,
+        planes=tuple(
+            Plane(plane, range(first_line[row], first_line[row + 1]), {}, side)
+            for row, (plane, side) in enumerate(planes)
+        ),
+        lines=Lines(
+            plane_of[by_plane],
+            StringTable.of(lines[row].name for row in by_plane),
+            offsets,
+            np.array([lines[row].line_id for row in by_plane], np.int64),
+            is_copy if is_copy is not None and is_copy.any() else None,
+        ),
+        events=Events(name[order].astype(np.int32), begin_ps[order] - origin, duration_ps[order]),
+        names=names,
+        stats=stats(order) if stats is not None else Stats(),
+        hostnames=hostnames,
+        counters=tuple(
+            Counter(c.name, c.series, c.unit, c.time_ps - origin, c.value) for c in counters
+        ),
+        is_op_name=is_op_name,
+        left_out=left_out,
+    )
