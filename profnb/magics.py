@@ -15,7 +15,11 @@ from profnb.captured import CapturedProfile
 from profnb.errors import ProfnbError
 from profnb.options import CaptureOptions
 from profnb.profile import Profile, load
+from profnb.view.frontend import show_sentence
 from profnb.warm import warm_in_background
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Show = Callable[[Profile, bool | None], None]
 
 __all__ = ["ProfnbMagics", "load_magics", "unload_magics"]
 
@@ -25,8 +29,16 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
-_CELL_MAGICS = ("tfprofile",)
+_CELL_MAGICS = ("tfprofile", "tftimeline")
 _DEFAULTS = CaptureOptions()
+_SHOW_ARGUMENTS = (
+    argument(
+        "--json", metavar="FILE", type=_unquoted,
+        help="also write a Chrome trace (timeline.json) for chrome://tracing and Perfetto",
+    ),
+    argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
+    argument("--no-live", dest="live", action="store_false", help="leave live controls out"),
+)  # fmt: skip
 _CAPTURE_ARGUMENTS = (
     argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
     argument("-q", "--quiet", action="store_true", help="show nothing"),
@@ -52,17 +64,27 @@ _CAPTURE_ARGUMENTS = (
     ),
     argument("--python", action="store_true", help="record Python calls too (slow)"),
     argument("--no-device", action="store_true", help="do not record device activity"),
-    argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
-    argument("--no-live", dest="live", action="store_false", help="leave live controls out"),
+    *_SHOW_ARGUMENTS,
 )  # fmt: skip
+_OPEN_ARGUMENTS = (
+    argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result"),
+    argument("--run", help="which run of the logdir (default: the newest)"),
+    argument("--host", help="which host of the run (default: the first)"),
+    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
+    *_SHOW_ARGUMENTS,
+)
 
 
-def _capture_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a magic the options that every capturing magic shares."""
-    for decorate in reversed(_CAPTURE_ARGUMENTS):
-        function = decorate(function)
-    documented: Callable[..., Any] = magic_arguments()(function)
-    return documented
+def _with_arguments(*arguments: Decorator) -> Decorator:
+    """Give a magic these options, so that ``%magic?`` documents them."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for argument_of in reversed(arguments):
+            function = argument_of(function)
+        documented: Callable[..., Any] = magic_arguments()(function)
+        return documented
+
+    return decorate
 
 
 def _options(arguments: Namespace) -> CaptureOptions:
@@ -90,7 +112,7 @@ class _FailedCellError(Exception):
 
 @magics_class
 class ProfnbMagics(Magics):
-    """``%%tfprofile`` and ``%tfprofile``."""
+    """``%%tfprofile`` and ``%%tftimeline``, ``%tfprofile`` and ``%tftimeline``."""
 
     live = Bool(
         None, allow_none=True, help="Whether reports get live controls; by default not in Colab."
@@ -111,26 +133,46 @@ class ProfnbMagics(Magics):
         captured.start()
         return captured
 
-    def _end(self, captured: CapturedProfile, arguments: Namespace) -> None:
+    def _end(self, captured: CapturedProfile, arguments: Namespace, show: Show) -> None:
         profile = captured.profile
         self.shell.user_ns["_tfprofile"] = profile
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
         captured.finish()
         if not arguments.quiet:
-            profile.report(arguments.live)
+            show(profile, arguments.live)
+        _write_json(profile, arguments)
+
+    def _run_cell(self, arguments: Namespace, cell: str, show: Show) -> None:
+        """Run a cell's body for a caller that bypassed the input transformer."""
+        captured = self._begin(arguments)
+        try:
+            # The comment keeps line numbers: the body began on the cell's second line.
+            result = self.shell.run_cell(cell if cell.startswith("%%") else f"#\n{cell}")
+        finally:
+            self._end(captured, arguments, show)
+        if not result.success:
+            raise _FailedCellError
+
+    def _begin_before_cell(self, arguments: Namespace, show: Show) -> None:
+        captured = self._begin(arguments)
+        call_after_cell(self.shell, lambda _: self._end(captured, arguments, show))
 
     @no_var_expand
     @line_magic("_tfprofile_begin")
-    def _begin_cell(self, line: str) -> None:
+    def _begin_tfprofile(self, line: str) -> None:
         """What the input transformer writes in place of ``%%tfprofile``."""
-        arguments = parse_argstring(self.tfprofile_cell, line)
-        captured = self._begin(arguments)
-        call_after_cell(self.shell, lambda _: self._end(captured, arguments))
+        self._begin_before_cell(parse_argstring(self.tfprofile_cell, line), Profile.report)
+
+    @no_var_expand
+    @line_magic("_tftimeline_begin")
+    def _begin_tftimeline(self, line: str) -> None:
+        """What the input transformer writes in place of ``%%tftimeline``."""
+        self._begin_before_cell(parse_argstring(self.tftimeline_cell, line), Profile.timeline)
 
     @no_var_expand
     @cell_magic("tfprofile")
-    @_capture_arguments
+    @_with_arguments(*_CAPTURE_ARGUMENTS)
     def tfprofile_cell(self, line: str, cell: str) -> None:
         """Profile the TensorFlow work of this cell and show where its time went.
 
@@ -138,27 +180,34 @@ class ProfnbMagics(Magics):
         tf.function are divided into steps by themselves; mark others with `with profnb.step(i):`.
         The last result is also in `_tfprofile`.
         """
-        arguments = parse_argstring(self.tfprofile_cell, line)
-        captured = self._begin(arguments)
-        try:
-            # The comment keeps line numbers: the body began on the cell's second line.
-            result = self.shell.run_cell(cell if cell.startswith("%%") else f"#\n{cell}")
-        finally:
-            self._end(captured, arguments)
-        if not result.success:
-            raise _FailedCellError
+        self._run_cell(parse_argstring(self.tfprofile_cell, line), cell, Profile.report)
+
+    @no_var_expand
+    @cell_magic("tftimeline")
+    @_with_arguments(*_CAPTURE_ARGUMENTS)
+    def tftimeline_cell(self, line: str, cell: str) -> None:
+        """Show the timeline of this cell's TensorFlow work: threads, streams, events, steps.
+
+        The cell runs and is captured as with %%tfprofile; press ? in the timeline for its keys.
+        """
+        self._run_cell(parse_argstring(self.tftimeline_cell, line), cell, Profile.timeline)
 
     @line_magic("tfprofile")
-    @magic_arguments()
-    @argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result")
-    @argument("--run", help="which run of the logdir (default: the newest)")
-    @argument("--host", help="which host of the run (default: the first)")
-    @argument("-o", "--out", metavar="NAME", help="bind the profile to this name")
-    @argument("--live", dest="live", action="store_true", default=None, help="add live controls")
-    @argument("--no-live", dest="live", action="store_false", help="leave live controls out")
+    @_with_arguments(*_OPEN_ARGUMENTS)
     def tfprofile_line(self, line: str) -> None:
-        """Show a saved trace, or a result again."""
+        """Show the report of a saved trace, or of a result again."""
         arguments = parse_argstring(self.tfprofile_line, line)
+        self._open(arguments).report(arguments.live)
+
+    @line_magic("tftimeline")
+    @_with_arguments(*_OPEN_ARGUMENTS)
+    def tftimeline_line(self, line: str) -> None:
+        """Show the timeline of a saved trace, or of an earlier result."""
+        arguments = parse_argstring(self.tftimeline_line, line)
+        self._open(arguments).timeline(arguments.live)
+
+    def _open(self, arguments: Namespace) -> Profile:
+        """The result of this name, or the trace at this path."""
         profile = self.shell.user_ns.get(arguments.what)
         if not isinstance(profile, Profile):
             try:
@@ -167,7 +216,18 @@ class ProfnbMagics(Magics):
                 raise UsageError(str(error)) from None
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
-        profile.report(arguments.live)
+        _write_json(profile, arguments)
+        return profile
+
+
+def _write_json(profile: Profile, arguments: Namespace) -> None:
+    """Write the Chrome trace where it was asked for; a file that cannot be written is one sentence."""
+    if arguments.json is None or not profile.has_trace:
+        return
+    try:
+        profile.to_chrome_trace(arguments.json)
+    except OSError as error:
+        show_sentence(f"The Chrome trace was not written: {error}")
 
 
 def load_magics(shell: Any) -> None:

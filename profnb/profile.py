@@ -192,8 +192,40 @@ class Profile:
             return
         show_report(self._report, self.study, live)
 
+    def timeline(self, live: bool | None = None) -> None:
+        """Show the trace itself in the notebook: threads and streams, nested events, steps.
+
+        Args:
+            live: Whether zooming in may ask the kernel for more detail than the notebook saves; by
+                default it may, in Jupyter by two hidden widgets.
+        """
+        from profnb.view.frontend import show_sentence, show_timeline
+
+        if not self.has_trace:
+            show_sentence(" ".join(self.notes))
+            return
+        show_timeline(self.study, self.notes, live)
+
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> Path:
+        """Write the trace for chrome://tracing and Perfetto (https://ui.perfetto.dev).
+
+        Args:
+            path: The file; compressed if its name ends with ``.gz``.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            CaptureError: There is no trace.
+        """
+        from profnb.analysis.export import export_chrome
+
+        target = Path(path).expanduser()
+        export_chrome(self.trace, self.study.steps, self.study.groups, target)
+        return target
+
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report as one HTML file that needs no network.
+        """Write the report, with the timeline of every event, as one HTML file that needs no network.
 
         Returns:
             The file's path.
@@ -201,7 +233,8 @@ class Profile:
         from profnb.view.page import page_html
 
         target = Path(path).expanduser()
-        target.write_text(page_html(self._report), encoding="utf-8")
+        study = self.study if self.has_trace else None
+        target.write_text(page_html(self._report, study), encoding="utf-8")
         return target
 
     def save(self, logdir: str | os.PathLike[str]) -> Path:

@@ -1,79 +1,14 @@
-"""What a person sees, in headless Chromium: the page as a file, and a notebook in JupyterLab.
-
-Set PROFNB_SCREENSHOTS=FOLDER to keep a picture of each state. No network is used.
-"""
+"""What a person sees of a report, in headless Chromium: the page as a file, and a notebook in JupyterLab."""
 
 import json
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from pathlib import Path
 
 import pytest
+from chromium import Lab, browser, complaints, new_notebook, nbformat, open_page, run_all  # noqa: F401
 
-sync_api = pytest.importorskip("playwright.sync_api")
-nbformat = pytest.importorskip("nbformat")
-pytest.importorskip("jupyterlab")
-pytest.importorskip("tensorflow")
 import profnb
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
-
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield running
-        running.close()
-
-
-class Page:
-    """A page that remembers its errors and refuses the network beyond this machine."""
-
-    def __init__(self, browser, width=1100, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme)
-        context.route("**/*", lambda r: r.continue_() if r.request.url.startswith(("file:", "data:", "blob:", "http://localhost")) else r.abort())
-        self.page = context.new_page()
-        self.errors = []
-        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
-        self.context = context
-
-    def shot(self, name):
-        folder = os.environ.get("PROFNB_SCREENSHOTS")
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
-
-    def count(self, selector):
-        return self.page.locator(selector).count()
-
-
-@pytest.fixture
-def open_page(browser):
-    opened = []
-
-    def open_(url, **settings):
-        page = Page(browser, **settings)
-        opened.append(page)
-        page.page.goto(url)
-        return page
-
-    yield open_
-    for page in opened:
-        page.context.close()
 
 
 @pytest.fixture(scope="module")
@@ -153,20 +88,14 @@ NOTEBOOK = [
 ]
 
 
-def new_notebook(cells=NOTEBOOK):
-    return nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(c) for c in cells],
-        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    )
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """A JupyterLab whose folder holds one notebook in four states."""
     nbclient = pytest.importorskip("nbclient")
     root = tmp_path_factory.mktemp("lab")
-    nbformat.write(new_notebook(), root / "live.ipynb")
-    ran = new_notebook()
+    lab = Lab(root)
+    nbformat.write(new_notebook(NOTEBOOK), root / "live.ipynb")
+    ran = new_notebook(NOTEBOOK)
     nbclient.NotebookClient(ran, timeout=300, kernel_name="python3").execute()
     nbformat.write(ran, root / "trusted.ipynb")
     stateless = nbformat.from_dict(json.loads(json.dumps(ran)))
@@ -175,51 +104,18 @@ def lab(tmp_path_factory):
     stranger = nbformat.from_dict(json.loads(json.dumps(ran)))
     stranger.cells[0].source += "\n# from somebody else"
     nbformat.write(stranger, root / "untrusted.ipynb")
-    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data")}
     for name in ("trusted", "stateless"):
-        subprocess.run([sys.executable, "-m", "jupyter", "trust", f"{name}.ipynb"], cwd=root, env=env, check=True, capture_output=True)
-    (root / ".config/lab/user-settings/@jupyterlab/apputils-extension").mkdir(parents=True)
-    (root / ".config/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
-    themes = root / ".config/lab/user-settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings"
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}",
-        "--ServerApp.token=", "--ServerApp.password=", f"--ServerApp.root_dir={root}",
-    ]  # fmt: skip
-    server = subprocess.Popen(command, env=env, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://localhost:{port}"
-    for _ in range(120):
-        try:
-            urllib.request.urlopen(f"{url}/api", timeout=1)
-            break
-        except OSError:
-            time.sleep(0.5)
-    yield url, themes
-    server.terminate()
-    server.wait(20)
+        lab.trust(name)
+    with lab.running():
+        yield lab
 
 
 @pytest.fixture
 def open_notebook(lab, open_page):
-    url, themes = lab
-
     def open_(name, theme="JupyterLab Light", width=1200):
-        themes.write_text(json.dumps({"theme": theme}))
-        page = open_page(f"{url}/doc/tree/{name}.ipynb?reset", width=width)
-        page.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
-        page.page.evaluate("document.querySelectorAll('.jp-CodeCell')[2]?.scrollIntoView()")
-        return page
+        return lab.open(open_page, name, theme, width)
 
     return open_
-
-
-def complaints(page):
-    return page.page.evaluate(
-        "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText)"
-        ".filter(t => /Error displaying|model not found|Traceback|not defined/i.test(t))"
-    )
 
 
 @pytest.mark.parametrize(("theme", "width"), [("JupyterLab Light", 1200), ("JupyterLab Dark", 1200), ("JupyterLab Light", 700)])
@@ -256,13 +152,7 @@ def test_lost_controls_are_explained_without_an_error(open_notebook):
 
 def test_live_controls_drive_the_report(open_notebook):
     page = open_notebook("live")
-    page.page.wait_for_timeout(3000)
-    accept = page.page.locator(".jp-Dialog .jp-mod-accept")  # which kernel, it may ask
-    if accept.count():
-        accept.first.click()
-    page.page.wait_for_timeout(3000)
-    page.page.get_by_role("menuitem", name="Run", exact=True).first.click()
-    page.page.get_by_text("Run All Cells", exact=True).first.click()
+    run_all(page)
     page.page.wait_for_selector(".jupyter-widgets input[placeholder='search ops']", timeout=90_000)
     page.page.wait_for_timeout(1000)
     page.shot("lab-live")

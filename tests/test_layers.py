@@ -13,7 +13,7 @@ ORDER = [
     {"profile"}, {"captured"}, {"warm"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
-DOORS = {"tensorflow": {"capture", "demo"}, "plotly": {"view/plotly"}, "ipywidgets": {"view/controls"}, "numba": {"kernels"}}
+DOORS = {"tensorflow": {"capture", "demo"}, "plotly": {"view/plotly"}, "ipywidgets": {"view/controls", "view/timeline/live"}, "numba": {"kernels"}}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

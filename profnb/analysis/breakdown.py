@@ -30,6 +30,7 @@ __all__ = [
     "CATEGORIES",
     "StepBreakdown",
     "break_down_steps",
+    "categorize_events",
     "category_column",
     "extend_to_device_work",
 ]
@@ -122,6 +123,17 @@ def _lanes_of_events(trace: Trace, steps: Steps) -> Int8s:
         lanes[launches] = _LAUNCH
     lanes[steps.roots] = _NONE  # a marker or call covers its whole step and explains none of it
     return lanes.astype(np.int8)
+
+
+def categorize_events(trace: Trace, steps: Steps) -> Int8s:
+    """The category each event is charged to where nothing of higher priority runs.
+
+    Returns:
+        Index into ``CATEGORIES``, shape (E,), int8; what is no work (markers, frames of the Python
+        tracer, lines that repeat others) is "all others".
+    """
+    of_lane = [CATEGORIES.index("all others"), *(CATEGORIES.index(name) for name in _LANES[1:])]
+    return np.array(of_lane, np.int8)[_lanes_of_events(trace, steps)]
 
 
 def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:

@@ -5,13 +5,21 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from profnb.analysis.breakdown import StepBreakdown, break_down_steps, extend_to_device_work
+from profnb.analysis.breakdown import (
+    StepBreakdown,
+    break_down_steps,
+    categorize_events,
+    extend_to_device_work,
+)
 from profnb.analysis.examples import examples_per_step
 from profnb.analysis.grouping import Groups, group_events
+from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_steps
 from profnb.analysis.ops import OpTable, raw_device_lines, tabulate_ops
+from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.summary import Summary, summarize
+from profnb.columns import Int8s, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["Study"]
@@ -48,6 +56,22 @@ class Study:
     def breakdown(self) -> StepBreakdown:
         """Where each step's time went."""
         return break_down_steps(self.trace, self.steps, self.groups)
+
+    @cached_property
+    def categories(self) -> Int8s:
+        """The category of each event, as index into ``CATEGORIES``."""
+        return categorize_events(self.trace, self.steps)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Where each event stands in a picture of the trace."""
+        return lay_out_rows(self.trace, self.steps)
+
+    @cached_property
+    def self_ps(self) -> Int64s:
+        """Each event's duration less what its children on the same line cover, shape (E,)."""
+        events = self.trace.events
+        return self_times(events.begin_ps, events.end_ps, self.rows.parent)
 
     @cached_property
     def has_device(self) -> bool:

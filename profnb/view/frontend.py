@@ -9,16 +9,20 @@
 """
 
 import sys
+from collections.abc import Sequence
 from html import escape
 from typing import Any
+from uuid import uuid4
 
 from profnb.analysis.study import Study
 from profnb.view.controls import show_controls
 from profnb.view.plotly import figure_bundle
 from profnb.view.report import Report, script_bundle
-from profnb.view.theme import ROOT
+from profnb.view.theme import MUTED, ROOT
+from profnb.view.timeline.element import build_timeline, timeline_script
+from profnb.view.timeline.live import show_live_detail
 
-__all__ = ["is_colab", "show_report", "show_sentence"]
+__all__ = ["is_colab", "show_report", "show_sentence", "show_timeline"]
 
 
 def is_colab() -> bool:
@@ -54,6 +58,38 @@ def show_report(report: Report, study: Study, live: bool | None) -> None:
             break
     if live and len(study.steps):
         show_controls(study)
+
+
+def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None:
+    """Show a timeline under the cell.
+
+    Args:
+        study: The trace and what was found in it.
+        notes: What the reader should know first.
+        live: Whether zooming in may ask the kernel for more; None for what the notebook was
+            configured to, and by default yes (Colab needs no widget for it).
+    """
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell: Any = get_ipython()
+    timeline = build_timeline(study)
+    if getattr(shell, "kernel", None) is None:
+        print("\n".join([*(f"Note: {note}" for note in notes), timeline.text]))
+        return
+    magics = shell.magics_manager.registry.get("ProfnbMagics")
+    wanted = next((c for c in (live, getattr(magics, "live", None), True) if c is not None), True)
+    asks = wanted and bool(timeline.data)
+    timeline_id = uuid4().hex if asks else ""
+    listed = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in notes)
+    above = f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{listed}</ul>' if notes else ""
+    html = f'<div class="profnb" style="{escape(ROOT)}">{above}</div>' if above else ""
+    display({"text/html": html + timeline.html(timeline_id), "text/plain": timeline.text}, raw=True)
+    if timeline.data:
+        script = {"application/javascript": timeline_script(), "text/plain": ""}
+        display(script, raw=True)
+    if asks:
+        show_live_detail(study, timeline_id)
 
 
 def show_sentence(sentence: str) -> None:

@@ -2,8 +2,10 @@
 
 from html import escape
 
+from profnb.analysis.study import Study
 from profnb.view.plotly import figure_html, plotly_script, step_table_html
 from profnb.view.report import Report, report_script
+from profnb.view.timeline.element import build_timeline, timeline_script
 
 __all__ = ["page_html"]
 
@@ -17,17 +19,29 @@ _STYLE = (
 )
 
 
-def page_html(report: Report) -> str:
-    """The whole page: chart, headline, tables and notes."""
+def page_html(report: Report, study: Study | None) -> str:
+    """The whole page: headline, notes, chart, tables and timeline.
+
+    Args:
+        report: What the page says.
+        study: The trace whose timeline follows; None without a trace.
+    """
     figure = ""
     plotly = ""
     if report.figure is not None and report.chart is not None:
         figure = figure_html(report.figure, step_table_html(report.chart), None)
         plotly = f"<script>{plotly_script()}</script>"
+    timeline, script = "", ""
+    if study is not None:
+        built = build_timeline(study, is_page=True)
+        timeline, script = (
+            built.html(),
+            f"<script>{timeline_script()}</script>" if built.data else "",
+        )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{plotly}</head><body>"
         f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure)}</div>'
-        f"<script>{report_script()}</script></body></html>"
+        f"{timeline}<script>{report_script()}</script>{script}</body></html>"
     )

@@ -1,7 +1,6 @@
 // Upgrades every report on the page, in place: the op table becomes sortable, searchable and
 // groupable, the step chart is drawn. Runs as an output of its own after the report; needs no library,
 // no network and no id. All text goes in through textContent: names in a trace are data.
-(function () {
 function upgradeOps(box) {
   var data = JSON.parse(box.dataset.ops);
   var state = {key: 4, down: true, side: 'all', group: false, all: false, text: ''};
@@ -12,18 +11,6 @@ function upgradeOps(box) {
   var cellStyles = [];
   for (var h = 0; h < heads.length; h++) cellStyles.push(body.rows[1].cells[h].getAttribute('style'));
 
-  function duration(ps) {
-    if (!ps) return '0 ms';
-    var units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
-    for (var i = 0; i < units.length; i++) {
-      if (ps >= units[i][0] * 0.9995) {
-        var v = ps / units[i][0];
-        return v.toFixed(v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2) + ' ' + units[i][1];
-      }
-    }
-    return ps + ' ps';
-  }
-  function percent(f) { return f > 0 && f < 0.0005 ? '<0.1 %' : (f * 100).toFixed(1) + ' %'; }
   function bar(f) {
     var eighths = Math.max(Math.round(f * 64), f > 0 ? 1 : 0);
     return '█'.repeat(eighths >> 3) + (' ▏▎▍▌▋▊▉'[eighths & 7] || '').trim();
@@ -83,17 +70,17 @@ function upgradeOps(box) {
       tr.cells[0].style.color = data.colours[r[0]];
       if (state.group) cell(tr, r[1] || '-', r[2]); else cell(tr, r[2], r[1]);
       if (twoSides) cell(tr, r[0]);
-      cell(tr, r[3].toLocaleString('en-US'));
-      cell(tr, duration(r[4]));
-      cell(tr, percent(r[6]));
+      cell(tr, countText(r[3]));
+      cell(tr, durationText(r[4]));
+      cell(tr, percentText(r[6]));
       sums[r[0]] = (sums[r[0]] || 0) + r[6];
-      cell(tr, percent(sums[r[0]]));
-      cell(tr, duration(r[5]));
+      cell(tr, percentText(sums[r[0]]));
+      cell(tr, durationText(r[5]));
     });
     var share = shown.reduce(function (s, r) { return s + r[6]; }, 0);
     foot.textContent = shown.length + ' of ' + (rows.length + (state.text || state.group ? 0 : data.hidden)) +
       (state.group ? ' types' : ' ops') +
-      (data.hidden && (state.text || state.group) ? ' among the ' + data.rows.length + ' largest ops' : '') + (state.side === 'all' ? '' : ', ' + percent(share) + ' of ' + state.side + ' self time');
+      (data.hidden && (state.text || state.group) ? ' among the ' + data.rows.length + ' largest ops' : '') + (state.side === 'all' ? '' : ', ' + percentText(share) + ' of ' + state.side + ' self time');
     button.style.display = rows.length > data.shown ? '' : 'none';
     button.textContent = state.all ? 'show fewer' : 'show all';
     for (var i = 0; i < heads.length; i++) {
@@ -114,18 +101,12 @@ function upgradeOps(box) {
       draw();
     };
   });
-  function make(tag, parent, style) {
-    var element = document.createElement(tag);
-    element.setAttribute('style', style);
-    parent.appendChild(element);
-    return element;
-  }
   var look = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
     'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
   var bar_ = document.createElement('div');
   bar_.setAttribute('style', 'margin:6px 0 2px');
   box.insertBefore(bar_, box.firstChild);
-  var search = make('input', bar_, look + 'width:180px');
+  var search = addElement('input', bar_, look + 'width:180px');
   search.type = 'search';
   search.placeholder = 'search ops';
   search.setAttribute('aria-label', 'search ops');
@@ -133,7 +114,7 @@ function upgradeOps(box) {
   // A notebook must not take letters typed here for its own commands.
   search.onkeydown = function (event) { event.stopPropagation(); };
   function choice(options, apply) {
-    var select = make('select', bar_, look);
+    var select = addElement('select', bar_, look);
     options.forEach(function (option) {
       var item = document.createElement('option');
       item.value = option[0];
@@ -154,8 +135,8 @@ function upgradeOps(box) {
   }
   choice([['op', 'by op'], ['type', 'by type']], function (value) { state.group = value === 'type'; });
   if (more) more.remove();
-  var foot = make('span', box, 'opacity:.72;margin-right:10px');
-  var button = make('button', box, look + 'cursor:pointer');
+  var foot = addElement('span', box, 'opacity:.72;margin-right:10px');
+  var button = addElement('button', box, look + 'cursor:pointer');
   button.onclick = function () { state.all = !state.all; draw(); };
   draw();
 }
@@ -211,4 +192,3 @@ function run() {
 // Outputs may be put on the page after this one, and widgets give up only after a while.
 run();
 [50, 300, 1000, 3000, 8000, 20000].forEach(function (delay) { setTimeout(run, delay); });
-})();

@@ -249,7 +249,9 @@ def _side_colour(side: str) -> str:
 @cache
 def report_script() -> str:
     """The script that upgrades every report on the page it runs in."""
-    return resources.files("profnb.view").joinpath("report.js").read_text(encoding="utf-8")
+    here = resources.files("profnb.view")
+    parts = [(here / name).read_text(encoding="utf-8") for name in ("format.js", "report.js")]
+    return "(function () {\n" + "\n".join(parts) + "})();\n"
 
 
 def script_bundle() -> dict[str, str]:

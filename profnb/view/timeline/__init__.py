@@ -1,0 +1,1 @@
+"""The timeline: packed marks, the picture that needs no script, and the browser code."""

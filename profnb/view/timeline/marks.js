@@ -1,0 +1,155 @@
+// The packed marks of a timeline (see pack.py) to columns, and questions about them.
+// A mark is an event, or a block of several. Times are in units of `unit_ps`.
+
+/**
+ * @typedef {{label: string, plane: string, device: boolean, steps: boolean, busy: number, events: number,
+ *   row: number}} Line
+ * @typedef {{unit_ps: number, begin_ps: number, span: number, marks: number, rows: number, flows: number,
+ *   events: number, merged: number, resolution_ps: number, names: string[],
+ *   categories: [string, string][], lines: Line[], details: Object<string, string>,
+ *   steps: {begin: number[], end: number[], num: number[], warm: number[]}}} Header
+ * @typedef {{wall: number, busy: number, events: number, top: [string, number, number][]}} Measurement
+ */
+
+/** @param {string} base64 @returns {Promise<Marks>} */
+async function readMarks(base64) {
+  const text = atob(base64);
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  return new Marks(new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+class Marks {
+  /** @param {Uint8Array} bytes */
+  constructor(bytes) {
+    const size = new DataView(bytes.buffer).getUint32(0, true);
+    /** @type {Header} */
+    this.head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
+    let at = 4 + size;
+    /** @param {number} count */
+    const column = (count) => {
+      const out = new Uint32Array(count);
+      for (let i = 0; i < count; i++) {
+        out[i] = bytes[at + i] | bytes[at + count + i] << 8 | bytes[at + 2 * count + i] << 16 |
+          bytes[at + 3 * count + i] << 24;
+      }
+      at += 4 * count;
+      return out;
+    };
+    const {marks, rows, flows} = this.head;
+    this.first = column(rows + 1);
+    this.begin = column(marks);
+    this.end = column(marks);
+    this.busy = column(marks);
+    this.children = column(marks);
+    this.occurrences = column(marks);
+    this.name = column(marks);
+    this.step = column(marks);
+    this.category = bytes.slice(at, at + marks);
+    at += marks;
+    this.launch = column(flows);
+    this.kernel = column(flows);
+    this.row = new Uint32Array(marks);
+    for (let row = 0; row < rows; row++) {
+      let previous = 0;
+      for (let m = this.first[row]; m < this.first[row + 1]; m++) {
+        previous = this.begin[m] += previous;
+        this.busy[m] = this.busy[m] || this.end[m];
+        this.end[m] += previous;
+        this.row[m] = row;
+      }
+    }
+    this.lineOfRow = new Uint32Array(rows);
+    this.head.lines.forEach((line, index) => this.lineOfRow.fill(index, line.row));
+  }
+
+  /** The first mark of a row that ends after a time. @param {number} row @param {number} time */
+  firstAfter(row, time) {
+    let low = this.first[row];
+    let high = this.first[row + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.end[middle] > time) high = middle; else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** How many rows a line has. @param {number} line */
+  rowsOf(line) {
+    const lines = this.head.lines;
+    return (line + 1 < lines.length ? lines[line + 1].row : this.head.rows) - lines[line].row;
+  }
+
+  /** The marks of a row that touch [from, to): [first, after the last]. An instant touches its time.
+   * @param {number} row @param {number} from @param {number} to */
+  within(row, from, to) {
+    let low = this.first[row];
+    let high = this.first[row + 1];
+    while (low < high) {  // the first that begins at `to` or later
+      const middle = (low + high) >> 1;
+      if (this.begin[middle] >= to) high = middle; else low = middle + 1;
+    }
+    let first = Math.min(this.firstAfter(row, from), low);
+    while (first > this.first[row] && this.begin[first - 1] >= from) first--;
+    return [first, low];
+  }
+
+  /** The mark of a row that begins at a time, or -1. @param {number} row @param {number} begin */
+  at(row, begin) {
+    const [first, last] = this.within(row, begin, begin + 1);
+    for (let m = first; m < last; m++) if (this.begin[m] === begin) return m;
+    return -1;
+  }
+
+  /** The marks whose name has every word, in time order. @param {string} text @returns {number[]} */
+  search(text) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) return [];
+    const isMatch = this.head.names.map((name) => {
+      const lower = name.toLowerCase();
+      return words.every((word) => lower.includes(word));
+    });
+    const found = [];
+    for (let m = 0; m < this.head.marks; m++) if (isMatch[this.name[m]]) found.push(m);
+    return found.sort((a, b) => this.begin[a] - this.begin[b] || this.row[a] - this.row[b]);
+  }
+
+  /** The steps that touch [from, to). @param {number} from @param {number} to @returns {number[]} */
+  stepsWithin(from, to) {
+    const {begin, end} = this.head.steps;
+    const found = [];
+    for (let s = 0; s < begin.length; s++) if (end[s] > from && begin[s] < to) found.push(s);
+    return found;
+  }
+
+  /**
+   * What happens in [from, to): how long the line is busy, and the names with the most self time on all lines.
+   * A mark that is partly inside counts by its part.
+   * @param {number} line @param {number} from @param {number} to @returns {Measurement}
+   */
+  measure(line, from, to) {
+    /** @type {Map<number, [number, number]>} */
+    const totals = new Map();
+    let events = 0;
+    let busy = 0;
+    for (let row = 0; row < this.head.rows; row++) {
+      const [first, last] = this.within(row, from, to);
+      for (let m = first; m < last; m++) {
+        const whole = this.end[m] - this.begin[m];
+        const inside = Math.min(this.end[m], to) - Math.max(this.begin[m], from);
+        const part = whole ? inside / whole : 1;
+        if (row === this.head.lines[line].row) busy += this.busy[m] * part;
+        events += this.occurrences[m];
+        const total = totals.get(this.name[m]) || [0, 0];
+        total[0] += (this.busy[m] - this.children[m]) * part;
+        total[1] += this.occurrences[m];
+        totals.set(this.name[m], total);
+      }
+    }
+    /** @type {[string, number, number][]} */
+    const top = [...totals].sort((a, b) => b[1][0] - a[1][0]).slice(0, 5)
+      .map(([name, [time, count]]) => [this.head.names[name], time, count]);
+    return {wall: to - from, busy, events, top};
+  }
+}

@@ -1,0 +1,328 @@
+// Draws the visible part of a timeline into a canvas: each row as a line of pixels, so that a million
+// marks cost no more than the pixels they fall on.
+
+const ROW = 17;
+const LINE_GAP = 5;
+const RULER = 40;
+
+/** @typedef {{line: number, top: number, rows: number}} Band */
+
+/** @param {string} hex @param {number} brightness @param {number} alpha @returns {number} ABGR pixel */
+function pixelOf(hex, brightness, alpha) {
+  const part = (/** @type {number} */ at) => Math.min(255, Math.round(parseInt(hex.slice(at, at + 2), 16) * brightness));
+  return (alpha << 24 | part(5) << 16 | part(3) << 8 | part(1)) >>> 0;
+}
+
+class Picture {
+  /** @param {HTMLCanvasElement} canvas @param {Marks} marks */
+  constructor(canvas, marks) {
+    this.canvas = canvas;
+    this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+    this.marks = marks;
+    this.from = 0;
+    this.to = marks.head.span;
+    this.scroll = 0;
+    this.folded = new Set();
+    /** @type {Uint8Array | null} */
+    this.isMatch = null;
+    this.selected = -1;
+    this.hovered = -1;
+    /** @type {[number, number] | null} */
+    this.range = null;
+    // Neighbours of one category are told apart by five shades, chosen by name.
+    this.shades = [0.8, 0.87, 0.93, 0.98, 1.04];
+    this.pixels = marks.head.categories.map(([, hex]) =>
+      [255, 150, 60].map((alpha) => this.shades.map((shade) => pixelOf(hex, shade, alpha))));
+    /** @type {Band[]} */
+    this.bands = [];
+    this.height = 0;
+    this.layOut();
+  }
+
+  /** Where each line stands, given which are folded to their outermost events. */
+  layOut() {
+    let top = 0;
+    this.bands = this.marks.head.lines.map((_, line) => {
+      const rows = this.folded.has(line) ? 1 : this.marks.rowsOf(line);
+      const band = {line, top, rows};
+      top += rows * ROW + LINE_GAP;
+      return band;
+    });
+    this.height = top;
+  }
+
+  get labelWidth() { return this.canvas.clientWidth < 560 ? 92 : 168; }
+  get plotWidth() { return Math.max(50, this.canvas.clientWidth - this.labelWidth); }
+
+  /** @param {number} time @returns {number} */
+  xOf(time) { return this.labelWidth + (time - this.from) / (this.to - this.from) * this.plotWidth; }
+  /** @param {number} x @returns {number} */
+  timeAt(x) { return this.from + (x - this.labelWidth) / this.plotWidth * (this.to - this.from); }
+  /** The top of a row on the canvas, or null where its line is folded. @param {number} row */
+  yOf(row) {
+    const band = this.bands[this.marks.lineOfRow[row]];
+    const depth = row - this.marks.head.lines[band.line].row;
+    return depth < band.rows ? RULER + band.top + depth * ROW - this.scroll : null;
+  }
+  /** The line at a height, and the row or -1. @param {number} y */
+  placeAt(y) {
+    const inside = y - RULER + this.scroll;
+    for (const band of this.bands) {
+      if (inside >= band.top && inside < band.top + band.rows * ROW + LINE_GAP) {
+        const depth = Math.floor((inside - band.top) / ROW);
+        return {line: band.line, row: depth < band.rows ? this.marks.head.lines[band.line].row + depth : -1};
+      }
+    }
+    return null;
+  }
+
+  /** The marks under a point: [first, after the last], at least three pixels around it.
+   * @param {number} x @param {number} y */
+  marksAt(x, y) {
+    if (y < RULER || x < this.labelWidth) return null;
+    const place = this.placeAt(y);
+    if (!place || place.row < 0) return null;
+    for (const slack of [0.5, 2]) {
+      const [first, last] = this.marks.within(place.row, this.timeAt(x - slack), this.timeAt(x + slack));
+      if (last > first) return [first, last];
+    }
+    return null;
+  }
+
+  draw() {
+    const {canvas, context} = this;
+    const ratio = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth;
+    const height = canvas.clientHeight;
+    if (!width || !height) return;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const style = getComputedStyle(canvas);
+    this.colour = style.color;
+    this.font = style.fontFamily;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    this.drawRows(ratio, height);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.textBaseline = 'middle';
+    context.save();
+    context.beginPath();
+    context.rect(0, RULER, width, height);
+    context.clip();
+    this.drawNames(height);
+    this.drawLabels(height);
+    this.drawFlow();
+    this.drawSelection(height);
+    context.restore();
+    this.drawSteps(height);
+    this.drawRuler(width);
+  }
+
+  /** The rows that are on the canvas: [row, top]. @param {number} height @returns {[number, number][]} */
+  visibleRows(height) {
+    /** @type {[number, number][]} */
+    const rows = [];
+    for (const band of this.bands) {
+      for (let depth = 0; depth < band.rows; depth++) {
+        const top = RULER + band.top + depth * ROW - this.scroll;
+        if (top + ROW > RULER && top < height) rows.push([this.marks.head.lines[band.line].row + depth, top]);
+      }
+    }
+    return rows;
+  }
+
+  /** @param {number} ratio @param {number} height */
+  drawRows(ratio, height) {
+    const {marks} = this;
+    const left = Math.round(this.labelWidth * ratio);
+    const columns = this.canvas.width - left;
+    const scale = columns / (this.to - this.from);
+    const image = this.context.createImageData(columns, this.canvas.height);
+    const target = new Uint32Array(image.data.buffer);
+    const line = new Uint32Array(columns);
+    const thickness = Math.round((ROW - 2) * ratio);
+    for (const [row, top] of this.visibleRows(height)) {
+      line.fill(0);
+      let [mark, last] = marks.within(row, this.from, this.to);
+      for (; mark < last; mark++) {
+        const begin = Math.max(0, Math.floor((marks.begin[mark] - this.from) * scale));
+        const end = Math.min(columns, Math.ceil((marks.end[mark] - this.from) * scale));
+        const fade = this.isMatch && !this.isMatch[marks.name[mark]] ? 2 : marks.occurrences[mark] > 1 ? 1 : 0;
+        const pixel = this.pixels[marks.category[mark]][fade][marks.name[mark] * 7 % 5];
+        // A gap of one pixel after what is wide enough tells neighbours apart.
+        const until = Math.max(begin + 1, end - begin > 3 ? end - 1 : end);
+        for (let x = begin; x < until; x++) line[x] = pixel;
+        if (end - begin <= 1 && !this.isMatch) {  // on to the first mark that reaches the next pixel
+          const next = marks.firstAfter(row, this.from + (begin + 1) / scale);
+          if (next > mark + 1) mark = Math.min(next, last) - 1;
+        }
+      }
+      const y0 = Math.max(Math.round(top * ratio), Math.round(RULER * ratio));
+      const y1 = Math.min(Math.round(top * ratio) + thickness, this.canvas.height);
+      for (let y = y0; y < y1; y++) target.set(line, y * columns);
+    }
+    this.context.putImageData(image, left, 0);
+  }
+
+  /** @param {number} height */
+  drawNames(height) {
+    const {context, marks} = this;
+    context.font = `11px ${this.font}`;
+    const scale = this.plotWidth / (this.to - this.from);
+    for (const [row, top] of this.visibleRows(height)) {
+      const [first, last] = marks.within(row, this.from, this.to);
+      if (last - first > 20000) continue;  // none of so many is wide enough
+      for (let m = first; m < last; m++) {
+        if ((marks.end[m] - marks.begin[m]) * scale < 30) continue;
+        const x0 = Math.max(this.xOf(marks.begin[m]), this.labelWidth);
+        const x1 = Math.min(this.xOf(marks.end[m]), this.labelWidth + this.plotWidth);
+        const isBlock = marks.occurrences[m] > 1;
+        const room = Math.floor((x1 - x0 - 8) / 6);
+        let name = isBlock ? `${countText(marks.occurrences[m])} events` : marks.head.names[marks.name[m]];
+        if (isBlock && name.length > room) name = `${marks.occurrences[m]}×`;
+        if (room < 3) continue;
+        context.fillStyle = isBlock ? /** @type {string} */ (this.colour) : '#fff';
+        context.globalAlpha = this.isMatch && !this.isMatch[marks.name[m]] ? 0.35 : 1;
+        context.fillText(name.length > room ? name.slice(0, room - 1) + '…' : name, x0 + 4, top + ROW / 2 - 0.5);
+      }
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** @param {number} height */
+  drawSteps(height) {
+    const {context, marks} = this;
+    const {begin, end, num, warm} = marks.head.steps;
+    context.font = `11px ${this.font}`;
+    let labelled = -1e9;
+    for (const s of marks.stepsWithin(this.from, this.to)) {
+      const x0 = Math.max(this.xOf(begin[s]), this.labelWidth);
+      const x1 = Math.min(this.xOf(end[s]), this.labelWidth + this.plotWidth);
+      context.fillStyle = /** @type {string} */ (this.colour);
+      context.globalAlpha = warm[s] ? 0.1 : s % 2 ? 0.3 : 0.2;
+      context.fillRect(x0, RULER - 19, Math.max(x1 - x0 - 1, 1), 16);
+      if (x1 - x0 > 7) {
+        context.globalAlpha = 0.16;
+        context.fillRect(Math.round(this.xOf(begin[s])), RULER - 19, 1, height);
+      }
+      const text = x1 - x0 > 84 ? `step ${num[s]}` : String(num[s]);
+      if (x1 - x0 > 6 * text.length + 6 && x0 > labelled) {
+        context.globalAlpha = 0.9;
+        context.fillText(text, x0 + 4, RULER - 11);
+        labelled = x0;
+      }
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** @param {number} height */
+  drawLabels(height) {
+    const {context, marks, labelWidth} = this;
+    context.font = `12px ${this.font}`;
+    const room = Math.floor((labelWidth - 24) / 6.4);
+    for (const band of this.bands) {
+      const top = RULER + band.top - this.scroll;
+      if (top + band.rows * ROW < RULER || top > height) continue;
+      const line = marks.head.lines[band.line];
+      const y = Math.max(top, RULER) + ROW / 2 - 1;
+      if (y > top + band.rows * ROW) continue;
+      context.fillStyle = /** @type {string} */ (this.colour);
+      if (marks.rowsOf(band.line) > 1) {
+        context.globalAlpha = 0.7;
+        context.beginPath();
+        if (this.folded.has(band.line)) { context.moveTo(4, y - 4); context.lineTo(10, y); context.lineTo(4, y + 4); }
+        else { context.moveTo(3, y - 3); context.lineTo(11, y - 3); context.lineTo(7, y + 3); }
+        context.fill();
+      }
+      context.globalAlpha = 1;
+      const label = line.label;
+      context.fillText(label.length > room ? label.slice(0, room - 1) + '…' : label, 16, y);
+      context.globalAlpha = 0.14;
+      context.fillRect(0, top + band.rows * ROW + 1, this.canvas.clientWidth, 1);
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** The marks a mark launched, or was launched by. @param {number} mark @returns {number[]} */
+  flowsOf(mark) {
+    const found = [];
+    for (let f = 0; f < this.marks.launch.length; f++) {
+      if (this.marks.launch[f] === mark) found.push(this.marks.kernel[f]);
+      if (this.marks.kernel[f] === mark) found.push(this.marks.launch[f]);
+    }
+    return found;
+  }
+
+  drawFlow() {
+    if (this.selected < 0) return;
+    const {context, marks} = this;
+    const y0 = this.yOf(marks.row[this.selected]);
+    if (y0 === null) return;
+    context.strokeStyle = /** @type {string} */ (this.colour);
+    context.lineWidth = 1.5;
+    for (const other of this.flowsOf(this.selected)) {
+      const y1 = this.yOf(marks.row[other]);
+      if (y1 === null) continue;
+      const [from, to] = marks.begin[other] > marks.begin[this.selected] ? [this.selected, other] : [other, this.selected];
+      const [ya, yb] = from === other ? [y1, y0] : [y0, y1];
+      const xa = this.xOf(marks.begin[from]);
+      const xb = this.xOf(marks.begin[to]);
+      context.beginPath();
+      context.moveTo(xa, ya + ROW / 2);
+      context.bezierCurveTo((xa + xb) / 2, ya + ROW / 2, (xa + xb) / 2, yb + ROW / 2, xb, yb + ROW / 2);
+      context.stroke();
+    }
+  }
+
+  /** @param {number} height */
+  drawSelection(height) {
+    const {context, marks} = this;
+    context.strokeStyle = /** @type {string} */ (this.colour);
+    for (const [mark, weight] of [[this.hovered, 1], [this.selected, 2]]) {
+      if (mark < 0) continue;
+      const y = this.yOf(marks.row[mark]);
+      if (y === null || y + ROW < RULER) continue;
+      const x0 = Math.max(this.xOf(marks.begin[mark]), this.labelWidth);
+      const x1 = Math.min(this.xOf(marks.end[mark]), this.labelWidth + this.plotWidth);
+      if (x1 < this.labelWidth || x0 > this.labelWidth + this.plotWidth) continue;
+      context.lineWidth = weight;
+      context.strokeRect(x0 - 0.5, y - 0.5, Math.max(x1 - x0, 2), ROW - 1);
+    }
+    if (this.range) {
+      const [x0, x1] = this.range.map((time) => this.xOf(time));
+      context.fillStyle = /** @type {string} */ (this.colour);
+      context.globalAlpha = 0.12;
+      context.fillRect(x0, RULER, x1 - x0, height);
+      context.globalAlpha = 0.8;
+      context.fillRect(x0, RULER, 1, height);
+      context.fillRect(x1, RULER, 1, height);
+      context.globalAlpha = 1;
+    }
+  }
+
+  /** @param {number} width */
+  drawRuler(width) {
+    const {context} = this;
+    const unit = this.marks.head.unit_ps;
+    const span = (this.to - this.from) * unit;
+    const about = span / Math.max(2, this.plotWidth / 110);
+    const power = Math.pow(10, Math.floor(Math.log10(about)));
+    const tick = [1, 2, 5, 10].map((m) => m * power).find((t) => t >= about) || power;
+    context.font = `11px ${this.font}`;
+    context.fillStyle = /** @type {string} */ (this.colour);
+    const scales = /** @type {[number, string][]} */ ([[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns']]);
+    const [size, name] = scales.find(([scale]) => this.to * unit >= scale) || [1, 'ps'];
+    const digits = Math.max(0, Math.ceil(-Math.log10(tick / size) - 1e-9));
+    for (let time = Math.ceil(this.from * unit / tick) * tick; time <= this.to * unit; time += tick) {
+      const x = this.xOf(time / unit);
+      const text = `${(time / size).toFixed(digits)} ${name}`;
+      context.globalAlpha = 0.35;
+      context.fillRect(x, 0, 1, 16);
+      context.globalAlpha = 0.72;
+      if (x + 6.5 * text.length < width) context.fillText(text, x + 4, 9);
+    }
+    context.globalAlpha = 1;
+  }
+}

@@ -1,0 +1,77 @@
+// Puts a viewer in place of every packed timeline on the page, once, and finds the kernel if there is one.
+
+/** @typedef {{ask: (question: string) => Promise<string>}} DetailSource */
+
+/**
+ * Two hidden core widgets carry questions to the kernel and its answers back: JupyterLab gives scripts no other way.
+ * In Colab its own call does. @param {string} id @returns {DetailSource | null}
+ */
+function findSource(id) {
+  const colab = /** @type {any} */ (window).google?.colab?.kernel;
+  if (colab && colab.accessAllowed) {
+    return {
+      async ask(question) {
+        const result = await colab.invokeFunction(`profnb.${id}`, [question], {});
+        return result.data['application/json'].answer;
+      },
+    };
+  }
+  /** @param {string} part @returns {HTMLElement | null} */
+  const find = (part) => document.querySelector(`.profnb-${part}-${CSS.escape(id)}`);
+  if (!find('ask') || !find('reply')) return null;
+  let count = 0;
+  return {
+    ask(question) {
+      const input = find('ask')?.querySelector('input');
+      if (!input) return Promise.resolve('');
+      const number = ++count;
+      input.value = `${number} ${question}`;
+      input.dispatchEvent(new Event('input', {bubbles: true}));
+      return new Promise((resolve) => {
+        const until = Date.now() + (question === 'hello' ? 3000 : 15000);
+        const look = () => {
+          const reply = /** @type {HTMLElement | null} */ (find('reply')?.querySelector(`[data-number="${number}"]`));
+          if (reply) resolve(reply.dataset.answer || '');
+          else if (Date.now() > until || number !== count) resolve('');
+          else setTimeout(look, 40);
+        };
+        look();
+      });
+    },
+  };
+}
+
+/** @param {HTMLElement} root */
+async function startTimeline(root) {
+  const started = performance.now();
+  const marks = await readMarks(root.dataset.timeline || '');
+  const still = root.querySelector('.profnb-still');
+  const viewer = new Viewer(root, marks);
+  if (still) /** @type {HTMLElement} */ (still).style.display = 'none';
+  /** @type {any} */ (root).viewer = viewer;
+  root.dataset.ms = String(Math.round(performance.now() - started));
+  // The hidden widgets may come onto the page after this, or be lost: then JupyterLab says so, to no use.
+  [0, 500, 1500, 4000, 12000].forEach((delay) => setTimeout(async () => {
+    const area = root.closest('.jp-OutputArea');
+    area?.querySelectorAll('.jp-OutputArea-output').forEach((output) => {
+      if (/^Error displaying widget/.test(output.textContent || '')) /** @type {HTMLElement} */ (output).style.display = 'none';
+    });
+    if (viewer.source) return;
+    const source = findSource(root.dataset.id || '');
+    if (!source || !(await source.ask('hello'))) return;  // a kernel that is gone does not answer
+    viewer.source = source;
+    if (marks.head.merged) viewer.note('zooming in loads every event from the kernel');
+  }, delay));
+}
+
+function startTimelines() {
+  if (typeof DecompressionStream === 'undefined') return;  // an old browser keeps the still picture
+  document.querySelectorAll('.profnb-timeline[data-timeline]').forEach((element) => {
+    const root = /** @type {HTMLElement} */ (element);
+    if (root.dataset.ready || !root.offsetWidth) return;
+    root.dataset.ready = '1';
+    startTimeline(root).catch((error) => { console.error('profnb timeline', error); });
+  });
+}
+startTimelines();
+[50, 300, 1000, 3000, 8000, 20000].forEach((delay) => setTimeout(startTimelines, delay));

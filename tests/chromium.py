@@ -1,0 +1,143 @@
+"""What browser tests share: headless Chromium, and a JupyterLab to open notebooks in.
+
+Set PROFNB_SCREENSHOTS=FOLDER to keep a picture of each state. No network is used.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("jupyterlab")
+pytest.importorskip("tensorflow")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield running
+        running.close()
+
+
+class Page:
+    """A page that remembers its errors and refuses the network beyond this machine."""
+
+    def __init__(self, browser, width=1100, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme)
+        context.route("**/*", lambda r: r.continue_() if r.request.url.startswith(("file:", "data:", "blob:", "http://localhost")) else r.abort())
+        self.page = context.new_page()
+        self.errors = []
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.context = context
+
+    def shot(self, name):
+        folder = os.environ.get("PROFNB_SCREENSHOTS")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+    def count(self, selector):
+        return self.page.locator(selector).count()
+
+
+@pytest.fixture
+def open_page(browser):
+    opened = []
+
+    def open_(url, **settings):
+        page = Page(browser, **settings)
+        opened.append(page)
+        page.page.goto(url)
+        return page
+
+    yield open_
+    for page in opened:
+        page.context.close()
+
+
+def new_notebook(cells):
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(c) for c in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+    )
+
+
+class Lab:
+    """A running JupyterLab over a folder."""
+
+    def __init__(self, root):
+        self.root, self.url = root, ""
+        settings = root / ".config/lab/user-settings/@jupyterlab/apputils-extension"
+        settings.mkdir(parents=True)
+        (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+        self.themes = settings / "themes.jupyterlab-settings"
+        self.env = {**os.environ, "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data")}
+
+    def trust(self, name):
+        subprocess.run([sys.executable, "-m", "jupyter", "trust", f"{name}.ipynb"], cwd=self.root, env=self.env, check=True, capture_output=True)
+
+    @contextmanager
+    def running(self):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        command = [
+            sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}",
+            "--ServerApp.token=", "--ServerApp.password=", f"--ServerApp.root_dir={self.root}",
+        ]  # fmt: skip
+        server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.url = f"http://localhost:{port}"
+        for _ in range(120):
+            try:
+                urllib.request.urlopen(f"{self.url}/api", timeout=1)
+                break
+            except OSError:
+                time.sleep(0.5)
+        yield self
+        server.terminate()
+        server.wait(20)
+
+    def open(self, open_page, name, theme="JupyterLab Light", width=1200):
+        self.themes.write_text(json.dumps({"theme": theme}))
+        page = open_page(f"{self.url}/doc/tree/{name}.ipynb?reset", width=width)
+        page.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+        page.page.evaluate("document.querySelectorAll('.jp-CodeCell')[2]?.scrollIntoView()")
+        return page
+
+
+def run_all(page):
+    """Run every cell of the notebook on the page."""
+    page.page.wait_for_timeout(3000)
+    accept = page.page.locator(".jp-Dialog .jp-mod-accept")  # which kernel, it may ask
+    if accept.count():
+        accept.first.click()
+    page.page.wait_for_timeout(3000)
+    page.page.get_by_role("menuitem", name="Run", exact=True).first.click()
+    page.page.get_by_text("Run All Cells", exact=True).first.click()
+
+
+def complaints(page):
+    return page.page.evaluate(
+        "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText)"
+        ".filter(t => /Error displaying|model not found|Traceback|not defined/i.test(t))"
+    )

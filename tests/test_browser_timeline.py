@@ -1,0 +1,324 @@
+"""The timeline as a person works with it, in headless Chromium: a page as a file, and JupyterLab."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all  # noqa: F401
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.profile import Profile
+
+pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+HERE = Path(__file__).parent / "data" / "cpu-cnn.xplane.pb"
+VIEW = "document.querySelector('.profnb-timeline[data-ms]').viewer"
+
+
+def view(page):
+    """What the viewer shows: from and to as fractions of the whole, and what is selected."""
+    return page.page.evaluate(f"(() => {{ const v = {VIEW}, p = v.picture, s = v.whole.head.span; return {{from: p.from / s, to: p.to / s, selected: p.selected, range: p.range, marks: p.marks.head.marks, scroll: p.scroll, folded: [...p.folded]}} }})()")
+
+
+def panel(page):
+    return page.page.locator(".profnb-timeline [aria-live]").inner_text()
+
+
+@pytest.fixture(scope="module")
+def cnn_page(tmp_path_factory):
+    return profnb.load(HERE).to_html(tmp_path_factory.mktemp("timeline") / "cnn.html").as_uri()
+
+
+@pytest.fixture
+def cnn(open_page, cnn_page):
+    page = open_page(cnn_page)
+    page.page.wait_for_selector(".profnb-timeline[data-ms]")
+    yield page
+    assert page.errors == []
+
+
+@pytest.fixture
+def open_trace(open_page, tmp_path):
+    def open_(trace, **settings):
+        page = open_page(Profile(trace).to_html(tmp_path / "t.html").as_uri(), **settings)
+        page.page.wait_for_selector(".profnb-timeline[data-ms]")
+        return page
+
+    return open_
+
+
+def box(page):
+    """Where the canvas is in the window."""
+    canvas = page.page.locator(".profnb-timeline canvas")
+    canvas.scroll_into_view_if_needed()
+    return canvas.bounding_box()
+
+
+def drag(page, x0, x1, y, **keys):
+    mouse = page.page.mouse
+    mouse.move(box(page)["x"] + x0, box(page)["y"] + y)
+    mouse.down()
+    mouse.move(box(page)["x"] + x1, box(page)["y"] + y, steps=6)
+    mouse.up()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 700])
+def test_the_first_picture_is_drawn_offline_in_any_theme_and_width(open_page, cnn_page, scheme, width):
+    page = open_page(cnn_page, scheme=scheme, width=width)
+    page.page.wait_for_selector(".profnb-timeline[data-ms]")
+    page.page.wait_for_timeout(200)
+    page.page.locator(".profnb-timeline").scroll_into_view_if_needed()
+    page.shot(f"timeline-{scheme}-{width}")
+    colours = page.page.evaluate(
+        "(() => { const c = document.querySelector('.profnb-timeline canvas'); const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer); return new Set(d).size })()"
+    )
+    assert colours > 20
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert not page.page.locator(".profnb-still").is_visible()
+    assert page.errors == []
+
+
+def test_keys_and_wheel_zoom_and_pan(cnn):
+    cnn.page.locator(".profnb-timeline canvas").focus()
+    cnn.page.mouse.move(box(cnn)["x"] + 600, box(cnn)["y"] + 120)
+    cnn.page.keyboard.press("w")
+    first = view(cnn)
+    assert first["to"] - first["from"] == pytest.approx(0.6, abs=0.01)
+    cnn.page.keyboard.press("d")
+    second = view(cnn)
+    assert second["from"] - first["from"] == pytest.approx(0.09, abs=0.01)
+    cnn.page.keyboard.press("a")
+    assert view(cnn)["from"] == pytest.approx(first["from"], abs=0.001)
+    cnn.page.keyboard.press("s")
+    assert view(cnn)["to"] - view(cnn)["from"] == pytest.approx(1, abs=0.01)
+    cnn.page.keyboard.down("Control")
+    cnn.page.mouse.wheel(0, -100)
+    cnn.page.keyboard.up("Control")
+    cnn.page.wait_for_timeout(100)
+    closer = view(cnn)
+    assert closer["to"] - closer["from"] < 0.8
+    cnn.page.keyboard.down("Shift")
+    cnn.page.mouse.wheel(0, 100)
+    cnn.page.keyboard.up("Shift")
+    cnn.page.wait_for_timeout(100)
+    assert view(cnn)["from"] > closer["from"]
+    cnn.page.keyboard.press("0")
+    assert (view(cnn)["from"], view(cnn)["to"]) == (0, 1)
+
+
+def test_a_step_is_reached_by_number_by_key_and_by_click(cnn):
+    steps = profnb.load(HERE).steps
+    span_ms = profnb.load(HERE).events.eval("begin_us + duration_us").max() / 1000
+    cnn.page.get_by_label("go to step").fill("5")
+    cnn.page.keyboard.press("Enter")
+    row = steps[steps.step_num == 5].iloc[0]
+    assert view(cnn)["from"] * span_ms == pytest.approx(row.begin_ms - 0.04 * row.duration_ms, abs=0.01)
+    assert view(cnn)["to"] * span_ms == pytest.approx(row.begin_ms + 1.04 * row.duration_ms, abs=0.01)
+    cnn.shot("timeline-step")
+    cnn.page.get_by_label("next step (])").click()
+    assert view(cnn)["from"] * span_ms == pytest.approx(steps.begin_ms[6], abs=0.1)
+    cnn.page.get_by_label("go to step").fill("99")
+    cnn.page.keyboard.press("Enter")
+    assert "no step 99 (0 to 7)" in cnn.page.inner_text(".profnb-timeline")
+    cnn.page.get_by_label("everything (0)").click()
+    x = 168 + (steps.begin_ms[2] + steps.duration_ms[2] / 2) / span_ms * (box(cnn)["width"] - 168)
+    cnn.page.mouse.click(box(cnn)["x"] + x, box(cnn)["y"] + 28)
+    assert view(cnn)["from"] * span_ms == pytest.approx(steps.begin_ms[2], abs=0.1)
+
+
+def test_search_counts_and_walks_the_matches_in_time_order(cnn):
+    events = profnb.load(HERE).events
+    wanted = events[events.name.str.contains("conv2d", case=False) & events.name.str.contains("relu", case=False)]
+    cnn.page.get_by_label("search events").fill("conv2d relu")
+    bar = cnn.page.locator(".profnb-timeline")
+    assert f"{len(wanted)}" in bar.inner_text()
+    cnn.page.keyboard.press("Enter")
+    begins = []
+    for number in range(1, 4):
+        assert f"{number} of {len(wanted)}" in bar.inner_text()
+        begins.append(cnn.page.evaluate(f"{VIEW}.picture.marks.begin[{VIEW}.picture.selected]"))
+        assert re.search("relu", panel(cnn), re.IGNORECASE)
+        cnn.page.get_by_label("next match (N)").click()
+    assert begins == (wanted.begin_us.sort_values().head(3) * 1000).astype(int).tolist()
+    cnn.shot("timeline-search")
+    cnn.page.get_by_label("search events").fill("no such event")
+    assert view(cnn)["selected"] >= -1
+    assert cnn.page.evaluate(f"{VIEW}.found.length") == 0
+
+
+MS = 10**9
+
+
+def hand_made():
+    steps = [event("train", k * 10 * MS, 8 * MS, step_num=k, _r=1) for k in range(3)]
+    ops = [event("a:MatMul", k * 10 * MS + MS, 4 * MS, long_name="<b>bold</b>") for k in range(3)]
+    inner = [event("<img src=x onerror=alert(1)>", k * 10 * MS + 2 * MS, MS, correlation_id=k) for k in range(3)]
+    kernels = [event(f"kernel", k * 10 * MS + 5 * MS, 2 * MS, correlation_id=k) for k in range(3)]
+    python = line("python", *(e for trio in zip(steps, ops, inner, strict=True) for e in trio))
+    return read(host(python, line("pool", event("b:Add", 0, 28 * MS))), gpu(line("Stream #1", *kernels)))
+
+
+def point(page, ms, row_top):
+    """Where a time (of 28 ms) and a row stand in the window."""
+    return box(page)["x"] + 168 + ms / 28 * (box(page)["width"] - 168), box(page)["y"] + 40 + row_top + 8
+
+
+# Rows from the top: stream at 0, python's three at 22, 39, 56, pool at 78.
+
+
+def test_an_event_tells_its_numbers_and_its_kernel(open_trace):
+    page = open_trace(hand_made())
+    page.page.mouse.move(*point(page, 12.0, 39))
+    assert "a:MatMul" in panel(page)
+    page.page.mouse.click(*point(page, 11.5, 39))
+    text = panel(page)
+    assert "4.00 ms · self 3.00 ms · begins at 11.0 ms · step 1 · host compute · python" in text
+    assert "long_name: <b>bold</b>" in text
+    page.page.mouse.click(*point(page, 6.0, 0))
+    assert "2.00 ms · self 2.00 ms · begins at 5.00 ms · step 0 · device compute · GPU:0 Stream #1 · launch to start 3.00 ms" in panel(page)
+    page.page.mouse.click(*point(page, 12.5, 56))
+    assert "<img src=x onerror=alert(1)>" in panel(page)
+    assert "kernel launch" in panel(page)
+    page.shot("timeline-flow")
+    assert page.errors == []
+    assert page.count(".profnb-timeline img") == 0
+
+
+def test_a_dragged_range_is_measured_to_the_pixel(open_trace):
+    page = open_trace(hand_made())
+    width = box(page)["width"] - 168
+    drag(page, 168 + 10 / 28 * width, 168 + 20 / 28 * width, 40 + 39 + 8)
+    text = panel(page)
+    wall = float(re.match(r"([\d.]+) ms wall", text)[1])
+    assert wall == pytest.approx(10, abs=0.1)
+    # In 10..20 ms: train 8 - 4, MatMul 4 - 1, inner 1, kernel 2, Add 10; python is busy 8 of 10 ms.
+    assert "python busy 8.0" in text.replace("7.99", "8.00").replace("8.01", "8.00")
+    assert "5 events on all rows" in text
+    rows = re.findall(r"([\d.]+) ms · 1 × (\S+)", text)
+    assert [name for _, name in rows] == ["b:Add", "train", "a:MatMul", "kernel", "<img"]
+    assert [float(ms) for ms, _ in rows] == pytest.approx([10, 4, 3, 2, 1], abs=0.1)
+    page.page.locator(".profnb-timeline canvas").focus()
+    page.page.keyboard.press("m")
+    assert view(page)["from"] * 28 == pytest.approx(10, abs=0.1)
+    page.shot("timeline-measure")
+
+
+def test_double_click_goes_to_an_event_and_a_name_folds_its_rows(open_trace):
+    page = open_trace(hand_made())
+    page.page.mouse.dblclick(*point(page, 11.5, 39))
+    shown = view(page)
+    assert (shown["from"] * 28, shown["to"] * 28) == pytest.approx((10.2, 15.8), abs=0.05)
+    height = page.page.evaluate(f"{VIEW}.picture.height")
+    page.page.mouse.click(box(page)["x"] + 40, box(page)["y"] + 40 + 30)
+    assert view(page)["folded"] == [1]
+    assert page.page.evaluate(f"{VIEW}.picture.height") == height - 2 * 17
+    page.page.locator(".profnb-timeline canvas").focus()
+    page.page.keyboard.press("?")
+    assert "zoom in, out" in panel(page)
+    page.shot("timeline-help")
+
+
+def test_empty_and_odd_traces_open(open_trace):
+    page = open_trace(read(host(line("one", event("instant", 5, 0)))))
+    assert view(page)["marks"] == 1
+    page = open_trace(read(host(line("deep", *(event(f"e{i}", i, 1000 - 2 * i) for i in range(300))))))
+    assert page.errors == []
+
+
+# JupyterLab.
+
+MANY = """import numpy as np
+from pathlib import Path
+import tensorflow as tf, profnb
+data = tf.data.Dataset.range(4000).map(lambda v: v + 1).batch(8).repeat()
+it = iter(data)
+@tf.function
+def train(v):
+    return tf.reduce_sum(v)
+for _ in range(20): train(next(it))"""
+CELLS = [
+    "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb",
+    MANY,
+    # A budget as small as a trace of millions would meet, so that the kernel has detail to add.
+    "import profnb.view.timeline.element as e; e._NOTEBOOK_MARKS = 400",
+    "%%tftimeline -o p\nfor _ in range(100): train(next(it))",
+    "len(p.events)",
+]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    nbclient = pytest.importorskip("nbclient")
+    root = tmp_path_factory.mktemp("lab-timeline")
+    lab = Lab(root)
+    nbformat.write(new_notebook(CELLS), root / "live.ipynb")
+    ran = new_notebook(CELLS)
+    nbclient.NotebookClient(ran, timeout=300, kernel_name="python3").execute()
+    nbformat.write(ran, root / "saved.ipynb")
+    ran.cells[0].source += "\n# from somebody else"
+    nbformat.write(ran, root / "untrusted.ipynb")
+    lab.trust("saved")
+    with lab.running():
+        yield lab
+
+
+@pytest.mark.parametrize(("theme", "width"), [("JupyterLab Light", 1200), ("JupyterLab Dark", 700)])
+def test_a_saved_timeline_still_zooms_without_a_kernel(lab, open_page, theme, width):
+    page = lab.open(open_page, "saved", theme, width)
+    page.page.wait_for_selector(".profnb-timeline[data-ms]", timeout=30_000)
+    page.page.locator(".profnb-timeline canvas").scroll_into_view_if_needed()
+    page.page.wait_for_timeout(500)
+    page.shot(f"lab-timeline-{theme.split()[1].lower()}-{width}")
+    page.page.get_by_label("zoom in (W)").click()
+    assert view(page)["to"] - view(page)["from"] == pytest.approx(0.5, abs=0.01)
+    page.page.wait_for_timeout(4000)
+    assert "zooming in loads" not in page.page.inner_text(".profnb-timeline")
+    assert "are drawn as blocks of several" in page.page.inner_text(".profnb-timeline")
+    assert complaints(page) == []
+
+
+def test_keys_in_the_timeline_are_no_commands_of_the_notebook(lab, open_page):
+    page = lab.open(open_page, "saved")
+    page.page.wait_for_selector(".profnb-timeline[data-ms]", timeout=30_000)
+    cells = page.count(".jp-Cell")
+    canvas = page.page.locator(".profnb-timeline canvas")
+    canvas.scroll_into_view_if_needed()
+    canvas.click(position={"x": 400, "y": 60})
+    for key in ["a", "d", "d", "b", "x", "m", "w", "s", "0", "0"]:
+        page.page.keyboard.press(key)
+    page.page.wait_for_timeout(300)
+    assert page.count(".jp-Cell") == cells
+    assert page.count(".jp-Dialog") == 0
+
+
+def test_where_no_script_runs_a_picture_of_text_remains(lab, open_page):
+    page = lab.open(open_page, "untrusted", width=700)
+    page.page.wait_for_timeout(2500)
+    page.page.locator(".profnb-still").scroll_into_view_if_needed()
+    page.shot("lab-timeline-untrusted")
+    still = page.page.inner_text(".profnb-still")
+    assert page.count(".profnb-timeline canvas") == 0
+    assert "busy over" in still
+    assert "█" in still or "▇" in still
+
+
+def test_zooming_in_loads_every_event_from_the_kernel(lab, open_page):
+    page = lab.open(open_page, "live")
+    run_all(page)
+    page.page.wait_for_selector(".profnb-timeline[data-ms]", timeout=90_000)
+    page.page.wait_for_selector("text=zooming in loads every event", timeout=30_000)
+    whole = page.page.evaluate(f"({{marks: {VIEW}.whole.head.marks, merged: {VIEW}.whole.head.merged, events: {VIEW}.whole.head.events}})")
+    assert whole["marks"] <= 400 < whole["events"]
+    page.page.get_by_label("next step (])").click()
+    page.page.wait_for_function(f"{VIEW}.picture.marks !== {VIEW}.whole", timeout=15_000)
+    near = page.page.evaluate(f"({{merged: {VIEW}.picture.marks.head.merged, marks: {VIEW}.picture.marks.head.marks}})")
+    assert near["merged"] == 0
+    assert near["marks"] > 20
+    page.page.locator(".profnb-timeline canvas").scroll_into_view_if_needed()
+    page.shot("lab-timeline-live")
+    page.page.get_by_label("everything (0)").click()
+    page.page.wait_for_function(f"{VIEW}.picture.marks === {VIEW}.whole")
+    assert complaints(page) == []
+    assert page.errors == []
