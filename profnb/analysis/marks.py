@@ -1,7 +1,7 @@
 """Events to the marks of a timeline: every event longer than a resolution, and blocks of the rest.
 
 A timeline of a million events cannot show them all at once, and a saved notebook cannot hold them.
-Events shorter than the resolution that follow one another closely inside the same parent become one
+Events shorter than the resolution that follow one another closely inside the same longer one become a
 block that says how many they are; nothing is left out. The resolution is the finest at which the
 marks fit a given number.
 """
@@ -19,6 +19,8 @@ __all__ = ["Marks", "merge_events", "pick_marks"]
 
 # A block spans at most this many resolutions, so that zooming in still shows where time went.
 _BLOCK_SPAN = 8
+# How often to halve the distance to a resolution that is too fine: to an eighth is fine enough.
+_REFINEMENTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +66,25 @@ def _merge(
     """Fill the marks in the order of the events; returns how many, or -1 when there is no room."""
     used = 0
     block = np.full(row_count, -1, np.int64)  # the open block of each row
+    # The nearest event around each that is long enough to have a mark of its own.
+    around = np.full(begin.size, -1, np.int64)
     for line in range(offsets.size - 1):
         for event in range(offsets[line], offsets[line + 1]):
             row = rows[event]
             if row < 0 or begin[event] >= window_end or end[event] < window_begin:
                 continue
             owner = parent[event]
-            owner_mark = mark_of_event[owner] if owner >= 0 else -1
+            if owner >= 0:
+                is_long = end[owner] - begin[owner] >= resolution
+                around[event] = owner if is_long else around[owner]
             is_short = end[event] - begin[event] < resolution
             mark = block[row]
             if is_short and mark >= 0:
                 first = mark_event[mark]
-                other = parent[first]
                 joins = (
                     begin[event] - mark_end[mark] < resolution
                     and (end[event] - mark_begin[mark]) // _BLOCK_SPAN <= resolution
-                    and (mark_of_event[other] if other >= 0 else -1) == owner_mark
+                    and around[first] == around[event]
                 )
                 if joins:
                     mark_of_event[event] = mark
@@ -159,7 +164,16 @@ def pick_marks(
     # Half of the room for events of their own is a first guess that is seldom far off.
     rank = max(duration.size - most // 2, 0)
     resolution = max(int(np.partition(duration, rank)[rank]), 1)
+    too_fine = 0
     while marks is None:  # at the latest when everything in a row is one block
         marks = merge_events(trace, rows, resolution, most, window_ps)
-        resolution *= 2
+        if marks is None:
+            too_fine, resolution = resolution, 2 * resolution
+    for _ in range(_REFINEMENTS):
+        middle = (too_fine + resolution) // 2
+        finer = merge_events(trace, rows, middle, most, window_ps)
+        if finer is None:
+            too_fine = middle
+        else:
+            marks, resolution = finer, middle
     return marks

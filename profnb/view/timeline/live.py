@@ -27,8 +27,9 @@ def answer_question(study: Study, question: str) -> str:
 
     Args:
         study: The trace and what was found in it.
-        question: ``hello``, ``window FROM TO`` for the packed marks of a window in base64, or ``event ROW BEGIN``
-            for the stats of the event that begins there; times in the timeline's units.
+        question: ``hello``; ``window FROM TO`` for the packed marks of a window in base64; or
+            ``event ROW BEGIN`` for the stats of the event that begins there. Times are in the
+            timeline's units.
 
     Returns:
         The answer; "" for a question that makes no sense, which a page may ask.
