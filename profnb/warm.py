@@ -54,11 +54,13 @@ def warm_up() -> None:
     from profnb.analysis.study import Study
     from profnb.frames import step_frame
     from profnb.trace.xplane import read_xplane
+    from profnb.view.timeline.element import build_timeline
 
     study = Study(read_xplane(np.frombuffer(tiny_trace(), np.uint8), "warm-up"))
     step_frame(study.steps, study.breakdown, has_device=study.has_device)
     len(study.ops)
     len(study.notes)
+    build_timeline(study)
 
 
 def _warm_up_quietly() -> None:

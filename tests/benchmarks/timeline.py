@@ -1,0 +1,126 @@
+"""The timeline beside the official trace viewer's JSON on one trace, in one run.
+
+    python tests/benchmarks/timeline.py [TRACE.xplane.pb]
+
+Without a trace it records the one of record_trace.py first. Pictures are drawn in headless Chromium without
+a GPU, so that the frame times are a worst case. Needs playwright and Chromium; the official row needs
+`pip install 'profnb[xprof]'`.
+"""
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from compare import HERE, OFFICIAL, has_official, median, python
+from playwright.sync_api import sync_playwright
+
+RUNS = 5
+
+MEASURE = """
+import json, sys, time
+from pathlib import Path
+from profnb.warm import warm_up
+warm_up()
+import profnb
+from profnb.view.timeline.element import build_timeline, timeline_script
+p = profnb.load(sys.argv[1])
+p.steps, p.ops
+begin = time.perf_counter()
+saved = build_timeline(p.study)
+out = {"saved_s": time.perf_counter() - begin, "saved_bytes": len(json.dumps([saved.html("x" * 32), timeline_script()]))}
+Path(sys.argv[2], "saved.html").write_text("<!doctype html><meta charset=utf-8><body>" + saved.html() + "<script>" + timeline_script() + "</script>")
+begin = time.perf_counter()
+page = build_timeline(p.study, is_page=True)
+out["page_s"], out["page_bytes"] = time.perf_counter() - begin, len(page.html())
+Path(sys.argv[2], "page.html").write_text("<!doctype html><meta charset=utf-8><body>" + page.html() + "<script>" + timeline_script() + "</script>")
+for name in ("warm.json", "trace.json", "trace.json.gz"):
+    begin = time.perf_counter()
+    written = p.to_chrome_trace(Path(sys.argv[2], name))
+    out[name + "_s"], out[name + "_bytes"] = time.perf_counter() - begin, written.stat().st_size
+profnb.load(Path(sys.argv[2], "warm.json"))
+begin = time.perf_counter()
+profnb.load(Path(sys.argv[2], "trace.json"))
+out["read_s"] = time.perf_counter() - begin
+begin = time.perf_counter()
+json.loads(Path(sys.argv[2], "trace.json").read_bytes())
+out["loads_s"] = time.perf_counter() - begin
+out["events"] = len(p.trace.events)
+print(json.dumps(out))
+"""
+
+PAN = """async (share) => {
+  const v = document.querySelector('.profnb-timeline').viewer, span = v.whole.head.span, draws = [], frames = [];
+  v.show(span * 0.2, span * (0.2 + share));
+  const step = span * share * 0.01;
+  let before = performance.now();
+  for (let i = 0; i < 60; i++) {
+    v.picture.from += step; v.picture.to += step;
+    const begin = performance.now();
+    v.picture.draw();
+    draws.push(performance.now() - begin);
+    await new Promise(requestAnimationFrame);
+    frames.push(performance.now() - before);
+    before = performance.now();
+  }
+  const middle = a => a.sort((x, y) => x - y)[a.length >> 1];
+  return {draw: middle(draws), frame: middle(frames), slow: frames[Math.floor(frames.length * 0.95)]};
+}"""
+
+PAINT = """async () => {
+  const root = document.querySelector('.profnb-timeline');
+  while (!root.viewer || root.viewer.pending) await new Promise(requestAnimationFrame);
+  return performance.now();
+}"""
+
+
+def in_browser(file):
+    """Time from navigation to the first picture, and frames while panning, of a page."""
+    with sync_playwright() as playwright:
+        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        paints = []
+        for _ in range(RUNS):
+            page = browser.new_page(viewport={"width": 1100, "height": 700})
+            page.goto(file.as_uri(), wait_until="commit")
+            page.wait_for_selector(".profnb-timeline")
+            paints.append(page.evaluate(PAINT))
+        pans = {share: page.evaluate(PAN, share) for share in (0.75, 0.1, 0.001)}
+        browser.close()
+    return statistics.median(paints), pans
+
+
+def main(path=None):
+    with tempfile.TemporaryDirectory() as folder:
+        if path is None:
+            path = Path(folder) / "trace.xplane.pb"
+            subprocess.run([sys.executable, HERE / "record_trace.py", path], check=True, stderr=subprocess.DEVNULL)
+        ours, theirs = [], []
+        for number in range(3):
+            ours.append(python(MEASURE, path, folder))
+            if has_official():
+                fresh = Path(folder) / str(number)
+                fresh.mkdir()
+                theirs.append(python(OFFICIAL, shutil.copy(path, fresh / "host.xplane.pb"), "trace_viewer"))
+        drawn = {name: in_browser(Path(folder) / f"{name}.html") for name in ("saved", "page")}
+    rows = [("trace", f"{ours[0]['events']:,} events", "")]
+    for name, what in (("saved", "in a notebook"), ("page", "every event, in a page")):
+        paint, pans = drawn[name]
+        rows.append((f"timeline {what}", f"{ours[0][f'{name}_bytes'] / 1e6:.2f} MB", f"made in {median(ours, f'{name}_s'):.2f} s"))
+        rows.append(("  opened to first picture", f"{paint:.0f} ms", ""))
+        for share, pan in pans.items():
+            rows.append((f"  panning {share:.1%} of it", f"{pan['draw']:.1f} ms a drawing", f"frame {pan['frame']:.1f} ms, 95 % under {pan['slow']:.1f} ms"))
+    for name in ("trace.json", "trace.json.gz"):
+        rows.append((f"Chrome {name}", f"{ours[0][name + '_bytes'] / 1e6:.1f} MB", f"written in {median(ours, name + '_s'):.2f} s"))
+    rows.append(("Chrome trace.json read back", f"{median(ours, 'read_s'):.2f} s", f"json.loads alone {median(ours, 'loads_s'):.2f} s"))
+    if theirs:
+        rows.append(("official trace_viewer JSON", f"{theirs[0]['bytes'] / 1e6:.1f} MB", f"made in {median(theirs, 'seconds'):.2f} s"))
+    width = max(len(row[0]) for row in rows)
+    for name, value, remark in rows:
+        print(f"{name:<{width}}  {value:>18}  {remark}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])
