@@ -1,4 +1,4 @@
-"""``python -m profnb``: demo, report and clean."""
+"""``python -m profnb``: demo, report, timeline and clean."""
 
 import argparse
 import io
@@ -37,6 +37,19 @@ def _report(arguments: argparse.Namespace) -> None:
         print(result.summary())
 
 
+def _timeline(arguments: argparse.Namespace) -> None:
+    from profnb.profile import load
+    from profnb.view.timeline.element import build_timeline
+
+    result = load(arguments.path, run=arguments.run, host=arguments.host)
+    if arguments.out is None:
+        print(build_timeline(result.study).text)
+    elif arguments.out.endswith((".html", ".htm")):
+        print(f"Timeline: {result.to_html(arguments.out).resolve()}")
+    else:
+        print(f"Chrome trace: {result.to_chrome_trace(arguments.out).resolve()}")
+
+
 def _clean(arguments: argparse.Namespace) -> None:
     from profnb.view.notebook_file import clean_notebook
 
@@ -58,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run_command=_demo)
 
     report = commands.add_parser("report", help="report on a saved trace or TensorBoard logdir")
-    report.add_argument("path", help="*.xplane.pb, run folder or logdir")
+    report.add_argument("path", help="a trace of any format, run folder or logdir")
     report.add_argument("-o", "--out", help="write one HTML file that works offline")
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
     report.add_argument("--run", help="which run (default: the newest)")
@@ -68,6 +81,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     report.add_argument("--list", action="store_true", help="list runs and hosts")
     report.set_defaults(run_command=_report)
+
+    timeline = commands.add_parser("timeline", help="convert a trace, or show it as text")
+    timeline.add_argument("path", help="a trace of any format, run folder or logdir")
+    timeline.add_argument(
+        "-o",
+        "--out",
+        help="FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)",
+    )
+    timeline.add_argument("--run", help="which run (default: the newest)")
+    timeline.add_argument("--host", help="which host of the run (default: the first)")
+    timeline.set_defaults(run_command=_timeline)
 
     clean = commands.add_parser("clean", help="repair a saved notebook for GitHub and nbviewer")
     clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")

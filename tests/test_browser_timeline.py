@@ -145,7 +145,7 @@ def test_search_counts_and_walks_the_matches_in_time_order(cnn):
     cnn.shot("timeline-search")
     cnn.page.get_by_label("search events").fill("no such event")
     assert view(cnn)["selected"] >= -1
-    assert cnn.page.evaluate(f"{VIEW}.found.length") == 0
+    assert cnn.page.evaluate(f"{VIEW}.search.found.length") == 0
 
 
 MS = 10**9

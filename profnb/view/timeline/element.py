@@ -22,7 +22,7 @@ __all__ = ["Timeline", "build_timeline", "timeline_script"]
 # A notebook cell's budget is 0.5 MB for what is usual and 1.2 MB at most; base64 adds a third.
 _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
-_PARTS = ("marks.js", "picture.js", "panel.js", "viewer.js", "start.js")
+_PARTS = ("marks.js", "picture.js", "panel.js", "search.js", "detail.js", "viewer.js", "start.js")
 
 
 @dataclass(frozen=True, slots=True)

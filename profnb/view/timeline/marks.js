@@ -6,7 +6,7 @@
  *   row: number}} Line
  * @typedef {{unit_ps: number, begin_ps: number, span: number, marks: number, rows: number, flows: number,
  *   events: number, merged: number, resolution_ps: number, names: string[],
- *   categories: [string, string][], lines: Line[], details: Object<string, string>,
+ *   counts: number[], categories: [string, string][], lines: Line[], details: Object<string, string>,
  *   steps: {begin: number[], end: number[], num: number[], warm: number[]}}} Header
  * @typedef {{wall: number, busy: number, events: number, top: [string, number, number][]}} Measurement
  */
@@ -100,19 +100,6 @@ class Marks {
     const [first, last] = this.within(row, begin, begin + 1);
     for (let m = first; m < last; m++) if (this.begin[m] === begin) return m;
     return -1;
-  }
-
-  /** The marks whose name has every word, in time order. @param {string} text @returns {number[]} */
-  search(text) {
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    if (!words.length) return [];
-    const isMatch = this.head.names.map((name) => {
-      const lower = name.toLowerCase();
-      return words.every((word) => lower.includes(word));
-    });
-    const found = [];
-    for (let m = 0; m < this.head.marks; m++) if (isMatch[this.name[m]]) found.push(m);
-    return found.sort((a, b) => this.begin[a] - this.begin[b] || this.row[a] - this.row[b]);
   }
 
   /** The steps that touch [from, to). @param {number} from @param {number} to @returns {number[]} */

@@ -41,6 +41,7 @@ _LONGEST_DETAIL = 600
 _LARGEST = (1 << 32) - 1
 _MOST_STEPS = 20_000
 _MOST_FLOWS = 200_000
+_MOST_HIDDEN_NAMES = 5_000
 # Stats that link events to each other; they tell a person nothing.
 _INTERNAL = frozenset({"correlation_id", "group_id", "profnb_marker", "producer_id", "consumer_id"})
 
@@ -179,6 +180,10 @@ def pack_timeline(
     first, unit_ps = unit_of(study)
     span_ps = int(trace.events.end_ps.max(initial=1)) - first
     columns, names = _columns(study, marks, first, unit_ps)
+    counts = np.bincount(trace.events.name, minlength=len(trace.names))
+    if window_ps is None:  # a search finds also what stands inside blocks only
+        hidden = np.setdiff1d(np.flatnonzero(counts), names)
+        names += hidden[np.argsort(-counts[hidden], kind="stable")][:_MOST_HIDDEN_NAMES].tolist()
     launches, kernels = _flows(study, marks)
     alone = np.flatnonzero(marks.occurrences == 1)
     longest = alone[np.argsort(-marks.busy_ps[alone], kind="stable")][:most_details]
@@ -195,6 +200,7 @@ def pack_timeline(
         "merged": marks.merged_events,
         "resolution_ps": marks.resolution_ps,
         "names": [trace.names[row][:_LONGEST_NAME] for row in names],
+        "counts": counts[names].tolist(),
         "categories": [[name, colour_of(name)] for name in CATEGORIES],
         "lines": _line_rows(study),
         "steps": _step_columns(study, first, unit_ps),

@@ -1,7 +1,5 @@
 // Puts a viewer in place of every packed timeline on the page, once, and finds the kernel if there is one.
 
-/** @typedef {{ask: (question: string) => Promise<string>}} DetailSource */
-
 /**
  * Two hidden core widgets carry questions to the kernel and its answers back: JupyterLab gives scripts no other way.
  * In Colab its own call does. @param {string} id @returns {DetailSource | null}
@@ -56,10 +54,10 @@ async function startTimeline(root) {
     area?.querySelectorAll('.jp-OutputArea-output').forEach((output) => {
       if (/^Error displaying widget/.test(output.textContent || '')) /** @type {HTMLElement} */ (output).style.display = 'none';
     });
-    if (viewer.source) return;
+    if (viewer.detail.source) return;
     const source = findSource(root.dataset.id || '');
     if (!source || !(await source.ask('hello'))) return;  // a kernel that is gone does not answer
-    viewer.source = source;
+    viewer.detail.source = source;
     if (marks.head.merged) viewer.note('zooming in loads every event from the kernel');
   }, delay));
 }

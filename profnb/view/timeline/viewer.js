@@ -9,17 +9,13 @@ class Viewer {
   constructor(root, marks) {
     this.root = root;
     this.whole = marks;
-    /** @type {DetailSource | null} */
-    this.source = null;
-    /** @type {number[]} */
-    this.found = [];
-    this.match = -1;
+    this.detail = new Detail(this);
     this.pending = 0;
     // A notebook must not take keys typed here for its own commands (Lumino, Phosphor, classic Notebook).
     root.setAttribute('data-lm-suppress-shortcuts', 'true');
     root.setAttribute('data-p-suppress-shortcuts', 'true');
     this.box = addElement('div', root, 'margin:4px 0');
-    this.buildTools();
+    this.search = this.buildTools();
     const lane = addElement('div', this.box, 'overflow-x:hidden;overflow-y:auto;position:relative;' +
       'border:1px solid rgba(128,128,128,.35);border-radius:3px');
     const canvas = addElement('canvas', lane, 'position:sticky;top:0;display:block;width:100%;outline-offset:-2px;' +
@@ -63,16 +59,10 @@ class Viewer {
       this.stepInput.onchange = () => this.goToStep(/** @type {HTMLInputElement} */ (this.stepInput).value);
       button('›', 'next step (])', () => this.moveStep(1));
     }
-    this.searchInput = addElement('input', bar, input + 'width:150px;margin-left:8px');
-    this.searchInput.type = 'search';
-    this.searchInput.placeholder = 'search events';
-    this.searchInput.setAttribute('aria-label', 'search events');
-    this.searchInput.oninput = () => this.search();
-    button('↑', 'previous match (P)', () => this.moveMatch(-1));
-    button('↓', 'next match (N)', () => this.moveMatch(1));
-    this.count = addElement('span', bar, 'opacity:.72;margin:0 8px 4px 0;min-width:40px');
+    const search = new Search(bar, this.whole, (mark) => this.goToMatch(mark), () => this.markMatches());
     this.status = addElement('span', bar, 'opacity:.72;margin:0 8px 4px 0');
     button('?', 'keyboard and mouse (?)', () => this.panel.toggleHelp());
+    return search;
   }
 
   listen() {
@@ -113,7 +103,7 @@ class Viewer {
     const begin = Math.min(Math.max((from + to - width) / 2, -0.02 * span), 1.02 * span - width);
     this.picture.from = begin;
     this.picture.to = begin + width;
-    this.useDetail();
+    this.detail.use();
     this.draw();
   }
 
@@ -147,7 +137,7 @@ class Viewer {
     event.stopPropagation();
     if (event.target instanceof HTMLInputElement) {
       if (event.key === 'Escape') this.canvas.focus();
-      if (event.key === 'Enter' && event.target === this.searchInput) this.moveMatch(event.shiftKey ? -1 : 1);
+      if (event.key === 'Enter' && event.target === this.search.input) this.search.move(event.shiftKey ? -1 : 1);
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -156,8 +146,8 @@ class Viewer {
       w: () => this.zoom(0.6, this.pointerX), s: () => this.zoom(1 / 0.6, this.pointerX), '+': () => this.zoom(0.5),
       '-': () => this.zoom(2), a: () => this.pan(-0.15), d: () => this.pan(0.15), arrowleft: () => this.pan(-0.15),
       arrowright: () => this.pan(0.15), '0': () => this.show(0, this.whole.head.span), '[': () => this.moveStep(-1),
-      ']': () => this.moveStep(1), '/': () => this.searchInput && this.searchInput.focus(), n: () => this.moveMatch(1),
-      p: () => this.moveMatch(-1), '?': () => this.panel.toggleHelp(), m: () => this.picture.range && this.show(...this.picture.range),
+      ']': () => this.moveStep(1), '/': () => this.search.input.focus(), n: () => this.search.move(1),
+      p: () => this.search.move(-1), '?': () => this.panel.toggleHelp(), m: () => this.picture.range && this.show(...this.picture.range),
       escape: () => this.clear(),
     };
     const action = actions[event.key.toLowerCase()];
@@ -167,8 +157,7 @@ class Viewer {
   clear() {
     this.picture.range = null;
     this.picture.selected = -1;
-    if (this.searchInput) this.searchInput.value = '';
-    this.search();
+    this.search.clear();
     this.panel.say();
   }
 
@@ -221,7 +210,7 @@ class Viewer {
     picture.selected = this.markAt(event);
     this.panel.say();
     this.draw();
-    if (picture.selected >= 0 && this.source) this.askStats(picture.selected);
+    if (picture.selected >= 0) this.detail.askStats(picture.selected);
   }
 
   /** @param {MouseEvent} event @returns {number} the mark under the pointer, the longest of several, or -1 */
@@ -291,40 +280,22 @@ class Viewer {
     this.showStep(Math.min(Math.max(step, 0), begin.length - 1));
   }
 
-  search() {
-    const text = this.searchInput ? this.searchInput.value : '';
-    const {marks} = this.picture;
-    this.found = marks.search(text);
-    this.match = -1;
-    this.picture.isMatch = null;
-    if (text.trim()) {
-      this.picture.isMatch = new Uint8Array(marks.head.names.length);
-      for (const mark of this.found) this.picture.isMatch[marks.name[mark]] = 1;
-    }
-    this.sayMatch();
+  /** Fade what does not match the search. */
+  markMatches() {
+    const {names} = this.picture.marks.head;
+    this.picture.isMatch = this.search.isMatch ?
+      Uint8Array.from(names, (name) => this.search.matches(name) ? 1 : 0) : null;
     this.draw();
   }
 
-  sayMatch() {
-    const text = this.searchInput ? this.searchInput.value.trim() : '';
-    const which = this.match >= 0 ? `${countText(this.match + 1)} of ` : '';
-    if (this.count) this.count.textContent = text ? `${which}${countText(this.found.length)}` : '';
-  }
-
-  /** @param {number} by */
-  moveMatch(by) {
-    if (!this.found.length) return;
-    const {picture} = this;
-    this.match = this.match < 0 && by < 0 ? this.found.length - 1 :
-      (this.match + by + this.found.length) % this.found.length;
-    const mark = this.found[this.match];
-    const {begin, end, row} = picture.marks;
-    const width = Math.max((end[mark] - begin[mark]) * 8, Math.min(picture.to - picture.from, this.whole.head.span / 50));
+  /** @param {number} mark of the whole trace */
+  goToMatch(mark) {
+    const {picture, whole} = this;
+    const {begin, end, row} = whole;
+    const width = Math.max((end[mark] - begin[mark]) * 8, Math.min(picture.to - picture.from, whole.head.span / 50));
     const middle = (begin[mark] + end[mark]) / 2;
-    const shown = picture.marks;
     this.show(middle - width / 2, middle + width / 2);
-    if (picture.marks === shown) this.select(mark); else this.select(picture.marks.at(row[mark], begin[mark]));
-    this.sayMatch();
+    this.select(picture.marks === whole ? mark : picture.marks.at(row[mark], begin[mark]));
   }
 
   /** @param {number} mark */
@@ -344,58 +315,4 @@ class Viewer {
 
   /** @param {string} text */
   note(text) { if (this.status) this.status.textContent = text; }
-
-  // More detail from the kernel, where there is one.
-
-  /** Use the detail that was loaded where the view lies inside it, else the whole; ask for more when still. */
-  useDetail() {
-    const {picture} = this;
-    const fits = this.detail && picture.from >= this.detail.from && picture.to <= this.detail.to;
-    const marks = fits && this.detail ? this.detail.marks : this.whole;
-    if (marks !== picture.marks) this.exchange(marks);
-    if (!this.source) return;
-    clearTimeout(this.waiting);
-    if (!fits) this.waiting = window.setTimeout(() => this.askDetail(), 180);
-  }
-
-  /** @param {Marks} marks */
-  exchange(marks) {
-    const {picture} = this;
-    const moved = (/** @type {number} */ mark) =>
-      mark < 0 ? -1 : marks.at(picture.marks.row[mark], picture.marks.begin[mark]);
-    const selected = moved(picture.selected);
-    picture.marks = marks;
-    picture.selected = selected;
-    picture.hovered = -1;
-    const match = this.match;
-    this.search();
-    this.match = marks === this.whole ? match : -1;
-  }
-
-  async askDetail() {
-    const {picture, source} = this;
-    if (!source || !this.whole.head.merged) return;
-    const pixel = (picture.to - picture.from) / picture.plotWidth;
-    if (this.whole.head.resolution_ps / this.whole.head.unit_ps < pixel) return;  // nothing to gain
-    const margin = (picture.to - picture.from) / 2;
-    const from = Math.floor(picture.from - margin);
-    const to = Math.ceil(picture.to + margin);
-    this.note('loading detail …');
-    const reply = await source.ask(`window ${from} ${to}`);
-    this.note('');
-    if (!reply) return;
-    this.detail = {from, to, marks: await readMarks(reply)};
-    this.useDetail();
-    this.panel.say();
-    this.draw();
-  }
-
-  /** @param {number} mark */
-  async askStats(mark) {
-    const {marks} = this.picture;
-    if (!this.source || marks.head.details[mark] || marks.occurrences[mark] > 1) return;
-    const text = await this.source.ask(`event ${marks.row[mark]} ${marks.begin[mark]}`);
-    if (text) marks.head.details[mark] = text;
-    if (this.picture.selected === mark && this.picture.marks === marks) this.panel.say();
-  }
 }
