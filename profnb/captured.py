@@ -31,12 +31,18 @@ class CapturedProfile:
 
     def finish(self) -> Profile:
         """End the capture, read its trace, and remove what was temporary."""
+        import numpy as np
+
         from profnb.trace.files import read_trace
+        from profnb.trace.run_metadata import read_run_metadata
 
         recording = self._capture.recording
         try:
             self._capture.finish()
-            if recording.path is not None:
+            if recording.graph_runs:
+                runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
+                self.profile._set_trace(read_run_metadata(runs, "session runs"))
+            elif recording.path is not None:
                 # A kept file may be written again by the next capture; a temporary one is ours.
                 in_memory = recording.folder is None
                 self.profile._set_trace(read_trace(recording.path, in_memory=in_memory))

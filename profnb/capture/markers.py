@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.records import CALL, KERAS, USER, StepRecords
+from profnb.capture.records import CALL, KERAS, RUN, USER, StepRecords
 from profnb.capture.watch import replace_attribute, watch_method
 
 __all__ = ["StepRecorder"]
@@ -62,6 +62,8 @@ class StepRecorder:
         self._thread = threading.get_ident()
         self._stack: list[_Open] = []
         self._batch: _Open | None = None
+        self._session_run: _Open | None = None
+        self._session_runs = 0
         self._batches_begun = 0
         self._to_report: int | None = None
         self._runs: dict[str, int] = {}  # per phase, how many fits (evaluates, ...) began
@@ -81,14 +83,14 @@ class StepRecorder:
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
 
-    def _record(self, span: _Open, end_ns: int) -> None:
+    def _record(self, span: _Open, end_ns: int, *, was_traced: bool = False) -> None:
         code = self._code_of_name.setdefault(span.name, len(self.records.names))
         if code == len(self.records.names):
             self.records.names.append(span.name)
             self._traced.append(0)
             self._total_ns.append(0)
         self.records.truncate(span.first_record)  # calls inside it are part of it
-        was_traced = span.was_traced and self._is_tracing()
+        was_traced |= span.was_traced and self._is_tracing()
         self.records.append(
             span.begin_ns,
             end_ns,
@@ -189,6 +191,24 @@ class StepRecorder:
             stack.enter_context(replace_attribute(trace_type, "set_metadata", metadata_set))
             stack.enter_context(replace_attribute(trace_type, "__exit__", ended))
             yield
+
+    # Session runs.
+
+    def run_began(self) -> None:
+        """A ``Session.run`` begins."""
+        self._session_run = self._begin(None, RUN, "session_run", self._session_runs)
+
+    def run_ended(self, was_traced: bool) -> None:
+        """The session run ended; it is a step unless it is part of one.
+
+        Args:
+            was_traced: Whether it was traced, by whatever means.
+        """
+        end_ns = time.perf_counter_ns()
+        self._session_runs += 1
+        if self._session_run is not None and not self._inside_step():
+            self._record(self._session_run, end_ns, was_traced=was_traced)
+            self._report()
 
     # Keras batches.
 

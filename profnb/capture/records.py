@@ -5,9 +5,9 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
-__all__ = ["CALL", "KERAS", "USER", "StepRecords"]
+__all__ = ["CALL", "KERAS", "RUN", "USER", "StepRecords"]
 
-KERAS, USER, CALL = "keras", "user", "call"
+KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
 
 
 @dataclass
@@ -25,7 +25,7 @@ class StepRecords:
         step_num: The number the program gave it, or its order among steps of its kind.
         run: Which ``fit`` (or ``evaluate``, ``predict``) of the code it belongs to, for Keras' batches.
         names: Distinct names.
-        kinds: What delimits the steps: "keras", "user" markers, or function "call".
+        kinds: What delimits the steps: "keras", "user" markers, function "call" or "session run".
     """
 
     begin_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -38,7 +38,7 @@ class StepRecords:
     step_num: array[int] = field(default_factory=lambda: array("q"))
     run: array[int] = field(default_factory=lambda: array("i"))
     names: list[str] = field(default_factory=list)
-    kinds: tuple[str, ...] = (KERAS, USER, CALL)
+    kinds: tuple[str, ...] = (KERAS, USER, CALL, RUN)
 
     def __len__(self) -> int:
         return len(self.begin_ns)

@@ -11,21 +11,20 @@ own, our window closes first, so that code runs as it would have without us.
 """
 
 import importlib.util
-import shutil
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.markers import StepRecorder
-from profnb.capture.records import StepRecords
+from profnb.capture.recording import Recording
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
@@ -35,36 +34,6 @@ _INSTALL = (
     "TensorFlow is not installed here, so nothing was captured. Install it with "
     "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
 )
-
-
-@dataclass(slots=True)
-class Recording:
-    """What one capture left behind.
-
-    Attributes:
-        path: The trace file, or None if there is none.
-        folder: A temporary folder to remove once the trace is read, or None.
-        steps: Every step seen, traced or not.
-        window_ns: Wall time of the traced window.
-        overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
-        closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
-            started its own profiler), or None if it did not.
-        messages: What the user should know, in sentences.
-    """
-
-    path: Path | None = None
-    folder: str | None = None
-    steps: StepRecords = field(default_factory=StepRecords)
-    window_ns: int = 0
-    overhead_ns: int = 0
-    closed_by: str | None = None
-    messages: list[str] = field(default_factory=list)
-
-    def discard(self) -> None:
-        """Remove the temporary folder; a trace that was read stays readable."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
 
 
 class Capture:
@@ -79,6 +48,13 @@ class Capture:
         self.options = options
         self.recording = Recording()
         self.recorder = StepRecorder(self._is_tracing, self._step_recorded)
+        self.graph_runs = GraphRuns(
+            options.max_steps,
+            options.max_seconds,
+            self._session_runs_begin,
+            self.recorder.run_began,
+            self.recorder.run_ended,
+        )
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -119,6 +95,9 @@ class Capture:
             if self._timer is not None:
                 self._timer.cancel()
             self._watches.close()
+        runs, recording = self.graph_runs, self.recording
+        recording.graph_runs, recording.graph = runs.runs, runs.graph
+        recording.messages.extend(runs.explain())
         if self._profiler is None and not self.recording.messages:
             self.recording.messages.append(self._why_nothing())
         return self.recording
@@ -138,6 +117,7 @@ class Capture:
         for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
             self._watch_everywhere(name, getattr(profiler, name), hook)
         self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
+        self._watches.enter_context(self.graph_runs.watch(tensorflow))
         self._open_window()
 
     def _watch_everywhere(self, name: str, function: Any, hook: Callable[[], object]) -> None:
@@ -276,6 +256,14 @@ class Capture:
             )
             return
         self.recording.path = max(new, key=lambda path: new[path])
+
+    def _session_runs_begin(self) -> bool:
+        """Make way for FULL_TRACE, unless the window holds steps of another kind."""
+        if sum(self.recorder.records.was_traced) > 1:
+            return False
+        self._close_window("session runs")
+        self.recording.closed_by = "session runs"
+        return True
 
     # The code's own use of the profiler.
 
