@@ -1,7 +1,7 @@
 """profnb: the TensorFlow profiler that lives in the notebook.
 
 ``%load_ext profnb``, then ``%%tfprofile`` over a cell that trains: under the cell appears where each
-step's time went. In scripts: ``with profnb.profile() as p: ...``; for saved traces: ``profnb.load(path)``.
+step's time went; with ``%%tftimeline`` the trace itself. In scripts: ``with profnb.profile() as p: ...``; for saved traces: ``profnb.load(path)``.
 
 The house (data flows downwards, an import only ever points back up):
 
@@ -9,7 +9,10 @@ The house (data flows downwards, an import only ever points back up):
     columns, kernels         array types; the one door to Numba
     capture/                 record one bounded trace around running code
         watch                hooks around calls, without a frame in the user's tracebacks
-        records, markers     columns of what was seen; step markers, every step timed
+        records, recording   columns of what was seen; what one capture left behind
+        markers, inlined     step markers, every step timed; frameless hooks that change arguments
+        graph_runs           TF1: Session.run with FULL_TRACE, as RunMetadata
+        tfprof               tfprof's four views of graph runs
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
         cell                 a cell of the shell, run as if no magic were there
@@ -17,6 +20,9 @@ The house (data flows downwards, an import only ever points back up):
         names, model         the names we rely on; Trace, Events, Lines, Stats, StringTable
         wire                 protobuf wire format to columns (Numba)
         xplane, xplane_stats *.xplane.pb to a Trace; its stats, on demand
+        assemble             events in any order to a Trace, for the formats below
+        run_metadata*        TF1 RunMetadata to a Trace
+        chrome*              Chrome trace JSON to a Trace and back
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
         nesting, ops         parents and self time; the op table
@@ -24,19 +30,22 @@ The house (data flows downwards, an import only ever points back up):
         steps, step_times    steps of a trace; wall times of every step
         grouping             which step an event belongs to, across threads
         breakdown            every picosecond of a step to one category
+        rows, marks          where events stand in a picture; what of them fits into it
+        launches, export     kernels and their launches; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
     view/                    how it looks: values in, figures, HTML and text out
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         report, page         the report; the same as one offline file
+        timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where
         notebook_file        repair saved notebooks
     frames                   columns to pandas tables
     profile, captured        Profile, load(); profile(), step()
     warm                     compile the kernels ahead of use
-    magics                   %%tfprofile
-    demo, __main__           `python -m profnb demo | report | clean`
+    magics                   %%tfprofile, %%tftimeline
+    demo, __main__           `python -m profnb demo | report | timeline | clean`
 """
 
 from typing import Any

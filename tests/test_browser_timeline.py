@@ -227,6 +227,39 @@ def test_empty_and_odd_traces_open(open_trace):
     assert page.errors == []
 
 
+def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
+    """Colab's page is played by an object with its call's name and shape; the answers are the kernel's own."""
+    from chromium import Page
+
+    from profnb.view.timeline.element import timeline_script
+    from profnb.view.timeline import element
+    from profnb.view.timeline.live import answer_question
+
+    study = profnb.load(HERE).study
+    most, element._NOTEBOOK_MARKS = element._NOTEBOOK_MARKS, 200
+    try:
+        html = element.build_timeline(study).html("abc")
+    finally:
+        element._NOTEBOOK_MARKS = most
+    file = tmp_path / "colab.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8><body>{html}<script>{timeline_script()}</script>", "utf-8")
+    page = Page(browser)
+    page.page.expose_function("askPython", lambda question: answer_question(study, question))
+    page.page.add_init_script(
+        "window.google = {colab: {kernel: {accessAllowed: true, invokeFunction: async (name, [question]) =>"
+        " ({data: {'application/json': {answer: name === 'profnb.abc' ? await window.askPython(question) : ''}}})}}}"
+    )
+    page.page.goto(file.as_uri())
+    page.page.wait_for_selector(".profnb-timeline[data-ms]")
+    assert view(page)["marks"] <= 200
+    page.page.wait_for_function(f"{VIEW}.detail.source")
+    page.page.get_by_label("next step (])").click()
+    page.page.wait_for_function(f"{VIEW}.picture.marks !== {VIEW}.whole")
+    assert page.page.evaluate(f"{VIEW}.picture.marks.head.merged") == 0
+    assert page.errors == []
+    page.context.close()
+
+
 # JupyterLab.
 
 MANY = """import numpy as np
