@@ -25,7 +25,8 @@ The house (data flows downwards, an import only ever points back up):
         chrome*              Chrome trace JSON to a Trace and back
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
-        nesting, ops         parents and self time; the op table
+        nesting, op_names    parents and self time; which names are ops
+        device_ops, ops      the op of device work; the op table
         cycles               which repeated calls make up one iteration
         steps, step_times    steps of a trace; wall times of every step
         grouping             which step an event belongs to, across threads

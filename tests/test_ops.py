@@ -5,7 +5,9 @@ import pytest
 from conftest import DATA, every_shared_trace
 from traces import event, gpu, host, line, read, ref
 
-from profnb.analysis.ops import parse_op, tabulate_ops
+from profnb.analysis.device_ops import name_device_work
+from profnb.analysis.op_names import parse_op
+from profnb.analysis.ops import raw_device_lines, tabulate_ops
 from profnb.trace.files import read_trace
 
 
@@ -109,3 +111,29 @@ def test_self_times_are_part_of_totals_and_a_filter_only_takes_away(path):
     other = tabulate_ops(trace, ~half)
     assert part.self_ps.sum() + other.self_ps.sum() == table.self_ps.sum()
     assert part.occurrences.sum() + other.occurrences.sum() == table.occurrences.sum()
+
+
+def test_device_work_names_its_op_by_the_best_source_there_is():
+    """tf_op, then XLA's metadata, then the annotation around the launch, then its own name."""
+    work = [
+        event("k1", 0, 1, tf_op=ref("dense/MatMul:MatMul"), annotation=ref("other:Op")),
+        event("k2", 1, 1, tf_op=ref("XlaModule:"), hlo_op=ref("fusion.1"), name=ref("jit(f)/dot_general")),
+        event("k3", 2, 1, tf_op=ref("XlaModule:"), hlo_op=ref("fusion.2")),
+        event("k4", 3, 1, annotation=ref("a/_2:_Recv#edge_name=e#"), **{"level 0": ref("a/_2:_Recv")}),
+        event("k5", 4, 1, annotation=ref("b/Relu:Relu#x#")),
+        event("k6", 5, 1, annotation=ref("")),
+    ]
+    table = tabulate_ops(read(gpu(line("Stream #1", *work))))
+    assert sorted(zip(table.op_name, table.op_type, strict=True)) == [
+        ("a/_2", "_Recv"), ("b/Relu", "Relu"), ("dense/MatMul", "MatMul"), ("fusion.2", ""),
+        ("jit(f)/dot_general", "dot_general"), ("k6", ""),
+    ]  # fmt: skip
+
+
+def test_almost_all_device_time_of_the_v100_trace_has_an_op(shared_traces):
+    """The official tool finds 0 device ops there: it reads tf_op only (xprof 2.24.2)."""
+    trace = read_trace(shared_traces / "gpu-v100x8-bert" / "host0.xplane.pb")
+    work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event])
+    named = name_device_work(trace, work).is_named
+    duration = trace.events.duration_ps[work]
+    assert duration[named].sum() / duration.sum() > 0.99

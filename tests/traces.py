@@ -35,7 +35,7 @@ def message(*fields):
     return out
 
 
-def event(name, begin, duration, **stats):
+def event(name, begin, duration, /, **stats):
     """An event; a stat's leading underscores stay, values are int, float, str or ref("text")."""
     return name, begin, duration, stats
 

@@ -3,8 +3,7 @@
 Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow op, ``name:type`` for
 a JAX primitive, ``Iterator::...`` for a tf.data iterator. Total time sums the ops' durations; self
 time leaves out the part spent in ops they called on the same thread. Device side: every event of a
-stream is work of the op named in its ``tf_op`` stat, or of itself where it names none; lines that a
-profiler derived from the streams are left out.
+stream is work of one op (``device_ops``); lines that a profiler derived from the streams are left out.
 
 Occurrences count executions. The official table also counts each memory event that names an op, so
 an op that allocates once per run shows twice the occurrences there (and half the average); the
@@ -13,42 +12,18 @@ times agree.
 Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_utils.cc (a27d00aa).
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.analysis.device_ops import name_device_work
 from profnb.analysis.nesting import find_parents, self_times
+from profnb.analysis.op_names import parse_op
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
-from profnb.trace.names import DERIVED_LINES, TF_OP
+from profnb.trace.names import DERIVED_LINES
 
-__all__ = ["OpTable", "parse_op", "raw_device_lines", "tabulate_ops"]
-
-
-_TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
-_TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
-_JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
-_DATASET = "Dataset"
-
-
-def parse_op(event_name: str) -> tuple[str, str] | None:
-    """Split a host event's name into (op name, op type), or None if it is no op.
-
-    ``model/dense/MatMul:MatMul`` is an op named ``model/dense/MatMul``; ``Iterator::Root::Map`` is an
-    op of type Dataset that keeps its full name; ``FunctionRun`` is none.
-    """
-    name, colon, op_type = event_name.partition(":")
-    if not colon:
-        return None
-    if name == "Iterator":
-        return event_name, _DATASET
-    if _TF_NAME.fullmatch(name) and _TF_TYPE.fullmatch(op_type):
-        return name, op_type
-    jax = _JAX_TYPE.fullmatch(op_type)
-    if jax:
-        return name, jax.group(1)
-    return (name, "") if not op_type else None
+__all__ = ["OpTable", "raw_device_lines", "tabulate_ops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,23 +145,6 @@ def _device_part(trace: Trace, within: Bools | None) -> _Part:
     if not work.size:
         none = np.empty(0, np.int64)
         return _Part([], none, none, none)
-    codes_of: dict[tuple[str, str], int] = {}
-    texts = trace.names.texts
-    names, inverse = np.unique(trace.events.name[work], return_inverse=True)
-    own_codes = [
-        codes_of.setdefault(parse_op(texts[row]) or (texts[row], ""), len(codes_of))
-        for row in names
-    ]
-    codes = np.array(own_codes, np.int64)[inverse]
-    column = trace.stats.texts(TF_OP)
-    if len(column):
-        op_codes = [
-            codes_of.setdefault(parse_op(text) or (text, ""), len(codes_of)) if text else -1
-            for text in column.texts
-        ]
-        by_event = np.full(len(trace.events), -1, np.int64)
-        by_event[column.events] = np.array(op_codes, np.int64)[column.values]
-        named = by_event[work]
-        codes = np.where(named >= 0, named, codes)
+    ops = name_device_work(trace, work)
     duration = trace.events.duration_ps[work]
-    return _sum_by(codes, list(codes_of), duration, duration)
+    return _sum_by(ops.code, list(ops.keys), duration, duration)

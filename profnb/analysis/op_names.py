@@ -1,0 +1,32 @@
+"""Names of events to the ops they are.
+
+Source: openxla/xla tf_op_utils.cc (ParseTfOpFullname, IsJaxOpType; 5a3e9fa3).
+"""
+
+import re
+
+__all__ = ["parse_op"]
+
+_TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
+_TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
+_JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
+_DATASET = "Dataset"
+
+
+def parse_op(event_name: str) -> tuple[str, str] | None:
+    """Split a host event's name into (op name, op type), or None if it is no op.
+
+    ``model/dense/MatMul:MatMul`` is an op named ``model/dense/MatMul``; ``Iterator::Root::Map`` is an
+    op of type Dataset that keeps its full name; ``FunctionRun`` is none.
+    """
+    name, colon, op_type = event_name.partition(":")
+    if not colon:
+        return None
+    if name == "Iterator":
+        return event_name, _DATASET
+    if _TF_NAME.fullmatch(name) and _TF_TYPE.fullmatch(op_type):
+        return name, op_type
+    jax = _JAX_TYPE.fullmatch(op_type)
+    if jax:
+        return name, jax.group(1)
+    return (name, "") if not op_type else None
