@@ -24,6 +24,8 @@ __all__ = [
     "STEPS_LINE",
     "STEP_NUM",
     "TF_OP",
+    "copy_direction",
+    "is_collective",
     "is_device_plane",
     "is_host_plane",
     "split_graph_device",
@@ -100,3 +102,41 @@ def split_graph_device(device: str) -> tuple[str, str, str]:
     if device.endswith("/memcpy"):
         return device.removesuffix("/memcpy"), "memcpy", "device"
     return device, "", "host"
+
+
+# Copies, by CUPTI's names (``MemcpyH2D``), the ones TF1 and PyTorch write (``MEMCPYHtoD``, ``Memcpy HtoD
+# (Pageable -> Device)``) and ROCm's. CUPTI = xla cupti_buffer_events.cc AddMemcpyActivityEvent.
+_COPY_DIRECTIONS = (
+    (("memcpyh2d", "memcpyhtod"), "host to device"),
+    (("memcpyd2h", "memcpydtoh"), "device to host"),
+    (("memcpyp2p", "memcpyptop"), "peer to peer"),
+    (("memcpyd2d", "memcpydtod"), "device to device"),
+    (("memcpyh2h", "memcpyhtoh"), "host to host"),
+    (("memcpy",), "other"),
+    (("memset",), "set"),
+)
+_COLLECTIVE_PREFIXES = ("nccl", "rccl")
+
+
+def copy_direction(name: str) -> str | None:
+    """Which way an event of this name moves bytes, or None if it is no copy.
+
+    A TF1 copy is named after the edge it serves, its kind comes after the colon:
+    ``edge_15_IteratorGetNext:MEMCPYHtoD``.
+    """
+    start = name[:48].lower()
+    if "memcpy" not in start and "memset" not in start:
+        tail = name.rpartition(":")[2].lower()
+        if not tail.startswith("memcpy"):
+            return None
+        start = tail
+    compact = start.rpartition(":")[2].replace(" ", "")
+    for prefixes, direction in _COPY_DIRECTIONS:
+        if compact.startswith(prefixes):
+            return direction
+    return None
+
+
+def is_collective(name: str) -> bool:
+    """Whether a kernel of this name exchanges data between devices."""
+    return name.lower().startswith(_COLLECTIVE_PREFIXES)

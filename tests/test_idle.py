@@ -1,0 +1,65 @@
+"""Idle time of the busiest device: each instant to one cause, the causes to the whole, by hand and on real traces."""
+
+import pytest
+from conftest import every_shared_trace
+from traces import event, gpu, host, line, read
+
+from profnb.analysis.idle import IDLE_CAUSES, attribute_idle
+from profnb.analysis.steps import find_steps
+from profnb.trace.files import read_trace
+
+MS = 10**9
+
+
+def idle_of(trace):
+    table = attribute_idle(trace, find_steps(trace))
+    rows = zip(IDLE_CAUSES, table.occurrences.tolist(), table.total_ps.tolist(), table.longest_ps.tolist(), strict=True)
+    return table, {cause: (n, total / MS, longest / MS) for cause, n, total, longest in rows if n}
+
+
+def test_each_instant_goes_to_what_the_host_did_then():
+    train = [event("train", 0, 30 * MS, step_num=0, _r=1), event("train", 35 * MS, 10 * MS, step_num=1, _r=1)]
+    trace = read(
+        host(
+            line("python", *train),
+            line("executor",
+                event("IteratorGetNext:IteratorGetNext", 0, 4 * MS),       # 0-4 waiting for input
+                event("dense/MatMul:MatMul", 4 * MS, 3 * MS),              # 4-6 launching; 6-7 the kernel runs
+                event("cuStreamSynchronize", 12 * MS, 4 * MS),             # 12-14 the copy runs, 14-16 waits
+                event("XlaCompile", 20 * MS, 5 * MS),                      # 20-25 compiling, hides the wait below
+                event("IteratorGetNextOp::DoCompute", 22 * MS, 6 * MS),    # 25-28 waiting for input
+                event("a/Relu:Relu", 40 * MS, 2 * MS)),                    # 40-42 launching
+        ),
+        gpu(line("Stream #1", event("gemm", 6 * MS, 6 * MS), event("MemcpyD2H", 12 * MS, 2 * MS), event("relu", 42 * MS, 2 * MS))),
+    )  # fmt: skip
+    table, causes = idle_of(trace)
+    assert (table.device, table.window_ps, table.busy_ps) == ("/device:GPU:0", 45 * MS, 10 * MS)
+    assert causes == {
+        "waiting for input": (2, 7, 4),
+        "launching kernels": (2, 4, 2),
+        "synchronising copy": (1, 2, 2),
+        "compiling": (1, 5, 5),
+        "Python between steps": (1, 5, 5),
+        "unknown": (4, 12, 5),  # 16-20, 28-30, 35-40, 44-45
+    }
+
+
+def test_the_device_with_the_most_work_is_looked_at():
+    steps = line("python", event("train", 0, 10 * MS, step_num=0, _r=1))
+    trace = read(host(steps), gpu(line("Stream #1", event("k", 0, MS))), gpu(line("Stream #1", event("k", 0, 2 * MS)), number=1))
+    table, causes = idle_of(trace)
+    assert table.device == "/device:GPU:1"
+    assert causes == {"unknown": (1, 8, 8)}
+
+
+def test_without_a_device_there_is_no_table():
+    assert attribute_idle(*(lambda t: (t, find_steps(t)))(read(host(line("p", event("train", 0, 9, step_num=0, _r=1)))))) is None
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_busy_and_idle_add_up_to_the_window_exactly(path):
+    trace = read_trace(path)
+    table = attribute_idle(trace, find_steps(trace))
+    if table is not None:
+        assert table.busy_ps + table.total_ps.sum() == table.window_ps
+        assert (table.longest_ps <= table.total_ps).all()
