@@ -1,7 +1,8 @@
 """profnb: the TensorFlow profiler that lives in the notebook.
 
 ``%load_ext profnb``, then ``%%tfprofile`` over a cell that trains: under the cell appears where each
-step's time went; with ``%%tftimeline`` the trace itself. In scripts: ``with profnb.profile() as p: ...``; for saved traces: ``profnb.load(path)``.
+step's time went; with ``%%tftimeline`` the trace itself. In scripts: ``with profnb.profile() as p: ...``;
+for saved traces: ``profnb.load(path)``.
 
 The house (data flows downwards, an import only ever points back up):
 

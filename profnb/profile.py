@@ -124,6 +124,19 @@ class Profile:
 
         return event_frame(self.trace, self.study.steps, self.study.groups)
 
+    def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
+        """A view of tfprof's on session runs (TF1); see ``frames.tfprof_frame`` for its columns.
+
+        Args:
+            view: "scope", "graph", "op" or "code".
+            graph: The graph that ran; a capture knows it.
+        """
+        from profnb.frames import tfprof_frame
+
+        if graph is None and self.recording is not None:
+            graph = self.recording.graph
+        return tfprof_frame(self.trace, view, graph)
+
     # Words and pictures.
 
     @cached_property

@@ -11,7 +11,9 @@ from typing import Any
 
 __all__ = ["interrupt_held_back", "profiler_log_held_back"]
 
-_PROFILER_LOG = re.compile(rb"(profiler_session|session_manager|save_profile)\.cc:\d+\]")
+_PROFILER_LOG = re.compile(
+    rb"(profiler_session|session_manager|save_profile|xplane_to_step_stats)\.cc:\d+\]"
+)
 
 
 @contextlib.contextmanager

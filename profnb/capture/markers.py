@@ -199,11 +199,7 @@ class StepRecorder:
         self._session_run = self._begin(None, RUN, "session_run", self._session_runs)
 
     def run_ended(self, was_traced: bool) -> None:
-        """The session run ended; it is a step unless it is part of one.
-
-        Args:
-            was_traced: Whether it was traced, by whatever means.
-        """
+        """The session run ended; it is a step unless it is part of one."""
         end_ns = time.perf_counter_ns()
         self._session_runs += 1
         if self._session_run is not None and not self._inside_step():

@@ -25,6 +25,7 @@ from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.markers import StepRecorder
 from profnb.capture.recording import Recording
+from profnb.capture.records import RUN
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
@@ -259,10 +260,15 @@ class Capture:
 
     def _session_runs_begin(self) -> bool:
         """Make way for FULL_TRACE, unless the window holds steps of another kind."""
-        if sum(self.recorder.records.was_traced) > 1:
+        steps = self.recorder.records
+        kinds = (steps.kinds[kind] for kind in steps.kind)
+        others = [kind for kind, traced in zip(kinds, steps.was_traced, strict=True) if traced]
+        if len(others) - others.count(RUN) > 1:
             return False
         self._close_window("session runs")
         self.recording.closed_by = "session runs"
+        for row in range(len(steps)):  # by the profiler, whose trace is not the one to be shown
+            steps.was_traced[row] = 0
         return True
 
     # The code's own use of the profiler.

@@ -1,0 +1,322 @@
+"""TF1 session runs under a capture: traced, timed, and otherwise as without us."""
+
+import inspect
+import sys
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+import profnb
+from profnb.capture import inlined
+from profnb.capture.inlined import copy_inside
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+v1 = tf.compat.v1
+FULL = v1.RunOptions.FULL_TRACE
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A graph with a product of two 1000 x 1000 matrices of float32."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, 1000), name="x")
+        w = v1.get_variable("w", (1000, 1000), initializer=v1.ones_initializer())
+        v1.global_variables_initializer()
+        tf.reduce_sum(tf.matmul(x, w, name="product"), name="total")
+    return graph
+
+
+X = np.ones((1000, 1000), np.float32)
+
+
+def run_it(session, times=1, **arguments):
+    return [session.run("total:0", {"x:0": X}, **arguments) for _ in range(times)]
+
+
+def start(graph):
+    session = v1.Session(graph=graph)
+    session.run("init")
+    return session
+
+
+def test_each_run_is_a_step_with_ops_memory_and_shapes(model):
+    with profnb.profile() as p, v1.Session(graph=model) as session:
+        session.run("init")
+        assert run_it(session, 3) == [1e9] * 3
+    assert not any("session run" in note for note in p.notes)
+    assert p.steps.phase.tolist() == ["session_run #2"] + ["session_run"] * 3  # the initialisation is another program
+    assert p.steps.step_num.tolist() == [0, 1, 2, 3]
+    assert p.step_times.step_num.tolist() == [0, 1, 2, 3]
+    assert p.step_times.was_traced.all()
+    assert (p.step_times.wall_ms.to_numpy() >= p.steps.duration_ms.to_numpy()).all()
+    assert p.recording.closed_by == "session runs"
+    assert p.recording.graph is model
+    product = p.ops[p.ops.op_name == "product"].iloc[0]
+    assert product.occurrences == 3
+    events = np.flatnonzero(p.events.name.str.startswith("product:"))
+    assert [p.trace.stats.of_event(e)["total_bytes"] for e in events] == [4_000_000] * 3
+    assert p.trace.stats.of_event(events[0])["output_shapes"] == "0: float32[1000,1000]"
+
+
+def test_the_bound_on_steps_bounds_the_traced_runs_and_all_are_timed(model):
+    with profnb.profile(max_steps=3) as p, start(model) as session:
+        run_it(session, 7)
+    assert len(p.steps) == len(p.recording.graph_runs) == 3
+    assert p.step_times.was_traced.tolist() == [True] * 3 + [False] * 5
+    assert p.notes[0] == (
+        "3 of 8 session runs were traced with FULL_TRACE, all were timed; -n and -t change the bounds."
+    )
+
+
+def test_the_bound_on_seconds_bounds_the_traced_runs(model):
+    with profnb.profile(max_seconds=1e-9) as p, start(model) as session:
+        run_it(session, 2)
+    assert p.step_times.was_traced.tolist() == [False] * 3
+    assert len(p.recording.graph_runs) == 0
+
+
+def test_options_of_the_code_that_trace_are_used_and_not_traced_twice(model):
+    own = v1.RunMetadata()
+    options = v1.RunOptions(trace_level=FULL, output_partition_graphs=True)
+    with start(model) as session, profnb.profile() as p:
+        run_it(session, options=options, run_metadata=own)
+        session.run("total:0", {"x:0": X}, options, own)
+        session.run("total:0", {"x:0": X}, options)
+    assert len(p.steps) == 3
+    assert p.recording.graph_runs[1] == own.SerializeToString()
+    assert len(own.partition_graphs) == 1
+    assert options == v1.RunOptions(trace_level=FULL, output_partition_graphs=True)
+    assert not any("session run" in note for note in p.notes)
+
+
+def test_options_of_the_code_that_do_not_trace_are_left_alone_and_said(model):
+    own = v1.RunMetadata()
+    with start(model) as session, profnb.profile() as p:
+        run_it(session, 2, options=v1.RunOptions(timeout_in_ms=60_000), run_metadata=own)
+        run_it(session)
+    assert own == v1.RunMetadata()
+    assert len(p.steps) == 1
+    assert p.step_times.was_traced.tolist() == [False, False, True]
+    assert p.notes[0] == (
+        "2 session runs had options of their own without FULL_TRACE, so what their ops allocated is not "
+        "known. Leave out options= to have them traced."
+    )
+
+
+def test_a_run_metadata_of_the_code_stays_as_it_would_without_us(model):
+    with start(model) as session:
+        plain, own = v1.RunMetadata(), v1.RunMetadata()
+        run_it(session, run_metadata=plain)
+        with profnb.profile() as p:
+            run_it(session, run_metadata=own)
+            run_it(session, options=v1.RunOptions(), run_metadata=own)
+    assert len(p.steps) == 2
+    assert own == plain
+
+
+def test_a_monitored_session_is_traced(model):
+    with tf.Graph().as_default():
+        v1.train.get_or_create_global_step()
+        step = v1.assign_add(v1.get_variable("n", (), initializer=v1.zeros_initializer()), 1.0)
+        with profnb.profile() as p, v1.train.MonitoredSession() as session:
+            assert [session.run(step) for _ in range(4)] == [1, 2, 3, 4]
+    assert p.step_times.was_traced.all()
+    assert p.steps.phase.tolist()[-4:] == ["session_run"] * 4
+
+
+def test_an_interactive_session_and_eval_are_traced(model):
+    with profnb.profile() as p:
+        with model.as_default():
+            session = v1.InteractiveSession(graph=model)
+            model.get_operation_by_name("init").run()
+            model.get_tensor_by_name("total:0").eval({"x:0": X})
+            session.close()
+    assert len(p.steps) == 2
+
+
+def failures(session):
+    """The tracebacks of three runs that fail, in Python, in TensorFlow and in the call."""
+    texts = []
+    for call in (
+        lambda: session.run("no such op"),
+        lambda: session.run("total:0", {"x:0": np.ones((2, 3))}),
+        lambda: session.run("total:0"),
+        lambda: session.run(),
+        lambda: session.run("total:0", None, None, None, None),
+    ):
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            call()
+        texts.append("".join(traceback.format_exception(caught.type, caught.value, caught.tb)))
+    return texts
+
+
+def test_a_failing_run_has_the_same_traceback_as_without_us(model):
+    with start(model) as session:
+        plain = failures(session)
+        with profnb.profile():
+            captured = failures(session)
+        with profnb.profile(), profnb.profile():
+            nested = failures(session)
+    assert captured == plain
+    assert nested == plain
+    assert all("profnb" not in text.replace("test_graph_runs", "").replace("/profnb/", "") for text in plain)
+
+
+def test_a_run_that_raises_is_no_step_and_later_ones_are(model):
+    with start(model) as session, profnb.profile() as p:
+        run_it(session)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run("total:0")
+        run_it(session, 2)
+    assert len(p.steps) == 3
+    assert p.step_times.step_num.tolist() == [0, 1, 2]
+
+
+def test_everything_patched_is_put_back(model):
+    before = [vars(c).get("run") for c in v1.Session.__mro__]
+    with profnb.profile():
+        assert [vars(c).get("run") for c in v1.Session.__mro__] != before
+        assert inspect.signature(v1.Session.run) == inspect.signature(next(f for f in before if f))
+        with start(model) as session:
+            run_it(session)
+    assert [vars(c).get("run") for c in v1.Session.__mro__] == before
+
+
+def test_a_capture_inside_a_capture_times_all_runs_and_traces_its_own(model):
+    with start(model) as session, profnb.profile() as outer:
+        run_it(session)
+        with profnb.profile() as inner:
+            run_it(session, 2)
+        run_it(session)
+    assert len(inner.steps) == 2
+    assert len(outer.step_times) == 4
+
+
+def test_runs_of_other_threads_are_left_alone(model):
+    with start(model) as session, profnb.profile() as p:
+        run_it(session)
+        thread = threading.Thread(target=run_it, args=(session,))
+        thread.start()
+        thread.join()
+    assert len(p.steps) == 1
+
+
+def test_runs_inside_steps_marked_by_hand_are_traced_and_the_marked_steps_timed(model):
+    with start(model) as session, profnb.profile() as p:
+        for number in range(3):
+            with profnb.step(number):
+                run_it(session, 2)
+    assert len(p.steps) == 6
+    assert p.step_times.phase.tolist() == ["train"] * 3
+
+
+def test_a_single_run_after_many_other_steps_does_not_displace_them(model):
+    @tf.function
+    def train_step(x):
+        return tf.reduce_sum(x)
+
+    with start(model) as session, profnb.profile() as p:
+        for _ in range(5):
+            train_step(tf.ones((5, 5)))
+        run_it(session)
+        for _ in range(5):
+            train_step(tf.ones((5, 5)))
+    assert p.steps.phase.tolist() == ["train_step"] * 10
+    assert set(p.step_times.phase) == {"train_step"}
+
+
+def test_runs_print_nothing(model, capfd):
+    with profnb.profile(), start(model) as session:
+        run_it(session, 2)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "profiler_session" not in err
+
+
+def test_what_the_ops_print_still_appears(capfd):
+    with tf.Graph().as_default(), v1.Session() as session, profnb.profile():
+        session.run(tf.print("hello from the graph"))
+    assert "hello from the graph" in capfd.readouterr().err
+
+
+def test_the_window_of_the_profiler_stays_open_without_runs_to_trace(model):
+    with start(model) as session, profnb.profile() as p:
+        run_it(session, 3, options=v1.RunOptions(timeout_in_ms=60_000))
+    assert p.recording.closed_by is None
+    assert p.recording.graph_runs == []
+    assert p.step_times.was_traced.all()
+    assert p.steps.phase.tolist() == ["SessionRun"] * 3
+
+
+# The copy of a function around whose body our hooks run.
+
+
+class Doubled:
+    def __init__(self, instance, value):
+        self.instance, self.value = instance, value
+
+    def __enter__(self):
+        self.instance.log.append("enter")
+        return (self.value * 2,)
+
+    def __exit__(self, kind, *_):
+        self.instance.log.append(kind)
+
+
+class Subject:
+    def go(self, value, other=1, *, named=0):
+        """Docs."""
+        if value > 10:
+            raise ValueError(value)
+        return value + other + named
+
+    def empty(self, value):
+        """Only docs."""
+
+    def __init__(self):
+        self.log = []
+
+
+def test_the_copy_sees_and_replaces_arguments_and_is_told_of_errors():
+    copy, subject = copy_inside(Subject.go, Doubled, ("value",)), Subject()
+    assert copy(subject, 3) == 7
+    assert copy(subject, value=1, other=5, named=2) == 9
+    with pytest.raises(ValueError, match="12"):
+        copy(subject, 6)
+    assert subject.log == ["enter", None, "enter", None, "enter", ValueError]
+    assert (copy.__name__, copy.__doc__, copy.__module__) == ("go", "Docs.", __name__)
+    assert copy.__qualname__ == "Subject.go"
+
+
+def test_a_function_of_nothing_but_docs_can_be_copied():
+    subject = Subject()
+    assert copy_inside(Subject.empty, Doubled, ("value",))(subject, 1) is None
+    assert subject.log == ["enter", None]
+
+
+def test_there_is_no_copy_of_what_cannot_be_copied_faithfully(monkeypatch):
+    free = 1
+
+    def closure(self, value):
+        return free
+
+    namespace = {}
+    exec("def unknown(self, value): return 1", namespace)
+    assert copy_inside(closure, Doubled, ("value",)) is None
+    assert copy_inside(namespace["unknown"], Doubled, ("value",)) is None
+    assert copy_inside(len, Doubled, ("value",)) is None
+    assert copy_inside(Subject.go, Doubled, ("missing",)) is None
+    changed = inspect.getsourcelines(Subject.empty)
+    monkeypatch.setattr(inlined.inspect, "getsourcelines", lambda _: changed)
+    assert copy_inside(Subject.go, Doubled, ("value",)) is None
+
+
+def test_where_there_is_no_source_runs_are_plain(model, monkeypatch):
+    monkeypatch.setattr(sys.modules["profnb.capture.graph_runs"], "copy_inside", lambda *_: None)
+    with profnb.profile() as p, start(model) as session:
+        assert run_it(session) == [1e9]
+    assert p.recording.graph_runs == []
+    assert p.has_trace
