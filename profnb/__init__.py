@@ -33,6 +33,7 @@ The house (data flows downwards, an import only ever points back up):
         grouping             which step an event belongs to, across threads
         breakdown            every picosecond of a step to one category
         rows, marks          where events stand in a picture; what of them fits into it
+        kernels, copies, idle what devices ran and moved, and why they ran nothing
         launches, export     kernels and their launches; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
@@ -43,7 +44,7 @@ The house (data flows downwards, an import only ever points back up):
         timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where
         notebook_file        repair saved notebooks
-    frames                   columns to pandas tables
+    frames, tables           columns to pandas tables; the tables of a profile
     profile, captured        Profile, load(); profile(), step()
     warm                     compile the kernels ahead of use
     magics                   %%tfprofile, %%tftimeline

@@ -4,6 +4,7 @@ Tables are made fresh on each access, so changing one changes nothing else. Time
 unit of the column's suffix; a missing value is NaN.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -11,18 +12,30 @@ import numpy as np
 import pandas as pd
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
+from profnb.analysis.copies import CopyTable
 from profnb.analysis.grouping import Groups
+from profnb.analysis.idle import IDLE_CAUSES, IdleTable
+from profnb.analysis.kernels import KernelTable
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.ops import OpTable
 from profnb.analysis.step_times import StepTimes
 from profnb.analysis.steps import Steps
 from profnb.capture.tfprof import TfprofRow, tfprof_view
-from profnb.columns import Int32s, Int64s
+from profnb.columns import Floats, Int32s, Int64s
 from profnb.errors import CaptureError
 from profnb.trace.model import Trace
 from profnb.trace.run_metadata_stats import GraphStats
 
-__all__ = ["event_frame", "op_frame", "step_frame", "step_time_frame", "tfprof_frame"]
+__all__ = [
+    "copy_frame",
+    "event_frame",
+    "idle_frame",
+    "kernel_frame",
+    "op_frame",
+    "step_frame",
+    "step_time_frame",
+    "tfprof_frame",
+]
 
 _PS_PER_MS = 1e9
 _PS_PER_US = 1e6
@@ -114,6 +127,71 @@ def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]
     code_of = {text: code for code, text in enumerate(distinct)}
     codes = np.array([code_of[text] for text in texts], np.int64)
     return pd.Categorical.from_codes(codes[rows], pd.Index(distinct))
+
+
+def kernel_frame(kernels: KernelTable) -> pd.DataFrame:
+    """One row per kernel, op and launch shape."""
+    shapes = kernels.shape
+    mean_us = kernels.total_ps / np.maximum(kernels.occurrences, 1) / _PS_PER_US
+    return pd.DataFrame(
+        {
+            "kernel_name": list(kernels.kernel_name),
+            "op_name": list(kernels.op_name),
+            "op_type": list(kernels.op_type),
+            "occurrences": kernels.occurrences,
+            "total_us": kernels.total_ps / _PS_PER_US,
+            "mean_us": mean_us,
+            "min_us": kernels.min_ps / _PS_PER_US,
+            "max_us": kernels.max_ps / _PS_PER_US,
+            "fraction": kernels.fraction,
+            "registers_per_thread": _numbers([shape.registers for shape in shapes]),
+            "static_shared_bytes": _numbers([shape.static_shared_bytes for shape in shapes]),
+            "dynamic_shared_bytes": _numbers([shape.dynamic_shared_bytes for shape in shapes]),
+            "grid": [shape.grid for shape in shapes],
+            "block": [shape.block for shape in shapes],
+            "occupancy_percent": _numbers([shape.occupancy_percent for shape in shapes]),
+            "uses_tensor_core": kernels.uses_tensor_core,
+            "is_tensor_core_eligible": kernels.is_tensor_core_eligible,
+        }
+    )
+
+
+def _numbers(values: Sequence[float | None]) -> Floats:
+    """Numbers with None as NaN."""
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def copy_frame(copies: CopyTable) -> pd.DataFrame:
+    """One row per direction and kinds of memory of a device's copies."""
+    return pd.DataFrame(
+        {
+            "direction": list(copies.direction),
+            "source_kind": list(copies.source_kind),
+            "destination_kind": list(copies.destination_kind),
+            "occurrences": copies.occurrences,
+            "total_us": copies.total_ps / _PS_PER_US,
+            "bytes": np.where(copies.sized > 0, copies.bytes, np.nan),
+            "gigabytes_per_second": copies.bandwidth / 1e9,
+        }
+    )
+
+
+def idle_frame(idle: IdleTable | None) -> pd.DataFrame:
+    """One row per cause of a device's idle time; none without a device."""
+    causes = IDLE_CAUSES if idle is not None else ()
+    none = np.empty(0, np.int64)
+    total_ps = idle.total_ps if idle is not None else none
+    whole, window = int(total_ps.sum()), idle.window_ps if idle is not None else 0
+    return pd.DataFrame(
+        {
+            "cause": list(causes),
+            "occurrences": idle.occurrences if idle is not None else none,
+            "total_us": total_ps / _PS_PER_US,
+            "longest_us": (idle.longest_ps if idle is not None else none) / _PS_PER_US,
+            "idle_fraction": total_ps / whole if whole else np.full(len(causes), np.nan),
+            "window_fraction": total_ps / window if window else np.full(len(causes), np.nan),
+        }
+    )
 
 
 def tfprof_frame(trace: Trace, view: str = "scope", graph: Any = None) -> pd.DataFrame:

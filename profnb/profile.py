@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.session import Recording
 from profnb.errors import CaptureError
 from profnb.options import CaptureOptions
+from profnb.tables import Tables
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from profnb.analysis.step_times import StepTimes, TracingCost
     from profnb.analysis.study import Study
     from profnb.trace.model import Trace
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Profile", "load"]
 
 
-class Profile:
+class Profile(Tables):
     """The answer to "where did the time go?" for one capture.
 
     Every table is a pandas DataFrame made fresh on access; times are in the unit of the column's
@@ -83,59 +82,6 @@ class Profile:
         if self.recording is not None and len(self.recording.steps):
             return wall_step_times(self.recording.steps)
         return step_times_of_trace(self.study.steps)
-
-    # Tables.
-
-    @property
-    def steps(self) -> "pd.DataFrame":
-        """One row per traced step.
-
-        Columns: ``step_num, phase, begin_ms, duration_ms, gap_ms, is_warmup, iterations`` and one
-        ``<category>_ms`` per category; the nine categories sum to the duration. ``gap_ms`` is the
-        time to the next step, NaN for the last. Without a device in the trace, categories that only
-        a device has are NaN.
-        """
-        from profnb.frames import step_frame
-
-        study = self.study
-        return step_frame(study.steps, study.breakdown, has_device=study.has_device)
-
-    @property
-    def step_times(self) -> "pd.DataFrame":
-        """One row per step the code ran, traced or not: ``step_num, phase, wall_ms, was_traced``."""
-        from profnb.frames import step_time_frame
-
-        return step_time_frame(self._step_times)
-
-    @property
-    def ops(self) -> "pd.DataFrame":
-        """One row per op and side, most self time first.
-
-        Columns: ``side, op_type, op_name, occurrences, total_us, self_us, self_fraction``.
-        """
-        from profnb.frames import op_frame
-
-        return op_frame(self.study.ops)
-
-    @property
-    def events(self) -> "pd.DataFrame":
-        """One row per event: ``plane, line, name, begin_us, duration_us, self_us, step_num``."""
-        from profnb.frames import event_frame
-
-        return event_frame(self.trace, self.study.steps, self.study.groups)
-
-    def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
-        """A view of tfprof's on session runs (TF1); see ``frames.tfprof_frame`` for its columns.
-
-        Args:
-            view: "scope", "graph", "op" or "code".
-            graph: The graph that ran; a capture knows it.
-        """
-        from profnb.frames import tfprof_frame
-
-        if graph is None and self.recording is not None:
-            graph = self.recording.graph
-        return tfprof_frame(self.trace, view, graph)
 
     # Words and pictures.
 

@@ -188,3 +188,22 @@ def test_what_is_no_notebook_is_refused(tmp_path, text):
     file.write_text(text)
     with pytest.raises(ValueError, match="not a notebook"):
         clean_notebook(file)
+
+
+def test_kernels_copies_and_idle_are_tables_in_the_units_of_their_names():
+    from traces import ref
+
+    us = 10**6
+    kernel = event("gemm", 20 * us, 30 * us, kernel_details=ref("regs:16 shm:0 grid:2,1,1 block:32,1,1"), tf_op=ref("a/MatMul:MatMul"))
+    copy = event("MemcpyH2D", 5 * us, 10 * us, memcpy_details=ref("kind_src:pageable size:1000 dest:0"))
+    p = Profile(read(host(line("python", event("train", 0, 100 * us, step_num=0, _r=1))), gpu(line("Stream #1", copy, kernel))))
+    (row,) = p.kernels.to_dict("records")
+    assert (row["kernel_name"], row["op_name"], row["occurrences"], row["total_us"], row["registers_per_thread"], row["grid"]) == ("gemm", "a/MatMul", 1, 30.0, 16.0, "2,1,1")
+    assert np.isnan(row["occupancy_percent"])
+    (copied,) = p.copies.to_dict("records")
+    assert copied.pop("gigabytes_per_second") == pytest.approx(0.1)
+    assert copied == {"direction": "host to device", "source_kind": "pageable", "destination_kind": "", "occurrences": 1, "total_us": 10.0, "bytes": 1000.0}
+    assert p.idle.total_us.sum() == 60.0
+    assert p.idle.set_index("cause").window_fraction["unknown"] == 0.6
+    empty = Profile(read(host(line("python", event("train", 0, 100 * us, step_num=0, _r=1)))))
+    assert len(empty.kernels) == len(empty.copies) == len(empty.idle) == 0

@@ -77,16 +77,15 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     directions = [copy_direction(text) for text in trace.names.texts]
     is_copy = np.array([direction is not None for direction in directions], np.bool_)
     on_stream = raw_device_lines(trace)[trace.lines.of_event]
-    copies = np.flatnonzero(on_stream & is_copy[trace.events.name]) if len(trace.names) else []
-    copies = np.asarray(copies, np.int64)
+    copies = np.flatnonzero(on_stream & (is_copy[trace.events.name] if is_copy.size else False))
     if within is not None:
         copies = copies[within[copies]]
     details = np.full(len(trace.events), -1, np.int64)
     parsed: list[tuple[str, str, int]] = []
     for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
-        column = trace.stats.texts(stat)
-        details[column.events] = column.values + len(parsed)
-        parsed += [_parse_details(text) for text in column.texts]
+        found = trace.stats.texts(stat)
+        details[found.events] = found.values + len(parsed)
+        parsed += [_parse_details(text) for text in found.texts]
     size = np.array([row[2] for row in parsed] or [-1], np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     codes = np.empty(copies.size, np.int64)
@@ -99,13 +98,13 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     moved = np.where(details[copies] >= 0, size[details[copies]], -1)
     known = moved >= 0
     values = (np.ones_like(duration), duration, known, np.where(known, moved, 0), known * duration)
-    for column, value in zip(columns, values, strict=True):
-        np.add.at(column, codes, value.astype(np.int64))
+    for summed, value in zip(columns, values, strict=True):
+        np.add.at(summed, codes, value.astype(np.int64))
     order = np.argsort(-columns[1], kind="stable")
     rows = [list(keys)[row] for row in order]
     return CopyTable(
         tuple(row[0] for row in rows),
         tuple(row[1] for row in rows),
         tuple(row[2] for row in rows),
-        *(column[order] for column in columns),
+        *(summed[order] for summed in columns),
     )

@@ -11,8 +11,11 @@ from profnb.analysis.breakdown import (
     categorize_events,
     extend_to_device_work,
 )
+from profnb.analysis.copies import CopyTable, tabulate_copies
 from profnb.analysis.examples import examples_per_step
 from profnb.analysis.grouping import Groups, group_events
+from profnb.analysis.idle import IdleTable, attribute_idle
+from profnb.analysis.kernels import KernelTable, tabulate_kernels
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_steps
 from profnb.analysis.ops import OpTable, raw_device_lines, tabulate_ops
@@ -83,6 +86,21 @@ class Study:
     def ops(self) -> OpTable:
         """The ops of the whole capture."""
         return tabulate_ops(self.trace)
+
+    @cached_property
+    def kernels(self) -> KernelTable:
+        """The kernels of the whole capture."""
+        return tabulate_kernels(self.trace)
+
+    @cached_property
+    def copies(self) -> CopyTable:
+        """The devices' copies of the whole capture."""
+        return tabulate_copies(self.trace)
+
+    @cached_property
+    def idle(self) -> IdleTable | None:
+        """Why the busiest device was idle; None without a device."""
+        return attribute_idle(self.trace, self.steps)
 
     def ops_of_steps(self, rows: npt.NDArray[np.int64]) -> OpTable:
         """The ops of some steps only."""
