@@ -229,7 +229,9 @@ def load(
     """Open a saved trace.
 
     Args:
-        path: A trace file (``*.xplane.pb``), a run folder, or a TensorBoard logdir.
+        path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
+            (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
+            ``trace.json.gz``, PyTorch's), or TF1 ``RunMetadata``.
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.

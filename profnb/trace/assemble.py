@@ -24,12 +24,14 @@ class FoundLine:
         side: "host", "device", "other", or "" to decide by the plane's name.
         name: The line's own name.
         line_id: The identifier the recorder gave.
+        repeats: Whether its events repeat those of other lines.
     """
 
     plane: str
     side: str
     name: str
     line_id: int = 0
+    repeats: bool = False
 
 
 def repeats_other_lines(lines: Sequence[FoundLine]) -> Bools:
@@ -43,9 +45,12 @@ def repeats_other_lines(lines: Sequence[FoundLine]) -> Bools:
     }
     return np.array(
         [
-            line.side == "device"
-            and line.plane in single
-            and line.name.startswith(("stream:all", "memcpy"))
+            line.repeats
+            or (
+                line.side == "device"
+                and line.plane in single
+                and line.name.startswith(("stream:all", "memcpy"))
+            )
             for line in lines
         ],
         np.bool_,

@@ -6,6 +6,7 @@ TensorBoard's layout is ``LOGDIR/plugins/profile/RUN/HOST.xplane.pb``.
 import os
 import re
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +14,20 @@ import numpy as np
 
 from profnb.columns import Bytes
 from profnb.errors import TraceFormatError
+from profnb.trace.chrome import read_chrome
 from profnb.trace.model import Trace
+from profnb.trace.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.xplane import read_xplane
 
 __all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]
 
 _SUFFIX = ".xplane.pb"
+# What else a folder may hold that we read; only where there is no XPlane trace.
+_OTHER_SUFFIXES = (".trace.json", ".trace.json.gz", ".run_metadata.pb")
+_OTHER_PREFIX = "timeline"
+_GZIP = b"\x1f\x8b"
+_PIECE = 1 << 22
+_MOST_INFLATED = 2 << 30
 _MOST_FOLDERS = 20_000
 
 
@@ -53,14 +62,17 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     if root.is_file():
         return [_trace_file(root)]
     found: list[Path] = []
+    others: list[Path] = []
     for number, (folder, _, files) in enumerate(os.walk(root)):
         if number >= _MOST_FOLDERS:
             break
         found.extend(Path(folder, name) for name in files if name.endswith(_SUFFIX))
+        others.extend(Path(folder, name) for name in files if _is_other(name))
+    found = found or others
     if not found:
         raise TraceFormatError(
-            f"No *{_SUFFIX} under {root}. Give a trace file, or a logdir with "
-            "plugins/profile/RUN/HOST.xplane.pb below it."
+            f"No *{_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
+            "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
         )
     traces = [_trace_file(file) for file in found]
     newest = {trace.run: 0.0 for trace in traces}
@@ -69,8 +81,15 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
 
 
+def _is_other(name: str) -> bool:
+    is_timeline = name.startswith(_OTHER_PREFIX) and name.endswith((".json", ".json.gz"))
+    return is_timeline or name.endswith(_OTHER_SUFFIXES)
+
+
 def _trace_file(path: Path) -> TraceFile:
-    host = path.name.removesuffix(_SUFFIX)
+    host = path.name
+    for suffix in (_SUFFIX, *_OTHER_SUFFIXES, ".json", ".json.gz"):
+        host = host.removesuffix(suffix)
     return TraceFile(path, path.parent.name or ".", host)
 
 
@@ -95,7 +114,7 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
 
 
 def read_trace(path: str | os.PathLike[str], *, in_memory: bool = False) -> Trace:
-    """Read one trace file.
+    """Read one trace file, of any format we know; the content tells which, not the name.
 
     Args:
         path: The file.
@@ -108,7 +127,47 @@ def read_trace(path: str | os.PathLike[str], *, in_memory: bool = False) -> Trac
     """
     file = Path(path).expanduser()
     recorded = _map_file(file)
-    return read_xplane(recorded.copy() if in_memory else recorded, file.name)
+    return _read(recorded.copy() if in_memory else recorded, file.name)
+
+
+def _read(recorded: Bytes, source: str) -> Trace:
+    """Read bytes by what they are: gzip, JSON, RunMetadata, or else an XSpace."""
+    start = recorded[:64].tobytes()
+    if start.startswith(_GZIP):
+        return _read(_decompress(recorded, source), source)
+    if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
+        return read_chrome(recorded, source)
+    if looks_like_run_metadata(recorded):
+        return read_run_metadata([recorded], source)
+    return read_xplane(recorded, source)
+
+
+def _decompress(packed: Bytes, source: str) -> Bytes:
+    """Inflate gzip by pieces, to a bound: what a file claims of its size is not believed."""
+    inflate = zlib.decompressobj(wbits=31)
+    pieces, size, at = [], 0, 0
+    try:
+        while at < packed.size and not inflate.eof:
+            piece = inflate.decompress(
+                packed[at : at + _PIECE].tobytes(), _MOST_INFLATED - size + 1
+            )
+            at += _PIECE
+            size += len(piece)
+            if size > _MOST_INFLATED or inflate.unconsumed_tail:
+                raise TraceFormatError(
+                    f"{source}: more than {_MOST_INFLATED / 1e9:.1f} GB when decompressed, from "
+                    f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
+                )
+            pieces.append(piece)
+    except zlib.error as error:
+        raise TraceFormatError(
+            f"{source}: damaged gzip after {size:,} bytes ({error}). Download or record it again."
+        ) from None
+    if not inflate.eof:
+        raise TraceFormatError(
+            f"{source}: the gzip is cut short after {size:,} bytes. Download or record it again."
+        )
+    return np.frombuffer(b"".join(pieces), np.uint8)
 
 
 def _map_file(file: Path) -> Bytes:
