@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.analysis.grouping import Groups
+from profnb.analysis.launches import find_launches
 from profnb.analysis.ops import raw_device_lines
 from profnb.analysis.steps import Steps, is_compilation
 from profnb.columns import Int8s, Int64s
 from profnb.kernels import compiled
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID
+from profnb.trace.names import copy_direction, is_collective
 
 __all__ = [
     "CATEGORIES",
@@ -66,12 +67,12 @@ _COLLECTIVES, _INPUT_WAIT, _DEVICE_TO_DEVICE, _OUTPUT, _DEVICE_COMPUTE = 5, 6, 7
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
 _NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
-_COPIES = (
-    (("memcpyh2d", "memcpyhtod"), _HOST_TO_DEVICE),
-    (("memcpyd2h", "memcpydtoh"), _OUTPUT),
-    (("memcpyd2d", "memcpydtod", "memcpyp2p", "memcpyptop"), _DEVICE_TO_DEVICE),
-)
-_COLLECTIVE_PREFIXES = ("nccl", "rccl")
+_COPIES = {
+    "host to device": _HOST_TO_DEVICE,
+    "device to host": _OUTPUT,
+    "device to device": _DEVICE_TO_DEVICE,
+    "peer to peer": _DEVICE_TO_DEVICE,
+}
 
 
 def category_column(category: str) -> str:
@@ -103,11 +104,10 @@ def _host_lane(name: str) -> int:
 
 
 def _device_lane(name: str) -> int:
-    lowered = name.lower()
-    for prefixes, lane in _COPIES:
-        if lowered.startswith(prefixes):
-            return lane
-    return _COLLECTIVES if lowered.startswith(_COLLECTIVE_PREFIXES) else _DEVICE_COMPUTE
+    lane = _COPIES.get(copy_direction(name) or "")
+    if lane is not None:
+        return lane
+    return _COLLECTIVES if is_collective(name) else _DEVICE_COMPUTE
 
 
 def _lanes_of_events(trace: Trace, steps: Steps) -> Int8s:
@@ -118,8 +118,7 @@ def _lanes_of_events(trace: Trace, steps: Steps) -> Int8s:
     if raw.any():
         device = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
         lanes = np.where(raw[trace.lines.of_event], device[trace.events.name], lanes)
-        launches = trace.stats.integers(CORRELATION_ID).events
-        launches = launches[trace.is_host_event[launches]]
+        launches, _ = find_launches(trace)
         lanes[launches] = _LAUNCH
     lanes[steps.roots] = _NONE  # a marker or call covers its whole step and explains none of it
     return lanes.astype(np.int8)

@@ -77,7 +77,7 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     links = _find_links(trace)
     _spread(steps.roots, steps.first_root, parent, *links, step)
     _adopt_recorded_groups(trace, step)
-    _place_device_work(trace, steps, step)
+    _place_by_time(trace, steps, step)
     return Groups(step, parent, end_ps)
 
 
@@ -219,9 +219,17 @@ def _adopt_recorded_groups(trace: Trace, step: Int64s) -> None:
         step[recorded.events[found]] = rows[at[found]]
 
 
-def _place_device_work(trace: Trace, steps: Steps, step: Int64s) -> None:
-    """Device events without a launch in the trace go to the step in whose window they begin."""
-    stray = np.flatnonzero(trace.is_device_line[trace.lines.of_event] & (step < 0))
+def _place_by_time(trace: Trace, steps: Steps, step: Int64s) -> None:
+    """Events without a cause in the trace go to the step in whose window they begin.
+
+    That is device work whose launch was not recorded; and host work too in a trace that nowhere tells
+    what other threads did for a step: a TF1 timeline, PyTorch's (whose backward pass is another thread), a
+    generic Chrome trace.
+    """
+    placed = trace.is_device_line[trace.lines.of_event]
+    if not any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID)):
+        placed = placed | trace.is_host_event
+    stray = np.flatnonzero(placed & (step < 0))
     if not stray.size or not len(steps):
         return
     begins = trace.events.begin_ps[stray]

@@ -84,5 +84,6 @@ def note_devices(trace: Trace) -> list[str]:
 
 
 def note_contents(trace: Trace) -> list[str]:
-    """What the profiler itself complained about while recording."""
-    return [f"The profiler reports: {message[:300]}" for message in trace.messages[:5]]
+    """What the profiler itself complained about while recording, and what of a file was not read."""
+    complaints = [f"The profiler reports: {message[:300]}" for message in trace.messages[:5]]
+    return [*complaints, *trace.left_out]

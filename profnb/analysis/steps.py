@@ -5,7 +5,8 @@ A step comes, in this order of trust, from
 1. a step marker: a host event with ``_r`` >= 1 or ``step_num`` (the user's own, Keras 2's, or one that
    profnb's capture wrote), or an event of a device's ``Steps`` line;
 2. the outermost repeated call of a function: ``tf.function`` calls (marked by the capture or by
-   TensorFlow's own ``tf_function_call`` stat), JAX's ``PjitFunction`` calls, session runs;
+   TensorFlow's own ``tf_function_call`` stat), JAX's ``PjitFunction`` calls, session runs; in a TF1
+   timeline of several runs the runs, each from its ``_SOURCE`` node to its last one;
 3. nothing: the whole capture is one window, and the report says so.
 
 Steps never overlap. Functions that alternate (a discriminator's and a generator's update, say) form
@@ -17,11 +18,13 @@ plain custom loop on a CPU; this module does.
 Source: peers' rules in openxla/xla group_events.cc and xprof xplane_to_step_events.cc (a27d00aa).
 """
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from profnb.analysis.cycles import pick_cycle
+from profnb.analysis.graph_runs import find_graph_runs
 from profnb.capture.records import CALL
 from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
@@ -42,6 +45,9 @@ __all__ = ["WINDOW", "Steps", "find_steps", "is_compilation"]
 
 WINDOW = "window"
 _LONGEST_NUMBER = 15  # digits of a step's number
+_NUMBER = re.compile(
+    r"[ #]\d+$"
+)  # some writers put it behind the phase: "train 12", "ProfilerStep#12"
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 
 
@@ -133,7 +139,13 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
     Returns:
         The steps; one window over everything if there are none; no row if there are no events.
     """
-    steps = _marked_steps(trace) or _derived_steps(trace) or _called_steps(trace) or _window(trace)
+    steps = (
+        _marked_steps(trace)
+        or _derived_steps(trace)
+        or _called_steps(trace)
+        or _graph_runs(trace)
+        or _window(trace)
+    )
     return replace(steps, is_warmup=_find_warm_up(trace, steps, warmup_steps))
 
 
@@ -197,7 +209,8 @@ def _marked_steps(trace: Trace) -> Steps | None:
         return None
     graphs = _texts_of(trace, GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase
     phase = tuple(
-        graphs.get(event, trace.names[trace.events.name[event]]) for event in roots.tolist()
+        graphs.get(event) or _NUMBER.sub("", trace.names[trace.events.name[event]])
+        for event in roots.tolist()
     )
     steps = _make(trace, roots, np.arange(roots.size + 1), phase, "step markers in the trace")
     iterations = _host_events_with(trace, ITERATIONS)
@@ -241,6 +254,25 @@ def _called_steps(trace: Trace) -> Steps | None:
     name = trace.names[names[anchor]]
     phase = (name,) * (first_root.size - 1)
     return _make(trace, calls[roots], first_root, phase, f"repeated calls of {name}")
+
+
+def _graph_runs(trace: Trace) -> Steps | None:
+    """The session runs of a TF1 timeline."""
+    runs = find_graph_runs(trace)
+    if runs is None:
+        return None
+    count = runs.begin_ps.size
+    return Steps(
+        begin_ps=runs.begin_ps,
+        end_ps=runs.end_ps,
+        step_num=np.arange(count),
+        phase=runs.program,
+        iterations=np.ones(count, np.int64),
+        is_warmup=np.zeros(count, np.bool_),
+        first_root=np.zeros(count + 1, np.int64),
+        roots=np.empty(0, np.int64),
+        origin="session runs, each begun by its _SOURCE node",
+    )
 
 
 def _window(trace: Trace) -> Steps:

@@ -148,7 +148,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     """
     at, header = _find_list(buffer)
     spans, after, status = scan_events(buffer, at)
-    if status == 2 or (status == 1 and header_follows(buffer)):
+    if status == 2 or (status == 1 and _is_object(buffer)):
         raise TraceFormatError(
             f"Damaged or cut short at byte {after:,} of {buffer.size:,}. Record or download it again."
         )
@@ -161,7 +161,8 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     phases = _phases(buffer, spans)
     metadata = _read_metadata(buffer, spans[phases == ord("M")])
     flows = int(np.isin(phases, list(b"stf")).sum())
-    others = int((~np.isin(phases, list(_USED + b"stf"))).sum())
+    is_empty = ~spans.any(axis=(1, 2))  # TensorFlow's profiler ends its list with {}
+    others = int((~is_empty & ~np.isin(phases, list(_USED + b"stf"))).sum())
     timed = np.isin(phases, list(b"XBEiIRC"))
     spans, phases = spans[timed], phases[timed]
     whole, part, valid = _decimals(buffer, spans[:, _TS])
@@ -201,7 +202,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     )
 
 
-def header_follows(buffer: Bytes) -> bool:
+def _is_object(buffer: Bytes) -> bool:
     """Whether the file is of the object form, in which the list must be closed."""
     at = skip_space(buffer, 3 if buffer[:3].tobytes() == b"\xef\xbb\xbf" else 0, buffer.size)
     return bool(at < buffer.size and buffer[at] == ord("{"))
