@@ -177,10 +177,11 @@ class Profile(Tables):
         Raises:
             CaptureError: There is no trace.
         """
+        from profnb import __version__
         from profnb.analysis.export import export_chrome
 
         target = Path(path).expanduser()
-        export_chrome(self.trace, self.study.steps, self.study.groups, target)
+        export_chrome(self.trace, self.study.steps, target, __version__)
         return target
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:

@@ -71,6 +71,8 @@ def assemble_trace(
     hostnames: tuple[str, ...] = (),
     is_op_name: Bools | None = None,
     left_out: tuple[str, ...] = (),
+    epoch_ns: int | None = None,
+    planes: Sequence[tuple[str, str]] = (),
 ) -> Trace:
     """Put found lines and E events into a trace.
 
@@ -87,9 +89,13 @@ def assemble_trace(
         hostnames: The hosts, where known.
         is_op_name: See ``Trace``.
         left_out: See ``Trace``.
+        epoch_ns: What 0 of ``begin_ps`` is, in nanoseconds since 1970; None where it is not known.
+        planes: Planes that stand first, with or without lines: name and side.
     """
-    planes = list(dict.fromkeys((line.plane, line.side) for line in lines))
-    plane_of = np.array([planes.index((line.plane, line.side)) for line in lines], np.int64)
+    rows = {plane: row for row, plane in enumerate(dict.fromkeys(planes))}
+    plane_of = np.array(
+        [rows.setdefault((line.plane, line.side), len(rows)) for line in lines], np.int64
+    )
     by_plane = np.argsort(plane_of, kind="stable")
     rank = np.empty(len(lines), np.int64)
     rank[by_plane] = np.arange(len(lines))
@@ -100,13 +106,13 @@ def assemble_trace(
     origin = min(starts, default=0)
     offsets = np.zeros(len(lines) + 1, np.int64)
     np.cumsum(np.bincount(placed, minlength=len(lines)), out=offsets[1:])
-    first_line = np.searchsorted(plane_of[by_plane], np.arange(len(planes) + 1)).tolist()
+    first_line = np.searchsorted(plane_of[by_plane], np.arange(len(rows) + 1)).tolist()
     is_copy = repeats_other_lines(lines)[by_plane] if lines else None
     return Trace(
         source=source,
         planes=tuple(
             Plane(plane, range(first_line[row], first_line[row + 1]), {}, side)
-            for row, (plane, side) in enumerate(planes)
+            for row, (plane, side) in enumerate(rows)
         ),
         lines=Lines(
             plane_of[by_plane],
@@ -124,4 +130,5 @@ def assemble_trace(
         ),
         is_op_name=is_op_name,
         left_out=left_out,
+        epoch_ns=0 if epoch_ns is None else epoch_ns + origin // 1000,
     )

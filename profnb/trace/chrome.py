@@ -12,6 +12,7 @@ Five writers are told apart, because each says in its own way what is a host, a 
 Source: tensorflow/python/client/timeline.py (2.21); pytorch/kineto output_json.cpp.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.chrome_counters import read_counters
 from profnb.trace.chrome_events import RawEvents, read_raw_events
 from profnb.trace.chrome_stats import ChromeStats
+from profnb.trace.chrome_write import ADDED
 from profnb.trace.model import StatColumn, StringTable, Trace
 from profnb.trace.names import (
     ROOT_LEVEL,
@@ -34,13 +36,12 @@ from profnb.trace.names import (
 
 __all__ = ["read_chrome"]
 
-_OWN_TOOL = "profnb"
-OWN_CATEGORY = "profnb"  # of events that our export adds and reading leaves out
 _COMPUTE, _TENSORS, _ALLOCATORS = " Compute", " Tensors", "Allocators"
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
 _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 _KINETO_ANNOTATION = "gpu_user_annotation"
 _KINETO_STEP = "ProfilerStep#"
+_MOST_PLANES = 10_000
 
 
 def read_chrome(buffer: Bytes, source: str) -> Trace:
@@ -74,6 +75,8 @@ class _Reading:
         name: Row of ``names``, shape (E,).
         is_op_name: See ``Trace``.
         known: Stats told otherwise than in args, by raw event.
+        rank: Where each line stands, by line; as they are found where empty.
+        planes: Planes that stand first even if they have no events: name and side.
     """
 
     lines: list[FoundLine]
@@ -83,6 +86,8 @@ class _Reading:
     name: Int64s
     is_op_name: Bools | None
     known: dict[str, tuple[Int64s, Int64s]]
+    rank: Sequence[int] = ()
+    planes: Sequence[tuple[str, str]] = ()
 
 
 def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
@@ -104,9 +109,17 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
     begins, ends = raw.args_spans()
     place = np.full(reading.is_event.size, -1, np.int64)
     used = np.unique(reading.thread[kept])
-    lines = _merge_lines([reading.lines[row] for row in used.tolist()])
+    if reading.rank:
+        used = used[np.argsort(np.array(reading.rank)[used], kind="stable")]
+    lines, row_of_used = _merge_lines([reading.lines[row] for row in used.tolist()])
     line_of_thread = np.zeros(len(reading.lines), np.int64)
-    line_of_thread[used] = lines[1]
+    line_of_thread[used] = row_of_used
+    left_out = list(raw.left_out)
+    if raw.flows and not _is_own(raw):
+        left_out.append(
+            f"{raw.flows:,} ends of flow arrows are not read; launches are joined to kernels by their "
+            "correlation."
+        )
 
     def stats(order: Int64s) -> ChromeStats:
         rows = kept[order]
@@ -119,20 +132,21 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
         return ChromeStats(buffer, begins[rows], ends[rows], known)
 
     return assemble_trace(
-        source, lines[0], line_of_thread[reading.thread[kept]], reading.name[kept],
+        source, lines, line_of_thread[reading.thread[kept]], reading.name[kept],
         raw.begin_ps[kept], raw.duration_ps[kept], StringTable.of(reading.names),
         stats=stats,
         counters=read_counters(raw, buffer),
         is_op_name=reading.is_op_name,
-        left_out=raw.left_out,
+        left_out=tuple(left_out),
+        planes=reading.planes,
     )  # fmt: skip
 
 
 def _merge_lines(found: list[FoundLine]) -> tuple[list[FoundLine], Int64s]:
     """Threads that name the same line are one: (lines, the line of each thread)."""
     rows: dict[FoundLine, int] = {}
-    return_rows = [rows.setdefault(line, len(rows)) for line in found]
-    return list(rows), np.array(return_rows, np.int64)
+    row_of_line = [rows.setdefault(line, len(rows)) for line in found]
+    return list(rows), np.array(row_of_line, np.int64)
 
 
 def _names_of_places(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
@@ -157,7 +171,7 @@ def _number(text: str) -> int:
 
 def _is_own(raw: RawEvents) -> bool:
     other = raw.header.get("otherData")
-    return isinstance(other, dict) and other.get("tool") == _OWN_TOOL
+    return isinstance(other, dict) and other.get("tool") == ADDED
 
 
 def _read_own(
@@ -173,9 +187,11 @@ def _read_own(
         for kind, process, _, args in raw.metadata
         if kind == "process_name"
     }
-    lines = []
+    lines, rank = [], []
     for process, thread in raw.threads:
         args = facts.get((process, thread), {})
+        line = args.get("line", 0)
+        rank.append(line if isinstance(line, int) and abs(line) < 1 << 62 else 0)
         line_id = args.get("line_id", 0)
         lines.append(
             FoundLine(
@@ -186,14 +202,17 @@ def _read_own(
                 repeats=args.get("repeats") is True,
             )
         )
-    added = raw.categories.index(OWN_CATEGORY) if OWN_CATEGORY in raw.categories else -1
+    added = raw.categories.index(ADDED) if ADDED in raw.categories else -1
     is_event = ~raw.is_counter & (raw.category != added)
     ops = raw.header["otherData"].get("op_names")
     is_op = None
     if isinstance(ops, list):
         chosen = {name for name in ops if isinstance(name, str)}
         is_op = np.array([name in chosen for name in raw.names], np.bool_)
-    return _Reading(lines, raw.thread, is_event, raw.names, raw.name, is_op, {})
+    planes = [(name, sides.get(process, "")) for process, name in processes.items()]
+    return _Reading(
+        lines, raw.thread, is_event, raw.names, raw.name, is_op, {}, rank, planes[:_MOST_PLANES]
+    )
 
 
 # TF1's Timeline.

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from profnb.columns import Bytes, Int64s
+from profnb.columns import Bytes, Floats, Int64s
 from profnb.trace.chrome_events import RawEvents
 from profnb.trace.chrome_stats import ChromeStats
+from profnb.trace.chrome_write import ADDED
 from profnb.trace.model import Counter
 
 __all__ = ["read_counters"]
@@ -21,7 +22,8 @@ def read_counters(raw: RawEvents, buffer: Bytes) -> tuple[Counter, ...]:
 
 def _sampled(raw: RawEvents, buffer: Bytes) -> list[Counter]:
     """One counter per name and member of its args."""
-    events = np.flatnonzero(raw.is_counter)[:_MOST_SAMPLES]
+    added = raw.categories.index(ADDED) if ADDED in raw.categories else -1
+    events = np.flatnonzero(raw.is_counter & (raw.category != added))[:_MOST_SAMPLES]
     samples: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
     for event in events[np.argsort(raw.begin_ps[events], kind="stable")].tolist():
         for series, value in raw.args_of(buffer, event).items():
@@ -36,9 +38,7 @@ def _sampled(raw: RawEvents, buffer: Bytes) -> list[Counter]:
     ]
 
 
-def _counter(
-    name: str, series: str, times: Int64s, values: "np.ndarray[tuple[int], np.dtype[np.float64]]"
-) -> Counter:
+def _counter(name: str, series: str, times: Int64s, values: Floats) -> Counter:
     text = f"{name} {series}".lower()
     unit = "bytes" if any(word in text for word in _BYTE_WORDS) else ""
     return Counter(name, series, unit, times, values)

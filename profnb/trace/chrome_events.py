@@ -51,6 +51,7 @@ class RawEvents:
         metadata: (kind, process, thread, args) of the metadata events.
         header: The small members beside ``traceEvents``.
         left_out: What could not be used, in sentences.
+        flows: How many events are ends of arrows between others.
     """
 
     spans: Int64s
@@ -67,6 +68,7 @@ class RawEvents:
     metadata: list[tuple[str, str, str, dict[str, Any]]]
     header: dict[str, Any]
     left_out: tuple[str, ...]
+    flows: int
 
     def args_of(self, buffer: Bytes, event: int) -> dict[str, Any]:
         """The args of one event, parsed; empty where they are none."""
@@ -173,7 +175,6 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         (bad_time, "events have a time that is no number"),
         (bad_duration, "events have a duration that is negative or no number"),
         (others, "events are of kinds that have no place on a thread (async, object, ...)"),
-        (flows, "flow arrows are not read; launches are joined to kernels by their correlation"),
     ):
         if count:
             left_out.append(f"{count:,} {what}.")
@@ -199,6 +200,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         metadata=metadata,
         header=header,
         left_out=(*left_out, *notes),
+        flows=flows,
     )
 
 

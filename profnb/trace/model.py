@@ -9,6 +9,7 @@ someone looks. All times are int64 picoseconds since the trace began (epoch pico
 Intervals are half-open everywhere: an event covers ``[begin_ps, begin_ps + duration_ps)``.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,8 @@ import numpy.typing as npt
 
 from profnb.columns import Bools, Bytes, Floats, Int32s, Int64s
 from profnb.trace.names import is_device_plane, is_host_plane
+
+_EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
 
 __all__ = ["Counter", "Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
 
@@ -164,6 +167,10 @@ class Counter:
     value: Floats
 
 
+def _json_bytes(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").encode()
+
+
 @dataclass(frozen=True, slots=True)
 class StatColumn:
     """One stat of the events that carry it.
@@ -200,6 +207,25 @@ class Stats:
         del event
         return {}
 
+    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
+        """The stats of events ``first`` to ``last`` as JSON objects, for a Chrome trace's ``args``.
+
+        Returns:
+            A buffer and N + 1 offsets; nothing for an event without stats.
+        """
+        texts = []
+        for event in range(first, last):
+            stats = {
+                name: str(value) if isinstance(value, int) and abs(value) > _EXACT else value
+                for name, value in self.of_event(event).items()
+                if not isinstance(value, bytes)
+                and np.isfinite(value if isinstance(value, float) else 0)
+            }
+            texts.append(_json_bytes(stats) if stats else b"")
+        offsets = np.zeros(last - first + 1, np.int64)
+        np.cumsum([len(text) for text in texts], out=offsets[1:])
+        return np.frombuffer(b"".join(texts), np.uint8), offsets
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -219,6 +245,7 @@ class Trace:
         is_op_name: Rows of ``names`` that are ops whatever they look like, shape (N,), where the
             format says which events are ops; None where the names tell.
         left_out: What the file held and the trace does not, in sentences.
+        epoch_ns: When the trace began, in nanoseconds since 1970; 0 where it is not known.
     """
 
     source: str
@@ -233,6 +260,7 @@ class Trace:
     counters: tuple[Counter, ...] = ()
     is_op_name: Bools | None = None
     left_out: tuple[str, ...] = ()
+    epoch_ns: int = 0
 
     @cached_property
     def is_host_line(self) -> Bools:

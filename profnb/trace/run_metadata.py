@@ -137,6 +137,7 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
         StringTable.of([*(label.event for label in distinct.labels), *programs]),
         stats=lambda order: GraphStats(nodes, kept, rows, distinct.labels, order),
         counters=_count_memory(nodes, base),
+        epoch_ns=base,
         left_out=(f"{missing:,} nodes were recorded without times.",) if missing else (),
     )  # fmt: skip
 

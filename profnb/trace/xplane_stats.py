@@ -7,6 +7,7 @@ of value, and 64 bits of value. Text stays in the file and is decoded per distin
 Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, message XStat.
 """
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from profnb.columns import Bytes, Int32s, Int64s
 from profnb.kernels import compiled
+from profnb.trace.json_text import joined, put_bytes, put_escaped, put_integer, put_unsigned
 from profnb.trace.model import StatColumn, Stats, StringTable
 from profnb.trace.wire import Number, check, read_fixed64, read_tag, split_field
 
@@ -255,3 +257,81 @@ class XPlaneStats(Stats):
             for entry in range(csr.offsets[event], csr.offsets[event + 1])
             if csr.key[entry] >= 0
         }
+
+    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
+        """The stats of events ``first`` to ``last`` as JSON objects; see ``Stats``."""
+        keys, key_offsets, doubles, double_offsets = self._json_parts
+        csr = self._csr
+        entries = slice(csr.offsets[first], csr.offsets[last])
+        kind = csr.kind[entries]
+        rows = np.maximum(csr.key[entries], 0)
+        is_text = kind == _TEXT
+        by_reference = kind == _REFERENCE
+        lengths = np.diff(key_offsets)
+        room = int(lengths[rows].sum()) + 32 * kind.size + 2 * (last - first)
+        room += int(6 * (csr.value_end[entries] - csr.value[entries])[is_text].sum())
+        room += int(lengths[np.maximum(csr.value[entries][by_reference], 0)].sum())
+        out = np.empty(room, np.uint8)
+        offsets = np.zeros(last - first + 1, np.int64)
+        _format_stats(
+            self._buffer, first, last, csr.offsets, csr.key, csr.kind, csr.value, csr.value_end,
+            keys, key_offsets, doubles, double_offsets, out, offsets,
+        )  # fmt: skip
+        return out[: offsets[-1]], offsets
+
+    @cached_property
+    def _json_parts(self) -> tuple[Bytes, Int64s, Bytes, Int64s]:
+        """Keys as JSON texts, and the double of each entry as JSON text (empty for other kinds)."""
+        keys = [
+            json.dumps(text).replace("<", "\\u003c").encode() for text in self._keys.texts.texts
+        ]
+        csr = self._csr
+        doubles = [b""] * csr.kind.size if (csr.kind == _DOUBLE).any() else [b""]
+        for entry in np.flatnonzero(csr.kind == _DOUBLE).tolist():
+            number = float(csr.value[entry : entry + 1].view(np.float64)[0])
+            doubles[entry] = repr(number).encode() if np.isfinite(number) else b"null"
+        return (*joined(keys), *joined(doubles))
+
+
+@compiled
+def _format_stats(
+    buffer: Bytes, first: int, last: int, offsets: Int64s, key: Int32s, kind: Bytes, value: Int64s,
+    value_end: Int64s, keys: Bytes, key_offsets: Int64s, doubles: Bytes, double_offsets: Int64s,
+    out: Bytes, out_offsets: Int64s,
+) -> None:  # fmt: skip
+    """Write each event's stats as one JSON object; a value of unknown kind or bytes is left out."""
+    at = 0
+    for event in range(first, last):
+        start = at
+        for entry in range(offsets[event], offsets[event + 1]):
+            row, sort = key[entry], kind[entry]
+            if row < 0 or sort < 2 or sort > 7 or sort == 6 or (sort == 7 and value[entry] < 0):
+                continue
+            out[at] = 123 if at == start else 44
+            at = put_bytes(out, at + 1, keys, key_offsets[row], key_offsets[row + 1])
+            out[at] = 58
+            at += 1
+            bits = value[entry]
+            if sort == 2:
+                at = put_bytes(out, at, doubles, double_offsets[entry], double_offsets[entry + 1])
+            elif sort == 5:
+                at = put_escaped(out, at, buffer, bits, value_end[entry])
+            elif sort == 7:
+                at = put_bytes(out, at, keys, key_offsets[bits], key_offsets[bits + 1])
+            else:  # 64-bit ids as text: many readers have only floats
+                is_long = bits > 9007199254740992 or bits < -9007199254740992
+                if is_long:
+                    out[at] = 34
+                    at += 1
+                at = (
+                    put_unsigned(out, at, np.uint64(bits))
+                    if sort == 3
+                    else put_integer(out, at, bits)
+                )
+                if is_long:
+                    out[at] = 34
+                    at += 1
+        if at > start:
+            out[at] = 125
+            at += 1
+        out_offsets[event - first + 1] = at
