@@ -131,8 +131,12 @@ class ChromeStats(Stats):
             try:
                 members = json.loads(raw[:_LONGEST_TEXT].decode("utf-8", "replace"), strict=False)
             except (ValueError, RecursionError):
-                return found
+                members = {}
             for key, value in members.items() if isinstance(members, dict) else ():
                 plain = isinstance(value, int | float | str) and not isinstance(value, bool)
                 found[key] = value if plain else json.dumps(value)
+        for name, column in self._known.items():
+            at = int(np.searchsorted(column.events, event))
+            if at < len(column) and column.events[at] == event:
+                found[name] = int(column.values[at])
         return found
