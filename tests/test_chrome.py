@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profnb
+from profnb.analysis.launches import find_launches
 from profnb.analysis.ops import raw_device_lines
 from profnb.errors import TraceFormatError
 from profnb.profile import Profile
@@ -284,7 +285,7 @@ def test_pytorch_kernels_steps_and_launches_equal_the_file(path):
     launches, work = p.study.groups.step, p.trace.stats.integers(CORRELATION_ID)
     on_device = p.trace.is_device_line[p.trace.lines.of_event[work.events]]
     joined = np.isin(work.values[on_device], list(correlated))
-    assert joined.mean() > 0.99
+    assert find_launches(p.trace)[0].size == joined.sum() > 0.95 * joined.size
     assert (launches[work.events[on_device]] >= 0).mean() > 0.9
     ops = {e["name"] for e in events if e.get("cat") in ("cpu_op", "Operator")}
     host = p.ops[p.ops.side == "host"]
@@ -299,7 +300,7 @@ def test_the_profilers_own_json_has_the_kernels_of_its_xplane(shared_traces, nam
     told, recorded = (profnb.load(folder / f"host.{kind}").kernels for kind in ("trace.json.gz", "xplane.pb"))
     for table in (told, recorded):
         table["total_us"] = table.total_us.round(2)
-    keys = ["kernel_name", "op_name", "grid", "block", "registers_per_thread"]
+    keys = ["kernel_name"]  # the JSON has neither ops nor launch shapes
     assert told.groupby(keys).occurrences.sum().equals(recorded.groupby(keys).occurrences.sum())
     assert told.total_us.sum() == pytest.approx(recorded.total_us.sum(), abs=0.001 * len(recorded) * 40)
 

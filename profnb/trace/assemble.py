@@ -73,6 +73,7 @@ def assemble_trace(
     left_out: tuple[str, ...] = (),
     epoch_ns: int | None = None,
     planes: Sequence[tuple[str, str]] = (),
+    keeps_origin: bool = False,
 ) -> Trace:
     """Put found lines and E events into a trace.
 
@@ -91,6 +92,7 @@ def assemble_trace(
         left_out: See ``Trace``.
         epoch_ns: What 0 of ``begin_ps`` is, in nanoseconds since 1970; None where it is not known.
         planes: Planes that stand first, with or without lines: name and side.
+        keeps_origin: Whether ``begin_ps`` is since the trace began already, and stays as it is.
     """
     rows = {plane: row for row, plane in enumerate(dict.fromkeys(planes))}
     plane_of = np.array(
@@ -103,7 +105,7 @@ def assemble_trace(
     order = np.lexsort((-duration_ps, begin_ps, placed))
     starts = [int(begin_ps.min())] if begin_ps.size else []
     starts += [int(counter.time_ps[0]) for counter in counters if counter.time_ps.size]
-    origin = min(starts, default=0)
+    origin = 0 if keeps_origin else min(starts, default=0)
     offsets = np.zeros(len(lines) + 1, np.int64)
     np.cumsum(np.bincount(placed, minlength=len(lines)), out=offsets[1:])
     first_line = np.searchsorted(plane_of[by_plane], np.arange(len(rows) + 1)).tolist()

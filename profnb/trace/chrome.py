@@ -13,7 +13,7 @@ Source: tensorflow/python/client/timeline.py (2.21); pytorch/kineto output_json.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Mem
 _KINETO_ANNOTATION = "gpu_user_annotation"
 _KINETO_STEP = "ProfilerStep#"
 _MOST_PLANES = 10_000
+_LONGEST_US = 1 << 40
 
 
 def read_chrome(buffer: Bytes, source: str) -> Trace:
@@ -131,14 +132,18 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
             known[stat] = StatColumn(at[at >= 0][by_place], values[at >= 0][by_place])
         return ChromeStats(buffer, begins[rows], ends[rows], known)
 
+    # Ours are since the trace began; others' clocks mean nothing.
+    since = raw.origin_us * 1_000_000 if _is_own(raw) and 0 <= raw.origin_us < _LONGEST_US else 0
+    counters = [replace(c, time_ps=c.time_ps + since) for c in read_counters(raw, buffer)]
     return assemble_trace(
         source, lines, line_of_thread[reading.thread[kept]], reading.name[kept],
-        raw.begin_ps[kept], raw.duration_ps[kept], StringTable.of(reading.names),
+        raw.begin_ps[kept] + since, raw.duration_ps[kept], StringTable.of(reading.names),
         stats=stats,
-        counters=read_counters(raw, buffer),
+        counters=counters,
         is_op_name=reading.is_op_name,
         left_out=tuple(left_out),
         planes=reading.planes,
+        keeps_origin=_is_own(raw),
     )  # fmt: skip
 
 

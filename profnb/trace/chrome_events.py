@@ -44,7 +44,8 @@ class RawEvents:
         category: Row of ``categories``, shape (E,).
         threads: Distinct (process, thread) as texts.
         thread: Row of ``threads``, shape (E,).
-        begin_ps: Begin since ``origin_us``, shape (E,).
+        origin_us: The whole microsecond before the first event, on the file's own clock.
+        begin_ps: Begin since then, shape (E,).
         duration_ps: Duration, shape (E,); 0 for an instant or counter.
         is_counter: Whether it is a sample of a counter, shape (E,).
         is_instant: Whether it is an instant, shape (E,).
@@ -61,6 +62,7 @@ class RawEvents:
     category: Int64s
     threads: list[tuple[str, str]]
     thread: Int64s
+    origin_us: int
     begin_ps: Int64s
     duration_ps: Int64s
     is_counter: Bools
@@ -179,7 +181,8 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         if count:
             left_out.append(f"{count:,} {what}.")
     spans, phases, duration = spans[kept], phases[kept], duration[kept]
-    begin = _since_first(whole[kept], part[kept])
+    origin_us = int(whole[kept].min()) if kept.any() else 0
+    begin = _since(origin_us, whole[kept], part[kept])
     code, threads = _threads(buffer, spans)
     order, duration, phases, notes = _close_pairs(begin, duration, phases, code, spans)
     spans = spans[order]
@@ -193,6 +196,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         category=category,
         threads=threads,
         thread=code[order],
+        origin_us=origin_us,
         begin_ps=begin[order],
         duration_ps=duration,
         is_counter=phases == ord("C"),
@@ -235,16 +239,14 @@ def _durations(buffer: Bytes, spans: Int64s, phases: Bytes) -> Int64s:
     return np.where(~complete | absent, 0, np.where(good, picoseconds, -1))
 
 
-def _since_first(whole: Int64s, part: Int64s) -> Int64s:
-    """Picoseconds since the first microsecond; epoch microseconds do not fit picoseconds in 64 bits."""
-    if not whole.size:
-        return whole
-    first, last = int(whole.min()), int(whole.max())
-    if last - first > _LONGEST_US:
+def _since(origin_us: int, whole: Int64s, part: Int64s) -> Int64s:
+    """Picoseconds since an origin; epoch microseconds do not fit picoseconds in 64 bits."""
+    span = int(whole.max(initial=origin_us)) - origin_us
+    if span > _LONGEST_US:
         raise TraceFormatError(
-            f"Its events lie {(last - first) / 86_400e6:,.0f} days apart, which one capture cannot."
+            f"Its events lie {span / 86_400e6:,.0f} days apart, which one capture cannot."
         )
-    return (whole - first) * 1_000_000 + part
+    return (whole - origin_us) * 1_000_000 + part
 
 
 def _texts(buffer: Bytes, spans: Int64s) -> tuple[list[str], Int64s]:

@@ -1,8 +1,9 @@
 """A trace of TF1 session runs to ``timeline.json``, as TensorFlow's own ``Timeline`` writes it.
 
 The same events: each node once per device string, named by its op type, with name, op and inputs as args,
-in whole microseconds of the epoch. (Timeline's flow arrows and its thread numbers, which it deals out
-anew, are not events and differ.)
+in whole microseconds of the epoch. Timeline's flow arrows and its thread numbers, which it deals out
+anew, are not events and differ; and a kernel labelled ``name:Op regs:...`` has its op here, where Timeline
+says "unknown".
 
 Source: Timeline._show_compute and _emit_op in tensorflow/python/client/timeline.py (2.21).
 """
