@@ -47,7 +47,7 @@ def test_each_run_is_a_step_with_ops_memory_and_shapes(model):
         session.run("init")
         assert run_it(session, 3) == [1e9] * 3
     assert not any("session run" in note for note in p.notes)
-    assert p.steps.phase.tolist() == ["session_run #2"] + ["session_run"] * 3  # the initialisation is another program
+    assert p.steps.phase.tolist() == ["session_run (2)"] + ["session_run"] * 3  # the initialisation is another program
     assert p.steps.step_num.tolist() == [0, 1, 2, 3]
     assert p.step_times.step_num.tolist() == [0, 1, 2, 3]
     assert p.step_times.was_traced.all()

@@ -58,5 +58,5 @@ def find_graph_runs(trace: Trace) -> GraphRuns | None:
     )
     keys = [np.unique(part).tobytes() for part in parts]
     ranked = [key for key, _ in Counter(keys).most_common()]
-    names = ["session_run", *(f"session_run #{number}" for number in range(2, len(ranked) + 1))]
+    names = ["session_run", *(f"session_run ({number})" for number in range(2, len(ranked) + 1))]
     return GraphRuns(begin, end, tuple(names[ranked.index(key)] for key in keys))

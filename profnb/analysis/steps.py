@@ -18,7 +18,6 @@ plain custom loop on a CPU; this module does.
 Source: peers' rules in openxla/xla group_events.cc and xprof xplane_to_step_events.cc (a27d00aa).
 """
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -209,7 +208,8 @@ def _marked_steps(trace: Trace) -> Steps | None:
         return None
     graphs = _texts_of(trace, GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase
     phase = tuple(
-        graphs.get(event) or _NUMBER.sub("", trace.names[trace.events.name[event]])
+        graphs.get(event)
+        or _without_number(trace.names[trace.events.name[event]], numbers.get(event))
         for event in roots.tolist()
     )
     steps = _make(trace, roots, np.arange(roots.size + 1), phase, "step markers in the trace")
@@ -219,6 +219,11 @@ def _marked_steps(trace: Trace) -> Steps | None:
         step_num=np.array([numbers.get(m, row) for row, m in enumerate(roots.tolist())], np.int64),
         iterations=np.array([iterations.get(m, 1) for m in roots.tolist()], np.int64),
     )
+
+
+def _without_number(name: str, number: int | None) -> str:
+    """The phase; some writers put the step's number behind it: "train 12", "ProfilerStep#12"."""
+    return name.removesuffix(f" {number}").removesuffix(f"#{number}")
 
 
 def _derived_steps(trace: Trace) -> Steps | None:

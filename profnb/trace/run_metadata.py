@@ -150,7 +150,7 @@ def _tell_programs(runs: Sequence[_Run]) -> tuple[Int64s, list[str]]:
     """
     nodes = [np.unique(run.label[run.kept]).tobytes() for run in runs]
     ranked = [key for key, _ in Counts(nodes).most_common()]
-    names = [_RUN_EVENT, *(f"{_RUN_EVENT} #{number}" for number in range(2, len(ranked) + 1))]
+    names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
     return np.array([ranked.index(key) for key in nodes], np.int64), names
 
 
