@@ -44,9 +44,6 @@ __all__ = ["WINDOW", "Steps", "find_steps", "is_compilation"]
 
 WINDOW = "window"
 _LONGEST_NUMBER = 15  # digits of a step's number
-_NUMBER = re.compile(
-    r"[ #]\d+$"
-)  # some writers put it behind the phase: "train 12", "ProfilerStep#12"
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 
 
