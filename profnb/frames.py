@@ -18,6 +18,7 @@ from profnb.analysis.idle import IDLE_CAUSES, IdleTable
 from profnb.analysis.kernels import KernelTable
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.ops import OpTable
+from profnb.analysis.samples import RESERVED, find_samples
 from profnb.analysis.step_times import StepTimes
 from profnb.analysis.steps import Steps
 from profnb.capture.tfprof import TfprofRow, tfprof_view
@@ -31,6 +32,7 @@ __all__ = [
     "event_frame",
     "idle_frame",
     "kernel_frame",
+    "memory_frame",
     "op_frame",
     "step_frame",
     "step_time_frame",
@@ -159,6 +161,26 @@ def kernel_frame(kernels: KernelTable) -> pd.DataFrame:
 def _numbers(values: Sequence[float | None]) -> Floats:
     """Numbers with None as NaN."""
     return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def memory_frame(trace: Trace) -> pd.DataFrame:
+    """One row per allocator and sample of its memory."""
+    samples = [*trace.counters, *find_samples(trace)]
+    reserved = {c.series: c.value for c in samples if c.name == RESERVED}
+    parts = [
+        pd.DataFrame(
+            {
+                "allocator": c.series,
+                "time_ms": c.time_ps / _PS_PER_MS,
+                "in_use_bytes": c.value,
+                "reserved_bytes": reserved.get(c.series, np.full(c.value.size, np.nan)),
+            }
+        )
+        for c in samples
+        if c.unit == "bytes" and c.name != RESERVED
+    ]
+    columns = ["allocator", "time_ms", "in_use_bytes", "reserved_bytes"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
 def copy_frame(copies: CopyTable) -> pd.DataFrame:

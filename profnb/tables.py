@@ -91,6 +91,17 @@ class Tables:
         return copy_frame(self.study.copies)
 
     @property
+    def memory(self) -> "pd.DataFrame":
+        """One row per allocator and sample: ``allocator, time_ms, in_use_bytes, reserved_bytes``.
+
+        From the allocators' own events (XPlane), from the allocations of session runs (TF1), or from the
+        counters of a Chrome trace; no row where there are none, NaN where only the use is known.
+        """
+        from profnb.frames import memory_frame
+
+        return memory_frame(self.trace)
+
+    @property
     def idle(self) -> "pd.DataFrame":
         """Why the busiest device was idle between the first step's begin and the last one's end.
 

@@ -4,7 +4,10 @@ Every cell runs in two kernels: in one below a comment line, in the other below 
 user sees must be equal.
 """
 
+import json
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -184,9 +187,20 @@ def shown():
         f"get_ipython().run_cell_magic('tfprofile', '-q -o q', 'h = {fit}\\n1/0')",
         "len(q.steps)",
         "%%tfprofile -q\n" + fit + ";\n",
+        f"%%tftimeline -o t --json {TIMELINE_JSON}\nh = {fit}\n'value'",
+        f"%%tftimeline\n{fit[:-1]}, callbacks=[Boom(ValueError('five'))])",
+        "%tftimeline t",
+        f"%tfprofile {TIMELINE_JSON} -o again",
+        "len(again.steps), len(again.events) == len(t.events)",
+        "%%tftimeline --no-live --json /no/such/folder/x.json\n" + fit + ";",
+        f"%%time\nget_ipython().run_cell_magic('tftimeline', '-q', 'h = {fit}')",
         "%unload_ext profnb\nprofnb.profile",
         "%%tfprofile\n1",
+        "%%tftimeline\n1",
     )
+
+
+TIMELINE_JSON = Path(tempfile.mkdtemp()) / "timeline.json"
 
 
 def kinds(cell):
@@ -244,8 +258,38 @@ def test_quiet_shows_nothing(shown):
     assert shown[12].outputs == []
 
 
-def test_unloading_takes_the_magic_away(shown):
-    assert "not found" in str(shown[14].outputs)
+def test_a_timeline_comes_under_the_value_with_its_script_and_the_way_to_the_kernel(shown):
+    assert kinds(shown[13]) == ["execute_result", "profnb", "javascript", "widget"]
+    data = shown[13].outputs[1].data
+    assert "profnb-timeline" in data["text/html"]
+    assert re.search(r"events on \d+ threads and streams in .*, 8 steps", data["text/plain"])
+    assert "█" in data["text/plain"]
+    assert shown[13].outputs[3].data["text/plain"] == ""
+
+
+def test_a_failed_cell_shows_its_error_and_then_the_timeline(shown):
+    assert kinds(shown[14])[:2] == ["error", "profnb"]
+    assert shown[14].outputs[0].ename == "ValueError"
+
+
+def test_a_timeline_can_be_shown_again(shown):
+    assert kinds(shown[15])[0] == "profnb"
+
+
+def test_the_chrome_trace_is_written_and_opens_as_a_result(shown):
+    assert json.loads(TIMELINE_JSON.read_text())["traceEvents"]
+    assert kinds(shown[16])[0] == "profnb"
+    assert shown[17].outputs[0].data["text/plain"] == "(8, True)"
+
+
+def test_a_chrome_trace_that_cannot_be_written_is_one_sentence(shown):
+    assert kinds(shown[18]) == ["profnb", "javascript", "profnb"]
+    assert "The Chrome trace was not written: " in shown[18].outputs[2].data["text/plain"]
+
+
+def test_unloading_takes_the_magics_away(shown):
+    assert "not found" in str(shown[21].outputs)
+    assert "not found" in str(shown[22].outputs)
 
 
 TERMINAL = """

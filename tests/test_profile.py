@@ -207,3 +207,17 @@ def test_kernels_copies_and_idle_are_tables_in_the_units_of_their_names():
     assert p.idle.set_index("cause").window_fraction["unknown"] == 0.6
     empty = Profile(read(host(line("python", event("train", 0, 100 * us, step_num=0, _r=1)))))
     assert len(empty.kernels) == len(empty.copies) == len(empty.idle) == 0
+
+
+def test_memory_is_a_table_by_allocator_and_time(shared_traces, tmp_path):
+    ms = 10**9
+    state = dict(allocator_name="cpu", bytes_reserved=0)
+    p = Profile(read(host(line("t", event("MemoryAllocation", ms, 0, bytes_allocated=100, **state), event("MemoryDeallocation", 2 * ms, 0, bytes_allocated=40, **state)))))
+    assert p.memory.drop(columns="reserved_bytes").to_dict("list") == {"allocator": ["cpu", "cpu"], "time_ms": [1.0, 2.0], "in_use_bytes": [100.0, 40.0]}
+    assert p.memory.reserved_bytes.isna().all()
+    gpu = profnb.load(shared_traces / "gpu-cnn-batch512").memory
+    peak = gpu.loc[gpu.in_use_bytes.idxmax()]  # peakStats of host.memory_profile.json.gz: bytes and when
+    assert (peak.allocator, peak.in_use_bytes, round(peak.time_ms, 6)) == ("GPU_0_bfc", 80_176_384, 260.148603)
+    torch = profnb.load(shared_traces / "kineto" / "resnet50.pt.trace.json.gz").memory
+    assert set(torch.allocator) == {"CPU", "GPU:0"}
+    assert len(Profile(read(BUILT)).memory) == 0
