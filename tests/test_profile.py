@@ -216,8 +216,10 @@ def test_memory_is_a_table_by_allocator_and_time(shared_traces, tmp_path):
     assert p.memory.drop(columns="reserved_bytes").to_dict("list") == {"allocator": ["cpu", "cpu"], "time_ms": [1.0, 2.0], "in_use_bytes": [100.0, 40.0]}
     assert p.memory.reserved_bytes.isna().all()
     gpu = profnb.load(shared_traces / "gpu-cnn-batch512").memory
-    peak = gpu.loc[gpu.in_use_bytes.idxmax()]  # peakStats of host.memory_profile.json.gz: bytes and when
-    assert (peak.allocator, peak.in_use_bytes, round(peak.time_ms, 6)) == ("GPU_0_bfc", 80_176_384, 260.148603)
+    # peakStats of host.memory_profile.json.gz: the bytes, and one of the times at which they were in use.
+    peaks = gpu[gpu.in_use_bytes == gpu.in_use_bytes.max()]
+    assert set(peaks.allocator) == {"GPU_0_bfc"} and set(peaks.in_use_bytes) == {80_176_384}
+    assert 260.148603 in peaks.time_ms.round(6).tolist()
     torch = profnb.load(shared_traces / "kineto" / "resnet50.pt.trace.json.gz").memory
     assert set(torch.allocator) == {"CPU", "GPU:0"}
     assert len(Profile(read(BUILT)).memory) == 0

@@ -172,7 +172,11 @@ def tabulate_kernels(trace: Trace, within: Bools | None = None) -> KernelTable:
     details = trace.stats.texts(_KERNEL_DETAILS)
     detail = np.full(len(trace.events), -1, np.int64)
     detail[details.events] = details.values
-    names = trace.events.name[kernels].astype(np.int64)
+    texts: dict[
+        str, int
+    ] = {}  # each plane has rows of its own: one kernel on eight devices, eight rows
+    row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
+    names = row_of_text[trace.events.name[kernels]]
     keys, first, row = np.unique(
         np.stack([names, ops.code, detail[kernels]]), axis=1, return_index=True, return_inverse=True
     )
@@ -185,7 +189,8 @@ def tabulate_kernels(trace: Trace, within: Bools | None = None) -> KernelTable:
     np.minimum.at(shortest, row, duration)
     order = np.lexsort((first, -total))
     shapes = [parse_launch_shape(text) for text in details.texts]
-    kernel_names = tuple(trace.names[keys[0, at]] for at in order)
+    distinct = list(texts)
+    kernel_names = tuple(distinct[keys[0, at]] for at in order)
     op_keys = [ops.keys[keys[1, at]] for at in order]
     used = np.array([uses_tensor_core(name) for name in kernel_names], np.bool_)
     eligible = [is_tensor_core_eligible(f"/{name}") for name, _ in op_keys]

@@ -112,7 +112,8 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
     used = np.unique(reading.thread[kept])
     if reading.rank:
         used = used[np.argsort(np.array(reading.rank)[used], kind="stable")]
-    lines, row_of_used = _merge_lines([reading.lines[row] for row in used.tolist()])
+    ranks = reading.rank or [0] * len(reading.lines)
+    lines, row_of_used = _merge_lines([(reading.lines[row], ranks[row]) for row in used.tolist()])
     line_of_thread = np.zeros(len(reading.lines), np.int64)
     line_of_thread[used] = row_of_used
     left_out = list(raw.left_out)
@@ -147,11 +148,11 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
     )  # fmt: skip
 
 
-def _merge_lines(found: list[FoundLine]) -> tuple[list[FoundLine], Int64s]:
-    """Threads that name the same line are one: (lines, the line of each thread)."""
-    rows: dict[FoundLine, int] = {}
+def _merge_lines(found: list[tuple[FoundLine, int]]) -> tuple[list[FoundLine], Int64s]:
+    """Threads that name the same line of the same rank are one: (lines, the line of each thread)."""
+    rows: dict[tuple[FoundLine, int], int] = {}
     row_of_line = [rows.setdefault(line, len(rows)) for line in found]
-    return list(rows), np.array(row_of_line, np.int64)
+    return [line for line, _ in rows], np.array(row_of_line, np.int64)
 
 
 def _names_of_places(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
@@ -168,7 +169,7 @@ def _names_of_places(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, st
 
 
 def _number(text: str) -> int:
-    return int(text) if text.lstrip("-").isdecimal() and len(text) < 18 else 0
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 18 else 0
 
 
 # Ours.

@@ -1,5 +1,7 @@
 """Samples in a Chrome trace to counters: its counter events, and PyTorch's memory records."""
 
+import sys
+
 import numpy as np
 
 from profnb.columns import Bytes, Floats, Int64s
@@ -13,6 +15,7 @@ __all__ = ["read_counters"]
 _MEMORY_RECORD = "[memory]"
 _BYTE_WORDS = ("byte", "memory", "alloc")
 _MOST_SAMPLES = 2_000_000
+_LARGEST = sys.float_info.max
 
 
 def read_counters(raw: RawEvents, buffer: Bytes) -> tuple[Counter, ...]:
@@ -28,6 +31,8 @@ def _sampled(raw: RawEvents, buffer: Bytes) -> list[Counter]:
     for event in events[np.argsort(raw.begin_ps[events], kind="stable")].tolist():
         for series, value in raw.args_of(buffer, event).items():
             if isinstance(value, int | float) and not isinstance(value, bool):
+                if abs(value) > _LARGEST:  # infinite, or digits past what a float holds
+                    continue
                 key = raw.names[raw.name[event]], series
                 times, values = samples.setdefault(key, ([], []))
                 times.append(int(raw.begin_ps[event]))

@@ -187,7 +187,7 @@ def _events(trace: Trace, process: Int64s, thread: Int64s) -> Iterator[bytes]:
     longest = np.diff(name_offsets)
     events = trace.events
     name = events.name.astype(np.int64)
-    begin = events.begin_ps - min(int(events.begin_ps.min(initial=0)), 0)
+    begin = events.begin_ps - _origin_ps(trace)
     for first in range(0, len(events), _PIECE):
         last = min(first + _PIECE, len(events))
         args, arg_offsets = trace.stats.as_json(first, last)
@@ -200,13 +200,19 @@ def _events(trace: Trace, process: Int64s, thread: Int64s) -> Iterator[bytes]:
         yield out[:size].tobytes()
 
 
+def _origin_ps(trace: Trace) -> int:
+    """What the file calls 0: the trace's own 0, or an event before it."""
+    return min(int(trace.events.begin_ps.min(initial=0)), 0)
+
+
 def _microseconds(picoseconds: int) -> str:
     whole, rest = divmod(picoseconds, 1_000_000)
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
 
 
 def _added(trace: Trace, process: Int64s, thread: Int64s, additions: Additions) -> Iterator[bytes]:
-    begin = trace.events.begin_ps
+    origin = _origin_ps(trace)
+    begin = trace.events.begin_ps - origin
     for first in range(0, additions.launches.size, _PIECE):
         pairs = slice(first, first + _PIECE)
         lines = []
@@ -222,7 +228,7 @@ def _added(trace: Trace, process: Int64s, thread: Int64s, additions: Additions) 
         row = additions.step_line
         place = f'"pid":{trace.lines.plane[row] + 1},"tid":{row + 1}'
         for time, label in zip(
-            additions.step_begin_ps.tolist(), additions.step_labels, strict=True
+            (additions.step_begin_ps - origin).tolist(), additions.step_labels, strict=True
         ):
             yield (
                 f'{{"ph":"i","s":"p","cat":"{ADDED}","name":{_json(label)},{place},'
@@ -230,14 +236,16 @@ def _added(trace: Trace, process: Int64s, thread: Int64s, additions: Additions) 
             ).encode()
     for category, counters in (("counter", trace.counters), (ADDED, additions.counters)):
         for counter in counters:
-            yield from _samples(counter, category)
+            yield from _samples(counter, category, origin)
 
 
-def _samples(counter: Counter, category: str) -> Iterator[bytes]:
+def _samples(counter: Counter, category: str, origin_ps: int) -> Iterator[bytes]:
     name, series = _json(counter.name), _json(counter.series or counter.name)
     for first in range(0, counter.time_ps.size, _PIECE):
         part = slice(first, first + _PIECE)
-        pairs = zip(counter.time_ps[part].tolist(), counter.value[part].tolist(), strict=True)
+        pairs = zip(
+            (counter.time_ps[part] - origin_ps).tolist(), counter.value[part].tolist(), strict=True
+        )
         yield "".join(
             f'{{"ph":"C","pid":1,"cat":"{category}","name":{name},"ts":{_microseconds(max(time, 0))},'
             f'"args":{{{series}:{int(value) if value.is_integer() else repr(value)}}}}},\n'

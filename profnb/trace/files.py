@@ -26,7 +26,7 @@ _SUFFIX = ".xplane.pb"
 _OTHER_SUFFIXES = (".trace.json", ".trace.json.gz", ".run_metadata.pb")
 _OTHER_PREFIX = "timeline"
 _GZIP = b"\x1f\x8b"
-_PIECE = 1 << 22
+_PIECE, _FIRST_PIECE = 1 << 22, 1 << 12
 _MOST_INFLATED = 2 << 30
 _MOST_FOLDERS = 20_000
 
@@ -132,9 +132,11 @@ def read_trace(path: str | os.PathLike[str], *, in_memory: bool = False) -> Trac
 
 def _read(recorded: Bytes, source: str) -> Trace:
     """Read bytes by what they are: gzip, JSON, RunMetadata, or else an XSpace."""
+    if recorded[:2].tobytes() == _GZIP:
+        recorded = _decompress(recorded, source)
+        if recorded[:2].tobytes() == _GZIP:  # a file may hold itself, without end
+            raise TraceFormatError(f"{source}: gzip inside gzip. Decompress it once and open that.")
     start = recorded[:64].tobytes()
-    if start.startswith(_GZIP):
-        return _read(_decompress(recorded, source), source)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
         return read_chrome(recorded, source)
     if looks_like_run_metadata(recorded):
@@ -144,30 +146,33 @@ def _read(recorded: Bytes, source: str) -> Trace:
 
 def _decompress(packed: Bytes, source: str) -> Bytes:
     """Inflate gzip by pieces, to a bound: what a file claims of its size is not believed."""
+    found, at, size = bytearray(), 0, _FIRST_PIECE
     inflate = zlib.decompressobj(wbits=31)
-    pieces, size, at = [], 0, 0
     try:
-        while at < packed.size and not inflate.eof:
-            piece = inflate.decompress(
-                packed[at : at + _PIECE].tobytes(), _MOST_INFLATED - size + 1
-            )
-            at += _PIECE
-            size += len(piece)
-            if size > _MOST_INFLATED or inflate.unconsumed_tail:
+        while at < packed.size:
+            piece = packed[at : at + size].tobytes()
+            found += inflate.decompress(piece, _MOST_INFLATED - len(found) + 1)
+            if len(found) > _MOST_INFLATED or inflate.unconsumed_tail:
                 raise TraceFormatError(
                     f"{source}: more than {_MOST_INFLATED / 1e9:.1f} GB when decompressed, from "
                     f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
                 )
-            pieces.append(piece)
+            at += len(piece) - len(inflate.unused_data)
+            size = min(2 * size, _PIECE)
+            if inflate.eof:
+                if packed[at : at + 2].tobytes() != _GZIP:
+                    break
+                # Another member; pieces begin small, or many tiny members would take quadratic time.
+                inflate, size = zlib.decompressobj(wbits=31), _FIRST_PIECE
     except zlib.error as error:
         raise TraceFormatError(
-            f"{source}: damaged gzip after {size:,} bytes ({error}). Download or record it again."
+            f"{source}: damaged gzip after {len(found):,} bytes ({error}). Download or record it again."
         ) from None
     if not inflate.eof:
         raise TraceFormatError(
-            f"{source}: the gzip is cut short after {size:,} bytes. Download or record it again."
+            f"{source}: the gzip is cut short after {len(found):,} bytes. Download or record it again."
         )
-    return np.frombuffer(b"".join(pieces), np.uint8)
+    return np.frombuffer(found, np.uint8)
 
 
 def _map_file(file: Path) -> Bytes:

@@ -10,12 +10,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WIDGET_VIEW", "WITHOUT_KERNEL", "clean_notebook"]
+__all__ = ["HIDDEN", "WIDGET_VIEW", "WITHOUT_KERNEL", "clean_notebook"]
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
 _OURS = "Live controls need the kernel"
 WITHOUT_KERNEL = f"{_OURS} that made them: run the cell again."
+HIDDEN = '<span class="profnb-detail"></span>'  # what hidden widgets show without a kernel: nothing
 
 
 def clean_notebook(
@@ -70,7 +71,8 @@ def _is_ours(output: Any) -> bool:
     data = output.get("data") if isinstance(output, dict) else None
     if not isinstance(data, dict) or WIDGET_VIEW not in data:
         return False
-    return _OURS in "".join(data.get("text/plain", ""))
+    shown = "".join(data.get("text/plain", "")), "".join(data.get("text/html", ""))
+    return _OURS in shown[0] or shown[1] == HIDDEN
 
 
 def _remove_controls(notebook: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from profnb.analysis.study import Study
-from profnb.view.notebook_file import WIDGET_VIEW
+from profnb.view.notebook_file import HIDDEN, WIDGET_VIEW
 from profnb.view.timeline.pack import event_details, pack_timeline, unit_of
 
 __all__ = ["answer_question", "show_live_detail"]
@@ -67,7 +67,7 @@ def show_live_detail(study: Study, timeline_id: str) -> None:
     box = _build(study, timeline_id)
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     # Nothing to see, with a kernel or without one; the viewer says whether it can ask.
-    display({WIDGET_VIEW: view, "text/html": "<span></span>", "text/plain": ""}, raw=True)
+    display({WIDGET_VIEW: view, "text/html": HIDDEN, "text/plain": ""}, raw=True)
 
 
 def _build(study: Study, timeline_id: str) -> Any:
