@@ -36,7 +36,7 @@ def outputs(path):
 
 
 def reports(path):
-    return [o for o in outputs(path) if 'class="profnb' in o.get("data", {}).get("text/html", "")]
+    return [o for o in outputs(path) if re.search('class="profnb( profnb-timeline)?"', o.get("data", {}).get("text/html", ""))]
 
 
 @pytest.mark.parametrize("path", GALLERY, ids=lambda p: p.stem)
