@@ -23,7 +23,9 @@ The house (data flows downwards, an import only ever points back up):
         xplane, xplane_stats *.xplane.pb to a Trace; its stats, on demand
         assemble             events in any order to a Trace, for the formats below
         run_metadata*        TF1 RunMetadata to a Trace
-        chrome*              Chrome trace JSON to a Trace and back
+        json_scan, json_*    JSON bytes to columns and columns to JSON text (Numba)
+        chrome*, kineto      Chrome trace JSON to a Trace, whoever wrote it
+        chrome_write, graph_timeline, stat_texts   a Trace to Chrome trace JSON
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
         nesting, op_names    parents and self time; which names are ops
@@ -34,7 +36,8 @@ The house (data flows downwards, an import only ever points back up):
         breakdown            every picosecond of a step to one category
         rows, marks          where events stand in a picture; what of them fits into it
         kernels, copies, idle what devices ran and moved, and why they ran nothing
-        launches, export     kernels and their launches; all that a Chrome trace shows
+        launches, samples    kernels and their launches; memory and buffers over time
+        graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
     view/                    how it looks: values in, figures, HTML and text out

@@ -120,7 +120,7 @@ def test_what_is_not_read_is_counted():
     assert trace.left_out == (
         "1 events have a time that is no number.", "1 events have a duration that is negative or no number.",
         "1 events are of kinds that have no place on a thread (async, object, ...).",
-        "1 ends of flow arrows are not read; launches are joined to kernels by their correlation.",
+        "1 ends of flow arrows are not read: what set an event going is not known, except by a correlation in its args.",
     )  # fmt: skip
     assert set(trace.left_out) <= set(Profile(trace).notes)
 

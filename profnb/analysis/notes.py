@@ -44,9 +44,13 @@ def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
         notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} steps.")
     if 0 < len(summary.counted) < 5 and not steps.is_window:
         notes.append(
-            f"Only {len(summary.counted)} steps to average; a few more would make the figures firmer."
+            f"Only {_steps_text(len(summary.counted))} to average; a few more would make the figures firmer."
         )
     return notes
+
+
+def _steps_text(count: int) -> str:
+    return "1 step" if count == 1 else f"{count_text(count)} steps"
 
 
 def note_cost(cost: TracingCost | None) -> list[str]:

@@ -122,7 +122,8 @@ def _host_part(trace: Trace, within: Bools | None) -> _Part:
     for row, text in enumerate(trace.names.texts):
         key = parse_op(text)
         if key is None and trace.is_op_name is not None and trace.is_op_name[row]:
-            key = text, text.rpartition("::")[2]  # aten::conv2d
+            scope, _, op_type = text.rpartition("::")  # aten::conv2d
+            key = text, op_type if scope else ""
         if key is not None:
             code_of_name[row] = codes_of.setdefault(key, len(codes_of))
     events = trace.events

@@ -12,23 +12,22 @@ Five writers are told apart, because each says in its own way what is a host, a 
 Source: tensorflow/python/client/timeline.py (2.21); pytorch/kineto output_json.cpp.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
+from profnb.columns import Bytes, Int64s
 from profnb.errors import TraceFormatError
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.chrome_counters import read_counters
 from profnb.trace.chrome_events import RawEvents, read_raw_events
+from profnb.trace.chrome_reading import Reading, number_of
 from profnb.trace.chrome_stats import ChromeStats
 from profnb.trace.chrome_write import ADDED
+from profnb.trace.kineto import is_kineto, read_kineto
 from profnb.trace.model import StatColumn, StringTable, Trace
 from profnb.trace.names import (
-    ROOT_LEVEL,
-    STEP_NUM,
     is_device_plane,
     is_host_plane,
     split_graph_device,
@@ -37,10 +36,6 @@ from profnb.trace.names import (
 __all__ = ["read_chrome"]
 
 _COMPUTE, _TENSORS, _ALLOCATORS = " Compute", " Tensors", "Allocators"
-_KINETO_OPS = frozenset({"cpu_op", "Operator"})
-_KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
-_KINETO_ANNOTATION = "gpu_user_annotation"
-_KINETO_STEP = "ProfilerStep#"
 _MOST_PLANES = 10_000
 _LONGEST_US = 1 << 40
 
@@ -64,33 +59,6 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
         raise TraceFormatError(f"{source}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How one writer's events become a trace's.
-
-    Attributes:
-        lines: The lines; several of them may be the same.
-        thread: Row of ``lines`` of each raw event, shape (E,).
-        is_event: Which raw events are events of a line, shape (E,).
-        names: The events' names.
-        name: Row of ``names``, shape (E,).
-        is_op_name: See ``Trace``.
-        known: Stats told otherwise than in args, by raw event.
-        rank: Where each line stands, by line; as they are found where empty.
-        planes: Planes that stand first even if they have no events: name and side.
-    """
-
-    lines: list[FoundLine]
-    thread: Int64s
-    is_event: Bools
-    names: list[str]
-    name: Int64s
-    is_op_name: Bools | None
-    known: dict[str, tuple[Int64s, Int64s]]
-    rank: Sequence[int] = ()
-    planes: Sequence[tuple[str, str]] = ()
-
-
 def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
     if not raw.thread.size:
         raise TraceFormatError(
@@ -102,8 +70,8 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
         reading = _read_own(raw, processes, threads)
     elif any(name.endswith(_COMPUTE) for name in processes.values()):
         reading = _read_timeline(raw, buffer, processes)
-    elif not _KINETO_OPS.isdisjoint(raw.categories):
-        reading = _read_kineto(raw, processes, threads)
+    elif is_kineto(raw):
+        reading = read_kineto(raw, processes, threads)
     else:
         reading = _read_plain(raw, processes, threads)
     kept = np.flatnonzero(reading.is_event)
@@ -117,10 +85,10 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
     line_of_thread = np.zeros(len(reading.lines), np.int64)
     line_of_thread[used] = row_of_used
     left_out = list(raw.left_out)
-    if raw.flows and not _is_own(raw):
+    if raw.flows and not _is_own(raw) and not is_kineto(raw):  # which name their launches otherwise
         left_out.append(
-            f"{raw.flows:,} ends of flow arrows are not read; launches are joined to kernels by their "
-            "correlation."
+            f"{raw.flows:,} ends of flow arrows are not read: what set an event going is not known, "
+            "except by a correlation in its args."
         )
 
     def stats(order: Int64s) -> ChromeStats:
@@ -168,10 +136,6 @@ def _names_of_places(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, st
     return processes, threads
 
 
-def _number(text: str) -> int:
-    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 18 else 0
-
-
 # Ours.
 
 
@@ -182,7 +146,7 @@ def _is_own(raw: RawEvents) -> bool:
 
 def _read_own(
     raw: RawEvents, processes: dict[str, str], threads: dict[tuple[str, str], str]
-) -> _Reading:
+) -> Reading:
     facts: dict[tuple[str, str], dict[str, Any]] = {
         (process, thread): args
         for kind, process, thread, args in raw.metadata
@@ -216,7 +180,7 @@ def _read_own(
         chosen = {name for name in ops if isinstance(name, str)}
         is_op = np.array([name in chosen for name in raw.names], np.bool_)
     planes = [(name, sides.get(process, "")) for process, name in processes.items()]
-    return _Reading(
+    return Reading(
         lines, raw.thread, is_event, raw.names, raw.name, is_op, {}, rank, planes[:_MOST_PLANES]
     )
 
@@ -224,13 +188,13 @@ def _read_own(
 # TF1's Timeline.
 
 
-def _read_timeline(raw: RawEvents, buffer: Bytes, processes: dict[str, str]) -> _Reading:
+def _read_timeline(raw: RawEvents, buffer: Bytes, processes: dict[str, str]) -> Reading:
     lines = []
     is_compute = []
     for process, thread in raw.threads:
         name = processes.get(process, process)
         plane, line, side = split_graph_device(name.removesuffix(_COMPUTE).removesuffix(_TENSORS))
-        number = _number(thread)
+        number = number_of(thread)
         suffix = f" #{number + 1}" if number else ""
         lines.append(FoundLine(plane, side, (line or "ops") + suffix, number))
         is_compute.append(not name.endswith(_TENSORS) and name != _ALLOCATORS)
@@ -245,74 +209,7 @@ def _read_timeline(raw: RawEvents, buffer: Bytes, processes: dict[str, str]) -> 
         op_name = op_names.texts[op - 1] if op else ""
         names.append(f"{op_name}:{raw.names[kind]}" if op_name else raw.names[kind])
     is_event = np.array(is_compute, np.bool_)[raw.thread] & ~raw.is_counter
-    return _Reading(lines, raw.thread, is_event, names, code.reshape(-1), None, {})
-
-
-# PyTorch's profiler.
-
-
-def _read_kineto(
-    raw: RawEvents, processes: dict[str, str], threads: dict[tuple[str, str], str]
-) -> _Reading:
-    kinds = [_kineto_kind(category) for category in raw.categories]
-    kind = np.array(kinds, np.int64)[raw.category]
-    on_device = np.zeros(len(raw.threads), np.bool_)
-    on_device[raw.thread[kind == 1]] = True
-    annotated = np.flatnonzero(kind == 2)
-    # Annotations on a stream cover the kernels below them: a line of their own, not device work.
-    thread = raw.thread.copy()
-    thread[annotated] += len(raw.threads)
-    lines = []
-    for repeats in (False, True):
-        for row, (process, tid) in enumerate(raw.threads):
-            name = threads.get((process, tid), tid)
-            if on_device[row]:
-                stream = tid if tid.startswith("stream") else f"stream {tid}"
-                stream += " annotations" if repeats else ""
-                line = FoundLine(f"/device:GPU:{process}", "device", stream, _number(tid), repeats)
-            elif process in ("Spans", "Traces") or not _is_thread(process, tid):
-                line = FoundLine(processes.get(process, process), "other", name)
-            else:
-                label = name if name != tid else f"thread {tid}"
-                plane = f"{processes.get(process, 'process')} {process}"
-                line = FoundLine(plane, "host", label, _number(tid))
-            lines.append(line)
-    in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
-    is_op = np.zeros(len(raw.names), np.bool_)
-    is_op[raw.name[in_ops]] = True
-    is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
-    return _Reading(lines, thread, is_event, raw.names, raw.name, is_op, _kineto_steps(raw))
-
-
-def _kineto_kind(category: str) -> int:
-    """1 for device work, 2 for an annotation on a stream, else 0."""
-    return 1 if category in _KINETO_DEVICE else 2 if category == _KINETO_ANNOTATION else 0
-
-
-def _is_thread(process: str, thread: str) -> bool:
-    return process.lstrip("-").isdecimal() and bool(thread)
-
-
-def _row_of(names: list[str], wanted: str) -> int:
-    return names.index(wanted) if wanted in names else -1
-
-
-def _kineto_steps(raw: RawEvents) -> dict[str, tuple[Int64s, Int64s]]:
-    """``ProfilerStep#1009`` is a step marker: the stats that say so."""
-    numbers = {
-        row: int(name[len(_KINETO_STEP) :])
-        for row, name in enumerate(raw.names)
-        if name.startswith(_KINETO_STEP)
-        and name[len(_KINETO_STEP) :].isdecimal()
-        and len(name) < len(_KINETO_STEP) + 16
-    }
-    number = np.full(len(raw.names), -1, np.int64)
-    number[list(numbers)] = list(numbers.values())
-    events = np.flatnonzero((number[raw.name] >= 0) & ~raw.is_instant)
-    return {
-        STEP_NUM: (events, number[raw.name[events]]),
-        ROOT_LEVEL: (events, np.ones(events.size, np.int64)),
-    }
+    return Reading(lines, raw.thread, is_event, names, code.reshape(-1), None, {})
 
 
 # TensorFlow's profiler, and everybody else.
@@ -320,7 +217,7 @@ def _kineto_steps(raw: RawEvents) -> dict[str, tuple[Int64s, Int64s]]:
 
 def _read_plain(
     raw: RawEvents, processes: dict[str, str], threads: dict[tuple[str, str], str]
-) -> _Reading:
+) -> Reading:
     names = processes.values()
     has_planes = any(is_host_plane(name) or is_device_plane(name) for name in names)
     side = "" if has_planes else "host"
@@ -329,8 +226,8 @@ def _read_plain(
             processes.get(process, process or "process"),
             side,
             threads.get((process, thread), f"thread {thread}" if thread else "events"),
-            _number(thread),
+            number_of(thread),
         )
         for process, thread in raw.threads
     ]
-    return _Reading(lines, raw.thread, ~raw.is_counter, raw.names, raw.name, None, {})
+    return Reading(lines, raw.thread, ~raw.is_counter, raw.names, raw.name, None, {})

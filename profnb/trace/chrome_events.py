@@ -11,12 +11,12 @@ import numpy as np
 
 from profnb.columns import Bools, Bytes, Int64s
 from profnb.errors import TraceFormatError
-from profnb.kernels import compiled
+from profnb.trace.chrome_pairs import close_pairs
 from profnb.trace.chrome_stats import text_of
+from profnb.trace.json_numbers import read_decimals
 from profnb.trace.json_scan import (
     FIELDS,
     distinct_spans,
-    read_decimals,
     scan_events,
     skip_space,
     skip_value,
@@ -184,7 +184,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     origin_us = int(whole[kept].min()) if kept.any() else 0
     begin = _since(origin_us, whole[kept], part[kept])
     code, threads = _threads(buffer, spans)
-    order, duration, phases, notes = _close_pairs(begin, duration, phases, code, spans)
+    order, duration, phases, notes = close_pairs(begin, duration, phases, code, spans[:, _ARGS])
     spans = spans[order]
     names, name = _texts(buffer, spans[:, _NAME])
     categories, category = _texts(buffer, spans[:, _CAT])
@@ -279,54 +279,3 @@ def _read_metadata(buffer: Bytes, spans: Int64s) -> list[tuple[str, str, str, di
         )
         for row in spans[:_MOST_METADATA]
     ]  # fmt: skip
-
-
-@compiled
-def _pair(
-    order: Int64s, thread: Int64s, is_begin: Bools, previous: Int64s, partner: Int64s
-) -> None:
-    """Match begins and ends of one thread like brackets; ``partner`` stays -1 without a match."""
-    current, top = np.int64(-1), np.int64(-1)
-    for event in order:
-        if thread[event] != current:
-            current, top = thread[event], np.int64(-1)
-        if is_begin[event]:
-            previous[event] = top
-            top = event
-        elif top >= 0:
-            partner[top] = event
-            partner[event] = top
-            top = previous[top]
-
-
-def _close_pairs(
-    begin: Int64s, duration: Int64s, phases: Bytes, thread: Int64s, spans: Int64s
-) -> tuple[Int64s, Int64s, Bytes, list[str]]:
-    """(rows that stay, their durations, their phases, notes), begin and end events made one."""
-    is_begin, is_end = phases == ord("B"), phases == ord("E")
-    pairs = np.flatnonzero(is_begin | is_end)
-    if not pairs.size:
-        return np.arange(phases.size), duration, phases, []
-    order = pairs[np.lexsort((pairs, begin[pairs], thread[pairs]))]
-    previous, partner = (np.full(phases.size, -1, np.int64) for _ in range(2))
-    _pair(order, thread, is_begin, previous, partner)
-    matched = is_begin & (partner >= 0)
-    open_ = is_begin & (partner < 0)
-    stray = int((is_end & (partner < 0)).sum())
-    last = np.zeros(int(thread.max()) + 1, np.int64)
-    np.maximum.at(last, thread, begin + duration)
-    duration = duration.copy()
-    duration[matched] = begin[partner[matched]] - begin[matched]
-    duration[open_] = last[thread[open_]] - begin[open_]
-    # An end may carry the args of its event; they are used where the begin has none.
-    lacks = matched & (spans[:, _ARGS, 1] == 0)
-    spans[lacks, _ARGS] = spans[partner[lacks], _ARGS]
-    notes = []
-    if open_.any():
-        notes.append(
-            f"{int(open_.sum()):,} events begin and never end; they are drawn to the end of their thread."
-        )
-    if stray:
-        notes.append(f"{stray:,} events end and never began; they are left out.")
-    kept = np.flatnonzero(~is_end)
-    return kept, duration[kept], phases[kept], notes

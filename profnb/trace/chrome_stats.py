@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.columns import Bytes, Int64s
+from profnb.trace.json_numbers import read_integers
 from profnb.trace.json_scan import count_members, distinct_spans, fill_members
 from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import CORRELATION_ID
@@ -35,29 +35,6 @@ def text_of(raw: bytes) -> str:
         except ValueError:
             return raw[1:-1].decode("utf-8", "replace")
     return raw.decode("utf-8", "replace")
-
-
-@compiled
-def _read_integers(
-    buffer: Bytes, begins: Int64s, ends: Int64s, value: Int64s, valid: Bools
-) -> None:
-    """Integers, bare or as strings; what is none is not valid."""
-    for row in range(begins.size):
-        at, end = begins[row], ends[row]
-        if end - at >= 2 and buffer[at] == 34:
-            at, end = at + 1, end - 1
-        negative = at < end and buffer[at] == 45
-        if negative:
-            at += 1
-        total = np.uint64(0)
-        is_number = 0 < end - at <= 20
-        while is_number and at < end:
-            byte = buffer[at]
-            is_number = 48 <= byte <= 57
-            total = total * np.uint64(10) + np.uint64(byte) - np.uint64(48)
-            at += 1
-        value[row] = -np.int64(total) if negative else np.int64(total)
-        valid[row] = is_number
 
 
 class ChromeStats(Stats):
@@ -111,7 +88,7 @@ class ChromeStats(Stats):
             return self._known[name]
         events, begins, ends = self._select(name)
         value, valid = np.zeros(events.size, np.int64), np.zeros(events.size, np.bool_)
-        _read_integers(self._buffer, begins.copy(), ends.copy(), value, valid)
+        read_integers(self._buffer, begins.copy(), ends.copy(), value, valid)
         return StatColumn(events[valid], value[valid])
 
     def texts(self, name: str) -> StatColumn:

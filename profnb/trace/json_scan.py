@@ -1,16 +1,14 @@
 """JSON bytes to columns, for traces: where each event's fields are, without an object per event.
 
 The scanner walks the bytes once to count and once to fill. It knows strings, brackets and numbers; what
-it does not need it skips by matching brackets, with no recursion, so depth costs nothing. Times are
-read as decimals, not as floats: a float64 of an epoch in microseconds has a resolution of 0.25 us,
-the digits in the file have all of theirs.
+it does not need it skips by matching brackets, with no recursion, so depth costs nothing.
 """
 
 import secrets
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
+from profnb.columns import Bytes, Int64s
 from profnb.kernels import compiled
 
 __all__ = [
@@ -18,7 +16,6 @@ __all__ = [
     "count_members",
     "distinct_spans",
     "fill_members",
-    "read_decimals",
     "scan_events",
     "skip_space",
     "skip_value",
@@ -210,91 +207,6 @@ def scan_events(buffer: Bytes, at: int) -> tuple[Int64s, int, int]:
     if count:
         _scan(buffer, at, buffer.size, keys, key_ends, spans, count, state)
     return spans, int(state[0]), int(state[1])
-
-
-@compiled
-def _scaled(mantissa: int, scale: int) -> tuple[int, int, bool]:
-    """``mantissa * 10 ** -scale`` as (whole, millionths); False if it is too large."""
-    if scale <= 0:
-        for _ in range(min(-scale, 19)):
-            if mantissa > 900_000_000_000_000_000 // 10:
-                return 0, 0, False
-            mantissa *= 10
-        return mantissa, 0, True
-    power = np.int64(1)
-    for _ in range(min(scale, 18)):
-        power *= 10
-    if scale > 18:
-        return 0, 0, True
-    whole = mantissa // power
-    rest = mantissa - whole * power
-    while power > 1_000_000_000_000:  # room for the product below
-        power //= 10
-        rest //= 10
-    return whole, rest * 1_000_000 // power, True
-
-
-@compiled
-def _decimal(buffer: Bytes, at: int, end: int) -> tuple[int, int, bool]:
-    """A JSON number as (whole, millionths), rounded towards minus infinity; False if it is none."""
-    negative = at < end and buffer[at] == 45
-    if negative:
-        at += 1
-    whole, part, places, digits = np.int64(0), np.int64(0), 0, 0
-    mantissa, scale = np.int64(0), 0  # the leading 17 digits, for numbers with an exponent
-    seen_point, valid = False, True
-    while at < end:
-        byte = buffer[at]
-        if 48 <= byte <= 57:
-            digit = np.int64(byte) - 48
-            if mantissa < 10_000_000_000_000_000:
-                mantissa = mantissa * 10 + digit
-                scale += 1 if seen_point else 0
-            elif not seen_point:
-                scale -= 1
-            if not seen_point:
-                valid = valid and whole < 90_000_000_000_000_000
-                whole = whole * 10 + digit if valid else whole
-            elif places < 6:
-                part = part * 10 + digit
-                places += 1
-            digits += 1
-        elif byte == 46 and not seen_point:
-            seen_point = True
-        else:
-            break
-        at += 1
-    if digits == 0:
-        return 0, 0, False
-    for _ in range(places, 6):
-        part *= 10
-    if at < end and (buffer[at] == 101 or buffer[at] == 69):
-        at += 1
-        sign, exponent = 1, 0
-        if at < end and (buffer[at] == 43 or buffer[at] == 45):
-            sign = -1 if buffer[at] == 45 else 1
-            at += 1
-        if at >= end:
-            return 0, 0, False
-        while at < end and 48 <= buffer[at] <= 57:
-            exponent = min(exponent * 10 + np.int64(buffer[at]) - 48, 100_000)
-            at += 1
-        whole, part, valid = _scaled(mantissa, scale - sign * exponent)
-        valid = valid or mantissa == 0
-    if negative:
-        whole, part = -whole, -part
-        if part < 0:
-            whole, part = whole - 1, part + 1_000_000
-    return whole, part, valid and at == end
-
-
-@compiled
-def read_decimals(
-    buffer: Bytes, begins: Int64s, ends: Int64s, whole: Int64s, part: Int64s, valid: Bools
-) -> None:
-    """Read N numbers exactly: ``whole + part / 1e6``; what is no finite number is not valid."""
-    for row in range(begins.size):
-        whole[row], part[row], valid[row] = _decimal(buffer, begins[row], ends[row])
 
 
 @compiled

@@ -7,7 +7,6 @@ of value, and 64 bits of value. Text stays in the file and is decoded per distin
 Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, message XStat.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,13 +14,21 @@ import numpy as np
 
 from profnb.columns import Bytes, Int32s, Int64s
 from profnb.kernels import compiled
-from profnb.trace.json_text import joined, put_bytes, put_escaped, put_integer, put_unsigned
 from profnb.trace.model import StatColumn, Stats, StringTable
+from profnb.trace.stat_texts import (
+    BYTES,
+    DOUBLE,
+    INT64,
+    REFERENCE,
+    TEXT,
+    UINT64,
+    StatCsr,
+    StatTexts,
+)
 from profnb.trace.wire import Number, check, read_fixed64, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
 
-_DOUBLE, _UINT64, _INT64, _TEXT, _BYTES, _REFERENCE = 2, 3, 4, 5, 6, 7
 
 Value = int | float | str | bytes
 
@@ -58,15 +65,6 @@ class StatEntries:
     line_offsets: Int64s
     plane_of_line: Int64s
     field: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Csr:
-    offsets: Int64s
-    key: Int32s
-    kind: Bytes
-    value: Int64s
-    value_end: Int64s
 
 
 @compiled
@@ -137,13 +135,13 @@ def _fill_stats(
     return -1
 
 
-def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> _Csr:
+def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
     offsets = np.zeros(entries.begins.size + 1, np.int64)
     status = _count_stats(buffer, entries.begins, entries.ends, entries.field, offsets[1:])
     check(status, "XStat")
     np.cumsum(offsets[1:], out=offsets[1:])
     count = int(offsets[-1])
-    csr = _Csr(
+    csr = StatCsr(
         offsets,
         np.empty(count, np.int32),
         np.zeros(count, np.uint8),
@@ -160,17 +158,17 @@ def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> _Csr:
     return csr
 
 
-def _value_of(buffer: Bytes, keys: StatKeys, csr: _Csr, entry: int) -> Value:
+def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr, entry: int) -> Value:
     kind, value = int(csr.kind[entry]), csr.value[entry]
-    if kind == _DOUBLE:
+    if kind == DOUBLE:
         return float(value.view(np.float64))
-    if kind == _UINT64:
+    if kind == UINT64:
         return int(value.view(np.uint64))
-    if kind == _REFERENCE:
+    if kind == REFERENCE:
         return keys.texts[value] if value >= 0 else ""
-    if kind in (_TEXT, _BYTES):
+    if kind in (TEXT, BYTES):
         raw = buffer[value : csr.value_end[entry]].tobytes()
-        return raw if kind == _BYTES else raw.decode("utf-8", "replace")
+        return raw if kind == BYTES else raw.decode("utf-8", "replace")
     return int(value)
 
 
@@ -204,7 +202,7 @@ class XPlaneStats(Stats):
         self._buffer, self._entries, self._keys = buffer, entries, keys
 
     @cached_property
-    def _csr(self) -> _Csr:
+    def _csr(self) -> StatCsr:
         return _read_csr(self._buffer, self._entries, self._keys)
 
     @cached_property
@@ -229,14 +227,14 @@ class XPlaneStats(Stats):
 
     def integers(self, name: str) -> StatColumn:
         """The events with an integer stat of this name; unsigned values keep their 64 bits."""
-        entries, events = self._select(name, (_INT64, _UINT64))
+        entries, events = self._select(name, (INT64, UINT64))
         return StatColumn(events, self._csr.value[entries])
 
     def texts(self, name: str) -> StatColumn:
         """The events with a text stat of this name, as rows of the distinct texts."""
-        entries, events = self._select(name, (_TEXT, _REFERENCE))
+        entries, events = self._select(name, (TEXT, REFERENCE))
         csr = self._csr
-        by_reference = csr.kind[entries] == _REFERENCE
+        by_reference = csr.kind[entries] == REFERENCE
         codes: dict[str, int] = {}
         values = np.zeros(entries.size, np.int64)
         references, inverse = np.unique(csr.value[entries[by_reference]], return_inverse=True)
@@ -260,78 +258,8 @@ class XPlaneStats(Stats):
 
     def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
         """The stats of events ``first`` to ``last`` as JSON objects; see ``Stats``."""
-        keys, key_offsets, doubles, double_offsets = self._json_parts
-        csr = self._csr
-        entries = slice(csr.offsets[first], csr.offsets[last])
-        kind = csr.kind[entries]
-        rows = np.maximum(csr.key[entries], 0)
-        is_text = kind == _TEXT
-        by_reference = kind == _REFERENCE
-        lengths = np.diff(key_offsets)
-        room = int(lengths[rows].sum()) + 32 * kind.size + 2 * (last - first)
-        room += int(6 * (csr.value_end[entries] - csr.value[entries])[is_text].sum())
-        room += int(lengths[np.maximum(csr.value[entries][by_reference], 0)].sum())
-        out = np.empty(room, np.uint8)
-        offsets = np.zeros(last - first + 1, np.int64)
-        _format_stats(
-            self._buffer, first, last, csr.offsets, csr.key, csr.kind, csr.value, csr.value_end,
-            keys, key_offsets, doubles, double_offsets, out, offsets,
-        )  # fmt: skip
-        return out[: offsets[-1]], offsets
+        return self._texts.of_events(first, last)
 
     @cached_property
-    def _json_parts(self) -> tuple[Bytes, Int64s, Bytes, Int64s]:
-        """Keys as JSON texts, and the double of each entry as JSON text (empty for other kinds)."""
-        keys = [
-            json.dumps(text).replace("<", "\\u003c").encode() for text in self._keys.texts.texts
-        ]
-        csr = self._csr
-        doubles = [b""] * csr.kind.size if (csr.kind == _DOUBLE).any() else [b""]
-        for entry in np.flatnonzero(csr.kind == _DOUBLE).tolist():
-            number = float(csr.value[entry : entry + 1].view(np.float64)[0])
-            doubles[entry] = repr(number).encode() if np.isfinite(number) else b"null"
-        return (*joined(keys), *joined(doubles))
-
-
-@compiled
-def _format_stats(
-    buffer: Bytes, first: int, last: int, offsets: Int64s, key: Int32s, kind: Bytes, value: Int64s,
-    value_end: Int64s, keys: Bytes, key_offsets: Int64s, doubles: Bytes, double_offsets: Int64s,
-    out: Bytes, out_offsets: Int64s,
-) -> None:  # fmt: skip
-    """Write each event's stats as one JSON object; a value of unknown kind or bytes is left out."""
-    at = 0
-    for event in range(first, last):
-        start = at
-        for entry in range(offsets[event], offsets[event + 1]):
-            row, sort = key[entry], kind[entry]
-            if row < 0 or sort < 2 or sort > 7 or sort == 6 or (sort == 7 and value[entry] < 0):
-                continue
-            out[at] = 123 if at == start else 44
-            at = put_bytes(out, at + 1, keys, key_offsets[row], key_offsets[row + 1])
-            out[at] = 58
-            at += 1
-            bits = value[entry]
-            if sort == 2:
-                at = put_bytes(out, at, doubles, double_offsets[entry], double_offsets[entry + 1])
-            elif sort == 5:
-                at = put_escaped(out, at, buffer, bits, value_end[entry])
-            elif sort == 7:
-                at = put_bytes(out, at, keys, key_offsets[bits], key_offsets[bits + 1])
-            else:  # 64-bit ids as text: many readers have only floats
-                is_long = bits > 9007199254740992 or bits < -9007199254740992
-                if is_long:
-                    out[at] = 34
-                    at += 1
-                at = (
-                    put_unsigned(out, at, np.uint64(bits))
-                    if sort == 3
-                    else put_integer(out, at, bits)
-                )
-                if is_long:
-                    out[at] = 34
-                    at += 1
-        if at > start:
-            out[at] = 125
-            at += 1
-        out_offsets[event - first + 1] = at
+    def _texts(self) -> StatTexts:
+        return StatTexts(self._buffer, self._csr, self._keys.texts.texts)

@@ -76,10 +76,11 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
         else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
     )
     packed = fit_timeline(study, *limits)
-    found = "no steps found" if steps.is_window else f"{count_text(len(steps))} steps"
+    found = "no steps found" if steps.is_window else _count_of(len(steps), "step")
     headline = (
-        f"{count_text(len(trace.events))} events on {count_text(len(study.rows.lines))} threads and "
-        f"streams in {duration_text(still.span_ps)}, {found}"
+        f"{_count_of(len(trace.events), 'event')} on "
+        f"{_count_of(len(study.rows.lines), 'thread')} and streams in {duration_text(still.span_ps)}, "
+        f"{found}"
     )
     remarks = []
     if packed.merged_events:
@@ -100,6 +101,10 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
         text="\n\n".join([printable(headline), *remarks, still_text(still)]),
         data=b64encode(packed.data).decode("ascii"),
     )
+
+
+def _count_of(count: int, what: str) -> str:
+    return f"{count_text(count)} {what}{'' if count == 1 else 's'}"
 
 
 @cache
