@@ -43,7 +43,7 @@ The house (data flows downwards, an import only ever points back up):
     view/                    how it looks: values in, figures, HTML and text out
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
-        report, page         the report; the same as one offline file
+        report, device, page the report; its tables on devices; all as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where
         notebook_file        repair saved notebooks

@@ -9,6 +9,7 @@ import math
 __all__ = [
     "MISSING",
     "bar_text",
+    "bytes_text",
     "count_text",
     "duration_text",
     "percent_text",
@@ -17,6 +18,7 @@ __all__ = [
 MISSING = "—"
 
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -66,6 +68,21 @@ def count_text(count: float | None) -> str:
         return MISSING
     assert count is not None
     return f"{count:,.0f}" if float(count).is_integer() else _three_digits(count)
+
+
+def bytes_text(count: float | None) -> str:
+    """A number of bytes in decimal units: 512 B, 6.29 MB.
+
+    Args:
+        count: Bytes; None or NaN where it is not known.
+    """
+    if _is_missing(count):
+        return MISSING
+    assert count is not None
+    for scale, unit in _BYTES:
+        if abs(count) >= scale * 0.9995:
+            return f"{_three_digits(count / scale)} {unit}"
+    return f"{count:.0f} B"
 
 
 def bar_text(fraction: float | None, width: int = 20) -> str:

@@ -175,7 +175,7 @@ def test_the_op_table_sums_shares_up_per_side():
         host(line("a", event("f:F", 0, 60), event("g:G", 60, 40))),
         gpu(line("Stream #1", event("k", 0, 7), event("m", 8, 3))),
     )
-    html = Profile(trace)._repr_mimebundle_()["text/html"]
+    html = Profile(trace)._repr_mimebundle_()["text/html"].partition("<b>Idle time")[0]
     cells = [c for c in parse(html).text if "%" in c]
     assert cells[-8:] == ["60.0 %", "60.0 %", "40.0 %", "100.0 %", "70.0 %", "70.0 %", "30.0 %", "100.0 %"]
 
@@ -196,3 +196,36 @@ def test_every_shared_trace_gives_a_report_within_its_byte_budget(path):
     assert result.summary()
     assert len(result.steps) > 0
     assert len(result.events) == len(result.trace.events)
+
+
+def device_trace():
+    from traces import ref
+
+    us = 10**6
+    shape = ref("regs:16 static_shared:0 dynamic_shared:0 grid:9,1,1 block:32,1,1")
+    return read(
+        host(line("python", event("train", 0, 100 * us, step_num=0, _r=1), event("IteratorGetNext:IteratorGetNext", 0, 20 * us))),
+        gpu(line("Stream #1",
+            event("MemcpyH2D", 20 * us, 10 * us, memcpy_details=ref("kind_src:pageable kind_dst:device size:20000 dest:0")),
+            event("void sgemm<float, <script>>(float*)", 30 * us, 30 * us, tf_op=ref("a/MatMul:MatMul"), kernel_details=shape),
+            event("s884gemm", 60 * us, 10 * us, tf_op=ref("b/MatMul:MatMul")))),
+    )  # fmt: skip
+
+
+def test_a_device_has_its_idle_time_kernels_and_copies_in_the_report():
+    text = Profile(device_trace()).summary()
+    assert "/device:GPU:0 was idle 50.0 % of the time from the first step to the last, most of it unknown." in text
+    assert re.search(r"waiting for input +1 +20.0 µs +40.0 % +20.0 µs", text)
+    assert "2 kernels, 40.0 µs in all: 25.0 % in tensor cores, 75.0 % in kernels of matrix products and convolutions that did not use them." in text
+    assert re.search(r"a/MatMul  sgemm<float, <script>> +1 +30.0 µs +75.0 % +30.0 µs +not used", text)
+    assert re.search(r"b/MatMul  s884gemm +1 +10.0 µs +25.0 % +10.0 µs +used", text)
+    assert re.search(r"host to device +pageable to device +1 +10.0 µs +20.0 kB +2.00 GB/s", text)
+
+
+def test_device_tables_stand_in_the_html_escaped_and_only_with_a_device():
+    html = Profile(device_trace())._repr_mimebundle_()["text/html"]
+    for title in ("Idle time of the device", "Kernels", "Copies"):
+        assert f"<b>{title}</b>" in html
+    assert "<script" not in html
+    plain = Profile(read(host(line("python", event("train", 0, 100, step_num=0, _r=1)))))._repr_mimebundle_()["text/html"]
+    assert "Kernels" not in plain and "Idle time" not in plain

@@ -1,6 +1,6 @@
 import pytest
 
-from profnb.units import bar_text, count_text, duration_text, percent_text
+from profnb.units import bar_text, bytes_text, count_text, duration_text, percent_text
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,8 @@ def test_counts():
 )
 def test_a_bar_is_clipped_and_never_hides_what_is_there(fraction, bar):
     assert bar_text(fraction, 4) == bar
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (512, "512 B"), (999.6, "1.00 kB"), (6_291_456, "6.29 MB"), (5.04e9, "5.04 GB"), (None, "—"), (float("nan"), "—")])
+def test_bytes_are_written_in_decimal_units(count, text):
+    assert bytes_text(count) == text

@@ -20,6 +20,7 @@ from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.charts import StepChart, step_chart, step_figure
+from profnb.view.device import Section, device_sections, section_html, section_text
 from profnb.view.tables import Cell, html_table
 from profnb.view.text import (
     Fact,
@@ -30,7 +31,7 @@ from profnb.view.text import (
     printable,
     share_rows,
 )
-from profnb.view.theme import MUTED, ROOT, colour_of
+from profnb.view.theme import BAR, MUTED, ROOT, colour_of
 
 __all__ = [
     "OpRow",
@@ -46,7 +47,6 @@ __all__ = [
 _SHOWN_OPS = 15
 _MOST_OPS = 400
 _LONGEST_NAME = 300
-_BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
 # Every op of a tf.function carries this; it tells nothing and pushes the layer's name out of sight.
 _CALL_PREFIX = "StatefulPartitionedCall/"
 
@@ -95,6 +95,7 @@ class Report:
     hidden_ops: int
     notes: Sequence[str]
     chart: StepChart | None
+    sections: Sequence[Section] = ()
 
     def text(self) -> str:
         """The report as plain text."""
@@ -117,6 +118,7 @@ class Report:
             head = ("side", "self %", "self", "runs", "type", "op")
             parts.append("Ops with the most self time\n" + plain_table(
                 [head, *cells], (False, True, True, True, False, False)))  # fmt: skip
+        parts.extend(section_text(section) for section in self.sections)
         return "\n\n".join(parts)
 
     @cached_property
@@ -138,6 +140,7 @@ class Report:
             parts.append(_section("Mean step", share_table_html(self.shares)))
         if self.ops:
             parts.append(_section("Ops", self._ops_html()))
+        parts.extend(_section(part.title, section_html(part)) for part in self.sections)
         return f'<div class="profnb" style="{escape(ROOT)}">{"".join(parts)}</div>'
 
     def _ops_html(self) -> str:
@@ -203,7 +206,7 @@ def _section(title: str, body: str) -> str:
 def share_table_html(shares: Sequence[tuple[str, str, str, str]]) -> str:
     """The mean step by category, with bars."""
     rows: list[list[Cell]] = [
-        [name, (bar, f"{_BAR};color:{colour_of(name)}"), mean, share]
+        [name, (bar, f"{BAR};color:{colour_of(name)}"), mean, share]
         for name, bar, mean, share in shares
     ]
     return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
@@ -215,7 +218,7 @@ def op_table_html(ops: Sequence[OpRow], shown: int = _SHOWN_OPS) -> str:
     two_sides = len({op.side for op in ops}) > 1
     rows: list[list[Cell]] = [
         [
-            (bar_text(op.self_fraction / longest, 8), f"{_BAR};color:{_side_colour(op.side)}"),
+            (bar_text(op.self_fraction / longest, 8), f"{BAR};color:{_side_colour(op.side)}"),
             (op.op_name, "", op.op_type),
             *([op.side] if two_sides else []),
             count_text(op.occurrences),
@@ -293,4 +296,5 @@ def build_report(
         hidden_ops=hidden,
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
+        sections=device_sections(study),
     )

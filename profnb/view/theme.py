@@ -5,7 +5,7 @@ notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells u
 have a contrast of at least 3:1 against white and against #111.
 """
 
-__all__ = ["CELL", "COLOURS", "GRID", "MUTED", "NUMBER", "ROOT", "TEXT_COLOUR", "colour_of"]
+__all__ = ["BAR", "CELL", "COLOURS", "GRID", "MUTED", "NUMBER", "ROOT", "TEXT_COLOUR", "colour_of"]
 
 COLOURS = {
     "device compute": "#3d85d1",
@@ -28,6 +28,7 @@ ROOT = (
     "color:inherit;max-width:960px;text-align:left"
 )
 MUTED = "opacity:0.72"
+BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
 CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:left;background:none"
 NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") + (
     ";font-variant-numeric:tabular-nums"

@@ -1,0 +1,192 @@
+"""What devices did, as the report shows it: why the busiest one was idle, its kernels, its copies.
+
+Only where the trace has device work; a trace without any shows none of this, and a note says why.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from profnb.analysis.copies import CopyTable
+from profnb.analysis.idle import IDLE_CAUSES, IdleTable
+from profnb.analysis.kernels import KernelTable
+from profnb.analysis.study import Study
+from profnb.units import MISSING, bar_text, bytes_text, count_text, duration_text, percent_text
+from profnb.view.tables import Cell, html_table
+from profnb.view.text import plain_table, printable
+from profnb.view.theme import BAR, MUTED, colour_of
+
+__all__ = ["Section", "device_sections", "section_html", "section_text"]
+
+_SHOWN_KERNELS = 10
+_LONGEST_KERNEL = 64
+# What colour a cause has: that of the category it would be if the device did not hide it.
+_CAUSE_CATEGORY = dict(
+    zip(
+        IDLE_CAUSES,
+        ("compilation", "input", "output", "kernel launch", "between steps", "all others"),
+        strict=True,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table of the report.
+
+    Attributes:
+        title: Its title.
+        sentence: What it says, in a sentence.
+        headings: One per column; "" for a bar.
+        rows: Cells; a bar stands in the first column.
+        numbers: Which columns are numbers.
+        colours: The colour of each row's bar.
+    """
+
+    title: str
+    sentence: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numbers: Sequence[bool]
+    colours: Sequence[str]
+
+
+def device_sections(study: Study) -> list[Section]:
+    """The tables on devices; none where no device ran anything."""
+    if not study.has_device:
+        return []
+    sections = []
+    if study.idle is not None and study.idle.total_ps.sum():
+        sections.append(_idle_section(study.idle))
+    if len(study.kernels):
+        sections.append(_kernel_section(study.kernels))
+    if len(study.copies):
+        sections.append(_copy_section(study.copies))
+    return sections
+
+
+def _idle_section(idle: IdleTable) -> Section:
+    whole = int(idle.total_ps.sum())
+    order = [row for row in np.argsort(-idle.total_ps, kind="stable") if idle.total_ps[row]]
+    share = whole / idle.window_ps
+    most = IDLE_CAUSES[order[0]]
+    return Section(
+        title="Idle time of the device",
+        sentence=(
+            f"{idle.device} was idle {percent_text(share)} of the time from the first step to the last, "
+            f"most of it {most}."
+        ),
+        headings=("", "what the host did then", "times", "total", "of idle", "longest"),
+        rows=[
+            (
+                bar_text(idle.total_ps[row] / whole, 12),
+                IDLE_CAUSES[row],
+                count_text(int(idle.occurrences[row])),
+                duration_text(int(idle.total_ps[row])),
+                percent_text(idle.total_ps[row] / whole),
+                duration_text(int(idle.longest_ps[row])),
+            )
+            for row in order
+        ],
+        numbers=(False, False, True, True, True, True),
+        colours=[colour_of(_CAUSE_CATEGORY[IDLE_CAUSES[row]]) for row in order],
+    )
+
+
+def _kernel_section(kernels: KernelTable) -> Section:
+    fractions = kernels.fraction
+    shown = range(min(_SHOWN_KERNELS, len(kernels)))
+    time = int(kernels.total_ps.sum())
+    in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
+    missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
+    could = int(kernels.total_ps[missed].sum())
+    sentence = (
+        f"{count_text(int(kernels.occurrences.sum()))} kernels, {duration_text(time)} in all: "
+        f"{percent_text(in_cores / time)} in tensor cores, {percent_text(could / time)} in kernels of "
+        "matrix products and convolutions that did not use them."
+        if time
+        else f"{count_text(int(kernels.occurrences.sum()))} kernels."
+    )
+    return Section(
+        title="Kernels",
+        sentence=sentence,
+        headings=("", "kernel", "runs", "total", "share", "mean", "tensor core"),
+        rows=[
+            (
+                bar_text(float(fractions[row] / fractions[0]) if time else 0.0, 8),
+                _kernel_cell(kernels.kernel_name[row], kernels.op_name[row]),
+                count_text(int(kernels.occurrences[row])),
+                duration_text(int(kernels.total_ps[row])),
+                percent_text(float(fractions[row])),
+                duration_text(kernels.total_ps[row] / kernels.occurrences[row]),
+                _core_text(kernels, row),
+            )
+            for row in shown
+        ],
+        numbers=(False, False, True, True, True, True, False),
+        colours=[colour_of("device compute")] * len(shown),
+    )
+
+
+def _kernel_cell(kernel: str, op: str) -> Cell:
+    """The op and, fainter, the kernel without what C++ puts around its name."""
+    start = kernel.removeprefix("void ")
+    short = start.partition("(")[0].strip() or start  # an anonymous namespace begins with a bracket
+    short = short[:_LONGEST_KERNEL] + ("…" if len(short) > _LONGEST_KERNEL else "")
+    return short if op == kernel else (op, "", short)
+
+
+def _core_text(kernels: KernelTable, row: int) -> str:
+    if kernels.uses_tensor_core[row]:
+        return "used"
+    return "not used" if kernels.is_tensor_core_eligible[row] else ""
+
+
+def _copy_section(copies: CopyTable) -> Section:
+    longest = int(copies.total_ps.max()) or 1
+    bandwidth = copies.bandwidth
+    return Section(
+        title="Copies",
+        sentence="",
+        headings=("", "direction", "memory", "times", "total", "bytes", "bandwidth"),
+        rows=[
+            (
+                bar_text(copies.total_ps[row] / longest, 8),
+                "memset" if copies.direction[row] == "set" else copies.direction[row],
+                " to ".join(k for k in (copies.source_kind[row], copies.destination_kind[row]) if k)
+                or MISSING,
+                count_text(int(copies.occurrences[row])),
+                duration_text(int(copies.total_ps[row])),
+                bytes_text(int(copies.bytes[row])) if copies.sized[row] else MISSING,
+                MISSING if np.isnan(bandwidth[row]) else f"{bytes_text(bandwidth[row])}/s",
+            )
+            for row in range(len(copies))
+        ],
+        numbers=(False, False, False, True, True, True, True),
+        colours=[colour_of("device to device")] * len(copies),
+    )
+
+
+def _plain(cell: Cell) -> str:
+    return (
+        cell if isinstance(cell, str) else "  ".join(part for part in (cell[0], *cell[2:]) if part)
+    )
+
+
+def section_html(section: Section) -> str:
+    """The section's sentence and table."""
+    rows: list[list[Cell]] = [
+        [(_plain(row[0]), f"{BAR};color:{colour}"), *row[1:]]
+        for row, colour in zip(section.rows, section.colours, strict=True)
+    ]
+    sentence = f'<div style="{MUTED}">{escape(section.sentence)}</div>' if section.sentence else ""
+    return sentence + html_table(section.headings, rows, section.numbers)
+
+
+def section_text(section: Section) -> str:
+    """The section as plain text, without bars."""
+    rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in section.rows]
+    head = "\n".join(part for part in (section.title, printable(section.sentence)) if part)
+    return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"
