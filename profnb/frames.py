@@ -13,6 +13,7 @@ import pandas as pd
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
 from profnb.analysis.copies import CopyTable
+from profnb.analysis.devices import DeviceTable
 from profnb.analysis.grouping import Groups
 from profnb.analysis.idle import IDLE_CAUSES, IdleTable
 from profnb.analysis.kernels import KernelTable
@@ -29,6 +30,7 @@ from profnb.trace.run_metadata_stats import GraphStats
 
 __all__ = [
     "copy_frame",
+    "device_frame",
     "event_frame",
     "idle_frame",
     "kernel_frame",
@@ -194,6 +196,23 @@ def copy_frame(copies: CopyTable) -> pd.DataFrame:
             "total_us": copies.total_ps / _PS_PER_US,
             "bytes": np.where(copies.sized > 0, copies.bytes, np.nan),
             "gigabytes_per_second": copies.bandwidth / 1e9,
+        }
+    )
+
+
+def device_frame(devices: DeviceTable) -> pd.DataFrame:
+    """One row per device that ran something."""
+    collective = devices.collective_ps
+    hidden = devices.hidden_collective_ps / np.maximum(collective, 1)
+    return pd.DataFrame(
+        {
+            "device": list(devices.device),
+            "busy_us": devices.busy_ps / _PS_PER_US,
+            "compute_us": devices.compute_ps / _PS_PER_US,
+            "copy_us": devices.copy_ps / _PS_PER_US,
+            "collective_us": collective / _PS_PER_US,
+            "hidden_collective_fraction": np.where(collective > 0, hidden, np.nan),
+            "utilisation_fraction": devices.utilisation,
         }
     )
 

@@ -102,6 +102,18 @@ class Tables:
         return memory_frame(self.trace)
 
     @property
+    def devices(self) -> "pd.DataFrame":
+        """One row per device that ran something, inside the steps' window, by the wall clock.
+
+        Columns: ``device, busy_us, compute_us, copy_us, collective_us, hidden_collective_fraction,
+        utilisation_fraction``. Work that overlaps on several streams counts once; collectives are hidden
+        where compute runs as well (NaN without any).
+        """
+        from profnb.frames import device_frame
+
+        return device_frame(self.study.devices)
+
+    @property
     def idle(self) -> "pd.DataFrame":
         """Why the busiest device was idle between the first step's begin and the last one's end.
 

@@ -12,6 +12,7 @@ from profnb.analysis.breakdown import (
     extend_to_device_work,
 )
 from profnb.analysis.copies import CopyTable, tabulate_copies
+from profnb.analysis.devices import DeviceTable, tabulate_devices
 from profnb.analysis.examples import examples_per_step
 from profnb.analysis.grouping import Groups, group_events
 from profnb.analysis.idle import IdleTable, attribute_idle
@@ -96,6 +97,11 @@ class Study:
     def copies(self) -> CopyTable:
         """The devices' copies of the whole capture."""
         return tabulate_copies(self.trace)
+
+    @cached_property
+    def devices(self) -> DeviceTable:
+        """How busy each device was."""
+        return tabulate_devices(self.trace, self.steps)
 
     @cached_property
     def idle(self) -> IdleTable | None:

@@ -10,6 +10,7 @@ from html import escape
 import numpy as np
 
 from profnb.analysis.copies import CopyTable
+from profnb.analysis.devices import DeviceTable
 from profnb.analysis.idle import IDLE_CAUSES, IdleTable
 from profnb.analysis.kernels import KernelTable
 from profnb.analysis.study import Study
@@ -20,7 +21,7 @@ from profnb.view.theme import BAR, MUTED, colour_of
 
 __all__ = ["Section", "device_sections", "section_html", "section_text"]
 
-_SHOWN_KERNELS = 10
+_SHOWN_KERNELS, _SHOWN_DEVICES = 10, 32
 _LONGEST_KERNEL = 64
 # What colour a cause has: that of the category it would be if the device did not hide it.
 _CAUSE_CATEGORY = dict(
@@ -58,6 +59,8 @@ def device_sections(study: Study) -> list[Section]:
     if not study.has_device:
         return []
     sections = []
+    if len(study.devices) > 1:
+        sections.append(_device_section(study.devices))
     if study.idle is not None and study.idle.total_ps.sum():
         sections.append(_idle_section(study.idle))
     if len(study.kernels):
@@ -65,6 +68,35 @@ def device_sections(study: Study) -> list[Section]:
     if len(study.copies):
         sections.append(_copy_section(study.copies))
     return sections
+
+
+def _device_section(devices: DeviceTable) -> Section:
+    used = devices.utilisation
+    rows = [
+        (
+            bar_text(float(used[row]), 12),
+            devices.device[row],
+            percent_text(float(used[row])),
+            duration_text(int(devices.compute_ps[row])),
+            duration_text(int(devices.copy_ps[row])),
+            duration_text(int(devices.collective_ps[row])),
+            percent_text(devices.hidden_collective_ps[row] / devices.collective_ps[row])
+            if devices.collective_ps[row]
+            else MISSING,
+        )
+        for row in range(min(len(devices), _SHOWN_DEVICES))
+    ]
+    return Section(
+        title="Devices",
+        sentence=(
+            f"{len(devices)} devices ran something; the busiest was busy "
+            f"{percent_text(devices.imbalance)} longer than the mean."
+        ),
+        headings=("", "device", "busy", "compute", "copies", "collectives", "of it hidden"),
+        rows=rows,
+        numbers=(False, False, True, True, True, True, True),
+        colours=[colour_of("device compute")] * len(rows),
+    )
 
 
 def _idle_section(idle: IdleTable) -> Section:
