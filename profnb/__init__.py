@@ -35,7 +35,8 @@ The house (data flows downwards, an import only ever points back up):
         grouping             which step an event belongs to, across threads
         breakdown            every picosecond of a step to one category
         rows, marks          where events stand in a picture; what of them fits into it
-        kernels, copies      what devices ran and what they moved
+        kernels, precision   what devices ran, and with numbers of which width
+        copies               what they moved
         devices, idle        how busy each was, and why the busiest was not
         launches, samples    kernels and their launches; memory and buffers over time
         graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows

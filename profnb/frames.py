@@ -19,6 +19,7 @@ from profnb.analysis.idle import IDLE_CAUSES, IdleTable
 from profnb.analysis.kernels import KernelTable
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.ops import OpTable
+from profnb.analysis.precision import WIDTHS, Precision
 from profnb.analysis.samples import RESERVED, find_samples
 from profnb.analysis.step_times import StepTimes
 from profnb.analysis.steps import Steps
@@ -36,6 +37,7 @@ __all__ = [
     "kernel_frame",
     "memory_frame",
     "op_frame",
+    "precision_frame",
     "step_frame",
     "step_time_frame",
     "tfprof_frame",
@@ -196,6 +198,19 @@ def copy_frame(copies: CopyTable) -> pd.DataFrame:
             "total_us": copies.total_ps / _PS_PER_US,
             "bytes": np.where(copies.sized > 0, copies.bytes, np.nan),
             "gigabytes_per_second": copies.bandwidth / 1e9,
+        }
+    )
+
+
+def precision_frame(precision: Precision) -> pd.DataFrame:
+    """One row per width of numbers that kernels compute with; none without kernels."""
+    used = np.flatnonzero(precision.occurrences)
+    return pd.DataFrame(
+        {
+            "width": [WIDTHS[row] for row in used.tolist()],
+            "occurrences": precision.occurrences[used],
+            "total_us": precision.total_ps[used] / _PS_PER_US,
+            "fraction": precision.fraction[used],
         }
     )
 

@@ -102,6 +102,17 @@ class Tables:
         return memory_frame(self.trace)
 
     @property
+    def precision(self) -> "pd.DataFrame":
+        """Kernel time by the width of the numbers: ``width, occurrences, total_us, fraction``.
+
+        Widths are "8-bit", "16-bit" (half and bfloat16), "TF32", "32-bit", "64-bit", and "unknown" where
+        neither the kernel's name nor its op's shape tells.
+        """
+        from profnb.frames import precision_frame
+
+        return precision_frame(self.study.precision)
+
+    @property
     def devices(self) -> "pd.DataFrame":
         """One row per device that ran something, inside the steps' window, by the wall clock.
 

@@ -26,6 +26,7 @@ from profnb.trace.names import copy_direction
 __all__ = [
     "KernelTable",
     "LaunchShape",
+    "find_kernels",
     "is_tensor_core_eligible",
     "parse_launch_shape",
     "tabulate_kernels",
@@ -151,7 +152,7 @@ class KernelTable:
         return self.total_ps / whole if whole else np.full(len(self), np.nan)
 
 
-def _find_kernels(trace: Trace) -> Int64s:
+def find_kernels(trace: Trace) -> Int64s:
     """The events that are kernels, ascending."""
     on_stream = raw_device_lines(trace)[trace.lines.of_event]
     is_copy = trace.names.rows_where(lambda name: copy_direction(name) is not None)
@@ -165,7 +166,7 @@ def tabulate_kernels(trace: Trace, within: Bools | None = None) -> KernelTable:
         trace: The trace.
         within: Which events count, shape (E,); all of them by default.
     """
-    kernels = _find_kernels(trace)
+    kernels = find_kernels(trace)
     if within is not None:
         kernels = kernels[within[kernels]]
     ops = name_device_work(trace, kernels)

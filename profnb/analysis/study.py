@@ -20,6 +20,7 @@ from profnb.analysis.kernels import KernelTable, tabulate_kernels
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_steps
 from profnb.analysis.ops import OpTable, raw_device_lines, tabulate_ops
+from profnb.analysis.precision import Precision, measure_precision
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.summary import Summary, summarize
@@ -92,6 +93,11 @@ class Study:
     def kernels(self) -> KernelTable:
         """The kernels of the whole capture."""
         return tabulate_kernels(self.trace)
+
+    @cached_property
+    def precision(self) -> Precision:
+        """Kernel time by the width of the numbers."""
+        return measure_precision(self.trace)
 
     @cached_property
     def copies(self) -> CopyTable:

@@ -13,6 +13,7 @@ from profnb.analysis.copies import CopyTable
 from profnb.analysis.devices import DeviceTable
 from profnb.analysis.idle import IDLE_CAUSES, IdleTable
 from profnb.analysis.kernels import KernelTable
+from profnb.analysis.precision import WIDTHS, Precision
 from profnb.analysis.study import Study
 from profnb.units import MISSING, bar_text, bytes_text, count_text, duration_text, percent_text
 from profnb.view.tables import Cell, html_table
@@ -64,7 +65,7 @@ def device_sections(study: Study) -> list[Section]:
     if study.idle is not None and study.idle.total_ps.sum():
         sections.append(_idle_section(study.idle))
     if len(study.kernels):
-        sections.append(_kernel_section(study.kernels))
+        sections.append(_kernel_section(study.kernels, study.precision))
     if len(study.copies):
         sections.append(_copy_section(study.copies))
     return sections
@@ -127,7 +128,7 @@ def _idle_section(idle: IdleTable) -> Section:
     )
 
 
-def _kernel_section(kernels: KernelTable) -> Section:
+def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
     fractions = kernels.fraction
     shown = range(min(_SHOWN_KERNELS, len(kernels)))
     time = int(kernels.total_ps.sum())
@@ -137,7 +138,7 @@ def _kernel_section(kernels: KernelTable) -> Section:
     sentence = (
         f"{count_text(int(kernels.occurrences.sum()))} kernels, {duration_text(time)} in all: "
         f"{percent_text(in_cores / time)} in tensor cores, {percent_text(could / time)} in kernels of "
-        "matrix products and convolutions that did not use them."
+        f"matrix products and convolutions that did not use them. {_precision_text(precision)}"
         if time
         else f"{count_text(int(kernels.occurrences.sum()))} kernels."
     )
@@ -160,6 +161,15 @@ def _kernel_section(kernels: KernelTable) -> Section:
         numbers=(False, False, True, True, True, True, False),
         colours=[colour_of("device compute")] * len(shown),
     )
+
+
+def _precision_text(precision: Precision) -> str:
+    """The widths that occur, most time first."""
+    order = [
+        row for row in np.argsort(-precision.total_ps, kind="stable") if precision.total_ps[row]
+    ]
+    parts = [f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}" for row in order]
+    return f"By the width of their numbers: {', '.join(parts)}." if parts else ""
 
 
 def _kernel_cell(kernel: str, op: str) -> Cell:
