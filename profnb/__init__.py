@@ -30,7 +30,7 @@ The house (data flows downwards, an import only ever points back up):
     analysis/                what it means: pure functions over columns
         nesting, op_names    parents and self time; which names are ops
         device_ops, ops      the op of device work; the op table
-        cycles               which repeated calls make up one iteration
+        compilation, cycles  programs being compiled; which repeated calls make up one iteration
         steps, step_times    steps of a trace; wall times of every step
         grouping             which step an event belongs to, across threads
         breakdown            every picosecond of a step to one category

@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from profnb.analysis.compilation import is_compilation
 from profnb.analysis.grouping import Groups
 from profnb.analysis.launches import find_launches
 from profnb.analysis.ops import raw_device_lines
-from profnb.analysis.steps import Steps, is_compilation
+from profnb.analysis.steps import Steps
 from profnb.columns import Int8s, Int64s
 from profnb.kernels import compiled
 from profnb.trace.model import Trace

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from profnb.analysis.compilation import was_compiled_during
 from profnb.analysis.cycles import pick_cycle
 from profnb.analysis.graph_runs import find_graph_runs
 from profnb.capture.records import CALL
@@ -39,20 +40,12 @@ from profnb.trace.names import (
     STEPS_LINE,
 )
 
-__all__ = ["WINDOW", "Steps", "find_steps", "is_compilation"]
+__all__ = ["WINDOW", "Steps", "find_steps"]
 
 
 WINDOW = "window"
 _LONGEST_NUMBER = 15  # digits of a step's number
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
-
-
-def is_compilation(name: str) -> bool:
-    """Whether an event of this name is XLA compiling a program on the host."""
-    return "Compile" in name and (
-        name.startswith(("Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CpuCompiler", "GpuCompiler"))
-        or "::Compile" in name
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,17 +289,9 @@ def _window(trace: Trace) -> Steps:
 
 
 def _find_warm_up(trace: Trace, steps: Steps, warmup_steps: int) -> Bools:
-    flags = np.zeros(len(steps), np.bool_)
     if steps.is_window:
-        return flags
-    calls = trace.stats.texts(FUNCTION_CALL)
-    traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)
-    tracing = calls.events[traced[calls.values]] if len(calls) else calls.events
-    compiling = np.flatnonzero(trace.select_names(is_compilation))
-    begins = trace.events.begin_ps[np.concatenate([tracing, compiling])]
-    owner = np.searchsorted(steps.begin_ps, begins, side="right") - 1
-    inside = (owner >= 0) & (begins < steps.end_ps[owner])
-    flags[owner[inside]] = True
+        return np.zeros(len(steps), np.bool_)
+    flags = was_compiled_during(trace, steps.begin_ps, steps.end_ps)
     for phase in set(steps.phase):
         flags[steps.rows_of(phase, warm_up=True)[:warmup_steps]] = True
     return flags
