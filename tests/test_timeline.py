@@ -228,6 +228,13 @@ def test_the_kernel_answers_with_every_event_of_a_window():
     assert columns["begin"].tolist() == (events.begin_ps[inside] // 1000).tolist()
 
 
+def test_a_window_beyond_all_numbers_is_an_empty_one():
+    study = study_of(host(line("t", event("a", 0, 10), event("b", 20 * 86_400 * 10**12, 10))))
+    for question in ("window 999999999999998 999999999999999", "window -999999999999999 -999999999999998"):
+        head, _ = unpack(b64decode(answer_question(study, question)))
+        assert head["marks"] == 0
+
+
 @pytest.mark.parametrize("question", ["", "window", "window a b", "window 1 2 3", "event 0 99999999999999999999", "delete everything", "event -1 0"])
 def test_a_question_that_makes_no_sense_gets_no_answer(question):
     assert answer_question(Study(many(10)), question) == ""

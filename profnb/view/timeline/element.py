@@ -77,10 +77,11 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
     )
     packed = fit_timeline(study, *limits)
     found = "no steps found" if steps.is_window else _count_of(len(steps), "step")
+    lines = len(study.rows.lines)
     headline = (
         f"{_count_of(len(trace.events), 'event')} on "
-        f"{_count_of(len(study.rows.lines), 'thread')} and streams in {duration_text(still.span_ps)}, "
-        f"{found}"
+        f"{count_text(lines)} {'thread or stream' if lines == 1 else 'threads and streams'} in "
+        f"{duration_text(still.span_ps)}, {found}"
     )
     remarks = []
     if packed.merged_events:

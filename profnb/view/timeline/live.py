@@ -20,6 +20,7 @@ from profnb.view.timeline.pack import event_details, pack_timeline, unit_of
 __all__ = ["answer_question", "show_live_detail"]
 
 _MOST_MARKS, _MOST_DETAILS = 30_000, 500
+_FARTHEST_PS = 1 << 62
 
 
 def answer_question(study: Study, question: str) -> str:
@@ -42,8 +43,9 @@ def answer_question(study: Study, question: str) -> str:
     first, second = int(numbers[0]), int(numbers[1])
     begin_ps, unit_ps = unit_of(study)
     if kind == "window":
-        window = (begin_ps + first * unit_ps, begin_ps + max(second, first + 1) * unit_ps)
-        packed = pack_timeline(study, _MOST_MARKS, _MOST_DETAILS, window)
+        ends = (begin_ps + first * unit_ps, begin_ps + max(second, first + 1) * unit_ps)
+        window = tuple(min(max(end, -_FARTHEST_PS), _FARTHEST_PS) for end in ends)
+        packed = pack_timeline(study, _MOST_MARKS, _MOST_DETAILS, (window[0], window[1]))
         return b64encode(packed.data).decode("ascii")
     if kind == "event":
         events = study.trace.events
