@@ -271,3 +271,25 @@ def test_a_claim_of_a_million_lines_shows_the_first_and_says_so():
 
 def test_a_trace_without_events_is_said():
     assert build_timeline(study_of(host(line("t")))).data == ""
+
+
+def test_in_colab_a_callback_is_registered_and_no_widget_is_made(monkeypatch):
+    import sys
+    import types
+
+    from profnb.view.timeline.live import show_live_detail
+
+    registered = {}
+    colab = types.ModuleType("google.colab")
+    colab.output = types.SimpleNamespace(register_callback=registered.__setitem__)
+    package = sys.modules.get("google") or types.ModuleType("google")
+    monkeypatch.setitem(sys.modules, "google", package)
+    monkeypatch.setitem(sys.modules, "google.colab", colab)
+    monkeypatch.setattr(package, "colab", colab, raising=False)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # importing it would fail
+    show_live_detail(Study(many(100)), "abc")
+    (name, callback), = registered.items()
+    assert name == "profnb.abc"
+    assert callback("hello").data == {"answer": "here"}
+    head, _ = unpack(b64decode(callback("window 0 1000").data["answer"]))
+    assert head["marks"] >= 1
