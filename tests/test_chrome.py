@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import profnb
 from profnb.analysis.launches import find_launches
-from profnb.analysis.ops import raw_device_lines
+from profnb.analysis.streams import raw_device_lines
 from profnb.errors import TraceFormatError
 from profnb.profile import Profile
 from profnb.trace.chrome import read_chrome

@@ -7,7 +7,8 @@ from traces import event, gpu, host, line, read, ref
 
 from profnb.analysis.device_ops import name_device_work
 from profnb.analysis.op_names import parse_op
-from profnb.analysis.ops import raw_device_lines, tabulate_ops
+from profnb.analysis.ops import tabulate_ops
+from profnb.analysis.streams import raw_device_lines
 from profnb.trace.files import read_trace
 
 

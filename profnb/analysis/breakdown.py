@@ -21,12 +21,12 @@ import numpy as np
 from profnb.analysis.compilation import is_compilation
 from profnb.analysis.grouping import Groups
 from profnb.analysis.launches import find_launches
-from profnb.analysis.ops import raw_device_lines
 from profnb.analysis.steps import Steps
+from profnb.analysis.streams import COLLECTIVE, kind_of_work, raw_device_lines
 from profnb.columns import Int8s, Int64s
 from profnb.kernels import compiled
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction, is_collective
+from profnb.trace.names import copy_direction
 
 __all__ = [
     "CATEGORIES",
@@ -108,7 +108,7 @@ def _device_lane(name: str) -> int:
     lane = _COPIES.get(copy_direction(name) or "")
     if lane is not None:
         return lane
-    return _COLLECTIVES if is_collective(name) else _DEVICE_COMPUTE
+    return _COLLECTIVES if kind_of_work(name) == COLLECTIVE else _DEVICE_COMPUTE
 
 
 def _lanes_of_events(trace: Trace, steps: Steps) -> Int8s:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.ops import raw_device_lines
+from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.ops import raw_device_lines
 from profnb.analysis.steps import Steps
+from profnb.analysis.streams import COLLECTIVE, COMPUTE, COPY, kind_of_work, raw_device_lines
 from profnb.columns import Floats, Int64s
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction, is_collective
 
 __all__ = ["DeviceTable", "covered_ps", "tabulate_devices"]
 
@@ -77,13 +76,15 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
     begin = np.clip(trace.events.begin_ps[work], *window)
     end = np.clip(trace.events.end_ps[work], *window)
     plane = trace.lines.plane[trace.lines.of_event[work]]
-    kinds = np.array([_kind(text) for text in trace.names.texts], np.int8)
+    kinds = np.array([kind_of_work(text) for text in trace.names.texts], np.int8)
     kind = kinds[trace.events.name[work]] if kinds.size else work
     planes = np.unique(plane)
     rows = np.zeros((planes.size, 5), np.int64)
     for row, number in enumerate(planes.tolist()):
         own = plane == number
-        compute, copy, collective = (own & (kind == wanted) for wanted in range(3))
+        compute, copy, collective = (
+            own & (kind == wanted) for wanted in (COMPUTE, COPY, COLLECTIVE)
+        )
         both = compute | collective
         compute_ps, copy_ps, collective_ps, both_ps = (
             covered_ps(begin[part], end[part]) for part in (compute, copy, collective, both)
@@ -95,8 +96,3 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
         tuple(trace.planes[number].name for number in planes.tolist()),
         busy, compute_total, copy_total, collective_total, hidden_total, window[1] - window[0],
     )  # fmt: skip
-
-
-def _kind(name: str) -> int:
-    """0 for compute, 1 for a copy, 2 for a collective."""
-    return 1 if copy_direction(name) is not None else 2 if is_collective(name) else 0

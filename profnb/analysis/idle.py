@@ -23,8 +23,8 @@ import numpy as np
 from profnb.analysis.compilation import is_compilation
 from profnb.analysis.launches import find_launches
 from profnb.analysis.op_names import parse_op
-from profnb.analysis.ops import raw_device_lines
 from profnb.analysis.steps import Steps
+from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Int8s, Int64s
 from profnb.kernels import compiled
 from profnb.trace.model import Trace

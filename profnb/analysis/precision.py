@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.kernels import find_kernels
+from profnb.analysis.streams import COLLECTIVE, kind_of_work
 from profnb.columns import Floats, Int64s
 from profnb.trace.model import Trace
-from profnb.trace.names import is_collective
 
 __all__ = ["WIDTHS", "Precision", "measure_precision", "width_of"]
 
@@ -66,7 +66,7 @@ def measure_precision(trace: Trace) -> Precision:
     """Sum up the kernels of a trace by the width of their numbers; collectives compute nothing."""
     kernels = find_kernels(trace)
     texts = trace.names.texts
-    compute = np.array([not is_collective(text) for text in texts], np.bool_)
+    compute = np.array([kind_of_work(text) != COLLECTIVE for text in texts], np.bool_)
     kernels = kernels[compute[trace.events.name[kernels]]] if len(texts) else kernels
     of_name = np.array([WIDTHS.index(width_of(text)) for text in texts], np.int64)
     width = of_name[trace.events.name[kernels]] if len(texts) else kernels

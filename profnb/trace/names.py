@@ -24,6 +24,7 @@ __all__ = [
     "STEPS_LINE",
     "STEP_NUM",
     "TF_OP",
+    "XLA_OPS_LINE",
     "copy_direction",
     "is_collective",
     "is_device_plane",
@@ -38,6 +39,7 @@ _DEVICE_PREFIXES = ("/device:GPU:", "/device:TPU:")
 # Lines that a profiler derived from other lines of the same device plane; counting them as well
 # would count the work twice (XPL kStepLineName and its neighbours).
 STEPS_LINE = "Steps"
+XLA_OPS_LINE = "XLA Ops"
 DERIVED_LINES = frozenset(
     {
         STEPS_LINE,
@@ -46,7 +48,7 @@ DERIVED_LINES = frozenset(
         "Framework Name Scope",
         "Framework Ops",
         "XLA Modules",
-        "XLA Ops",
+        XLA_OPS_LINE,
         "XLA TraceMe",
         "Source code",
         "Launch Stats",
