@@ -202,6 +202,11 @@ class Stats:
         del name
         return StatColumn(np.empty(0, np.int64), np.empty(0, np.int64))
 
+    def blobs(self, name: str) -> list[tuple[int, Bytes]]:
+        """The events with a stat of this name that holds bytes, and the bytes, not copied."""
+        del name
+        return []
+
     def of_event(self, event: int) -> dict[str, int | float | str | bytes]:
         """Every stat of one event."""
         del event
@@ -238,6 +243,7 @@ class Trace:
         events: The events of all lines.
         names: The names that ``events.name`` points to; one text may stand in several rows.
         stats: Stats of events, decoded on demand.
+        name_stats: Stats that hold for every event of a name, by row of ``names``.
         hostnames: The hosts named in the file; may be empty.
         messages: Warnings and errors the profiler itself wrote into the file.
         recorded: The bytes it was read from, where it can be saved again as it was.
@@ -254,6 +260,7 @@ class Trace:
     events: Events
     names: StringTable
     stats: Stats
+    name_stats: Stats = field(default_factory=Stats)
     hostnames: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     recorded: Bytes | None = None

@@ -28,6 +28,7 @@ __all__ = [
     "read_fixed64",
     "read_tag",
     "split_field",
+    "split_numbers",
 ]
 
 
@@ -225,3 +226,62 @@ def read_fields(
     table = np.zeros((begins.size, 2 * expected.size), np.int64)
     check(_read_fields(buffer, begins, ends, expected, table), what)
     return table
+
+
+@compiled
+def _read_numbers(
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s, numbers: Int64s
+) -> Number:
+    """Count the numbers of each message, and keep them where there is room."""
+    filled = 0
+    for row in range(begins.size):
+        at = begins[row]
+        while at < ends[row]:
+            start = at
+            number, wire, value, payload, at = read_tag(buffer, at, ends[row])
+            if at < 0 or (number == field and wire != VARINT and wire != LENGTH):
+                return start
+            if number != field:
+                continue
+            inner = payload if wire == LENGTH else at
+            if wire == VARINT:
+                counts[row] += 1
+                if filled < numbers.size:
+                    numbers[filled] = np.int64(value)
+                filled += 1
+            while inner < at:
+                value, inner = read_varint(buffer, inner, at)
+                if inner < 0:
+                    return start
+                counts[row] += 1
+                if filled < numbers.size:
+                    numbers[filled] = np.int64(value)
+                filled += 1
+    return -1
+
+
+def split_numbers(
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str
+) -> tuple[Int64s, Int64s]:
+    """Read a repeated integer field, packed or not, of each of N messages.
+
+    Args:
+        buffer: The whole file.
+        begins: Where each message begins, shape (N,).
+        ends: Where each message ends, shape (N,).
+        field: The field's number.
+        what: The messages' kind, for error texts.
+
+    Returns:
+        ``offsets`` of shape (N + 1,) and the numbers: message i has ``numbers[offsets[i]:offsets[i + 1]]``.
+
+    Raises:
+        TraceFormatError: A message is malformed, or the field has another wire type.
+    """
+    counts = np.zeros(begins.size, np.int64)
+    check(_read_numbers(buffer, begins, ends, field, counts, np.empty(0, np.int64)), what)
+    offsets = np.zeros(begins.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    numbers = np.empty(offsets[-1], np.int64)
+    _read_numbers(buffer, begins, ends, field, counts, numbers)
+    return offsets, numbers

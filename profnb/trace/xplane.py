@@ -35,7 +35,7 @@ _PLANE_NAME, _PLANE_LINES, _PLANE_EVENT_METADATA = 2, 3, 4
 _PLANE_STAT_METADATA, _PLANE_STATS = 5, 6
 _LINE_ID, _LINE_NAME, _LINE_TIMESTAMP_NS, _LINE_EVENTS = 1, 2, 3, 4
 _LINE_DISPLAY_ID, _LINE_DISPLAY_NAME = 10, 11
-_METADATA_ID, _METADATA_NAME, _METADATA_DISPLAY_NAME = 1, 2, 4
+_METADATA_ID, _METADATA_NAME, _METADATA_DISPLAY_NAME, _METADATA_STATS = 1, 2, 4, 5
 _EVENT_METADATA, _EVENT_OFFSET_PS, _EVENT_DURATION_PS = 1, 2, 3
 _EVENT_STATS, _EVENT_OCCURRENCES = 4, 5
 
@@ -102,6 +102,7 @@ def _read_space(buffer: Bytes, source: str) -> Trace:
         events=decoded.events,
         names=names.texts,
         stats=XPlaneStats(buffer, decoded.entries, stat_keys),
+        name_stats=XPlaneStats(buffer, names.entries, stat_keys),
         hostnames=_space_texts(buffer, whole, _SPACE_HOSTNAMES),
         messages=(
             *_space_texts(buffer, whole, _SPACE_ERRORS),
@@ -151,6 +152,7 @@ class _Metadata:
     offsets: Int64s
     ids: Int64s
     texts: StringTable
+    entries: StatEntries
 
 
 def _read_metadata(buffer: Bytes, planes: _Children, field: int) -> _Metadata:
@@ -168,8 +170,14 @@ def _read_metadata(buffer: Bytes, planes: _Children, field: int) -> _Metadata:
             display = messages[:, 2 * _METADATA_DISPLAY_NAME + column]
             messages[~named, 2 * _METADATA_NAME + column] = display[~named]
     return _Metadata(
-        entries.offsets, pairs[order, 2].copy(), _texts(buffer, messages, _METADATA_NAME)
-    )
+        entries.offsets,
+        pairs[order, 2].copy(),
+        _texts(buffer, messages, _METADATA_NAME),
+        StatEntries(
+            pairs[order, 4].copy(), pairs[order, 5].copy(), entries.offsets,
+            np.arange(planes.begins.size), _METADATA_STATS,
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

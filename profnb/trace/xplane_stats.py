@@ -247,6 +247,15 @@ class XPlaneStats(Stats):
             values[index] = codes.setdefault(text, len(codes))
         return StatColumn(events, values, tuple(codes))
 
+    def blobs(self, name: str) -> list[tuple[int, Bytes]]:
+        """The events with a bytes stat of this name, and views of the file."""
+        entries, events = self._select(name, (BYTES,))
+        csr = self._csr
+        return [
+            (int(event), self._buffer[csr.value[entry] : csr.value_end[entry]])
+            for entry, event in zip(entries.tolist(), events.tolist(), strict=True)
+        ]
+
     def of_event(self, event: int) -> dict[str, Value]:
         """Every stat of one event."""
         csr = self._csr
