@@ -8,12 +8,16 @@ from profnb.trace.names import FUNCTION_CALL
 
 __all__ = ["is_compilation", "was_compiled_during"]
 
+_COMPILERS = (
+    "Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CpuCompiler", "GpuCompiler", "CompileCpuExecutable",
+    "CompileGpuExecutable",
+)  # fmt: skip
+
 
 def is_compilation(name: str) -> bool:
     """Whether an event of this name is XLA compiling a program on the host."""
-    return "Compile" in name and (
-        name.startswith(("Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CpuCompiler", "GpuCompiler"))
-        or "::Compile" in name
+    return name.startswith("backend_compile") or (
+        "Compile" in name and (name.startswith(_COMPILERS) or "::Compile" in name)
     )
 
 

@@ -2,12 +2,13 @@
 
 Where to look depends on who recorded the trace, in this order:
 
-1. ``tf_op``: the op of a TensorFlow kernel (newer traces);
-2. ``name``: the op a fusion's root came from, in the metadata of XLA's HLO, else ``hlo_op``;
-3. ``level 0`` or ``annotation``: the op around the launch, ``name:Type#more`` (TensorFlow 2.2 to 2.4);
-4. the work's own name (TF1, PyTorch), which may be an op's.
+1. the program that XLA saved, for an HLO instruction (``hlo_ops``);
+2. ``tf_op``: the op of a TensorFlow kernel (newer traces);
+3. ``name``: the op a fusion's root came from, else ``hlo_op``, where that program is not saved;
+4. ``level 0`` or ``annotation``: the op around the launch, ``name:Type#more`` (TensorFlow 2.2 to 2.4);
+5. the work's own name (TF1, PyTorch), which may be an op's.
 
-The official tool reads only the first, and finds no op in a trace that has the third.
+The official tool reads only the second, and finds no op in a trace that has only the fourth.
 
 Source: openxla/xla xla/tsl/profiler/utils/xplane_schema.cc and cupti_collector.cc (5a3e9fa3).
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.analysis.hlo_ops import HloOps
 from profnb.analysis.op_names import parse_op
 from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
@@ -44,12 +46,13 @@ class DeviceOps:
     is_named: Bools
 
 
-def name_device_work(trace: Trace, events: Int64s) -> DeviceOps:
+def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) -> DeviceOps:
     """Find the op of device events.
 
     Args:
         trace: The trace.
         events: Indices of N device events, ascending.
+        hlo: Its HLO instructions, if they were looked for.
     """
     codes: dict[tuple[str, str], int] = {}
     names, inverse = np.unique(trace.events.name[events], return_inverse=True)
@@ -69,6 +72,14 @@ def name_device_work(trace: Trace, events: Int64s) -> DeviceOps:
         at[at == len(column)] = 0
         carries = column.events[at] == events
         found = np.where(carries, numbers[column.values[at]], -1)
+        code = np.where(found >= 0, found, code)
+        is_named |= found >= 0
+    if hlo is not None and len(hlo):
+        own_rows = hlo.codes_of(events)
+        numbers = np.array(
+            [codes.setdefault(op.key, len(codes)) if op.name else -1 for op in hlo.ops], np.int64
+        )
+        found = np.where(own_rows >= 0, numbers[own_rows], -1)
         code = np.where(found >= 0, found, code)
         is_named |= found >= 0
     return DeviceOps(tuple(codes), code, is_named)

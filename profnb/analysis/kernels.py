@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.device_ops import name_device_work
-from profnb.analysis.ops import raw_device_lines
+from profnb.analysis.hlo_ops import HloOps
+from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction
@@ -159,17 +160,20 @@ def find_kernels(trace: Trace) -> Int64s:
     return np.flatnonzero(on_stream & ~is_copy[trace.events.name])
 
 
-def tabulate_kernels(trace: Trace, within: Bools | None = None) -> KernelTable:
+def tabulate_kernels(
+    trace: Trace, within: Bools | None = None, hlo: HloOps | None = None
+) -> KernelTable:
     """Sum up the kernels of a trace.
 
     Args:
         trace: The trace.
         within: Which events count, shape (E,); all of them by default.
+        hlo: Its HLO instructions, if they were looked for.
     """
     kernels = find_kernels(trace)
     if within is not None:
         kernels = kernels[within[kernels]]
-    ops = name_device_work(trace, kernels)
+    ops = name_device_work(trace, kernels, hlo)
     details = trace.stats.texts(_KERNEL_DETAILS)
     detail = np.full(len(trace.events), -1, np.int64)
     detail[details.events] = details.values

@@ -1,9 +1,10 @@
 """Events to the op table: what ran, how often, for how long.
 
 Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow op, ``name:type`` for
-a JAX primitive, ``Iterator::...`` for a tf.data iterator. Total time sums the ops' durations; self
-time leaves out the part spent in ops they called on the same thread. Device side: every event of a
-stream is work of one op (``device_ops``); lines that a profiler derived from the streams are left out.
+a JAX primitive, ``Iterator::...`` for a tf.data iterator, or if XLA ran an HLO instruction there. Total
+time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread.
+Device side: every event of a stream is work of one op (``device_ops``); lines that a profiler derived
+from the streams are left out.
 
 Occurrences count executions. The official table also counts each memory event that names an op, so
 an op that allocates once per run shows twice the occurrences there (and half the average); the
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.device_ops import name_device_work
+from profnb.analysis.hlo_ops import HloOps
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.op_names import parse_op
+from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
-from profnb.trace.names import DERIVED_LINES
 
-__all__ = ["OpTable", "raw_device_lines", "tabulate_ops"]
+__all__ = ["OpTable", "tabulate_ops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,6 @@ class OpTable:
         return shares
 
 
-def raw_device_lines(trace: Trace) -> Bools:
-    """Which lines are real streams or cores of a device, not derived from others; shape (L,)."""
-    derived = trace.lines.names.rows_where(lambda name: name in DERIVED_LINES)
-    if trace.lines.is_copy is not None:
-        derived |= trace.lines.is_copy
-    return trace.is_device_line & ~derived
-
-
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Sums per key of one side: keys are (op name, op type)."""
@@ -79,18 +73,19 @@ class _Part:
     self_ps: Int64s
 
 
-def tabulate_ops(trace: Trace, within: Bools | None = None) -> OpTable:
+def tabulate_ops(trace: Trace, within: Bools | None = None, hlo: HloOps | None = None) -> OpTable:
     """Sum up the ops of a trace.
 
     Args:
         trace: The trace.
         within: Which events count, shape (E,); all of them by default. Self time is worked out
             before this filter, so a step's table sums to no more than the whole one.
+        hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
 
     Returns:
         The table, by self time descending, device rows first at equal time.
     """
-    host, device = _host_part(trace, within), _device_part(trace, within)
+    host, device = _host_part(trace, within, hlo), _device_part(trace, within, hlo)
     keys = host.keys + device.keys
     is_device = np.arange(len(keys)) >= len(host.keys)
     columns = [
@@ -116,7 +111,7 @@ def _sum_by(codes: Int64s, keys: list[tuple[str, str]], total: Int64s, own: Int6
     return _Part([keys[row] for row in used], occurrences[used], sums[0][used], sums[1][used])
 
 
-def _host_part(trace: Trace, within: Bools | None) -> _Part:
+def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
     codes_of: dict[tuple[str, str], int] = {}
     code_of_name = np.full(len(trace.names), -1, np.int64)
     for row, text in enumerate(trace.names.texts):
@@ -128,6 +123,9 @@ def _host_part(trace: Trace, within: Bools | None) -> _Part:
             code_of_name[row] = codes_of.setdefault(key, len(codes_of))
     events = trace.events
     codes = code_of_name[events.name]
+    if hlo is not None and len(hlo):
+        keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
+        codes[hlo.events] = keys[hlo.code]
     ops = np.flatnonzero((codes >= 0) & trace.is_host_event)
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     offsets = np.searchsorted(ops, trace.lines.offsets)
@@ -137,7 +135,7 @@ def _host_part(trace: Trace, within: Bools | None) -> _Part:
     return _sum_by(codes[ops][kept], list(codes_of), total[kept], own[kept])
 
 
-def _device_part(trace: Trace, within: Bools | None) -> _Part:
+def _device_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
     raw = raw_device_lines(trace)
     selected = raw[trace.lines.of_event] if raw.any() else np.zeros(len(trace.events), np.bool_)
     if within is not None:
@@ -146,6 +144,6 @@ def _device_part(trace: Trace, within: Bools | None) -> _Part:
     if not work.size:
         none = np.empty(0, np.int64)
         return _Part([], none, none, none)
-    ops = name_device_work(trace, work)
+    ops = name_device_work(trace, work, hlo)
     duration = trace.events.duration_ps[work]
     return _sum_by(ops.code, list(ops.keys), duration, duration)

@@ -15,15 +15,18 @@ from profnb.analysis.copies import CopyTable, tabulate_copies
 from profnb.analysis.devices import DeviceTable, tabulate_devices
 from profnb.analysis.examples import examples_per_step
 from profnb.analysis.grouping import Groups, group_events
+from profnb.analysis.hlo_ops import HloOps, find_hlo_ops
 from profnb.analysis.idle import IdleTable, attribute_idle
 from profnb.analysis.kernels import KernelTable, tabulate_kernels
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_steps
-from profnb.analysis.ops import OpTable, raw_device_lines, tabulate_ops
+from profnb.analysis.ops import OpTable, tabulate_ops
 from profnb.analysis.precision import Precision, measure_precision
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.steps import Steps, find_steps
+from profnb.analysis.streams import raw_device_lines
 from profnb.analysis.summary import Summary, summarize
+from profnb.analysis.xla import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 from profnb.columns import Int8s, Int64s
 from profnb.trace.model import Trace
 
@@ -85,14 +88,29 @@ class Study:
         return bool(lines.any() and np.diff(self.trace.lines.offsets)[lines].any())
 
     @cached_property
+    def hlo(self) -> HloOps:
+        """Which events ran HLO instructions, and the programs those belong to."""
+        return find_hlo_ops(self.trace)
+
+    @cached_property
+    def xla(self) -> XlaOps:
+        """The HLO instructions of the whole capture."""
+        return tabulate_xla(self.trace, self.hlo)
+
+    @cached_property
+    def xla_modules(self) -> XlaModules:
+        """The programs that were compiled or ran."""
+        return tabulate_xla_modules(self.trace, self.hlo, self.xla)
+
+    @cached_property
     def ops(self) -> OpTable:
         """The ops of the whole capture."""
-        return tabulate_ops(self.trace)
+        return tabulate_ops(self.trace, hlo=self.hlo)
 
     @cached_property
     def kernels(self) -> KernelTable:
         """The kernels of the whole capture."""
-        return tabulate_kernels(self.trace)
+        return tabulate_kernels(self.trace, hlo=self.hlo)
 
     @cached_property
     def precision(self) -> Precision:
@@ -118,7 +136,7 @@ class Study:
         """The ops of some steps only."""
         wanted = np.zeros(len(self.steps) + 1, np.bool_)
         wanted[rows] = True
-        return tabulate_ops(self.trace, wanted[self.groups.step])
+        return tabulate_ops(self.trace, wanted[self.groups.step], self.hlo)
 
     @cached_property
     def summary(self) -> Summary:
@@ -133,4 +151,5 @@ class Study:
             *note_steps(self.steps, self.summary, len(self.trace.events)),
             *note_devices(self.trace),
             *note_contents(self.trace),
+            *self.hlo.complaints,
         ]
