@@ -13,12 +13,14 @@ __all__ = [
     "count_text",
     "duration_text",
     "percent_text",
+    "rate_text",
 ]
 
 MISSING = "—"
 
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -83,6 +85,17 @@ def bytes_text(count: float | None) -> str:
         if abs(count) >= scale * 0.9995:
             return f"{_three_digits(count / scale)} {unit}"
     return f"{count:.0f} B"
+
+
+def rate_text(per_second: float | None, unit: str) -> str:
+    """A rate with three digits and the prefix that fits: 1.31e15 of "flop/s" is "1.31 Pflop/s"."""
+    if _is_missing(per_second):
+        return MISSING
+    assert per_second is not None
+    for scale, prefix in _PREFIXES:
+        if abs(per_second) >= scale * 0.9995:
+            return f"{_three_digits(per_second / scale)} {prefix}{unit}"
+    return f"{_three_digits(per_second)} {unit}"
 
 
 def bar_text(fraction: float | None, width: int = 20) -> str:

@@ -52,7 +52,7 @@ def warm_up() -> None:
     import numpy as np
 
     from profnb.analysis.study import Study
-    from profnb.frames import step_frame
+    from profnb.frames.steps import step_frame
     from profnb.trace.xplane import read_xplane
     from profnb.view.timeline.element import build_timeline
 

@@ -111,16 +111,19 @@ def _device_lane(name: str) -> int:
     return _COLLECTIVES if kind_of_work(name) == COLLECTIVE else _DEVICE_COMPUTE
 
 
-def _lanes_of_events(trace: Trace, steps: Steps) -> Int8s:
+def _lanes_of_events(trace: Trace, steps: Steps, device: int | None) -> Int8s:
     texts = trace.names.texts
     host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
     lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
     raw = raw_device_lines(trace)
+    if device is not None:
+        raw &= trace.lines.plane == device
     if raw.any():
-        device = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
-        lanes = np.where(raw[trace.lines.of_event], device[trace.events.name], lanes)
-        launches, _ = find_launches(trace)
-        lanes[launches] = _LAUNCH
+        of_name = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
+        on_device = raw[trace.lines.of_event]
+        lanes = np.where(on_device, of_name[trace.events.name], lanes)
+        launches, launched = find_launches(trace)
+        lanes[launches[on_device[launched]]] = _LAUNCH
     lanes[steps.roots] = _NONE  # a marker or call covers its whole step and explains none of it
     return lanes.astype(np.int8)
 
@@ -133,7 +136,7 @@ def categorize_events(trace: Trace, steps: Steps) -> Int8s:
         tracer, lines that repeat others) is "all others".
     """
     of_lane = [CATEGORIES.index("all others"), *(CATEGORIES.index(name) for name in _LANES[1:])]
-    return np.array(of_lane, np.int8)[_lanes_of_events(trace, steps)]
+    return np.array(of_lane, np.int8)[_lanes_of_events(trace, steps, None)]
 
 
 def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
@@ -175,18 +178,21 @@ def _sweep(
             highest -= 1
 
 
-def break_down_steps(trace: Trace, steps: Steps, groups: Groups) -> StepBreakdown:
+def break_down_steps(
+    trace: Trace, steps: Steps, groups: Groups, device: int | None = None
+) -> StepBreakdown:
     """Charge every picosecond of each step to exactly one category.
 
     Args:
         trace: The trace.
         steps: S windows, in order and not overlapping.
         groups: Which step each event belongs to; an event counts only inside its own step.
+        device: The plane whose work counts; what the others do is then no part of it. None for all.
 
     Returns:
         Picoseconds per step and category; each row sums to that step's duration.
     """
-    lanes = _lanes_of_events(trace, steps)
+    lanes = _lanes_of_events(trace, steps, device)
     parent = np.maximum(groups.parent, 0)
     hidden = (groups.parent >= 0) & (lanes[parent] == lanes) & (groups.step[parent] == groups.step)
     chosen = np.flatnonzero((groups.step >= 0) & (lanes > 0) & ~hidden)

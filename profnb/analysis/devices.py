@@ -13,7 +13,7 @@ from profnb.analysis.streams import COLLECTIVE, COMPUTE, COPY, kind_of_work, raw
 from profnb.columns import Floats, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["DeviceTable", "covered_ps", "tabulate_devices"]
+__all__ = ["DeviceTable", "busiest_device", "covered_ps", "tabulate_devices", "working_devices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,24 @@ class DeviceTable:
         """How much longer the busiest device is busy than the mean one: 0 where all are alike."""
         mean = self.busy_ps.mean() if len(self) else 0
         return float(self.busy_ps.max() / mean - 1) if mean else 0.0
+
+
+def working_devices(trace: Trace) -> list[int]:
+    """The device planes that ran anything, in the order of the trace."""
+    raw = raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0)
+    planes: list[int] = np.unique(trace.lines.plane[raw]).tolist()
+    return planes
+
+
+def busiest_device(trace: Trace) -> int | None:
+    """The device plane with the most work on its streams, or None if no device ran anything."""
+    work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event])
+    if not work.size:
+        return None
+    totals = np.zeros(len(trace.planes), np.int64)
+    plane = trace.lines.plane[trace.lines.of_event[work]]
+    np.add.at(totals, plane, trace.events.duration_ps[work])
+    return int(totals.argmax())
 
 
 def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:

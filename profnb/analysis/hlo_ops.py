@@ -18,9 +18,15 @@ from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
 
-__all__ = ["HloOp", "HloOps", "find_hlo_ops"]
+__all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
 
 _LONGEST = 200
+_PRODUCTS = frozenset({"dot", "convolution"})
+_PRODUCT_CALLS = ("gemm", "matmul", "conv", "dot")
+# Bits of the float types among PrimitiveType (xla_data.proto).
+_FLOAT_BITS = {
+    10: 16, 11: 32, 12: 64, 15: 32, 16: 16, 18: 64, **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), 8)
+}  # fmt: skip
 # Where the framework's own code made an op, which tells nothing about the user's.
 _LIBRARY = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
 
@@ -85,6 +91,45 @@ class HloOps:
             return np.full(events.size, -1)
         at = np.minimum(np.searchsorted(self.events, events), len(self) - 1)
         return np.where(self.events[at] == events, self.code[at], -1)
+
+
+def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
+    """The width of the numbers an instruction computes with, and whether it multiplies matrices.
+
+    A product is as wide as what it multiplies, whatever it adds up in; other instructions as the widest
+    floats they read or write.
+
+    Returns:
+        "8-bit", "16-bit", "32-bit", "64-bit", or "unknown" where no program tells.
+    """
+    module = hlo.programs.get(op.program_id)
+    if module is None or op.row < 0:
+        return "unknown", False
+    product = _product_of(module, op.row)
+    rows = module.operands_of(op.row if product < 0 else product)
+    kinds = [int(module.shapes.element_type[row]) for row in rows if row >= 0]
+    if product < 0:
+        kinds.append(int(module.shapes.element_type[op.row]))
+    widths = [_FLOAT_BITS[kind] for kind in kinds if kind in _FLOAT_BITS]
+    if not widths:
+        return "unknown", product >= 0
+    return f"{max(widths)}-bit", product >= 0
+
+
+def _product_of(module: HloModule, row: int) -> int:
+    """The product of matrices or convolution that an instruction is or contains, or -1."""
+    if module.opcodes[row] in _PRODUCTS:
+        return row
+    target = module.targets[row].lower()
+    if target and any(word in target for word in _PRODUCT_CALLS):
+        return row
+    for body in module.called_by(row):
+        if body >= 0 and module.is_fused[body]:
+            first, last = module.offsets[body : body + 2].tolist()
+            for inner in range(first, last):
+                if module.opcodes[inner] in _PRODUCTS:
+                    return inner
+    return -1
 
 
 def find_hlo_ops(trace: Trace) -> HloOps:

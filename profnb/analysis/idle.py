@@ -21,16 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.compilation import is_compilation
+from profnb.analysis.devices import busiest_device
 from profnb.analysis.launches import find_launches
 from profnb.analysis.op_names import parse_op
 from profnb.analysis.steps import Steps
-from profnb.analysis.streams import raw_device_lines
+from profnb.analysis.streams import COLLECTIVE, COMPUTE, COPY, kind_of_work, raw_device_lines
 from profnb.columns import Int8s, Int64s
 from profnb.kernels import compiled
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction
 
-__all__ = ["IDLE_CAUSES", "IdleTable", "attribute_idle", "busiest_device"]
+__all__ = ["IDLE_CAUSES", "WORK", "IdleTable", "attribute_idle"]
 
 IDLE_CAUSES = (
     "compiling",
@@ -40,8 +41,13 @@ IDLE_CAUSES = (
     "Python between steps",
     "unknown",
 )
-# Lanes of the sweep, a lower one wins; _BUSY is the device itself, _STEP says that a step is running.
-_BUSY, _COMPILING, _INPUT, _COPY, _LAUNCHING, _STEP, _NOTHING = range(7)
+WORK = ("compute", "collectives", "copies")
+# Lanes of the sweep, a lower one wins: the device's work, then causes; _STEP says that a step is running,
+# _NOTHING that the window is open.
+_COMPUTING, _EXCHANGING, _COPYING, _COMPILING, _INPUT, _SYNCHRONISING, _LAUNCHING = range(7)
+_STEP, _NOTHING = 7, 8
+_LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
+_BINS = 96
 # What runs ops or launches kernels, besides the ops themselves: TensorFlow's executor, the runtimes'
 # and drivers' calls (CUDA, HIP), PJRT's executables.
 _DISPATCH = (
@@ -61,6 +67,9 @@ class IdleTable:
         longest_ps: The longest of them, shape (6,).
         busy_ps: Time during which the device ran something.
         window_ps: From the first step's begin to the last one's end; busy and idle add up to it.
+        bin_begin_ps: Begins of B equal pieces of the window, shape (B,).
+        bins_ps: What each piece went to, shape (B, 9): the device's work as ``WORK``, then idle time as
+            ``IDLE_CAUSES``; each row sums to its piece.
     """
 
     device: str
@@ -69,18 +78,8 @@ class IdleTable:
     longest_ps: Int64s
     busy_ps: int
     window_ps: int
-
-
-def busiest_device(trace: Trace) -> int | None:
-    """The device plane with the most work on its streams, or None if no device ran anything."""
-    raw = raw_device_lines(trace)
-    work = np.flatnonzero(raw[trace.lines.of_event])
-    if not work.size:
-        return None
-    plane = trace.lines.plane[trace.lines.of_event[work]]
-    totals = np.zeros(len(trace.planes), np.int64)
-    np.add.at(totals, plane, trace.events.duration_ps[work])
-    return int(totals.argmax())
+    bin_begin_ps: Int64s
+    bins_ps: Int64s
 
 
 def _host_lane(name: str, *, is_op: bool) -> int:
@@ -89,18 +88,23 @@ def _host_lane(name: str, *, is_op: bool) -> int:
     if name.lower().startswith("iteratorgetnext"):
         return _INPUT
     if "Synchronize" in name or copy_direction(name) == "device to host":
-        return _COPY
+        return _SYNCHRONISING
     return _LAUNCHING if is_op or name.startswith(_DISPATCH) else _NOTHING
 
 
 @compiled
 def _charge(
-    times: Int64s, order: Int64s, lanes: Int8s, occurrences: Int64s, total: Int64s, longest: Int64s
-) -> None:
-    """Walk the boundaries in time order and charge each stretch to the lowest active lane."""
+    times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, occurrences: Int64s, longest: Int64s,
+    bins: Int64s,
+) -> None:  # fmt: skip
+    """Walk the boundaries in time order and charge each stretch to the lowest active lane.
+
+    Rows of the results are the lanes, but for the two last, which say of what no lane explains whether
+    a step was running: row 7 is between steps, row 8 unknown.
+    """
     count = lanes.size
-    active = np.zeros(7, np.int64)
-    current, since = -1, np.int64(0)
+    active = np.zeros(9, np.int64)
+    current, since, at_bin = -1, np.int64(0), 0
     for index in range(order.size):
         boundary = order[index]
         is_begin = boundary < count
@@ -110,24 +114,24 @@ def _charge(
         if index + 1 < order.size and times[order[index + 1]] == now:
             continue  # decide when all boundaries of this instant are known
         lowest = 0
-        while lowest < 6 and active[lowest] == 0:
+        while lowest < 8 and active[lowest] == 0:
             lowest += 1
-        if active[6] == 0:
+        if active[8] == 0:
             lowest = -1  # outside the window
-        elif lowest == _NOTHING:
-            lowest = 4  # no step is running: Python between steps
-        elif lowest == _STEP:
-            lowest = 5  # a step is, and nothing says what it does: unknown
-        else:
-            lowest -= 1  # causes begin after the busy lane, which becomes -1 ...
-            if lowest == -1:
-                lowest = 6  # ... and is kept apart
-        if lowest != current:
-            if current >= 0:
-                total[current] += now - since
-                occurrences[current] += 1
-                longest[current] = max(longest[current], now - since)
-            current, since = lowest, now
+        elif lowest >= 7:
+            lowest = 15 - lowest
+        if lowest == current:
+            continue
+        if current >= 0:
+            occurrences[current] += 1
+            longest[current] = max(longest[current], now - since)
+            while since < now:
+                while edges[at_bin + 1] <= since:
+                    at_bin += 1
+                until = min(now, edges[at_bin + 1])
+                bins[at_bin, current] += until - since
+                since = until
+        current, since = lowest, now
 
 
 def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
@@ -144,6 +148,8 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
     if plane is None or not len(steps):
         return None
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    if window[1] <= window[0]:
+        return None
     events, line = trace.events, trace.lines.of_event
     is_op = [
         (parse_op(text) is not None and not text.startswith("Iterator"))
@@ -155,9 +161,11 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
     )
     lanes = np.where(trace.is_host_event, host[events.name], _NOTHING).astype(np.int8)
     launches, _ = find_launches(trace)
-    waits = lanes[launches] != _COPY
+    waits = lanes[launches] != _SYNCHRONISING
     lanes[launches[waits]] = _LAUNCHING
-    lanes[raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane)] = _BUSY
+    work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
+    of_name = np.array([_LANE_OF_WORK[kind_of_work(text)] for text in trace.names.texts], np.int8)
+    lanes[work] = of_name[events.name[work]]
     lanes[steps.roots] = _NOTHING
     chosen = np.flatnonzero(lanes != _NOTHING)
     kinds = [lanes[chosen], np.full(len(steps), _STEP, np.int8), np.full(1, _NOTHING, np.int8)]
@@ -169,13 +177,19 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
     some = end > begin
     begin, end, lane = begin[some], end[some], lane[some]
     times = np.concatenate([begin, end])
-    occurrences, total, longest = (np.zeros(7, np.int64) for _ in range(3))
-    _charge(times, np.argsort(times, kind="stable"), lane, occurrences, total, longest)
+    occurrences, longest = (np.zeros(9, np.int64) for _ in range(2))
+    edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
+    edges[[0, -1]] = window
+    bins = np.zeros((edges.size - 1, 9), np.int64)
+    _charge(times, np.argsort(times, kind="stable"), lane, edges, occurrences, longest, bins)
+    total = bins.sum(axis=0)
     return IdleTable(
         device=trace.planes[plane].name,
-        occurrences=occurrences[:6],
-        total_ps=total[:6],
-        longest_ps=longest[:6],
-        busy_ps=int(total[6]),
+        occurrences=occurrences[3:],
+        total_ps=total[3:],
+        longest_ps=longest[3:],
+        busy_ps=int(total[:3].sum()),
         window_ps=window[1] - window[0],
+        bin_begin_ps=edges[:-1],
+        bins_ps=bins,
     )

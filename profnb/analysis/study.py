@@ -12,16 +12,24 @@ from profnb.analysis.breakdown import (
     extend_to_device_work,
 )
 from profnb.analysis.copies import CopyTable, tabulate_copies
-from profnb.analysis.devices import DeviceTable, tabulate_devices
+from profnb.analysis.devices import DeviceTable, busiest_device, tabulate_devices, working_devices
 from profnb.analysis.examples import examples_per_step
 from profnb.analysis.grouping import Groups, group_events
 from profnb.analysis.hlo_ops import HloOps, find_hlo_ops
 from profnb.analysis.idle import IdleTable, attribute_idle
 from profnb.analysis.kernels import KernelTable, tabulate_kernels
+from profnb.analysis.launches import (
+    LaunchTable,
+    StreamTable,
+    tabulate_launches,
+    tabulate_streams,
+)
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_steps
 from profnb.analysis.ops import OpTable, tabulate_ops
+from profnb.analysis.peaks import Peak, find_peak
 from profnb.analysis.precision import Precision, measure_precision
+from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.streams import raw_device_lines
@@ -62,8 +70,19 @@ class Study:
 
     @cached_property
     def breakdown(self) -> StepBreakdown:
-        """Where each step's time went."""
-        return break_down_steps(self.trace, self.steps, self.groups)
+        """Where each step's time went, on the busiest device if there are several."""
+        device = busiest_device(self.trace)
+        return break_down_steps(self.trace, self.steps, self.groups, device)
+
+    @cached_property
+    def device_breakdowns(self) -> dict[str, StepBreakdown]:
+        """Where each step's time went as each device sees it, by the device's name."""
+        return {
+            self.trace.planes[plane].name: break_down_steps(
+                self.trace, self.steps, self.groups, plane
+            )
+            for plane in working_devices(self.trace)
+        }
 
     @cached_property
     def categories(self) -> Int8s:
@@ -115,7 +134,7 @@ class Study:
     @cached_property
     def precision(self) -> Precision:
         """Kernel time by the width of the numbers."""
-        return measure_precision(self.trace)
+        return measure_precision(self.trace, self.hlo)
 
     @cached_property
     def copies(self) -> CopyTable:
@@ -126,6 +145,29 @@ class Study:
     def devices(self) -> DeviceTable:
         """How busy each device was."""
         return tabulate_devices(self.trace, self.steps)
+
+    @cached_property
+    def launches(self) -> LaunchTable:
+        """How each device's kernels were launched."""
+        return tabulate_launches(self.trace, self.groups, len(self.steps))
+
+    @cached_property
+    def streams(self) -> StreamTable:
+        """What each stream ran."""
+        steps = self.steps
+        window = (int(steps.begin_ps[0]), int(steps.end_ps[-1])) if len(steps) else (0, 0)
+        return tabulate_streams(self.trace, window)
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The limits of the busiest device; None where they are not known."""
+        device = busiest_device(self.trace)
+        return None if device is None else find_peak(self.trace.planes[device])
+
+    @cached_property
+    def roofline(self) -> Roofline | None:
+        """XLA's ops against the limits of their device; None where those are not known."""
+        return draw_roofline(self.xla, self.hlo, self.peak)
 
     @cached_property
     def idle(self) -> IdleTable | None:

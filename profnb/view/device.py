@@ -3,56 +3,26 @@
 Only where the trace has device work; a trace without any shows none of this, and a note says why.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
-
 import numpy as np
 
 from profnb.analysis.copies import CopyTable
 from profnb.analysis.devices import DeviceTable
 from profnb.analysis.idle import IDLE_CAUSES, IdleTable
 from profnb.analysis.kernels import KernelTable
+from profnb.analysis.launches import LaunchTable, StreamTable
 from profnb.analysis.precision import WIDTHS, Precision
 from profnb.analysis.study import Study
 from profnb.units import MISSING, bar_text, bytes_text, count_text, duration_text, percent_text
-from profnb.view.tables import Cell, html_table
-from profnb.view.text import plain_table, printable
-from profnb.view.theme import BAR, MUTED, colour_of
+from profnb.view.device_charts import utilisation_figure
+from profnb.view.sections import Section
+from profnb.view.tables import Cell
+from profnb.view.theme import CAUSE_COLOURS, colour_of
 
-__all__ = ["Section", "device_sections", "section_html", "section_text"]
+__all__ = ["device_sections"]
 
-_SHOWN_KERNELS, _SHOWN_DEVICES = 10, 32
+_SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
+_HALF = 0.5
 _LONGEST_KERNEL = 64
-# What colour a cause has: that of the category it would be if the device did not hide it.
-_CAUSE_CATEGORY = dict(
-    zip(
-        IDLE_CAUSES,
-        ("compilation", "input", "output", "kernel launch", "between steps", "all others"),
-        strict=True,
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table of the report.
-
-    Attributes:
-        title: Its title.
-        sentence: What it says, in a sentence.
-        headings: One per column; "" for a bar.
-        rows: Cells; a bar stands in the first column.
-        numbers: Which columns are numbers.
-        colours: The colour of each row's bar.
-    """
-
-    title: str
-    sentence: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    numbers: Sequence[bool]
-    colours: Sequence[str]
 
 
 def device_sections(study: Study) -> list[Section]:
@@ -64,6 +34,10 @@ def device_sections(study: Study) -> list[Section]:
         sections.append(_device_section(study.devices))
     if study.idle is not None and study.idle.total_ps.sum():
         sections.append(_idle_section(study.idle))
+    if len(study.launches):
+        sections.append(_launch_section(study.launches))
+    if len(study.streams) > 1:
+        sections.append(_stream_section(study.streams, study.devices.window_ps))
     if len(study.kernels):
         sections.append(_kernel_section(study.kernels, study.precision))
     if len(study.copies):
@@ -97,6 +71,7 @@ def _device_section(devices: DeviceTable) -> Section:
         rows=rows,
         numbers=(False, False, True, True, True, True, True),
         colours=[colour_of("device compute")] * len(rows),
+        tab="Device",
     )
 
 
@@ -124,7 +99,74 @@ def _idle_section(idle: IdleTable) -> Section:
             for row in order
         ],
         numbers=(False, False, True, True, True, True),
-        colours=[colour_of(_CAUSE_CATEGORY[IDLE_CAUSES[row]]) for row in order],
+        colours=[CAUSE_COLOURS[IDLE_CAUSES[row]] for row in order],
+        tab="Device",
+        figure=utilisation_figure(idle),
+    )
+
+
+def _launch_section(launches: LaunchTable) -> Section:
+    kernels = int(launches.kernels.sum())
+    launched = int(launches.launched.sum())
+    sentence = (
+        f"{percent_text(launches.tiny.sum() / kernels)} of the kernels are shorter than 10 µs."
+    )
+    if launched:
+        outlived = float(launches.outlived.sum() / launched)
+        sentence += f" {percent_text(outlived)} are shorter than the call that launched them"
+        sentence += (
+            ": launching, not computing, sets the pace of the device." if outlived > _HALF else "."
+        )
+
+    def told(value: float) -> str:
+        return MISSING if np.isnan(value) else duration_text(value)
+
+    return Section(
+        title="Launches",
+        sentence=sentence,
+        headings=("", "device", "kernels", "per step", "call", "delay", "delay p95"),
+        rows=[
+            (
+                bar_text(float(launches.kernels[row] / launches.kernels.max()), 8),
+                launches.device[row],
+                count_text(int(launches.kernels[row])),
+                MISSING
+                if np.isnan(launches.per_step[row])
+                else count_text(int(launches.per_step[row])),
+                told(float(launches.launch_ps[row])),
+                told(float(launches.delay_ps[row])),
+                told(float(launches.late_ps[row])),
+            )
+            for row in range(min(len(launches), _SHOWN_DEVICES))
+        ],
+        numbers=(False, False, True, True, True, True, True),
+        colours=[colour_of("kernel launch")] * min(len(launches), _SHOWN_DEVICES),
+        tab="Device",
+    )
+
+
+def _stream_section(streams: StreamTable, window_ps: int) -> Section:
+    shown = range(min(len(streams), _SHOWN_STREAMS))
+    whole = window_ps or 1
+    return Section(
+        title="Streams",
+        sentence="",
+        headings=("", "stream", "device", "kernels", "copies", "busy", "of the time"),
+        rows=[
+            (
+                bar_text(float(streams.busy_ps[row] / whole), 12),
+                streams.stream[row],
+                streams.device[row],
+                count_text(int(streams.kernels[row])),
+                count_text(int(streams.copies[row])),
+                duration_text(int(streams.busy_ps[row])),
+                percent_text(float(streams.busy_ps[row] / whole)),
+            )
+            for row in shown
+        ],
+        numbers=(False, False, False, True, True, True, True),
+        colours=[colour_of("device compute")] * len(shown),
+        tab="Device",
     )
 
 
@@ -160,6 +202,7 @@ def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
         ],
         numbers=(False, False, True, True, True, True, False),
         colours=[colour_of("device compute")] * len(shown),
+        tab="Kernels",
     )
 
 
@@ -208,27 +251,5 @@ def _copy_section(copies: CopyTable) -> Section:
         ],
         numbers=(False, False, False, True, True, True, True),
         colours=[colour_of("device to device")] * len(copies),
+        tab="Kernels",
     )
-
-
-def _plain(cell: Cell) -> str:
-    return (
-        cell if isinstance(cell, str) else "  ".join(part for part in (cell[0], *cell[2:]) if part)
-    )
-
-
-def section_html(section: Section) -> str:
-    """The section's sentence and table."""
-    rows: list[list[Cell]] = [
-        [(_plain(row[0]), f"{BAR};color:{colour}"), *row[1:]]
-        for row, colour in zip(section.rows, section.colours, strict=True)
-    ]
-    sentence = f'<div style="{MUTED}">{escape(section.sentence)}</div>' if section.sentence else ""
-    return sentence + html_table(section.headings, rows, section.numbers)
-
-
-def section_text(section: Section) -> str:
-    """The section as plain text, without bars."""
-    rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in section.rows]
-    head = "\n".join(part for part in (section.title, printable(section.sentence)) if part)
-    return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"

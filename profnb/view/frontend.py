@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from profnb.analysis.study import Study
 from profnb.view.controls import show_controls
-from profnb.view.plotly import figure_bundle
+from profnb.view.plotly import figure_bundle, step_table_html
 from profnb.view.report import Report, script_bundle
 from profnb.view.theme import MUTED, ROOT
 from profnb.view.timeline.element import build_timeline, timeline_script
@@ -48,8 +48,15 @@ def show_report(report: Report, study: Study, live: bool | None) -> None:
         return
     display(report.bundle(), raw=True)
     if report.figure is not None and report.chart is not None:
-        bundle = figure_bundle(report.figure, report.chart, has_renderer=not is_colab())
+        text = f"Step times of {len(report.chart.labels)} bars (chart)"
+        fallback = step_table_html(report.chart)
+        bundle = figure_bundle(report.figure, fallback, text, has_renderer=not is_colab())
         display(bundle, raw=True)
+    for part in report.sections:
+        if part.figure is not None:
+            text = f"{part.title} (chart)"
+            bundle = figure_bundle(part.figure, "", text, has_renderer=not is_colab())
+            display(bundle, raw=True)
     display(script_bundle(), raw=True)
     magics = shell.magics_manager.registry.get("ProfnbMagics")
     for choice in (live, getattr(magics, "live", None), not is_colab()):

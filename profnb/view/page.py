@@ -31,6 +31,10 @@ def page_html(report: Report, study: Study | None) -> str:
     if report.figure is not None and report.chart is not None:
         figure = figure_html(report.figure, step_table_html(report.chart), None)
         plotly = f"<script>{plotly_script()}</script>"
+    charts = [
+        "" if part.figure is None else figure_html(part.figure, "", None)
+        for part in report.sections
+    ]
     timeline, script = "", ""
     if study is not None:
         built = build_timeline(study, is_page=True)
@@ -42,6 +46,6 @@ def page_html(report: Report, study: Study | None) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{plotly}</head><body>"
-        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure)}</div>'
+        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure, charts)}</div>'
         f"{timeline}<script>{report_script()}</script>{script}</body></html>"
     )

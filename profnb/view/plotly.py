@@ -57,19 +57,19 @@ def step_table_html(chart: StepChart) -> str:
 
 
 def figure_bundle(
-    figure: dict[str, Any], chart: StepChart, *, has_renderer: bool
+    figure: dict[str, Any], fallback: str, text: str, *, has_renderer: bool
 ) -> dict[str, Any]:
     """The figure as a MIME bundle.
 
     Args:
         figure: The figure in plotly's schema.
-        chart: The value it was made from, for the table.
+        fallback: HTML to show where it is not drawn.
+        text: What it is, as plain text.
         has_renderer: Whether to include plotly's own MIME type (not in Colab, which uses the HTML).
     """
-    fallback = step_table_html(chart)
     bundle: dict[str, Any] = {
         "text/html": figure_html(figure, fallback, _cdn_address()),
-        "text/plain": f"Step times of {len(chart.labels)} bars (chart)",
+        "text/plain": text,
     }
     if has_renderer:
         bundle[_MIME] = figure

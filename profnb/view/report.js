@@ -141,6 +141,52 @@ function upgradeOps(box) {
   draw();
 }
 
+// Makes tabs of the parts of a report: one bar of buttons, one part shown at a time. Where no script runs
+// the parts stand one below the other.
+function upgradeTabs(root) {
+  var parts = Array.prototype.slice.call(root.querySelectorAll('.profnb-tab'));
+  if (parts.length < 2) return;
+  var bar = document.createElement('div');
+  bar.setAttribute('role', 'tablist');
+  bar.setAttribute('style', 'margin:12px 0 4px;border-bottom:1px solid rgba(128,128,128,.35)');
+  root.insertBefore(bar, parts[0]);
+  var buttons = parts.map(function (part, i) {
+    var button = addElement('button', bar, '');
+    button.textContent = part.dataset.tab;
+    button.setAttribute('role', 'tab');
+    part.setAttribute('role', 'tabpanel');
+    part.setAttribute('aria-label', part.dataset.tab);
+    button.onclick = function () { show(i); };
+    // Arrow keys move between tabs, as everywhere; a notebook must not take them for its own.
+    button.onkeydown = function (event) {
+      var step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+      if (!step) return;
+      event.stopPropagation();
+      event.preventDefault();
+      var next = (i + step + parts.length) % parts.length;
+      show(next);
+      buttons[next].focus();
+    };
+    return button;
+  });
+  function show(which) {
+    parts.forEach(function (part, i) {
+      var on = i === which;
+      part.style.display = on ? '' : 'none';
+      buttons[i].setAttribute('aria-selected', on ? 'true' : 'false');
+      buttons[i].tabIndex = on ? 0 : -1;
+      buttons[i].setAttribute('style', 'font:inherit;color:inherit;background:none;border:0;cursor:pointer;' +
+        'padding:4px 12px;margin:0;border-bottom:2px solid ' + (on ? '#3d85d1' : 'transparent') +
+        ';opacity:' + (on ? '1;font-weight:600' : '.72'));
+    });
+    // A chart drawn while its part was hidden does not know how wide it is.
+    parts[which].querySelectorAll('.js-plotly-plot').forEach(function (plot) {
+      if (window.Plotly) window.Plotly.Plots.resize(plot);
+    });
+  }
+  show(0);
+}
+
 // Draws the plotly figure of `root`, replacing the table inside it. Uses the page's plotly.js if there
 // is one, else fetches the basic bundle; if that fails (no network, a strict page) the table stays.
 // RequireJS, where a page has it, is kept out of the way and restored.
@@ -186,6 +232,7 @@ function once(selector, upgrade) {
 }
 function run() {
   once('.profnb-ops[data-ops]', upgradeOps);
+  once('.profnb', upgradeTabs);
   once('.profnb-figure[data-figure]', upgradeFigure);
   explainLostControls();
 }

@@ -20,7 +20,8 @@ from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.charts import StepChart, step_chart, step_figure
-from profnb.view.device import Section, device_sections, section_html, section_text
+from profnb.view.device import device_sections
+from profnb.view.sections import Section, section_html, section_text
 from profnb.view.tables import Cell, html_table
 from profnb.view.text import (
     Fact,
@@ -32,6 +33,7 @@ from profnb.view.text import (
     share_rows,
 )
 from profnb.view.theme import BAR, MUTED, ROOT, colour_of
+from profnb.view.xla import xla_sections
 
 __all__ = [
     "OpRow",
@@ -124,10 +126,15 @@ class Report:
     @cached_property
     def html(self) -> str:
         """The report as an HTML fragment that stands alone in any frontend."""
-        return self.html_around("")
+        return self.html_around("", ["" for _ in self.sections])
 
-    def html_around(self, figure: str) -> str:
-        """The fragment with the HTML of a figure between the headline and the tables."""
+    def html_around(self, figure: str, section_figures: Sequence[str]) -> str:
+        """The fragment, with the HTML of figures inside.
+
+        Args:
+            figure: Stands between the headline and the tables.
+            section_figures: One per section, "" for none; each stands below its table.
+        """
         notes = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in self.notes)
         parts = [
             f'<div style="font-size:17px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>',
@@ -138,9 +145,16 @@ class Report:
         ]
         if self.shares:
             parts.append(_section("Mean step", share_table_html(self.shares)))
+        tabs: dict[str, list[str]] = {}
         if self.ops:
-            parts.append(_section("Ops", self._ops_html()))
-        parts.extend(_section(part.title, section_html(part)) for part in self.sections)
+            tabs["Ops"] = [_section("Ops", self._ops_html())]
+        for part, chart in zip(self.sections, section_figures, strict=True):
+            body = _section(part.title, section_html(part)) + chart
+            tabs.setdefault(part.tab, []).append(body)
+        parts.extend(
+            f'<div class="profnb-tab" data-tab="{escape(name)}">{"".join(bodies)}</div>'
+            for name, bodies in tabs.items()
+        )
         return f'<div class="profnb" style="{escape(ROOT)}">{"".join(parts)}</div>'
 
     def _ops_html(self) -> str:
@@ -296,5 +310,5 @@ def build_report(
         hidden_ops=hidden,
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
-        sections=device_sections(study),
+        sections=[*device_sections(study), *xla_sections(study)],
     )

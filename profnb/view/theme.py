@@ -5,7 +5,18 @@ notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells u
 have a contrast of at least 3:1 against white and against #111.
 """
 
-__all__ = ["BAR", "CELL", "COLOURS", "GRID", "MUTED", "NUMBER", "ROOT", "TEXT_COLOUR", "colour_of"]
+__all__ = [
+    "BAR",
+    "CAUSE_COLOURS",
+    "CELL",
+    "COLOURS",
+    "GRID",
+    "MUTED",
+    "NUMBER",
+    "ROOT",
+    "TEXT_COLOUR",
+    "colour_of",
+]
 
 COLOURS = {
     "device compute": "#3d85d1",
@@ -18,6 +29,16 @@ COLOURS = {
     "compilation": "#a2667d",
     "all others": "#858b91",
     "between steps": "#6e7f96",
+}
+
+# Why a device was idle: the colour of what the host did, were it not hidden behind the device.
+CAUSE_COLOURS = {
+    "compiling": COLOURS["compilation"],
+    "waiting for input": COLOURS["input"],
+    "synchronising copy": COLOURS["output"],
+    "launching kernels": COLOURS["kernel launch"],
+    "Python between steps": COLOURS["between steps"],
+    "unknown": COLOURS["all others"],
 }
 
 TEXT_COLOUR = "#7b7b7b"
