@@ -48,7 +48,8 @@ def line(name, *events, timestamp_ns=0, line_id=1):
     return name, timestamp_ns, line_id, events
 
 
-def plane(name, *lines, stats=None):
+def plane(name, *lines, stats=None, of_names=None):
+    """A plane; ``of_names`` are stats that hold for every event of a name, by name."""
     names, keys = {}, {}
 
     def key(text):
@@ -57,6 +58,8 @@ def plane(name, *lines, stats=None):
     def stat(text, value):
         if isinstance(value, ref):
             return message((1, key(text)), (7, key(str(value))))
+        if isinstance(value, bytes):
+            return message((1, key(text)), (6, value))
         if isinstance(value, str):
             return message((1, key(text)), (5, value))
         if isinstance(value, float):
@@ -72,7 +75,13 @@ def plane(name, *lines, stats=None):
         ]
         body.append((3, message((1, line_id), (2, line_name), (3, timestamp_ns), *encoded)))
     own = [(6, stat(k, v)) for k, v in (stats or {}).items()]
-    metadata = [(4, message((1, i), (2, message((1, i), (2, n))))) for n, i in names.items()]
+    told = of_names or {}
+    for text in told:
+        names.setdefault(text, len(names) + 1)
+    metadata = [
+        (4, message((1, i), (2, message((1, i), (2, n), *((5, stat(k, v)) for k, v in told.get(n, {}).items())))))
+        for n, i in names.items()
+    ]
     dictionary = [(5, message((1, i), (2, message((1, i), (2, n))))) for n, i in keys.items()]
     return message((2, name), *body, *metadata, *dictionary, *own)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from profnb.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
 from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
 
@@ -56,8 +57,14 @@ class Costs:
         self._module = module
         self._of_computation: dict[int, float] = {}
 
-    def flops(self, row: int, depth: int = 0) -> float:
+    def flops(self, row: int) -> float:
         """Floating-point operations of one run of an instruction; NaN where they cannot be told."""
+        try:
+            return self._flops(row, 0)
+        except TraceFormatError:  # dimensions are read only here, and may be damaged
+            return float("nan")
+
+    def _flops(self, row: int, depth: int) -> float:
         module = self._module
         opcode = module.opcodes[row]
         elements = float(module.shapes.elements[row])
@@ -113,7 +120,7 @@ class Costs:
         if known is None:
             self._of_computation[computation] = float("nan")  # until it is known, against circles
             first, last = self._module.offsets[computation : computation + 2].tolist()
-            known = sum(self.flops(row, depth + 1) for row in range(first, last))
+            known = sum(self._flops(row, depth + 1) for row in range(first, last))
             self._of_computation[computation] = known
         return known
 

@@ -18,7 +18,7 @@ from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
 
-__all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
+__all__ = ["HloOp", "HloOps", "find_hlo_ops", "spread", "width_of_hlo"]
 
 _LONGEST = 200
 _PRODUCTS = frozenset({"dot", "convolution"})
@@ -165,9 +165,9 @@ def _from_stats(trace: Trace) -> _Found:
     chosen = work[names.events]
     events, name = names.events[chosen], names.values[chosen].astype(np.int64)
     modules = trace.stats.texts("hlo_module")
-    module = _spread(modules.events, modules.values.astype(np.int64), events)
+    module = spread(modules.events, modules.values.astype(np.int64), events)
     ids = trace.stats.integers("program_id")
-    program = _spread(ids.events, ids.values.astype(np.int64), events)
+    program = spread(ids.events, ids.values.astype(np.int64), events)
     keys, rows = np.unique(np.stack([module, program, name]), axis=1, return_inverse=True)
     listed = [
         (
@@ -180,7 +180,7 @@ def _from_stats(trace: Trace) -> _Found:
     return events, rows.reshape(-1), listed
 
 
-def _spread(events: Int64s, values: Int64s, wanted: Int64s) -> Int64s:
+def spread(events: Int64s, values: Int64s, wanted: Int64s) -> Int64s:
     """The value of each wanted event, or -1."""
     if not events.size:
         return np.full(wanted.size, -1)
@@ -198,7 +198,7 @@ def _from_names(trace: Trace) -> _Found:
         program[1]: program[0] for text in trace.names.texts if (program := program_of(text))
     }
     ids = trace.name_stats.integers("program_id")
-    program_of_name = _spread(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
+    program_of_name = spread(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
     names, rows = np.unique(trace.events.name[events], return_inverse=True)
     listed = []
     for row in names.tolist():

@@ -11,13 +11,14 @@ import numpy as np
 
 from profnb.analysis.compilation import is_compilation
 from profnb.analysis.hlo_costs import Costs
-from profnb.analysis.hlo_ops import HloOp, HloOps
+from profnb.analysis.hlo_ops import HloOp, HloOps, spread
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["XlaModules", "XlaOps", "tabulate_xla", "tabulate_xla_modules"]
 
+_LONGEST_PS = 1 << 61
 _PARTS = ("FusionCompiler",)  # one kernel of a program, perhaps on a helper thread
 _COMPILED_STATS = ("name", "module_name", "hlo_module", "module")
 
@@ -105,14 +106,13 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
         trace: The trace.
         hlo: Its HLO instructions.
     """
-    events = trace.events
-    begin, end = events.begin_ps[hlo.events], events.end_ps[hlo.events]
+    begin, end = _by_own_clock(trace, hlo.events)
     offsets = np.searchsorted(hlo.events, trace.lines.offsets)
     own = self_times(begin, end, find_parents(end, offsets))
     on_device = trace.is_device_line[trace.lines.of_event[hlo.events]]
     keys, rows = np.unique(2 * hlo.code + on_device, return_inverse=True)
     total, self_ps = (np.zeros(keys.size, np.int64) for _ in range(2))
-    np.add.at(total, rows, events.duration_ps[hlo.events])
+    np.add.at(total, rows, end - begin)
     np.add.at(self_ps, rows, own)
     flops, moved = _costs(trace, hlo, keys // 2)
     order = np.argsort(-self_ps, kind="stable")
@@ -125,6 +125,21 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
         flops[order],
         moved[order],
     )
+
+
+def _by_own_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
+    """Begins and ends, by the device's own clock where it is recorded.
+
+    A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
+    those of ``device_duration_ps`` do not.
+    """
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    offsets = trace.stats.integers("device_offset_ps")
+    durations = trace.stats.integers("device_duration_ps")
+    own_begin = spread(offsets.events, offsets.values.astype(np.int64), events)
+    own = spread(durations.events, durations.values.astype(np.int64), events)
+    known = (own_begin >= 0) & (own >= 0) & (own < _LONGEST_PS) & (own_begin < _LONGEST_PS)
+    return np.where(known, own_begin, begin), np.where(known, own_begin + own, end)
 
 
 def _costs(trace: Trace, hlo: HloOps, codes: Int64s) -> tuple[Floats, Floats]:

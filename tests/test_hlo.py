@@ -1,0 +1,172 @@
+"""XLA programs read from their bytes, and what their instructions cost, against figures worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from programs import BF16, F16, F32, PRED, S32, convolution, dot, metadata_plane, op, parameter, program, shape
+from traces import event, host, line, read
+
+from profnb.analysis.hlo_costs import Costs
+from profnb.errors import TraceFormatError
+from profnb.trace.hlo import read_hlo_module, read_hlo_modules
+
+ADD = [parameter("x", 0, shape(F32)), parameter("y", 1, shape(F32)), op("add.9", "add", shape(F32), "x", "y")]
+
+
+def module_of(instructions, computations=None, fused=(), **more):
+    raw = program("jit_f", {**(computations or {}), "main": instructions}, "main", fused, **more)
+    return read_hlo_module(np.frombuffer(raw, np.uint8), "jit_f", 7)
+
+
+def costs_of(module, name):
+    row, costs = module.row_of[name], Costs(module)
+    return costs.flops(row), costs.bytes(row)
+
+
+def test_names_operands_shapes_and_sources():
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 64, 128)),
+            parameter("b", 1, shape(F32, 128, 256)),
+            dot("dot.1", shape(F32, 64, 256), "a", "b", op_name="dense/MatMul", op_type="MatMul", source=("m.py", 3)),
+        ],
+        allocations=[(32768, 5), (131072, 5), (65536, 7), (400, 12), (1000,), (77, 3)],
+    )
+    row = module.row_of["dot.1"]
+    assert (module.name, module.program_id, len(module), module.entry) == ("jit_f", 7, 3, 0)
+    assert module.operands_of(row) == [0, 1]
+    assert module.shapes.of(row) == [64, 256]
+    assert module.shapes.bytes[row] == 64 * 256 * 4
+    assert (module.op_names[row], module.op_types[row]) == ("dense/MatMul", "MatMul")
+    assert (module.source_files[row], module.source_lines[row]) == ("m.py", 3)
+    assert module.buffers == {"argument": 163840, "output": 65536, "constant": 400, "temporary": 1000}
+    assert module.roots.tolist() == [row]
+
+
+def test_a_product_does_two_operations_for_each_multiplication():
+    module = module_of([
+        parameter("a", 0, shape(F32, 64, 128)), parameter("b", 1, shape(F32, 128, 256)),
+        dot("dot.1", shape(F32, 64, 256), "a", "b"),
+    ])  # fmt: skip
+    assert costs_of(module, "dot.1") == (2 * 64 * 128 * 256, 4 * (64 * 128 + 128 * 256 + 64 * 256))
+
+
+def test_a_convolution_leaves_its_padding_out():
+    # 5 x 5 of one channel, 3 x 3 filters, padding 1: 9 positions inside, 6 on each side, 4 in each corner.
+    module = module_of([
+        parameter("x", 0, shape(F32, 1, 5, 5, 1)), parameter("k", 1, shape(F32, 3, 3, 1, 2)),
+        convolution("conv", shape(F32, 1, 5, 5, 2), "x", "k", [(3, 1, 1, 1)] * 2),
+    ])  # fmt: skip
+    assert costs_of(module, "conv")[0] == 2 * 2 * (9 * 9 + 12 * 6 + 4 * 4)
+
+
+def test_a_depthwise_convolution_uses_one_channel_for_each_result():
+    module = module_of([
+        parameter("x", 0, shape(F32, 4, 8, 8, 16)), parameter("k", 1, shape(F32, 3, 3, 1, 16)),
+        convolution("conv", shape(F32, 4, 6, 6, 16), "x", "k", [(3, 1, 0, 0)] * 2, groups=16),
+    ])  # fmt: skip
+    assert costs_of(module, "conv")[0] == 2 * 4 * 6 * 6 * 16 * 9
+
+
+def test_a_fusion_does_what_is_inside_and_reads_what_a_slice_touches():
+    inside = [
+        parameter("p0", 0, shape(F32, 1000, 8)), parameter("p1", 1, shape(S32)),
+        op("slice", "dynamic-slice", shape(F32, 1, 8), "p0", "p1"),
+        op("exp", "exponential", shape(F32, 1, 8), "slice"),
+        op("neg", "negate", shape(F32, 1, 8), "exp", op_name="model/neg"),
+    ]  # fmt: skip
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 1000, 8)), parameter("i", 1, shape(S32)),
+            op("fusion.1", "fusion", shape(F32, 1, 8), "a", "i", calls=("fused",)),
+        ],
+        {"fused": inside}, fused={"fused"},
+    )  # fmt: skip
+    assert costs_of(module, "fusion.1") == (8, 32 + 4 + 32)  # a transcendental is no operation
+
+
+def test_an_update_in_place_writes_only_the_update():
+    inside = [
+        parameter("p0", 0, shape(F32, 1000, 8)), parameter("p1", 1, shape(F32, 1, 8)), parameter("p2", 2, shape(S32)),
+        op("dus", "dynamic-update-slice", shape(F32, 1000, 8), "p0", "p1", "p2"),
+    ]  # fmt: skip
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 1000, 8)), parameter("u", 1, shape(F32, 1, 8)), parameter("i", 2, shape(S32)),
+            op("f", "fusion", shape(F32, 1000, 8), "a", "u", "i", calls=("fused",)),
+        ],
+        {"fused": inside}, fused={"fused"},
+    )  # fmt: skip
+    assert costs_of(module, "f") == (0, 32 + 4 + 32)
+
+
+def test_a_reduction_does_one_operation_for_each_element_it_takes_away():
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 64, 10)), op("zero", "constant", shape(F32)),
+            op("sum", "reduce", shape(F32, 64), "a", "zero", calls=("region",)),
+        ],
+        {"region": ADD},
+    )  # fmt: skip
+    assert costs_of(module, "sum") == (64 * 9, 4 * (640 + 1 + 64))
+
+
+def test_library_calls_are_the_products_they_are():
+    config = '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"]}}}'
+    module = module_of([
+        parameter("a", 0, shape(BF16, 32, 64)), parameter("b", 1, shape(BF16, 64, 16)),
+        op("gemm", "custom-call", shape(0, parts=(shape(BF16, 32, 16), shape(PRED, 4096))), "a", "b",
+           target="__cublas$gemm", config=config),
+        op("other", "custom-call", shape(F32, 4), "a", target="my_kernel"),
+        op("broken", "custom-call", shape(F32, 4), "a", "b", target="__cublas$gemm", config="{["),
+    ])  # fmt: skip
+    flops, moved = costs_of(module, "gemm")
+    assert flops == 2 * 32 * 16 * 64
+    assert moved == 2 * (32 * 64 + 64 * 16 + 32 * 16) + 4096
+    assert math.isnan(costs_of(module, "other")[0])
+    assert math.isnan(costs_of(module, "broken")[0])
+
+
+def test_computations_that_call_each_other_in_circles_end():
+    module = module_of(
+        [parameter("a", 0, shape(F32, 4)), op("f", "fusion", shape(F32, 4), "a", calls=("one",))],
+        {"one": [op("g", "fusion", shape(F32, 4), calls=("two",))], "two": [op("h", "fusion", shape(F32, 4), calls=("one",))]},
+    )
+    assert math.isnan(costs_of(module, "f")[0])
+
+
+def test_a_broken_program_is_said_and_the_trace_still_opens():
+    good = program("jit_f", {"main": [parameter("a", 0, shape(F16, 4))]}, "main")
+    trace = read(metadata_plane(jit_f=(1, good), jit_g=(2, b"\x0a\xff\xff")), host(line("python", event("x", 0, 5))))
+    modules, complaints = read_hlo_modules(trace)
+    assert list(modules) == [1]
+    assert len(complaints) == 1
+    assert "jit_g" in complaints[0]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_mutated_programs_are_read_or_refused(data):
+    raw = bytearray(program(
+        "jit_f",
+        {"region": ADD, "main": [
+            parameter("a", 0, shape(F32, 8, 4)), parameter("b", 1, shape(F32, 4, 2)),
+            dot("d", shape(F32, 8, 2), "a", "b"), op("z", "constant", shape(F32)),
+            op("s", "reduce", shape(F32, 8), "d", "z", calls=("region",)),
+            convolution("c", shape(F32, 1, 2, 2, 1), "a", "b", [(1, 1, 0, 0)] * 2),
+        ]},
+        "main", allocations=[(8, 5)],
+    ))  # fmt: skip
+    for _ in range(data.draw(st.integers(1, 6))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        module = read_hlo_module(np.frombuffer(bytes(raw), np.uint8), "x")
+    except TraceFormatError:
+        return
+    costs = Costs(module)
+    for row in range(len(module)):
+        costs.flops(row)
+        costs.bytes(row)

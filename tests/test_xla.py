@@ -1,0 +1,229 @@
+"""XLA's ops, programs and roofline: by hand, on real traces, and against the official tool where it is right."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from programs import BF16, F32, convolution, dot, metadata_plane, op, parameter, program, shape
+from traces import event, gpu, host, line, plane, read
+
+import profnb
+from profnb.analysis.hlo_ops import find_hlo_ops, width_of_hlo
+from profnb.analysis.peaks import find_peak
+from profnb.analysis.study import Study
+from profnb.analysis.xla_tree import grow_xla_tree
+from profnb.frames.xla import roofline_frame, xla_frame, xla_module_frame
+from profnb.trace.model import Plane
+
+US = 10**6
+T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000_000, "compute_cap_major": 7, "compute_cap_minor": 5}
+FUSED = [
+    parameter("p0", 0, shape(F32, 64, 256)),
+    op("relu.1", "maximum", shape(F32, 64, 256), "p0", "p0", op_name="model/relu/Relu", op_type="Relu"),
+    op("add.1", "add", shape(F32, 64, 256), "relu.1", "p0", op_name="model/add/Add", op_type="AddV2"),
+]
+PROGRAM = program(
+    "jit_step",
+    {
+        "fused": FUSED,
+        "main": [
+            parameter("a", 0, shape(BF16, 64, 128)), parameter("b", 1, shape(BF16, 128, 256)),
+            dot("dot.1", shape(F32, 64, 256), "a", "b", op_name="model/dense/MatMul", op_type="MatMul", source=("/u/model.py", 12)),
+            op("fusion.1", "fusion", shape(F32, 64, 256), "dot.1", calls=("fused",)),
+        ],
+    },
+    "main", {"fused"}, [(49152, 5), (65536, 7), (65536,)],
+)  # fmt: skip
+
+
+def hlo(name, begin, duration, **more):
+    return event(f"kernel_{name}", begin, duration, hlo_op=name, hlo_module="jit_step", program_id=3, **more)
+
+
+@pytest.fixture
+def study():
+    steps = [event("train", at * 100 * US, 90 * US, step_num=at, _r=1) for at in range(2)]
+    launches = [event("cuLaunchKernel", at, 2 * US, correlation_id=at, hlo_op="dot.1") for at in (5, 105 * US)]
+    work = [
+        hlo("dot.1", 10 * US, 20 * US, correlation_id=5), hlo("fusion.1", 30 * US, 10 * US),
+        hlo("dot.1", 110 * US, 20 * US, correlation_id=105 * US), hlo("fusion.1", 130 * US, 10 * US),
+    ]  # fmt: skip
+    compiling = [event("GpuCompiler::Compile", 0, 3 * US, name="jit_step"), event("GpuCompiler::CompileInner", US, US, name="jit_step")]
+    return Study(read(
+        metadata_plane(jit_step=(3, PROGRAM)),
+        host(line("python", *steps), line("launcher", *launches), line("compiler", *compiling)),
+        gpu(line("Stream #1", *work), stats=T4),
+    ))  # fmt: skip
+
+
+def test_ops_their_costs_and_where_they_come_from(study):
+    table = xla_frame(study.xla)
+    assert table.hlo_op.tolist() == ["dot.1", "fusion.1"]
+    assert table.op_name.tolist() == ["model/dense/MatMul", "model/add/Add"]  # the fusion's root
+    assert table.source.tolist() == ["/u/model.py:12", ""]
+    assert table.occurrences.tolist() == [2, 2]  # launches carry hlo_op too and are none
+    assert table.self_us.tolist() == [40, 20]
+    assert table.flops.tolist() == [2 * 64 * 128 * 256, 2 * 64 * 256]
+    assert table.bytes.tolist() == [2 * (64 * 128 + 128 * 256) + 4 * 64 * 256, 2 * 4 * 64 * 256]
+    assert table.gigaflops_per_second[0] == pytest.approx(2 * 64 * 128 * 256 / 20e-6 / 1e9)
+    assert table.fraction.sum() == pytest.approx(1)
+
+
+def test_programs_their_compilation_and_their_buffers(study):
+    row = xla_module_frame(study.xla_modules).iloc[0]
+    assert (row.module, row.program_id, row.executions) == ("jit_step", 3, 2)
+    assert (row.compilations, row.compile_ms) == (1, 0.003)  # nested events of one compilation count once
+    assert (row.argument_bytes, row.output_bytes, row.temporary_bytes) == (49152, 65536, 65536)
+
+
+def test_other_tables_name_the_ops_of_the_framework(study):
+    assert study.kernels.op_name == ("model/dense/MatMul", "model/add/Add")
+    assert study.kernels.op_type == ("MatMul", "AddV2")
+    assert ("model/dense/MatMul", "MatMul") in zip(study.ops.op_name, study.ops.op_type, strict=True)
+    assert study.precision.total_ps[1] == 40 * US  # bf16 products, told by their shapes alone
+    assert study.precision.total_ps[3] == 20 * US
+
+
+def test_the_roofline_by_hand(study):
+    table = roofline_frame(study.xla, study.roofline)
+    peak_16, peak_32, bandwidth = 40 * 1.59e9 * 1024, 40 * 1.59e9 * 128, 320.064e9
+    assert table.width.tolist() == ["16-bit", "32-bit"]
+    assert table.peak_gigaflops_per_second.tolist() == pytest.approx([peak_16 / 1e9, peak_32 / 1e9])
+    intensity = np.array([4194304 / 147456, 32768 / 131072])
+    assert table.flops_per_byte.tolist() == pytest.approx(intensity.tolist())
+    assert table.bound_by.tolist() == ["memory", "memory"]
+    assert table.attained_fraction[1] == pytest.approx(131072 / 10e-6 / bandwidth)
+    assert table.bytes_fraction[0] == pytest.approx(147456 / 20e-6 / bandwidth)
+
+
+def test_the_tree_shares_a_fusion_out_by_its_operations(study):
+    blocks = grow_xla_tree(study.xla, study.hlo)
+    assert [(b.level, b.label, round(b.begin, 4), round(b.width, 4), b.is_estimate) for b in blocks] == [
+        (0, "jit_step", 0.0, 1.0, False),
+        (1, "dot.1", 0.0, 0.6667, False),
+        (2, "model/dense/MatMul", 0.0, 0.6667, False),
+        (1, "fusion.1", 0.6667, 0.3333, False),
+        (2, "model/relu/Relu", 0.6667, 0.1667, True),
+        (2, "model/add/Add", 0.8333, 0.1667, True),
+    ]
+
+
+@pytest.mark.parametrize(("stats", "width", "expected"), [
+    ({"clock_rate": 1_830_000, "core_count": 132, "memory_bandwidth": 3.35e12, "compute_cap_major": 9, "compute_cap_minor": 0}, "16-bit", 989e12),
+    ({"clock_rate": 1_410_000, "core_count": 108, "memory_bandwidth": 1.555e12, "compute_cap_major": 8, "compute_cap_minor": 0}, "TF32", 156e12),
+    ({"clock_rate": 1_530_000, "core_count": 80, "memory_bandwidth": 9e11, "compute_cap_major": 7, "compute_cap_minor": 0}, "16-bit", 125e12),
+    ({"clock_rate": 2_040_000, "core_count": 58, "memory_bandwidth": 3e11, "compute_cap_major": 8, "compute_cap_minor": 9}, "32-bit", 30.3e12),
+    ({"clock_rate": 2_100_000, "core_count": 304, "memory_bandwidth": 5.3e12, "compute_cap_major": 9, "compute_cap_minor": 4,
+      "device_vendor": "AMD"}, "8-bit", 2614.9e12),
+    ({"peak_teraflops_per_second": 918.0, "peak_hbm_bw_gigabytes_per_second": 1638.0}, "16-bit", 918e12),
+])  # fmt: skip
+def test_peaks_are_those_of_the_data_sheets(stats, width, expected):
+    peak = find_peak(Plane("/device:GPU:0", range(1), stats))
+    assert peak.flops_of(width, is_product=True) == pytest.approx(expected, rel=0.01)
+
+
+def test_a_device_that_is_not_known_has_no_peak():
+    assert find_peak(Plane("/device:GPU:0", range(1), {})) is None
+    assert find_peak(Plane("/device:GPU:0", range(1), {**T4, "compute_cap_major": 99})) is None
+    assert np.isnan(find_peak(Plane("/device:GPU:0", range(1), T4)).flops_of("TF32", is_product=True))
+
+
+def test_a_tpu_core_works_on_its_line_of_ops_by_its_own_clock():
+    name = "%fusion.7 = f32[8,128]{1,0} fusion(f32[8,128] %x)"
+    ops = [event(name, 0, 5 * US, device_offset_ps=100, device_duration_ps=4 * US), event(name, 9 * US, 5 * US)]
+    told = {name: {"program_id": 9, "hlo_category": "loop fusion", "flops": 1024, "bytes_accessed": 8192, "tf_op": "jit(f)/add:"}}
+    trace = read(
+        host(line("python", event("train", 0, 20 * US, step_num=0, _r=1))),
+        plane("/device:TPU:0", line("XLA Modules", event("jit_f(9)", 0, 20 * US)), line("XLA Ops", *ops),
+              line("Tensor Core", event("bundle.1", 0, 5 * US)), of_names=told),
+    )  # fmt: skip
+    study = Study(trace)
+    table = xla_frame(study.xla)
+    assert table.hlo_op.tolist() == ["fusion.7"]
+    assert (table.module[0], table.program_id[0], table.category[0]) == ("jit_f", 9, "loop fusion")
+    assert (table.op_name[0], table.flops[0], table.bytes[0]) == ("jit(f)/add", 1024, 8192)
+    assert table.self_us[0] == 9
+    assert study.devices.busy_ps.tolist() == [10 * US]
+
+
+def test_hlo_collectives_are_collectives():
+    ops = [event("%all-reduce.1 = f32[4] all-reduce(f32[4] %x)", 0, 5 * US), event("%all-reduce-scatter-like = f32[4] add()", 5 * US, US)]
+    trace = read(host(line("p", event("train", 0, 10 * US, step_num=0, _r=1))), plane("/device:TPU:0", line("XLA Ops", *ops)))
+    assert Study(trace).devices.collective_ps.tolist()[0] >= 5 * US
+
+
+def test_without_xla_the_tables_are_empty_and_have_their_columns():
+    study = Study(read(host(line("python", event("train", 0, US, step_num=0, _r=1)))))
+    for table in (xla_frame(study.xla), xla_module_frame(study.xla_modules), roofline_frame(study.xla, study.roofline)):
+        assert isinstance(table, pd.DataFrame)
+        assert table.empty
+        assert "bound_by" in table or "module" in table
+
+
+@pytest.mark.parametrize("name", ["jax-rocm/attention.xplane.pb", "tpu-v6e/inference_2.xplane.pb"])
+def test_times_and_costs_are_the_official_ones(shared_traces, tmp_path, name):
+    """Where the official tool knows an op's cost: it counts library calls as 0, and weighs GPU ops by instruction."""
+    convert = pytest.importorskip("xprof.convert.raw_to_tool_data")
+    import json
+
+    copy = tmp_path / "host.xplane.pb"
+    copy.write_bytes((shared_traces / name).read_bytes())
+    data, _ = convert.xspace_to_tool_data([str(copy)], "hlo_stats", {"use_saved_result": False})
+    found = json.loads(data)
+    labels = [column["label"] for column in found["cols"]]
+    official = pd.DataFrame([[cell and cell.get("v") for cell in row["c"]] for row in found["rows"]], columns=labels)
+    ours = profnb.load(shared_traces / name).xla.set_index(["program_id", "hlo_op"])
+    for _, row in official.iterrows():
+        own = ours.loc[int(row["Program id"]), row["HLO op name"]]
+        assert own.occurrences == row["#Occurrences"]
+        assert own.self_us == pytest.approx(row["Total self time (us)"], abs=1e-3)
+        if row["Normalized GFLOP/s"] and ("tpu" in name or "gemm" in row["HLO op name"]):
+            assert own.gigaflops_per_second == pytest.approx(row["Normalized GFLOP/s"], rel=2e-3)
+
+
+def test_widths_and_products_of_real_programs(shared_traces):
+    trace = profnb.load(shared_traces / "jax-rocm" / "attention.xplane.pb").trace
+    found = find_hlo_ops(trace)
+    told = {op.name: width_of_hlo(found, op) for op in found.ops}
+    assert told["gemm_fusion_dot_general.1"] == ("16-bit", True)
+    assert told["custom-call.1"] == ("16-bit", True)
+    assert all(op.source.startswith("/workspace/") for op in found.ops if "custom-call" in op.name)
+
+
+def test_convolutions_count_in_the_backward_pass_too():
+    raw = program("jit_c", {"main": [
+        parameter("x", 0, shape(F32, 8, 32, 32, 4)), parameter("k", 1, shape(F32, 3, 3, 4, 16)),
+        convolution("conv", shape(F32, 8, 30, 30, 16), "x", "k", [(3, 1, 0, 0)] * 2),
+    ]}, "main")  # fmt: skip
+    trace = read(metadata_plane(jit_c=(1, raw)), gpu(line("Stream #1", event("k", 0, US, hlo_op="conv", program_id=1, hlo_module="jit_c"))))
+    assert Study(trace).xla.flops.tolist() == [2 * 8 * 30 * 30 * 16 * 9 * 4]
+
+
+def test_a_compiled_function_on_a_cpu():
+    """A product of known size, run by XLA here: its operations, bytes and name."""
+    tf = pytest.importorskip("tensorflow")
+
+    @tf.function(jit_compile=True)
+    def step(x, w):
+        with tf.name_scope("layer"):
+            return tf.reduce_sum(tf.matmul(x, w, name="product"))
+
+    x, w = tf.random.normal((128, 256)), tf.random.normal((256, 512))
+    with profnb.profile() as p:
+        for number in range(6):
+            with profnb.step(number):
+                step(x, w).numpy()
+    table = p.xla
+    if table.empty:
+        pytest.skip(f"TensorFlow {tf.__version__} records no XLA ops on a CPU")
+    product = table[table.flops >= 2 * 128 * 256 * 512]
+    assert len(product) == 1
+    row = product.iloc[0]
+    assert row.occurrences == 6
+    assert row.flops < 2 * 128 * 256 * 512 * 1.01
+    assert "product" in row.op_name or row.op_type in ("MatMul", "Sum")
+    assert row.bytes >= 4 * (128 * 256 + 256 * 512)
+    modules = p.xla_modules
+    assert modules.executions.max() == 6
+    assert modules.compile_ms.max() > 0
+    assert row.op_name in set(p.ops.op_name)
+    assert "XLA programs" in p.summary()
