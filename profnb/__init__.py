@@ -20,6 +20,7 @@ The house (data flows downwards, an import only ever points back up):
     trace/                   what was recorded: columns, not objects
         names, model         the names we rely on; Trace, Events, Lines, Stats, StringTable
         wire                 protobuf wire format to columns (Numba)
+        hlo                  XLA's programs, saved in a trace, to columns
         xplane, xplane_stats *.xplane.pb to a Trace; its stats, on demand
         assemble             events in any order to a Trace, for the formats below
         run_metadata*        TF1 RunMetadata to a Trace
@@ -29,7 +30,9 @@ The house (data flows downwards, an import only ever points back up):
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
         nesting, op_names    parents and self time; which names are ops
-        device_ops, ops      the op of device work; the op table
+        streams              which lines are a device's work, and of which kind
+        hlo_ops, device_ops  what XLA ran, and for which op of the framework; the op of device work
+        ops                  the op table
         compilation, cycles  programs being compiled; which repeated calls make up one iteration
         steps, step_times    steps of a trace; wall times of every step
         grouping             which step an event belongs to, across threads
@@ -38,18 +41,24 @@ The house (data flows downwards, an import only ever points back up):
         kernels, precision   what devices ran, and with numbers of which width
         copies               what they moved
         devices, idle        how busy each was, and why the busiest was not
-        launches, samples    kernels and their launches; memory and buffers over time
+        launches, samples    kernels, their launches and streams; memory and buffers over time
+        xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
+        hlo_costs            operations and bytes of an instruction
+        peaks, roofline      what a device could do at most, and how near each op came
         graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
     view/                    how it looks: values in, figures, HTML and text out
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
-        report, device, page the report; its tables on devices; all as one offline file
+        sections, report     one table of the report; the report
+        device, xla          its tables on devices and on XLA; device_charts has their figures
+        page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where
         notebook_file        repair saved notebooks
-    frames, tables           columns to pandas tables; the tables of a profile
+    frames/                  columns to pandas tables
+    device_tables, tables    the tables of a profile
     profile, captured        Profile, load(); profile(), step()
     warm                     compile the kernels ahead of use
     magics                   %%tfprofile, %%tftimeline

@@ -109,12 +109,14 @@ class Profile(Tables):
     @cached_property
     def notes(self) -> list[str]:
         """What is missing, cut or averaged, and why, in sentences."""
-        from profnb.analysis.notes import note_cost
+        from profnb.analysis.notes import note_cost, note_missing_devices
 
         notes = list(self.recording.messages) if self.recording else []
         notes.extend(self._window_notes())
         notes.extend(note_cost(self._tracing_cost))
         if self.has_trace:
+            present = self.recording.devices if self.recording else ()
+            notes.extend(note_missing_devices(self.trace, present))
             notes.extend(self.study.notes)
         return notes
 

@@ -30,7 +30,7 @@ def _message(*fields: tuple[int, int | bytes]) -> bytes:
 
 
 def tiny_trace() -> bytes:
-    """An XSpace of one host plane with a step marker and one op in it."""
+    """An XSpace with a step marker and an op on the host, a kernel on a device, and a program of XLA's."""
 
     def entry(number: int, name: bytes) -> bytes:
         return _message((1, number), (2, _message((1, number), (2, name))))
@@ -44,7 +44,19 @@ def tiny_trace() -> bytes:
         (4, entry(1, b"train")), (4, entry(2, b"MatMul:MatMul")),
         (5, entry(1, b"_r")), (5, entry(2, b"step_num")),
     )  # fmt: skip
-    return _message((1, plane))
+    work = _message((1, 1), (2, 200), (3, 100), (4, _message((1, 1), (5, b"a"))))
+    device = _message(
+        (2, b"/device:GPU:0"), (3, _message((1, 1), (2, b"Stream #1"), (3, 1), (4, work))),
+        (4, entry(1, b"kernel")), (5, entry(1, b"hlo_op")),
+    )  # fmt: skip
+    shape = _message((2, 11), (3, b"\x02"))
+    instruction = _message((1, b"a"), (2, b"add"), (3, shape), (35, 1), (36, b"\x01"))
+    program = _message((1, _message((3, _message((2, instruction), (5, 1), (6, 1))), (6, 1))))
+    told = _message((1, 1), (2, b"f(1)"), (5, _message((1, 1), (6, program))))
+    metadata = _message(
+        (2, b"/host:metadata"), (4, _message((1, 1), (2, told))), (5, entry(1, b"Hlo Proto"))
+    )
+    return _message((1, plane), (1, device), (1, metadata))
 
 
 def warm_up() -> None:
@@ -58,7 +70,7 @@ def warm_up() -> None:
 
     study = Study(read_xplane(np.frombuffer(tiny_trace(), np.uint8), "warm-up"))
     step_frame(study.steps, study.breakdown, has_device=study.has_device)
-    len(study.ops)
+    len(study.ops), len(study.xla), study.idle
     len(study.notes)
     build_timeline(study)
 

@@ -76,6 +76,37 @@ def test_host_and_device_rows_keep_their_colours_and_are_told_apart(open_page, t
     assert column(page, 2) == ["kernel"]
 
 
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 700)])
+def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, scheme, width):
+    from programs import metadata_plane
+    from test_xla import PROGRAM, T4, US, hlo
+    from traces import event, gpu, host, line, read
+
+    from profnb.profile import Profile
+
+    steps = [event("train", at * 100 * US, 90 * US, step_num=at, _r=1) for at in range(8)]
+    work = [hlo(name, at * 100 * US + begin * US, 10 * US) for at in range(8) for name, begin in (("dot.1", 10), ("fusion.1", 30))]
+    trace = read(metadata_plane(jit_step=(3, PROGRAM)), host(line("python", *steps)), gpu(line("Stream #1", *work), stats=T4))
+    page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri(), scheme=scheme, width=width)
+    tabs = page.page.get_by_role("tab")
+    tabs.first.wait_for()
+    assert tabs.all_inner_texts() == ["Ops", "Device", "Kernels", "XLA"]
+    shown = "[...document.querySelectorAll('.profnb-tab')].filter(e => e.offsetHeight).map(e => e.dataset.tab)"
+    assert page.page.evaluate(shown) == ["Ops"]
+    tabs.nth(1).click()
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("ArrowRight")
+    assert page.page.evaluate(shown) == ["XLA"]
+    page.page.wait_for_timeout(700)
+    page.shot(f"page-xla-{scheme}-{width}")
+    wide = page.page.evaluate("[...document.querySelectorAll('.profnb-tab[data-tab=XLA] .main-svg')].map(e => e.clientWidth)")
+    room = page.page.evaluate("document.querySelector('.profnb-tab[data-tab=XLA]').clientWidth")
+    assert len(wide) >= 2
+    assert all(room * 0.9 < each <= room for each in wide)
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.errors == []
+
+
 # JupyterLab.
 
 NOTEBOOK = [

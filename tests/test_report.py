@@ -130,7 +130,7 @@ def test_names_from_a_trace_are_text_everywhere():
         gpu(line("Stream #1", event(HOSTILE, 1, 3))),
         hostnames=[HOSTILE], errors=[HOSTILE],
     )  # fmt: skip
-    bundle = figure_bundle(report._report.figure, report._report.chart, has_renderer=True)
+    bundle = figure_bundle(report._report.figure, "", "chart", has_renderer=True)
     for html in (report._repr_mimebundle_()["text/html"], bundle["text/html"]):
         tags = parse(html)
         assert tags.handlers == []

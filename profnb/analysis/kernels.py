@@ -182,10 +182,11 @@ def tabulate_kernels(
     ] = {}  # each plane has rows of its own: one kernel on eight devices, eight rows
     row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
     names = row_of_text[trace.events.name[kernels]]
-    keys, first, row = np.unique(
-        np.stack([names, ops.code, detail[kernels]]), axis=1, return_index=True, return_inverse=True
-    )
-    row = row.reshape(-1)
+    sizes = (len(texts), len(ops.keys), len(details.texts) + 1)
+    packed = (names * sizes[1] + ops.code) * sizes[2] + detail[kernels] + 1
+    distinct_rows, first, row = np.unique(packed, return_index=True, return_inverse=True)
+    rest, shape_row = np.divmod(distinct_rows, sizes[2])
+    keys = np.stack([*np.divmod(rest, max(sizes[1], 1)), shape_row - 1])
     duration = trace.events.duration_ps[kernels]
     total, longest = (np.zeros(keys.shape[1], np.int64) for _ in range(2))
     shortest = np.full(keys.shape[1], np.iinfo(np.int64).max)

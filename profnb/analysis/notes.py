@@ -3,6 +3,8 @@
 Each note is one or two plain sentences: what was found, then what to do.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from profnb.analysis.step_times import TracingCost
@@ -11,9 +13,10 @@ from profnb.analysis.summary import Summary
 from profnb.trace.model import Trace
 from profnb.units import count_text, duration_text, percent_text
 
-__all__ = ["note_contents", "note_cost", "note_devices", "note_steps"]
+__all__ = ["note_contents", "note_cost", "note_devices", "note_missing_devices", "note_steps"]
 
 _COSTLY = 0.25
+_LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
 
 
 def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
@@ -65,6 +68,30 @@ def note_cost(cost: TracingCost | None) -> list[str]:
     ]
 
 
+def note_missing_devices(trace: Trace, present: Sequence[str] = ()) -> list[str]:
+    """A note if a device was there, or was worked for, and the trace has none.
+
+    Args:
+        trace: The trace.
+        present: The devices that TensorFlow had while it was recorded, if known.
+    """
+    if any(plane.is_device for plane in trace.planes):
+        return []
+    launches = int(trace.select_names(lambda name: name.startswith(_LAUNCHES)).sum())
+    if not present and not launches:
+        return []
+    found = (
+        f"TensorFlow had {', '.join(present[:4])}" if present
+        else f"The host launched {count_text(launches)} kernels"
+    )  # fmt: skip
+    return [
+        f"{found}, but the trace has no device: device times are absent, not zero. The profiler "
+        "could not load CUPTI: `pip install 'tensorflow[and-cuda]'` brings it, or put the folder of "
+        "libcupti.so on LD_LIBRARY_PATH (on Windows cupti64_*.dll on PATH), and capture again in a "
+        "fresh process."
+    ]
+
+
 def note_devices(trace: Trace) -> list[str]:
     """Notes on device planes on which nothing was recorded."""
     counts = np.diff(trace.lines.offsets)
@@ -90,4 +117,9 @@ def note_devices(trace: Trace) -> list[str]:
 def note_contents(trace: Trace) -> list[str]:
     """What the profiler itself complained about while recording, and what of a file was not read."""
     complaints = [f"The profiler reports: {message[:300]}" for message in trace.messages[:5]]
+    if any("drop" in message.lower() for message in trace.messages):
+        complaints.append(
+            "Events were dropped because a buffer was full, so counts and times are too low. Trace "
+            "fewer steps (-n STEPS), or a shorter time (-t SECONDS)."
+        )
     return [*complaints, *trace.left_out]

@@ -26,6 +26,7 @@ class Recording:
         messages: What the user should know, in sentences.
         graph_runs: The serialized RunMetadata of each traced session run, in order.
         graph: The graph of the first of them, or None.
+        devices: The GPUs and TPUs that TensorFlow had, by its own names.
     """
 
     path: Path | None = None
@@ -37,6 +38,7 @@ class Recording:
     messages: list[str] = field(default_factory=list)
     graph_runs: list[bytes] = field(default_factory=list)
     graph: Any = None
+    devices: tuple[str, ...] = ()
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

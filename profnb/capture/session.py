@@ -10,6 +10,7 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
+import contextlib
 import importlib.util
 import sys
 import tempfile
@@ -99,9 +100,19 @@ class Capture:
         runs, recording = self.graph_runs, self.recording
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.messages.extend(runs.explain())
+        recording.devices = self._devices()
         if self._profiler is None and not self.recording.messages:
             self.recording.messages.append(self._why_nothing())
         return self.recording
+
+    def _devices(self) -> tuple[str, ...]:
+        """The accelerators of a TensorFlow that has run something; asking sets nothing up then."""
+        if self._profiler is None or not len(self.recording.steps):
+            return ()
+        with contextlib.suppress(Exception):  # whatever it is, the user's code comes first
+            listed = sys.modules["tensorflow"].config.list_physical_devices()
+            return tuple(device.name for device in listed if device.device_type in ("GPU", "TPU"))
+        return ()
 
     def _why_nothing(self) -> str:
         if importlib.util.find_spec("tensorflow") is None:

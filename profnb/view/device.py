@@ -21,6 +21,7 @@ from profnb.view.theme import CAUSE_COLOURS, colour_of
 __all__ = ["device_sections"]
 
 _SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
+_SHOWN_MISSED = 6
 _HALF = 0.5
 _LONGEST_KERNEL = 64
 
@@ -40,6 +41,7 @@ def device_sections(study: Study) -> list[Section]:
         sections.append(_stream_section(study.streams, study.devices.window_ps))
     if len(study.kernels):
         sections.append(_kernel_section(study.kernels, study.precision))
+        sections.extend(_missed_section(study.kernels))
     if len(study.copies):
         sections.append(_copy_section(study.copies))
     return sections
@@ -204,6 +206,45 @@ def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
         colours=[colour_of("device compute")] * len(shown),
         tab="Kernels",
     )
+
+
+def _missed_section(kernels: KernelTable) -> list[Section]:
+    """The ops that could have used tensor cores and did not; none where all did or none could."""
+    missed = np.flatnonzero(kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core)
+    totals: dict[str, tuple[int, int]] = {}
+    for row in missed.tolist():
+        spent, runs = totals.get(kernels.op_name[row], (0, 0))
+        totals[kernels.op_name[row]] = (
+            spent + int(kernels.total_ps[row]),
+            runs + int(kernels.occurrences[row]),
+        )
+    whole = int(kernels.total_ps.sum())
+    shown = sorted(totals, key=lambda name: -totals[name][0])[:_SHOWN_MISSED]
+    if not shown or not totals[shown[0]][0]:
+        return []
+    more = len(totals) - len(shown)
+    return [
+        Section(
+            title="Ops without tensor cores",
+            sentence="Matrix products and convolutions whose kernels ran on the ordinary cores: 32-bit "
+            "numbers, or a dimension that is no multiple of 8."
+            + (f" {count_text(more)} more are in p.kernels." if more > 0 else ""),
+            headings=("", "op", "runs", "total", "of kernel time"),
+            rows=[
+                (
+                    bar_text(totals[name][0] / totals[shown[0]][0], 8),
+                    name,
+                    count_text(totals[name][1]),
+                    duration_text(totals[name][0]),
+                    percent_text(totals[name][0] / whole),
+                )
+                for name in shown
+            ],
+            numbers=(False, False, True, True, True),
+            colours=[colour_of("device compute")] * len(shown),
+            tab="Kernels",
+        )
+    ]
 
 
 def _precision_text(precision: Precision) -> str:

@@ -47,7 +47,7 @@ p.steps, p.ops, p.step_times, p.notes
 out["tables_s"] = time.perf_counter() - begin
 begin = time.perf_counter()
 html = p._repr_mimebundle_()["text/html"]
-bundle = figure_bundle(p._report.figure, p._report.chart, has_renderer=True)
+bundle = figure_bundle(p._report.figure, "", "chart", has_renderer=True)
 out["report_s"] = time.perf_counter() - begin
 out["peak_bytes"] = rss() - base
 out["report_bytes"] = len(json.dumps(p._repr_mimebundle_())) + len(json.dumps(bundle))

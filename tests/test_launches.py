@@ -1,0 +1,98 @@
+"""Launches, streams, use over time and the breakdown of each device: by hand, and sums on real traces."""
+
+import numpy as np
+import pytest
+from conftest import every_shared_trace
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.analysis.breakdown import CATEGORIES, category_column
+from profnb.analysis.study import Study
+from profnb.frames.device import device_step_frame, launch_frame, stream_frame, utilisation_frame
+from profnb.view.report import build_report
+
+US = 10**6
+MS = 10**9
+
+
+@pytest.fixture
+def study():
+    steps = [event("train", at * MS, 900 * US, step_num=at, _r=1) for at in range(2)]
+    launches = [event("cudaLaunchKernel", at * MS + n * 100 * US, 10 * US, correlation_id=10 * at + n) for at in range(2) for n in range(3)]
+    work = []
+    for at in range(2):
+        for n, (delay, duration) in enumerate([(0, 5 * US), (20 * US, 30 * US), (40 * US, 8 * US)]):
+            work.append(event(f"k{n}", at * MS + n * 100 * US + 10 * US + delay, duration, correlation_id=10 * at + n))
+    copies = [event("MemcpyH2D", 500 * US, 100 * US), event("MemcpyH2D", MS + 500 * US, 100 * US)]
+    other = [event("k9", 600 * US, 50 * US)]
+    return Study(read(
+        host(line("python", *steps), line("launcher", *launches)),
+        gpu(line("Stream #1", *work), line("Stream #2", *copies)),
+        gpu(line("Stream #7", *other), number=1),
+    ))  # fmt: skip
+
+
+def test_launches_by_hand(study):
+    table = launch_frame(study.launches).set_index("device")
+    first, second = table.loc["/device:GPU:0"], table.loc["/device:GPU:1"]
+    assert (first.kernels, first.kernels_per_step, first.launch_us, first.delay_us) == (6, 3, 10, 20)
+    assert (first.launched_fraction, second.launched_fraction) == (1, 0)
+    assert first.tiny_fraction == pytest.approx(2 / 3)
+    assert first.shorter_than_launch_fraction == pytest.approx(2 / 3)
+    assert np.isnan(second.launch_us)
+    assert np.isnan(second.shorter_than_launch_fraction)
+
+
+def test_streams_by_hand(study):
+    table = stream_frame(study.streams, study.devices.window_ps)
+    assert list(zip(table.stream, table.kernels, table.copies, table.busy_us, strict=True)) == [
+        ("Stream #2", 0, 2, 200), ("Stream #1", 6, 0, 86), ("Stream #7", 1, 0, 50),
+    ]  # fmt: skip
+    assert table.busy_fraction[0] == pytest.approx(200 / 1900)
+
+
+def test_each_device_has_a_breakdown_of_its_own(study):
+    table = device_step_frame(study.steps, study.device_breakdowns).set_index(["device", "step_num"])
+    assert table.loc[("/device:GPU:0", 0), "device_compute_ms"] == pytest.approx(0.043)
+    assert table.loc[("/device:GPU:0", 0), "input_ms"] == pytest.approx(0.1)
+    assert table.loc[("/device:GPU:1", 0), "device_compute_ms"] == pytest.approx(0.05)
+    assert table.loc[("/device:GPU:1", 0), "kernel_launch_ms"] == 0  # they launch on the other device
+    assert table.loc[("/device:GPU:1", 1), "device_compute_ms"] == 0
+    assert study.breakdown.of("device compute").tolist() == [43 * US, 43 * US]  # the busiest device's
+
+
+def test_use_over_time_by_hand(study):
+    table = utilisation_frame(study.idle)
+    assert len(table) == 96
+    piece = 1.9 / 96
+    assert (table.compute_fraction * piece).sum() == pytest.approx(0.086)
+    assert (table.copies_fraction * piece).sum() == pytest.approx(0.2)
+    at = int(0.55 / piece)
+    assert table.copies_fraction[at] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_sums_on_real_traces(path):
+    profile = profnb.load(path)
+    steps = profile.device_steps
+    columns = [category_column(category) for category in CATEGORIES]
+    assert np.allclose(steps[columns].astype(float).sum(axis=1), steps.duration_ms.astype(float), atol=1e-9, rtol=0)
+    used = profile.utilisation
+    if used.empty:
+        return
+    assert np.allclose(used.drop(columns="begin_ms").sum(axis=1), 1)
+    idle = profile.study.idle
+    assert idle.bins_ps[:, 3:].sum(axis=0).tolist() == idle.total_ps.tolist()
+    assert int(idle.bins_ps.sum()) == idle.window_ps
+    assert (profile.streams.busy_fraction <= 1 + 1e-9).all()
+
+
+def test_the_report_has_a_tab_for_what_there_is(study):
+    report = build_report(
+        study, title="t", notes=(), step_times=profnb.Profile(study.trace)._step_times, tracing_cost=None, overhead_ps=None
+    )
+    tabs = [part.tab for part in report.sections]
+    assert tabs == ["Device", "Device", "Device", "Device", "Kernels", "Kernels"]
+    assert 'data-tab="Device"' in report.html
+    assert 'data-tab="XLA"' not in report.html
+    assert "2 devices ran something" in report.text()
