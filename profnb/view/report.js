@@ -223,16 +223,17 @@ function explainLostControls() {
   });
 }
 
-function once(selector, upgrade) {
+function once(selector, upgrade, mark) {
+  mark = mark || 'ready';
   document.querySelectorAll(selector).forEach(function (element) {
-    if (element.dataset.ready) return;
-    element.dataset.ready = '1';
+    if (element.dataset[mark]) return;
+    element.dataset[mark] = '1';
     upgrade(element);
   });
 }
 function run() {
   once('.profnb-ops[data-ops]', upgradeOps);
-  once('.profnb', upgradeTabs);
+  once('.profnb', upgradeTabs, 'tabs');
   once('.profnb-figure[data-figure]', upgradeFigure);
   explainLostControls();
 }
