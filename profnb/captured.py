@@ -1,10 +1,11 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import modules
 from typing import Any
 
+from profnb.capture.datasets import describe_datasets
 from profnb.capture.session import Capture
 from profnb.errors import TraceFormatError
 from profnb.options import CaptureOptions
@@ -29,8 +30,12 @@ class CapturedProfile:
         """Begin the capture."""
         self._capture.start()
 
-    def finish(self) -> Profile:
-        """End the capture, read its trace, and remove what was temporary."""
+    def finish(self, namespace: Mapping[str, object] | None = None) -> Profile:
+        """End the capture, read its trace, and remove what was temporary.
+
+        Args:
+            namespace: Where the user's datasets live, which know the names of their functions.
+        """
         import numpy as np
 
         from profnb.trace.files import read_trace
@@ -39,6 +44,7 @@ class CapturedProfile:
         recording = self._capture.recording
         try:
             self._capture.finish()
+            recording.datasets = describe_datasets(namespace or {})
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))

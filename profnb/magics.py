@@ -138,7 +138,7 @@ class ProfnbMagics(Magics):
         self.shell.user_ns["_tfprofile"] = profile
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
-        captured.finish()
+        captured.finish(self.shell.user_ns)
         if not arguments.quiet:
             show(profile, arguments.live)
         _write_json(profile, arguments)

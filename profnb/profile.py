@@ -73,7 +73,8 @@ class Profile(Tables):
         """The analyses behind the tables, as columns in picoseconds."""
         from profnb.analysis.study import Study
 
-        return Study(self.trace, self.options.warmup_steps)
+        datasets = self.recording.datasets if self.recording else ()
+        return Study(self.trace, self.options.warmup_steps, datasets)
 
     @cached_property
     def _step_times(self) -> "StepTimes":

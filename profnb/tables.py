@@ -63,6 +63,42 @@ class Tables(DeviceTables):
         return op_frame(self.study.ops)
 
     @property
+    def input_pipeline(self) -> "pd.DataFrame":
+        """One row per iterator of tf.data, the outermost first; see ``analysis.input_pipeline``.
+
+        Columns: ``iterator, kind, dataset, function, depth, calls, total_us, self_us, mean_us, max_us,
+        function_runs, function_us, function_ops, is_async, is_blocking, waited_us, waited_fraction,
+        parallelism, is_autotuned, buffer_capacity, buffered_mean, empty_fraction, elements_per_second``.
+        ``waited_us`` is the training's waiting charged to the iterator; it sums to all waiting.
+        ``elements_per_second`` is what the iterator could deliver if its input kept up. What the trace
+        does not tell is NaN, or "" for names.
+        """
+        from profnb.frames.input import input_pipeline_frame
+
+        return input_pipeline_frame(self.study.input_pipeline, self.study.input_functions)
+
+    @property
+    def input_waits(self) -> "pd.DataFrame":
+        """One row per step: ``step_num, wait_ms, period_ms, wait_fraction, is_counted``.
+
+        The period runs to the next step's begin; the wait is for the next element of tf.data. Averages and
+        the diagnosis leave out what is not counted: warm-up, and the step in which the first element came.
+        """
+        from profnb.frames.input import input_wait_frame
+
+        return input_wait_frame(self.study.steps, self.study.waiting)
+
+    @property
+    def buffers(self) -> "pd.DataFrame":
+        """How full tf.data's buffers are: ``iterator, time_ms, buffered_elements, capacity``.
+
+        One row per time that an iterator with a buffer was asked; NaN where it has no fixed capacity.
+        """
+        from profnb.frames.input import buffer_frame
+
+        return buffer_frame(self.study.samples, self.study.buffer_capacity)
+
+    @property
     def memory(self) -> "pd.DataFrame":
         """One row per allocator and sample: ``allocator, time_ms, in_use_bytes, reserved_bytes``.
 

@@ -19,7 +19,7 @@ from profnb.analysis.grouping import Groups
 from profnb.columns import Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["batch_size_of", "examples_per_step"]
+__all__ = ["batch_size_of", "examples_per_step", "usual_batch_size"]
 
 
 _ITEM_BYTES = {
@@ -74,6 +74,19 @@ def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
         shapes.values[at][rooted].tolist(), types.values[there][rooted].tolist(), strict=True
     )
     return [(shapes.texts[shape], types.texts[kind]) for shape, kind in set(pairs)]
+
+
+def usual_batch_size(trace: Trace) -> int | None:
+    """Examples in most of the elements that were fetched, by steps or between them; None if not told."""
+    kinds = _element_kinds(trace)
+    sizes = trace.stats.integers("element_size")
+    is_fetch = trace.select_names(lambda name: name.startswith(_FETCH_PREFIX))[sizes.events]
+    values, often = np.unique(sizes.values[is_fetch].astype(np.int64), return_counts=True)
+    if not values.size:
+        return None
+    size = int(values[often.argmax()])
+    found = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:

@@ -7,15 +7,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from profnb.analysis.input_diagnosis import InputDiagnosis
+from profnb.analysis.iterators import IteratorTree
 from profnb.analysis.step_times import TracingCost
 from profnb.analysis.steps import Steps
-from profnb.analysis.summary import Summary
+from profnb.analysis.summary import GAP, Summary
 from profnb.trace.model import Trace
 from profnb.units import count_text, duration_text, percent_text
 
-__all__ = ["note_contents", "note_cost", "note_devices", "note_missing_devices", "note_steps"]
+__all__ = [
+    "note_contents",
+    "note_cost",
+    "note_devices",
+    "note_input",
+    "note_missing_devices",
+    "note_steps",
+]
 
 _COSTLY = 0.25
+_MOSTLY_GAP = 0.2
 _LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
 
 
@@ -111,6 +121,25 @@ def note_devices(trace: Trace) -> list[str]:
         f"Nothing was recorded on {names}, so device times are absent, not zero. The usual cause "
         "on NVIDIA is CUPTI: libcupti is missing, or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set "
         "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged)."
+    ]
+
+
+def note_input(
+    diagnosis: InputDiagnosis | None, steps: Steps, summary: Summary, tree: IteratorTree
+) -> list[str]:
+    """What starves the training, or that its input cannot be seen although it may."""
+    if diagnosis is not None and diagnosis.iterator >= 0:
+        bound = "input-bound" if diagnosis.severity == "high" else "partly input-bound"
+        return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}"]
+    if len(tree) or steps.is_window or not len(steps):
+        return []
+    gap = sum(share.fraction for share in summary.shares if share.category == GAP)
+    if gap < _MOSTLY_GAP:
+        return []
+    return [
+        f"Between steps is {percent_text(gap)} of the time, and no tf.data iterator ran: whatever fetches "
+        "the data (a Python loop, a generator, a DataLoader) is not TensorFlow's and cannot be seen here. "
+        "If it is that, tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works."
     ]
 
 

@@ -1,7 +1,8 @@
 """Events to sampled quantities: memory per allocator, and how full tf.data's buffers are.
 
 Allocators tell their state at each ``MemoryAllocation`` and ``MemoryDeallocation``; an iterator with a
-buffer tells ``buffered_elements`` whenever the next element is taken from it.
+buffer tells ``buffered_elements`` when it is asked and something is in there; a call that tells nothing
+found it empty.
 
 Source: openxla/xla tsl profiler/lib/scoped_memory_debug_annotation and bfc_allocator.cc AddTraceMe;
 tensorflow/core/kernels/data/prefetch_dataset_op.cc GetTraceMeMetadata (2.21).
@@ -12,10 +13,10 @@ import numpy as np
 from profnb.columns import Int64s
 from profnb.trace.model import Counter, Trace
 
-__all__ = ["MEMORY", "RESERVED", "find_samples"]
+__all__ = ["BUFFER", "MEMORY", "RESERVED", "find_samples"]
 
 MEMORY, RESERVED = "memory", "reserved memory"
-_BUFFER = "buffered elements"
+BUFFER = "buffered elements"
 _MEMORY_EVENTS = frozenset({"MemoryAllocation", "MemoryDeallocation"})
 _UNNAMED = "allocator"
 _ITERATOR = "Iterator::"
@@ -56,14 +57,19 @@ def _memory(trace: Trace) -> list[Counter]:
 
 def _buffers(trace: Trace) -> list[Counter]:
     found = trace.stats.integers("buffered_elements")
+    if not len(found):
+        return []
+    limits = trace.stats.integers(
+        "buffer_limit"
+    ).events  # so even one that is always empty is known
+    held = np.zeros(len(trace.events), np.float64)
+    held[found.events] = found.values.astype(np.float64)
     on_iterator = trace.names.rows_where(lambda name: name.startswith(_ITERATOR))
-    kept = on_iterator[trace.events.name[found.events]] if len(trace.names) else found.events == -1
-    events, values = found.events[kept], found.values[kept].astype(np.float64)
+    names = np.unique(trace.events.name[np.concatenate([found.events, limits])])
     counters = []
-    for name in np.unique(trace.events.name[events]):
-        own = np.flatnonzero(trace.events.name[events] == name)
-        own = own[np.argsort(trace.events.begin_ps[events[own]], kind="stable")]
-        times = trace.events.begin_ps[events[own]]
+    for name in names[on_iterator[names]].tolist():
+        calls = np.flatnonzero(trace.events.name == name)
+        calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
         series = trace.names[name].removeprefix(_ITERATOR)
-        counters.append(Counter(_BUFFER, series, "", times, values[own]))
+        counters.append(Counter(BUFFER, series, "", trace.events.begin_ps[calls], held[calls]))
     return counters

@@ -1,5 +1,6 @@
 """A trace to all its analyses, each worked out once and only when asked for."""
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,10 +14,23 @@ from profnb.analysis.breakdown import (
 )
 from profnb.analysis.copies import CopyTable, tabulate_copies
 from profnb.analysis.devices import DeviceTable, busiest_device, tabulate_devices, working_devices
-from profnb.analysis.examples import examples_per_step
+from profnb.analysis.examples import examples_per_step, usual_batch_size
 from profnb.analysis.grouping import Groups, group_events
 from profnb.analysis.hlo_ops import HloOps, find_hlo_ops
 from profnb.analysis.idle import IdleTable, attribute_idle
+from profnb.analysis.input_diagnosis import (
+    DatasetChain,
+    InputDiagnosis,
+    diagnose_input,
+    name_functions,
+)
+from profnb.analysis.input_pipeline import (
+    InputPipeline,
+    Waiting,
+    find_waiting,
+    tabulate_input_pipeline,
+)
+from profnb.analysis.iterators import IteratorTree, find_iterators
 from profnb.analysis.kernels import KernelTable, tabulate_kernels
 from profnb.analysis.launches import (
     LaunchTable,
@@ -25,18 +39,20 @@ from profnb.analysis.launches import (
     tabulate_streams,
 )
 from profnb.analysis.nesting import self_times
-from profnb.analysis.notes import note_contents, note_devices, note_steps
+from profnb.analysis.notes import note_contents, note_devices, note_input, note_steps
 from profnb.analysis.ops import OpTable, tabulate_ops
 from profnb.analysis.peaks import Peak, find_peak
 from profnb.analysis.precision import Precision, measure_precision
 from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
+from profnb.analysis.samples import find_samples
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.streams import raw_device_lines
 from profnb.analysis.summary import Summary, summarize
+from profnb.analysis.waiting import Pieces, charge_waiting
 from profnb.analysis.xla import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 from profnb.columns import Int8s, Int64s
-from profnb.trace.model import Trace
+from profnb.trace.model import Counter, Trace
 
 __all__ = ["Study"]
 
@@ -47,12 +63,17 @@ class Study:
     Attributes:
         trace: The trace.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        datasets: The tf.data pipelines that lived where the trace was captured: (kind, function) of
+            each transformation, the source first.
     """
 
-    def __init__(self, trace: Trace, warmup_steps: int = 0) -> None:
+    def __init__(
+        self, trace: Trace, warmup_steps: int = 0, datasets: Sequence[DatasetChain] = ()
+    ) -> None:
         """Nothing is computed yet."""
         self.trace = trace
         self.warmup_steps = warmup_steps
+        self.datasets = datasets
 
     @cached_property
     def _host_steps(self) -> Steps:
@@ -147,6 +168,57 @@ class Study:
         return tabulate_devices(self.trace, self.steps)
 
     @cached_property
+    def iterators(self) -> IteratorTree:
+        """The iterators of tf.data."""
+        return find_iterators(self.trace)
+
+    @cached_property
+    def _waits(self) -> Pieces:
+        return charge_waiting(self.trace, self.iterators)
+
+    @cached_property
+    def input_pipeline(self) -> InputPipeline:
+        """What each iterator of tf.data cost."""
+        return tabulate_input_pipeline(self.trace, self.iterators, self._waits)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """How the training waited for its input."""
+        return find_waiting(
+            self.trace, self.steps, self.iterators, self._waits, self.input_pipeline
+        )
+
+    @cached_property
+    def samples(self) -> list[Counter]:
+        """What was sampled: memory per allocator, and how full tf.data's buffers were."""
+        return find_samples(self.trace)
+
+    @cached_property
+    def buffer_capacity(self) -> dict[str, int]:
+        """How much the buffer of each iterator holds, by its place."""
+        table = self.input_pipeline
+        return {
+            path: int(capacity)
+            for path, capacity in zip(self.iterators.path, table.capacity, strict=True)
+            if capacity > 0
+        }
+
+    @cached_property
+    def input_functions(self) -> tuple[str, ...]:
+        """The name of the user's function of each iterator, where the capture knew the dataset."""
+        return name_functions(self.input_pipeline, self.datasets)
+
+    @cached_property
+    def input_diagnosis(self) -> InputDiagnosis | None:
+        """What starves the training; None without an input pipeline or steps."""
+        return diagnose_input(
+            self.input_pipeline,
+            self.waiting,
+            self.summary.batch_size or usual_batch_size(self.trace),
+            self.input_functions,
+        )
+
+    @cached_property
     def launches(self) -> LaunchTable:
         """How each device's kernels were launched."""
         return tabulate_launches(self.trace, self.groups, len(self.steps))
@@ -193,5 +265,6 @@ class Study:
             *note_steps(self.steps, self.summary, len(self.trace.events)),
             *note_devices(self.trace),
             *note_contents(self.trace),
+            *note_input(self.input_diagnosis, self.steps, self.summary, self.iterators),
             *self.hlo.complaints,
         ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from profnb.capture.datasets import Chain
 from profnb.capture.records import StepRecords
 
 __all__ = ["Recording"]
@@ -27,6 +28,7 @@ class Recording:
         graph_runs: The serialized RunMetadata of each traced session run, in order.
         graph: The graph of the first of them, or None.
         devices: The GPUs and TPUs that TensorFlow had, by its own names.
+        datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
     """
 
     path: Path | None = None
@@ -39,6 +41,7 @@ class Recording:
     graph_runs: list[bytes] = field(default_factory=list)
     graph: Any = None
     devices: tuple[str, ...] = ()
+    datasets: tuple[Chain, ...] = ()
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

@@ -12,7 +12,7 @@ from profnb.analysis.xla_tree import TreeBlock
 from profnb.units import duration_text, percent_text
 from profnb.view.theme import CAUSE_COLOURS, GRID, TEXT_COLOUR, colour_of
 
-__all__ = ["roofline_figure", "utilisation_figure", "xla_figure"]
+__all__ = ["axis", "figure_layout", "roofline_figure", "utilisation_figure", "xla_figure"]
 
 _PS_PER_MS = 1e9
 _WORK_COLOURS = ("device compute", "device collectives", "device to device")
@@ -21,7 +21,8 @@ _SMALLEST_SHARE = 0.002
 _LEVELS = ("program", "XLA op", "framework op")
 
 
-def _layout(title: str, height: int) -> dict[str, Any]:
+def figure_layout(title: str, height: int) -> dict[str, Any]:
+    """What the layouts of all figures share."""
     return {
         "height": height,
         "title": {
@@ -41,7 +42,8 @@ def _layout(title: str, height: int) -> dict[str, Any]:
     }
 
 
-def _axis(title: str) -> dict[str, Any]:
+def axis(title: str) -> dict[str, Any]:
+    """An axis in the look of all figures."""
     return {
         "gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID, "title": {"text": title},
     }  # fmt: skip
@@ -69,7 +71,7 @@ def utilisation_figure(idle: IdleTable) -> dict[str, Any]:
                 "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
             }
         )  # fmt: skip
-    layout = _layout(escape(f"What {idle.device} did, and why it was idle"), 300)
+    layout = figure_layout(escape(f"What {idle.device} did, and why it was idle"), 300)
     layout |= {
         "legend": {
             "orientation": "h",
@@ -79,8 +81,8 @@ def utilisation_figure(idle: IdleTable) -> dict[str, Any]:
             "traceorder": "normal",
         },
         "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
-        "xaxis": {**_axis(""), "showgrid": False, "ticksuffix": " ms"},
-        "yaxis": {**_axis("% of the time"), "range": [0, 100]},
+        "xaxis": {**axis(""), "showgrid": False, "ticksuffix": " ms"},
+        "yaxis": {**axis("% of the time"), "range": [0, 100]},
     }
     return {"data": data, "layout": layout, "config": {"displaylogo": False}}
 
@@ -115,13 +117,13 @@ def xla_figure(blocks: list[TreeBlock]) -> dict[str, Any]:
                 },
             }
         )  # fmt: skip
-    layout = _layout("Where XLA's time goes: programs, their ops, what those came from", 220)
+    layout = figure_layout("Where XLA's time goes: programs, their ops, what those came from", 220)
     layout |= {
         "barmode": "overlay",
         "bargap": 0.06,
         "margin": {"l": 96, "r": 12, "t": 34, "b": 40},
-        "xaxis": {**_axis("% of the time of XLA's ops"), "range": [0, 100], "showgrid": False},
-        "yaxis": {**_axis(""), "categoryarray": list(_LEVELS[::-1]), "categoryorder": "array"},
+        "xaxis": {**axis("% of the time of XLA's ops"), "range": [0, 100], "showgrid": False},
+        "yaxis": {**axis(""), "categoryarray": list(_LEVELS[::-1]), "categoryorder": "array"},
     }
     return {"data": data, "layout": layout, "config": {"displaylogo": False}}
 
@@ -202,11 +204,11 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
                 },
             }
         )  # fmt: skip
-    layout = _layout("Roofline of XLA's ops", 320)
+    layout = figure_layout("Roofline of XLA's ops", 320)
     layout |= {
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 56, "r": 12, "t": 62, "b": 44},
-        "xaxis": {**_axis("operations per byte"), "type": "log"},
-        "yaxis": {**_axis("flop/s"), "type": "log", "exponentformat": "SI"},
+        "xaxis": {**axis("operations per byte"), "type": "log"},
+        "yaxis": {**axis("flop/s"), "type": "log", "exponentformat": "SI"},
     }
     return {"data": data, "layout": layout, "config": {"displaylogo": False}}

@@ -21,6 +21,7 @@ from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.device import device_sections
+from profnb.view.input import input_sections
 from profnb.view.sections import Section, section_html, section_text
 from profnb.view.tables import Cell, html_table
 from profnb.view.text import (
@@ -120,7 +121,7 @@ class Report:
             head = ("side", "self %", "self", "runs", "type", "op")
             parts.append("Ops with the most self time\n" + plain_table(
                 [head, *cells], (False, True, True, True, False, False)))  # fmt: skip
-        parts.extend(section_text(section) for section in self.sections)
+        parts.extend(section_text(part) for part in self.sections if not part.is_detail)
         return "\n\n".join(parts)
 
     @cached_property
@@ -310,5 +311,5 @@ def build_report(
         hidden_ops=hidden,
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
-        sections=[*device_sections(study), *xla_sections(study)],
+        sections=[*input_sections(study), *device_sections(study), *xla_sections(study)],
     )

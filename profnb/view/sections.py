@@ -25,6 +25,7 @@ class Section:
         colours: The colour of each row's bar.
         tab: The part of the report it belongs to.
         figure: A chart that says it in one look, in plotly's schema.
+        is_detail: Whether to leave it out of the report as plain text.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Section:
     colours: Sequence[str]
     tab: str
     figure: dict[str, Any] | None = None
+    is_detail: bool = False
 
 
 def _plain(cell: Cell) -> str:

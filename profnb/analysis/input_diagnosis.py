@@ -1,0 +1,248 @@
+"""What starves the training, in a sentence with its numbers, and what to change in the pipeline.
+
+The limit is the iterator that the training waited for longest in the counted steps. Why it is slow is told by
+what it is and by the ops its function ran.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.analysis.input_pipeline import InputPipeline, Waiting
+from profnb.analysis.iterators import label_of
+
+__all__ = ["DatasetChain", "InputDiagnosis", "diagnose_input", "name_functions"]
+
+DatasetChain = tuple[tuple[str, str], ...]
+_PLACE = re.compile(r"([A-Za-z]+Dataset(?:V\d+)?):(\d{1,3})\b")
+
+BOUND = 0.05
+HIGH = 0.2
+_FAR_MORE = 5
+_HAND_OVER_PS = 60_000_000
+_READERS = (
+    "TFRecord",
+    "TextLine",
+    "FixedLengthRecord",
+    "CSV",
+    "SSTable",
+    "RecordIO",
+    "ArrayRecord",
+)
+_PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_READ_OPS = ("ReadFile", "DecodeJpeg", "DecodePng", "DecodeImage")
+_COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
+
+# Cause to (what it is, what to change).
+CAUSES = {
+    "python": (
+        "runs Python, one element at a time under the interpreter's lock",
+        "Write it with TensorFlow ops, or prepare the data once and read it with "
+        "tf.data.TFRecordDataset; Python cannot run in parallel here.",
+    ),
+    "small files": (
+        "opens and reads one file per element",
+        "Pack the files into TFRecords once and read those with tf.data.TFRecordDataset(files, "
+        "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
+    ),
+    "sequential map": (
+        "runs one element at a time",
+        "Give it threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
+        "fits into memory.",
+    ),
+    "transform": (
+        "does more work than its threads can",
+        "Do less per element: .batch() before .map() with a vectorized function, .cache() what does not "
+        "change, or move it into the model, where a device can run it.",
+    ),
+    "read": (
+        "reads files one after another",
+        "Read several at once: tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE), or "
+        "files.interleave(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    ),
+    "shuffle": (
+        "fills its buffer",
+        "Shuffle fewer or smaller elements (file names, not images), with a smaller buffer_size.",
+    ),
+    "batch": (
+        "copies elements into batches",
+        "Batch larger pieces, or .batch(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    ),
+    "no prefetch": (
+        "works on the thread that trains, between its steps",
+        "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
+    ),
+    "other": (
+        "is what the training waits for",
+        "Add .cache() after it, if the data fits into memory.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputDiagnosis:
+    """What starves the training.
+
+    Attributes:
+        severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
+            where an element takes less than 60 us to come, or the pipeline makes more than is taken.
+        iterator: The row of the iterator that is the limit, or -1 where nothing waits.
+        cause: A key of ``CAUSES``; "" where nothing waits.
+        share: The part of the waiting that is charged to it.
+        sentence: What was found, with its numbers.
+        fix: What to change.
+        unit: What rates count: "examples" or "batches".
+        model_per_second: What the training would take if it never waited.
+        pipeline_per_second: What the pipeline makes.
+        busy_threads: Threads that worked for the limit's function on average; NaN if it has none.
+    """
+
+    severity: str
+    iterator: int
+    cause: str
+    share: float
+    sentence: str
+    fix: str
+    unit: str
+    model_per_second: float
+    pipeline_per_second: float
+    busy_threads: float
+
+
+def diagnose_input(
+    table: InputPipeline,
+    waiting: Waiting,
+    batch_size: int | None,
+    functions: Sequence[str] = (),
+) -> InputDiagnosis | None:
+    """Name the iterator that is the limit, and why.
+
+    Args:
+        table: The iterators.
+        waiting: How the training waited.
+        batch_size: Examples per element, if known and always the same.
+        functions: The name of each iterator's function, "" where it is not known.
+
+    Returns:
+        The diagnosis, or None without an input pipeline or without elements in the counted steps.
+    """
+    if not len(table) or not waiting.elements:
+        return None
+    fraction = waiting.fraction
+    severity = "high" if fraction >= HIGH else "moderate" if fraction >= BOUND else "none"
+    if waiting.per_element_ps < _HAND_OVER_PS or (
+        severity == "moderate" and waiting.pipeline_per_second > waiting.model_per_second
+    ):
+        severity = "none"  # it costs that much to hand an element over, whoever makes it
+    unit, each = ("examples", batch_size) if batch_size else ("batches", 1)
+    model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
+    by_iterator = waiting.charged_ps[0::2] + waiting.charged_ps[1::2]
+    whole = int(by_iterator.sum())
+    if severity == "none" or not whole:
+        rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
+        sentence = (
+            f"The training waits {fraction:.1%} of the time for its input. Without waiting it would take "
+            f"{_rate(model)} {unit}/s; the pipeline can make {rate}."
+        )
+        return InputDiagnosis("none", -1, "", 0.0, sentence, "", unit, model, made, float("nan"))
+    row = int(by_iterator.argmax())
+    in_function = int(waiting.charged_ps[2 * row + 1]) * 2 > int(by_iterator[row])
+    cause = _cause_of(table, row, in_function=in_function)
+    busy = float(waiting.threads[row]) if table.runs[row] else float("nan")
+    what, fix = CAUSES[cause]
+    threads = ""
+    if in_function and cause in ("transform", "small files") and not np.isnan(busy):
+        allowed = int(table.parallelism[row])
+        of = f" of {allowed}" if allowed else ""
+        threads = f", {busy:.1f}{of} threads busy"
+    share = int(by_iterator[row]) / whole
+    sentence = (
+        f"The model can eat {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
+        f"{_name_of(table, row, functions)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
+    )
+    return InputDiagnosis(severity, row, cause, share, sentence, fix, unit, model, made, busy)
+
+
+def _rate(value: float) -> str:
+    if np.isnan(value):
+        return "an unknown number of"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def _name_of(table: InputPipeline, row: int, functions: Sequence[str]) -> str:
+    """``ParallelMap(augment)``, or with what its function mostly runs."""
+    ops = table.function_ops[row]
+    kind = table.kind[row]
+    if row < len(functions) and functions[row]:
+        return f"{kind}({functions[row]})"
+    return f"{kind} ({ops[0][0]})" if ops else kind
+
+
+def name_functions(table: InputPipeline, datasets: Sequence[DatasetChain]) -> tuple[str, ...]:
+    """The user's function of each iterator, from the dataset that fits the trace best.
+
+    Args:
+        table: The iterators; their datasets are named by kind and place, ``ParallelMapDatasetV2:3``, and
+            several in one where they were fused.
+        datasets: Pipelines that may have been the one: (kind, function) from the source on.
+    """
+    places = [
+        [(label_of(kind.partition("Dataset")[0]), int(at)) for kind, at in _PLACE.findall(name)]
+        for name in table.dataset
+    ]
+
+    def fit(chain: DatasetChain) -> int:
+        return sum(
+            at < len(chain)
+            and chain[at][0].removeprefix("Parallel") == kind.removeprefix("Parallel")
+            for found in places
+            for kind, at in found
+        )
+
+    if not datasets or not max(map(fit, datasets)):
+        return ("",) * len(table)
+    chain = max(datasets, key=fit)
+    return tuple(_function_at(chain, found) for found in places)
+
+
+def _function_at(chain: DatasetChain, places: list[tuple[str, int]]) -> str:
+    """The function of a transformation; tf.data may have made a plain map a parallel one."""
+    for kind, at in places:
+        if at < len(chain):
+            own, function = chain[at]
+            if function and own.removeprefix("Parallel") == kind.removeprefix("Parallel"):
+                return function
+    return ""
+
+
+def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
+    kind = table.kind[row]
+    ops = table.function_ops[row]
+    cause = "other"
+    if kind == "Generator" or any(name in _PYTHON_OPS for name, *_ in ops):
+        cause = "python"
+    elif in_function or kind in ("Map", "ParallelMap"):
+        if _reads_a_file_each(table, row):
+            cause = "small files"
+        else:
+            cause = "transform" if table.tree.is_async[row] else "sequential map"
+    elif kind.startswith(_READERS):
+        cause = "read"
+    elif kind.startswith("Shuffle"):
+        cause = "shuffle"
+    elif kind in _COPIES:
+        cause = "batch"
+    elif not table.tree.is_async.any():
+        cause = "no prefetch"
+    return cause
+
+
+def _reads_a_file_each(table: InputPipeline, row: int) -> bool:
+    """Whether the function opens a file for most elements, and that is most of what it does."""
+    ops = {name: (time, often) for name, time, often in table.function_ops[row]}
+    if "ReadFile" not in ops or not table.runs[row]:
+        return False
+    whole = sum(time for time, _ in ops.values())
+    return ops["ReadFile"][1] * 2 > int(table.runs[row]) and ops["ReadFile"][0] * 2 > whole

@@ -1,0 +1,60 @@
+"""tf.data datasets that live in a namespace to the names of their users' functions.
+
+The trace names an iterator's dataset by the kind of its op and its place in the pipeline, counted from the
+source: ``ParallelMapDatasetV2:3``. The dataset object, where it still lives, knows the function that was
+given to ``map``. Attributes that it keeps for itself are read with care: where one is missing, there is no
+name.
+"""
+
+from collections.abc import Mapping
+
+__all__ = ["Chain", "describe_datasets"]
+
+Chain = tuple[tuple[str, str], ...]
+_MOST_DATASETS, _LONGEST_CHAIN = 50, 100
+_FUNCTIONS = ("_map_func", "_predicate", "_reduce_func", "_init_func")
+
+
+def describe_datasets(namespace: Mapping[str, object]) -> tuple[Chain, ...]:
+    """The straight pipelines of a namespace, each from its source on.
+
+    Returns:
+        For each dataset (kind, name of the user's function or "") of every transformation, for instance
+        ``(("Range", ""), ("Map", "augment"), ("Batch", ""))``.
+    """
+    chains: list[Chain] = []
+    for value in list(namespace.values()):
+        if len(chains) >= _MOST_DATASETS:
+            break
+        if type(value).__module__.startswith("tensorflow.python.data"):
+            chain = _walk(value)
+            if chain and any(function for _, function in chain):
+                chains.append(chain)
+    return tuple(chains)
+
+
+def _walk(dataset: object) -> Chain:
+    links: list[tuple[str, str]] = []
+    at: object | None = dataset
+    while at is not None and len(links) < _LONGEST_CHAIN:
+        kind = type(at).__name__.lstrip("_").partition("Dataset")[0]
+        links.append((kind, _function_of(at)))
+        inputs = getattr(at, "_inputs", None)
+        try:
+            listed = inputs() if callable(inputs) else ()
+        except Exception:  # noqa: BLE001 - somebody's subclass may do anything
+            return ()
+        if len(listed) > 1:
+            return ()
+        at = listed[0] if listed else None
+    return tuple(links[::-1])
+
+
+def _function_of(dataset: object) -> str:
+    for attribute in _FUNCTIONS:
+        wrapped = getattr(dataset, attribute, None)
+        function = getattr(wrapped, "_func", None)
+        name = getattr(function, "__name__", None)
+        if isinstance(name, str):
+            return name
+    return ""
