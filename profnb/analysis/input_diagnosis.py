@@ -12,8 +12,15 @@ import numpy as np
 
 from profnb.analysis.input_pipeline import InputPipeline, Waiting
 from profnb.analysis.iterators import label_of
+from profnb.units import duration_text
 
-__all__ = ["DatasetChain", "InputDiagnosis", "diagnose_input", "name_functions"]
+__all__ = [
+    "DatasetChain",
+    "InputDiagnosis",
+    "diagnose_input",
+    "explain_first_element",
+    "name_functions",
+]
 
 DatasetChain = tuple[tuple[str, str], ...]
 _PLACE = re.compile(r"([A-Za-z]+Dataset(?:V\d+)?):(\d{1,3})\b")
@@ -21,6 +28,7 @@ _PLACE = re.compile(r"([A-Za-z]+Dataset(?:V\d+)?):(\d{1,3})\b")
 BOUND = 0.05
 HIGH = 0.2
 _FAR_MORE = 5
+_LONG_FIRST, _SHORTEST_FIRST_PS = 0.2, 100_000_000_000
 _HAND_OVER_PS = 60_000_000
 _READERS = (
     "TFRecord",
@@ -152,6 +160,8 @@ def diagnose_input(
     cause = _cause_of(table, row, in_function=in_function)
     busy = float(waiting.threads[row]) if table.runs[row] else float("nan")
     what, fix = CAUSES[cause]
+    if not table.tree.is_async.any() and cause != "no prefetch":
+        fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     threads = ""
     if in_function and cause in ("transform", "small files") and not np.isnan(busy):
         allowed = int(table.parallelism[row])
@@ -163,6 +173,20 @@ def diagnose_input(
         f"{_name_of(table, row, functions)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
     return InputDiagnosis(severity, row, cause, share, sentence, fix, unit, model, made, busy)
+
+
+def explain_first_element(table: InputPipeline, waiting: Waiting, window_ps: int) -> str:
+    """Why the first element was long in coming, where that took a fifth of the time; else ""."""
+    if waiting.first_ps < _LONG_FIRST * window_ps or waiting.first_ps < _SHORTEST_FIRST_PS:
+        return ""
+    took = f"The first element took {duration_text(waiting.first_ps)}"
+    shuffles = [row for row, kind in enumerate(table.kind) if kind.startswith("Shuffle")]
+    if not shuffles:
+        return f"{took}: threads start and buffers fill."
+    capacity = int(table.capacity[shuffles[0]])
+    return (
+        f"{took}: Shuffle fills its buffer of {capacity:,} elements first. {CAUSES['shuffle'][1]}"
+    )
 
 
 def _rate(value: float) -> str:

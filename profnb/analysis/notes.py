@@ -125,14 +125,23 @@ def note_devices(trace: Trace) -> list[str]:
 
 
 def note_input(
-    diagnosis: InputDiagnosis | None, steps: Steps, summary: Summary, tree: IteratorTree
+    diagnosis: InputDiagnosis | None, first: str, steps: Steps, summary: Summary, tree: IteratorTree
 ) -> list[str]:
-    """What starves the training, or that its input cannot be seen although it may."""
+    """What starves the training, or that its input cannot be seen although it may.
+
+    Args:
+        diagnosis: What was found.
+        first: Why the first element was long in coming, or "".
+        steps: The steps.
+        summary: The numbers of the headline.
+        tree: The iterators of tf.data.
+    """
+    start = [first] if first else []
     if diagnosis is not None and diagnosis.iterator >= 0:
         bound = "input-bound" if diagnosis.severity == "high" else "partly input-bound"
-        return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}"]
+        return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}", *start]
     if len(tree) or steps.is_window or not len(steps):
-        return []
+        return start
     gap = sum(share.fraction for share in summary.shares if share.category == GAP)
     if gap < _MOSTLY_GAP:
         return []

@@ -22,6 +22,7 @@ from profnb.analysis.input_diagnosis import (
     DatasetChain,
     InputDiagnosis,
     diagnose_input,
+    explain_first_element,
     name_functions,
 )
 from profnb.analysis.input_pipeline import (
@@ -189,6 +190,14 @@ class Study:
         )
 
     @cached_property
+    def _first_element(self) -> str:
+        if not len(self.iterators) or not len(self.trace.events):
+            return ""
+        events = self.trace.events
+        window = int(events.end_ps.max() - events.begin_ps.min())
+        return explain_first_element(self.input_pipeline, self.waiting, window)
+
+    @cached_property
     def samples(self) -> list[Counter]:
         """What was sampled: memory per allocator, and how full tf.data's buffers were."""
         return find_samples(self.trace)
@@ -265,6 +274,8 @@ class Study:
             *note_steps(self.steps, self.summary, len(self.trace.events)),
             *note_devices(self.trace),
             *note_contents(self.trace),
-            *note_input(self.input_diagnosis, self.steps, self.summary, self.iterators),
+            *note_input(
+                self.input_diagnosis, self._first_element, self.steps, self.summary, self.iterators
+            ),
             *self.hlo.complaints,
         ]
