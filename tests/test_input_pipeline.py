@@ -120,7 +120,7 @@ def test_the_input_op_table_is_the_official_one(shared_traces, name):
 
 # Real pipelines, each slow in one known way.
 
-tf = pytest.importorskip("tensorflow") if not os.environ.get("PROFNB_NO_TENSORFLOW") else None
+tf = pytest.importorskip("tensorflow")
 STEPS, BATCH = 30, 8
 
 

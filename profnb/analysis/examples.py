@@ -28,6 +28,7 @@ _ITEM_BYTES = {
 }  # fmt: skip
 _SHAPE = re.compile(r"\[([^\]]*)\]")
 _LONGEST_SIZE = 12  # digits
+_MARKERS = frozenset({"TraceContext", "train"})
 _FETCH_PREFIX = "IteratorGetNext"
 
 
@@ -76,6 +77,14 @@ def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
     return [(shapes.texts[shape], types.texts[kind]) for shape, kind in set(pairs)]
 
 
+def _told_batch_size(trace: Trace) -> int | None:
+    """The batch size that Keras 2 wrote with its step markers, or None."""
+    told = trace.stats.integers("batch_size")
+    is_marker = trace.select_names(lambda name: name in _MARKERS)[told.events]
+    sizes = np.unique(told.values[is_marker].astype(np.int64))
+    return int(sizes[0]) if sizes.size == 1 and 0 < sizes[0] < 1 << 31 else None
+
+
 def usual_batch_size(trace: Trace) -> int | None:
     """Examples in most of the elements that were fetched, by steps or between them; None if not told."""
     kinds = _element_kinds(trace)
@@ -83,7 +92,7 @@ def usual_batch_size(trace: Trace) -> int | None:
     is_fetch = trace.select_names(lambda name: name.startswith(_FETCH_PREFIX))[sizes.events]
     values, often = np.unique(sizes.values[is_fetch].astype(np.int64), return_counts=True)
     if not values.size:
-        return None
+        return _told_batch_size(trace)
     size = int(values[often.argmax()])
     found = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
     return found.pop() if len(found) == 1 else None

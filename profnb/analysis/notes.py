@@ -9,23 +9,26 @@ import numpy as np
 
 from profnb.analysis.input_diagnosis import InputDiagnosis
 from profnb.analysis.iterators import IteratorTree
+from profnb.analysis.memory import MemoryUse
 from profnb.analysis.step_times import TracingCost
 from profnb.analysis.steps import Steps
 from profnb.analysis.summary import GAP, Summary
 from profnb.trace.model import Trace
-from profnb.units import count_text, duration_text, percent_text
+from profnb.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = [
     "note_contents",
     "note_cost",
     "note_devices",
     "note_input",
+    "note_memory",
     "note_missing_devices",
     "note_steps",
 ]
 
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
+_LEAK, _NEARLY_FULL = 0.001, 0.9
 _LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
 
 
@@ -122,6 +125,28 @@ def note_devices(trace: Trace) -> list[str]:
         "on NVIDIA is CUPTI: libcupti is missing, or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set "
         "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged)."
     ]
+
+
+def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
+    """Memory that grows from step to step, and a device's memory that is nearly full."""
+    notes = []
+    for use in uses:
+        name, limit = use.allocator.name, use.allocator.limit
+        if use.growth_bytes > _LEAK * use.peak_bytes:
+            culprit = (
+                f"; {use.growth_op[:100]} allocates most of what stays" if use.growth_op else ""
+            )
+            notes.append(
+                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something "
+                "keeps tensors: a Python list of losses or outputs (append float(x) instead), or a "
+                "variable made anew in each step."
+            )
+        if use.allocator.is_device and 0 < limit < use.peak_bytes / _NEARLY_FULL:
+            notes.append(
+                f"{name} was {percent_text(use.peak_bytes / limit)} full "
+                f"({bytes_text(use.peak_bytes)} of {bytes_text(limit)}): a larger batch will not fit."
+            )
+    return notes
 
 
 def note_input(

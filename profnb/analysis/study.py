@@ -39,8 +39,9 @@ from profnb.analysis.launches import (
     tabulate_launches,
     tabulate_streams,
 )
+from profnb.analysis.memory import Allocator, MemoryUse, find_allocators, measure_memory
 from profnb.analysis.nesting import self_times
-from profnb.analysis.notes import note_contents, note_devices, note_input, note_steps
+from profnb.analysis.notes import note_contents, note_devices, note_input, note_memory, note_steps
 from profnb.analysis.ops import OpTable, tabulate_ops
 from profnb.analysis.peaks import Peak, find_peak
 from profnb.analysis.precision import Precision, measure_precision
@@ -228,6 +229,20 @@ class Study:
         )
 
     @cached_property
+    def allocators(self) -> list[Allocator]:
+        """The allocators of memory."""
+        return find_allocators(self.trace)
+
+    @cached_property
+    def memory_use(self) -> list[MemoryUse]:
+        """What each allocator held at its peak, and whether it grows."""
+        batch = self.summary.batch_size or usual_batch_size(self.trace)
+        return [
+            measure_memory(self.trace, allocator, self.steps, batch)
+            for allocator in self.allocators
+        ]
+
+    @cached_property
     def launches(self) -> LaunchTable:
         """How each device's kernels were launched."""
         return tabulate_launches(self.trace, self.groups, len(self.steps))
@@ -277,5 +292,6 @@ class Study:
             *note_input(
                 self.input_diagnosis, self._first_element, self.steps, self.summary, self.iterators
             ),
+            *note_memory(self.memory_use),
             *self.hlo.complaints,
         ]

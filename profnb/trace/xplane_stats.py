@@ -230,6 +230,13 @@ class XPlaneStats(Stats):
         entries, events = self._select(name, (INT64, UINT64))
         return StatColumn(events, self._csr.value[entries])
 
+    def numbers(self, name: str) -> StatColumn:
+        """The events with a stat of this name that is any number, as float64."""
+        entries, events = self._select(name, (INT64, UINT64, DOUBLE))
+        values = self._csr.value[entries]
+        is_double = self._csr.kind[entries] == DOUBLE
+        return StatColumn(events, np.where(is_double, values.view(np.float64), values))
+
     def texts(self, name: str) -> StatColumn:
         """The events with a text stat of this name, as rows of the distinct texts."""
         entries, events = self._select(name, (TEXT, REFERENCE))

@@ -16,7 +16,7 @@ from profnb.view.sections import Section
 from profnb.view.tables import Cell
 from profnb.view.theme import COLOURS, GRID, colour_of
 
-__all__ = ["input_sections"]
+__all__ = ["input_sections", "step_rules"]
 
 _MOST_ITERATORS, _MOST_BUFFERS, _MOST_POINTS, _MOST_RULES = 24, 6, 60, 60
 _PS_PER_MS = 1e9
@@ -232,7 +232,7 @@ def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
         "yaxis": {**axis("% full"), "range": [0, 104]},
-        "shapes": _step_rules(study.steps),
+        "shapes": step_rules(study.steps),
     }
     return {"data": data, "layout": layout, "config": {"displaylogo": False}}
 
@@ -248,7 +248,7 @@ def _thin(counter: Counter) -> tuple[list[float], list[float]]:
     return times, values
 
 
-def _step_rules(steps: Steps) -> list[dict[str, Any]]:
+def step_rules(steps: Steps) -> list[dict[str, Any]]:
     """A thin rule where each step begins, unless there are too many to see."""
     if steps.is_window or len(steps) > _MOST_RULES:
         return []

@@ -22,6 +22,7 @@ from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.device import device_sections
 from profnb.view.input import input_sections
+from profnb.view.memory import memory_sections
 from profnb.view.sections import Section, section_html, section_text
 from profnb.view.tables import Cell, html_table
 from profnb.view.text import (
@@ -311,5 +312,10 @@ def build_report(
         hidden_ops=hidden,
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
-        sections=[*input_sections(study), *device_sections(study), *xla_sections(study)],
+        sections=[
+            *input_sections(study),
+            *device_sections(study),
+            *xla_sections(study),
+            *memory_sections(study),
+        ],
     )

@@ -1,0 +1,182 @@
+"""Memory: peaks and what was alive, by hand, against the official answers, and in a real training."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.analysis.memory import UNATTRIBUTED, find_allocators, find_growth, measure_memory, tabulate_peak
+from profnb.analysis.study import Study
+from profnb.frames.memory import memory_frame, memory_peak_frame, memory_summary_frame
+from profnb.view.memory import memory_sections
+
+MS = 10**9
+MB = 10**6
+
+
+def allocate(at, size, total, addr, op="", region="output", dtype=1, shape="[2]", name="GPU_0_bfc", limit=100 * MB):
+    more = {"tf_op": op} if op else {}
+    return event(
+        "MemoryAllocation", at, 0, allocator_name=name, bytes_allocated=total, bytes_available=limit - total, bytes_reserved=0,
+        allocation_bytes=size, addr=addr, fragmentation=0.25, peak_bytes_in_use=90 * MB, region_type=region, data_type=dtype, shape=shape, **more,
+    )  # fmt: skip
+
+
+def free(at, size, total, addr, name="GPU_0_bfc", limit=100 * MB):
+    return event(
+        "MemoryDeallocation", at, 0, allocator_name=name, bytes_allocated=total, bytes_available=limit - total, bytes_reserved=0,
+        allocation_bytes=size, addr=addr, fragmentation=0.5, peak_bytes_in_use=90 * MB,
+    )  # fmt: skip
+
+
+def training(leak=0):
+    """Steps of 10 ms over 20 MB from before the trace: 8 MB of activations and 2 of workspace come and go."""
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1, batch_size=32) for at in range(8)]
+    work, held = [], 20 * MB
+    for at in range(8):
+        begin = at * 10 * MS + MS
+        work += [
+            allocate(begin, 8 * MB, held + 8 * MB, 1, "conv/Conv2D", shape="[32,8]"),
+            allocate(begin + MS, 2 * MB, held + 10 * MB, 2, "conv/Conv2D", "temp", 6),
+            free(begin + 2 * MS, 2 * MB, held + 8 * MB, 2),
+        ]
+        if leak:
+            held += leak
+            work.append(allocate(begin + 3 * MS, leak, held + 8 * MB, 100 + at, "loss/Mean"))
+        work.append(free(begin + 4 * MS, 8 * MB, held, 1))
+    return read(host(line("python", *steps), line("gpu thread", *work)))
+
+
+def test_the_peak_by_hand():
+    trace = training()
+    study = Study(trace)
+    [allocator] = study.allocators
+    assert (allocator.name, allocator.limit, allocator.lifetime_peak) == ("GPU_0_bfc", 100 * MB, 90 * MB)
+    rows = tabulate_peak(trace, allocator, study.steps)
+    assert [(r.op_name, r.region, r.dtype, r.shape, r.bytes, r.occurrences, r.is_persistent) for r in rows] == [
+        (UNATTRIBUTED, "", "", "", 20 * MB, 0, True),
+        ("conv/Conv2D", "output", "float32", "[32,8]", 8 * MB, 1, False),
+        ("conv/Conv2D", "temp", "int8", "[2]", 2 * MB, 1, False),
+    ]
+    [use] = study.memory_use
+    assert (use.peak_bytes, use.peak_ps, use.base_bytes, use.growth_bytes) == (30 * MB, 2 * MS, 20 * MB, 0)
+    # 95 MB less 20 that stay is room for 7.5 times 32 examples of 10 MB.
+    assert (use.batch_size, use.largest_batch) == (32, 240)
+    assert "a batch of about 240" in memory_sections(study)[0].sentence
+
+
+def test_tables_by_hand():
+    trace = training()
+    study = Study(trace)
+    frame = memory_frame(trace, study.allocators)
+    assert frame.in_use_bytes.max() == 30 * MB
+    assert set(frame.fragmentation) == {0.25, 0.5}
+    peak = memory_peak_frame(trace, study.allocators, study.steps)
+    assert peak.bytes.sum() == 30 * MB
+    assert set(peak.time_ms) == {2}
+    summary = memory_summary_frame(study.memory_use)
+    assert summary.limit_bytes.tolist() == [100 * MB]
+    assert summary.fragmentation.tolist() == [0.25]
+
+
+def test_what_outlives_its_step_is_persistent_and_what_grows_is_named():
+    study = Study(training(leak=MB))
+    [allocator] = study.allocators
+    growth, op = find_growth(study.trace, allocator, study.steps)
+    assert (growth, op) == (MB, "loss/Mean")
+    rows = tabulate_peak(study.trace, allocator, study.steps)
+    [kept] = [row for row in rows if row.op_name == "loss/Mean"]
+    assert (kept.bytes, kept.occurrences, kept.is_persistent) == (7 * MB, 7, True)
+    assert any("grows by 1.00 MB a step; loss/Mean" in note for note in study.notes)
+
+
+def test_a_device_that_is_nearly_full_is_said():
+    full = [allocate(MS, 92 * MB, 92 * MB, 1), free(2 * MS, 92 * MB, 0, 1)]
+    study = Study(read(host(line("p", event("train", 0, 5 * MS, step_num=0, _r=1), *full)), gpu(line("Stream #1", event("k", 0, 5)))))
+    assert any("92.0 % full" in note for note in study.notes)
+
+
+def test_without_memory_events_there_is_nothing():
+    study = Study(read(host(line("p", event("train", 0, 5, step_num=0, _r=1)))))
+    assert study.allocators == []
+    assert memory_sections(study) == []
+    assert memory_peak_frame(study.trace, [], study.steps).empty
+    assert memory_summary_frame([]).empty
+
+
+def test_events_that_tell_nothing_open():
+    study = Study(read(host(line("p", event("MemoryAllocation", 0, 0), event("MemoryDeallocation", 5, 0)))))
+    [allocator] = study.allocators
+    assert (allocator.name, allocator.limit) == ("allocator", -1)
+    assert len(study.memory_use) == 1
+    assert memory_sections(study)
+
+
+@pytest.mark.parametrize("name", ["gpu-cnn-batch512", "gpu-cnn-batch128", "gpu-cnn-batch8"])
+def test_the_peak_its_time_and_its_parts_are_the_official_ones(shared_traces, name):
+    """The official tool names what was allocated in the step of the peak; we name that and more."""
+    official = json.load(gzip.open(shared_traces / name / "host.memory_profile.json.gz"))["memoryProfilePerAllocator"]
+    profile = profnb.load(shared_traces / name / "host.xplane.pb")
+    trace, steps = profile.trace, profile.study.steps
+    allocators = {allocator.name: allocator for allocator in find_allocators(trace)}
+    assert set(allocators) == set(official)
+    for allocator_name, theirs in official.items():
+        allocator, summary = allocators[allocator_name], theirs["profileSummary"]
+        assert allocator.in_use.max() == int(summary["peakStats"]["heapAllocatedBytes"])
+        assert allocator.lifetime_peak == int(summary["peakBytesUsageLifetime"])
+        assert allocator.limit == int(summary["memoryCapacity"])
+        times = trace.events.begin_ps[allocator.events]
+        [row] = np.flatnonzero((times == int(summary["peakStatsTimePs"])) & (allocator.in_use == allocator.in_use.max()))
+        rows = tabulate_peak(trace, allocator, steps, int(row))
+        assert sum(found.bytes for found in rows) == allocator.in_use.max()
+        # Their indices count the snapshots in time order, of which the file keeps a thousand.
+        alive, known = set(allocator.alive_at(int(row)).tolist()), 0
+        for active in theirs["activeAllocations"]:
+            index = int(active["snapshotIndex"])
+            if index >= 0:
+                assert index in alive
+                known += int(allocator.size[index]) * int(active["numOccurrences"])
+        preallocated = sum(int(special["allocationBytes"]) for special in theirs["specialAllocations"])
+        assert allocator.in_use.max() - known - preallocated in (0, 256)  # one of theirs misses a block
+        assert sum(found.bytes for found in rows if found.op_name == UNATTRIBUTED) <= preallocated + 256
+
+
+def test_the_largest_batch_is_asked_of_devices_only():
+    trace = training()
+    [allocator] = find_allocators(trace)
+    steps = Study(trace).steps
+    assert measure_memory(trace, allocator, steps, None).largest_batch == 0
+    assert measure_memory(trace, allocator, steps, 64).largest_batch == 480
+
+
+@pytest.mark.tensorflow
+def test_a_real_training_on_a_cpu():
+    """The allocator's own peak is the most that its events tell; a kept list grows by what it keeps."""
+    tf = pytest.importorskip("tensorflow")
+    size = 4 * 1024 * 1024
+    kept = []
+
+    @tf.function
+    def step(x):
+        return tf.matmul(x, x) * 2.0
+
+    x = tf.random.normal((1024, 1024))
+    step(x)
+    with profnb.profile() as p:
+        for number in range(8):
+            with profnb.step(number):
+                kept.append(step(x))
+                kept[-1].numpy()
+    summary = p.memory_summary
+    if summary.empty:
+        pytest.skip(f"TensorFlow {tf.__version__} records no memory on a CPU")
+    largest = summary.loc[summary.peak_bytes.idxmax()]
+    assert largest.peak_bytes >= 8 * size
+    assert largest.peak_bytes == largest.lifetime_peak_bytes
+    assert largest.growth_bytes_per_step == pytest.approx(size, rel=0.1)
+    own = p.memory_peak[p.memory_peak.allocator == largest.allocator]
+    assert own.bytes.sum() == largest.peak_bytes
+    assert any("grows by" in note for note in p.notes)
