@@ -14,6 +14,7 @@ The house (data flows downwards, an import only ever points back up):
         markers, inlined     step markers, every step timed; frameless hooks that change arguments
         graph_runs           TF1: Session.run with FULL_TRACE, as RunMetadata
         tfprof               tfprof's four views of graph runs
+        datasets             names of the functions that users gave to tf.data
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
         cell                 a cell of the shell, run as if no magic were there
@@ -41,6 +42,9 @@ The house (data flows downwards, an import only ever points back up):
         kernels, precision   what devices ran, and with numbers of which width
         copies               what they moved
         devices, idle        how busy each was, and why the busiest was not
+        iterators, waiting   tf.data's iterators; the training's waiting, charged to them
+        input_pipeline, input_diagnosis   what each costs; which one starves the training, and why
+        memory               what allocators held, what was alive at the peak, what grows
         launches, samples    kernels, their launches and streams; memory and buffers over time
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
@@ -52,7 +56,7 @@ The house (data flows downwards, an import only ever points back up):
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, report     one table of the report; the report
-        device, xla          its tables on devices and on XLA; device_charts has their figures
+        input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where

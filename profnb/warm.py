@@ -30,7 +30,7 @@ def _message(*fields: tuple[int, int | bytes]) -> bytes:
 
 
 def tiny_trace() -> bytes:
-    """An XSpace with a step marker and an op on the host, a kernel on a device, and a program of XLA's."""
+    """An XSpace with a step marker, an op and iterators on the host, a kernel, and a program of XLA's."""
 
     def entry(number: int, name: bytes) -> bytes:
         return _message((1, number), (2, _message((1, number), (2, name))))
@@ -38,10 +38,14 @@ def tiny_trace() -> bytes:
     marker_stats = _message((1, 1), (4, 1)), _message((1, 2), (4, 0))
     marker = _message((1, 1), (2, 0), (3, 1000), (4, marker_stats[0]), (4, marker_stats[1]))
     op = _message((1, 2), (2, 100), (3, 500))
-    line = _message((1, 1), (2, b"python"), (3, 1), (4, op), (4, marker))
+    waits = [_message((1, number), (2, 600), (3, 90 - number)) for number in (3, 4)]
+    line = _message(
+        (1, 1), (2, b"python"), (3, 1), (4, op), (4, marker), *((4, wait) for wait in waits)
+    )
     plane = _message(
         (2, b"/host:CPU"), (3, line),
         (4, entry(1, b"train")), (4, entry(2, b"MatMul:MatMul")),
+        (4, entry(3, b"Iterator::Root")), (4, entry(4, b"Iterator::Root::Prefetch")),
         (5, entry(1, b"_r")), (5, entry(2, b"step_num")),
     )  # fmt: skip
     work = _message((1, 1), (2, 200), (3, 100), (4, _message((1, 1), (5, b"a"))))

@@ -107,6 +107,30 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     assert page.errors == []
 
 
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 700)])
+def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, width):
+    from test_input_pipeline import starved
+    from test_memory import training
+
+    from profnb.profile import Profile
+
+    page = open_page(Profile(starved()).to_html(tmp_path / "r.html").as_uri(), scheme=scheme, width=width)
+    page.page.get_by_role("tab", name="Input").click()
+    page.page.wait_for_timeout(700)
+    page.shot(f"page-input-{scheme}-{width}")
+    bars = page.page.locator(".profnb-tab[data-tab=Input] .js-plotly-plot .bars .point")
+    assert bars.count() == 8  # work and waiting of four iterators
+    assert "Map (MatMul) is the limit" in page.page.inner_text(".profnb-tab[data-tab=Input]")
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.errors == []
+    page = open_page(Profile(training()).to_html(tmp_path / "m.html").as_uri(), scheme=scheme, width=width)
+    page.page.get_by_role("tab", name="Memory").click()
+    page.page.wait_for_timeout(700)
+    page.shot(f"page-memory-{scheme}-{width}")
+    assert page.page.locator(".profnb-tab[data-tab=Memory] .js-plotly-plot .scatterlayer .trace").count() == 1
+    assert page.errors == []
+
+
 # JupyterLab.
 
 NOTEBOOK = [
