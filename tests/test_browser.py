@@ -121,6 +121,9 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     bars = page.page.locator(".profnb-tab[data-tab=Input] .js-plotly-plot .bars .point")
     assert bars.count() == 8  # work and waiting of four iterators
     assert "Map (MatMul) is the limit" in page.page.inner_text(".profnb-tab[data-tab=Input]")
+    box = bars.nth(5).bounding_box()  # the waiting for Map, whose bar begins at the left
+    page.page.mouse.click(box["x"] + 5, box["y"] + box["height"] / 2)
+    assert page.page.get_by_label("search events").input_value().startswith("Iterator::Root")
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.errors == []
     page = open_page(Profile(training()).to_html(tmp_path / "m.html").as_uri(), scheme=scheme, width=width)

@@ -40,7 +40,7 @@ _READERS = (
     "ArrayRecord",
 )
 _PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
-_READ_OPS = ("ReadFile", "DecodeJpeg", "DecodePng", "DecodeImage")
+_DECODERS = ("Decode", "ParseExample", "ParseSingleExample", "ParseSequenceExample")
 _COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 
 # Cause to (what it is, what to change).
@@ -59,6 +59,11 @@ CAUSES = {
         "runs one element at a time",
         "Give it threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
         "fits into memory.",
+    ),
+    "decode": (
+        "decodes more than its threads can",
+        "Decode once and keep the result (.cache() after this map, in memory or in a file), store images "
+        "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
     ),
     "transform": (
         "does more work than its threads can",
@@ -163,7 +168,7 @@ def diagnose_input(
     if not table.tree.is_async.any() and cause != "no prefetch":
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     threads = ""
-    if in_function and cause in ("transform", "small files") and not np.isnan(busy):
+    if in_function and cause in ("transform", "decode", "small files") and not np.isnan(busy):
         allowed = int(table.parallelism[row])
         of = f" of {allowed}" if allowed else ""
         threads = f", {busy:.1f}{of} threads busy"
@@ -250,6 +255,8 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
     elif in_function or kind in ("Map", "ParallelMap"):
         if _reads_a_file_each(table, row):
             cause = "small files"
+        elif ops and ops[0][0].startswith(_DECODERS) and table.tree.is_async[row]:
+            cause = "decode"
         else:
             cause = "transform" if table.tree.is_async[row] else "sequential map"
     elif kind.startswith(_READERS):

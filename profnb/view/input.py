@@ -85,7 +85,7 @@ def _tree_section(study: Study, *, starved: bool) -> Section:
             (
                 f"{indent}{_name(study, row)}",
                 "",
-                "on threads of its own" if table.tree.is_async[row] else "",
+                "async" if table.tree.is_async[row] else "",
             ),
             count_text(int(table.calls[row])),
             duration_text(float(work[row])) if work[row] else MISSING,
@@ -123,8 +123,13 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     # Two iterators may have one name; the axis is told apart by place.
     places = list(range(len(rows)))
     work, waited = _work_ps(table)[rows] / _PS_PER_MS, table.waited_ps[rows] / _PS_PER_MS
+    # What is shown when pointed at, and what the timeline on the same page searches when clicked.
     told = [
-        escape(f"{table.tree.path[row]}: {count_text(int(table.calls[row]))} calls") for row in rows
+        [
+            escape(f"{table.tree.path[row]}: {count_text(int(table.calls[row]))} calls"),
+            f"Iterator::{table.tree.path[row]}",
+        ]
+        for row in rows
     ]
     series = (
         ("work, hidden or not", work, "rgba(58,154,93,0.45)", 0.7),
@@ -135,7 +140,7 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
             "type": "bar", "orientation": "h", "name": name, "y": places, "width": width,
             "x": [round(float(value), 4) for value in values], "customdata": told,
             "marker": {"color": colour, "line": {"width": 0}},
-            "hovertemplate": f"%{{customdata}}<br>{name}: %{{x:.4g}} ms<extra></extra>",
+            "hovertemplate": f"%{{customdata[0]}}<br>{name}: %{{x:.4g}} ms<extra></extra>",
         }
         for name, values, colour, width in series
     ]  # fmt: skip

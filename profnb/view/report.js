@@ -197,7 +197,7 @@ function upgradeFigure(root) {
     var place = document.createElement('div');
     root.insertBefore(place, table);
     window.Plotly.newPlot(place, figure.data, figure.layout, {displaylogo: false, responsive: true})
-      .then(function () { table.remove(); }, function () { place.remove(); });
+      .then(function () { table.remove(); searchOnClick(place); }, function () { place.remove(); });
   }
   if (window.Plotly) { draw(); return; }
   if (!root.dataset.source) return;
@@ -209,6 +209,18 @@ function upgradeFigure(root) {
   script.onload = function () { restore(); if (window.Plotly) draw(); };
   script.onerror = restore;
   document.head.appendChild(script);
+}
+
+// A bar that names events: a click on it searches them in the timeline of the page, if there is one.
+function searchOnClick(plot) {
+  plot.on('plotly_click', function (event) {
+    var told = event.points[0] && event.points[0].customdata;
+    var box = document.querySelector('.profnb-timeline input[type=search]');
+    if (!box || !Array.isArray(told) || typeof told[1] !== 'string') return;
+    box.value = told[1];
+    box.dispatchEvent(new Event('input', {bubbles: true}));
+    box.closest('.profnb-timeline').scrollIntoView({block: 'nearest', behavior: 'smooth'});
+  });
 }
 
 // A saved notebook that is opened again has lost the live controls below the report, and JupyterLab
