@@ -44,6 +44,7 @@ The house (data flows downwards, an import only ever points back up):
         devices, idle        how busy each was, and why the busiest was not
         iterators, waiting   tf.data's iterators; the training's waiting, charged to them
         input_pipeline, input_diagnosis   what each costs; which one starves the training, and why
+        comparison, differences   how much faster, how sure; which ops and categories account for it
         memory               what allocators held, what was alive at the peak, what grows
         launches, samples    kernels, their launches and streams; memory and buffers over time
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
@@ -64,6 +65,7 @@ The house (data flows downwards, an import only ever points back up):
     frames/                  columns to pandas tables
     device_tables, tables    the tables of a profile
     profile, captured        Profile, load(); profile(), step()
+    comparison               compare(): did a change help
     warm                     compile the kernels ahead of use
     magics                   %%tfprofile, %%tftimeline
     demo, __main__           `python -m profnb demo | report | timeline | clean`
@@ -72,6 +74,7 @@ The house (data flows downwards, an import only ever points back up):
 from typing import Any
 
 from profnb.captured import profile, step
+from profnb.comparison import Comparison, compare
 from profnb.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.options import CaptureOptions
 from profnb.profile import Profile, load
@@ -79,9 +82,11 @@ from profnb.profile import Profile, load
 __all__ = [
     "CaptureError",
     "CaptureOptions",
+    "Comparison",
     "Profile",
     "ProfnbError",
     "TraceFormatError",
+    "compare",
     "configure",
     "load",
     "profile",

@@ -1,4 +1,4 @@
-"""``python -m profnb``: demo, report, timeline and clean."""
+"""``python -m profnb``: demo, report, timeline, compare and clean."""
 
 import argparse
 import io
@@ -50,6 +50,25 @@ def _timeline(arguments: argparse.Namespace) -> None:
         print(f"Chrome trace: {result.to_chrome_trace(arguments.out).resolve()}")
 
 
+def _compare(arguments: argparse.Namespace) -> int:
+    from profnb.comparison import compare
+
+    result = compare(arguments.first, arguments.second)
+    print(result.summary())
+    limit = arguments.fail_if_slower
+    if limit is None or not result.is_different or result.ratio <= 1 + limit:
+        return 0
+    print(f"\nSlower by more than {limit:.1%}.")
+    return 1
+
+
+def _percentage(text: str) -> float:
+    number = float(text.rstrip("%"))
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"a percentage that is not negative, got {text}")
+    return number / 100
+
+
 def _clean(arguments: argparse.Namespace) -> None:
     from profnb.view.notebook_file import clean_notebook
 
@@ -93,6 +112,17 @@ def _parser() -> argparse.ArgumentParser:
     timeline.add_argument("--host", help="which host of the run (default: the first)")
     timeline.set_defaults(run_command=_timeline)
 
+    compare = commands.add_parser("compare", help="compare saved traces: did a change help?")
+    compare.add_argument("first", help="A: a trace, or a logdir with one or several runs")
+    compare.add_argument("second", help="B")
+    compare.add_argument(
+        "--fail-if-slower",
+        type=_percentage,
+        metavar="PERCENT",
+        help="exit with 1 if B is slower than A by more than this, and surely so (for CI)",
+    )
+    compare.set_defaults(run_command=_compare)
+
     clean = commands.add_parser("clean", help="repair a saved notebook for GitHub and nbviewer")
     clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")
     clean.add_argument("-o", "--out", help="write the repaired notebook here")
@@ -104,7 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        0, or 1 after an error that is the input's fault, said in one line.
+        0; 1 after an error that is the input's fault, said in one line, or where `compare` found that
+        the second is slower than allowed.
     """
     parsed = _parser().parse_args(arguments)
     if isinstance(
@@ -112,11 +143,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):  # a terminal without bars and dashes still gets text
         sys.stdout.reconfigure(errors="replace")
     try:
-        parsed.run_command(parsed)
+        status: int | None = parsed.run_command(parsed)
     except (ProfnbError, OSError, ValueError) as error:
         print(f"profnb: {error}", file=sys.stderr)
         return 1
-    return 0
+    return status or 0
 
 
 if __name__ == "__main__":

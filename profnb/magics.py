@@ -12,6 +12,7 @@ from traitlets import Bool
 
 from profnb.capture.cell import call_after_cell, make_transformer
 from profnb.captured import CapturedProfile
+from profnb.comparison import compare
 from profnb.errors import ProfnbError
 from profnb.options import CaptureOptions
 from profnb.profile import Profile, load
@@ -206,6 +207,30 @@ class ProfnbMagics(Magics):
         arguments = parse_argstring(self.tftimeline_line, line)
         self._open(arguments).timeline(arguments.live)
 
+    @line_magic("tfcompare")
+    @_with_arguments(
+        argument(
+            "what", nargs=2, type=_unquoted, help="two results (names), or lists of them, or paths"
+        ),
+        argument("-o", "--out", metavar="NAME", help="bind the comparison to this name"),
+        argument("-q", "--quiet", action="store_true", help="show nothing"),
+    )
+    def tfcompare_line(self, line: str) -> None:
+        """Compare the second with the first: how much faster, how sure, and where it comes from.
+
+        Give lists of profiles, one per run, for an interval that holds from run to run.
+        """
+        arguments = parse_argstring(self.tfcompare_line, line)
+        sources = [self.shell.user_ns.get(name, name) for name in arguments.what]
+        try:
+            result = compare(*sources, labels=_labels(arguments.what, sources))
+        except (ProfnbError, OSError, ValueError, TypeError, AttributeError) as error:
+            raise UsageError(str(error)) from None
+        if arguments.out is not None:
+            self.shell.user_ns[arguments.out] = result
+        if not arguments.quiet:
+            result.report()
+
     def _open(self, arguments: Namespace) -> Profile:
         """The result of this name, or the trace at this path."""
         profile = self.shell.user_ns.get(arguments.what)
@@ -218,6 +243,15 @@ class ProfnbMagics(Magics):
             self.shell.user_ns[arguments.out] = profile
         _write_json(profile, arguments)
         return profile
+
+
+def _labels(names: list[str], sources: list[Any]) -> tuple[str, str]:
+    """What to call two results: their own labels where they have different ones, else their names."""
+    first, second = (
+        getattr(getattr(source, "options", None), "label", None) or name
+        for source, name in zip(sources, names, strict=True)
+    )
+    return (first, second) if first != second else (names[0], names[1])
 
 
 def _write_json(profile: Profile, arguments: Namespace) -> None:

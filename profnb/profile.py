@@ -17,6 +17,7 @@ from profnb.tables import Tables
 if TYPE_CHECKING:
     from profnb.analysis.step_times import StepTimes, TracingCost
     from profnb.analysis.study import Study
+    from profnb.columns import Floats
     from profnb.trace.model import Trace
     from profnb.view.report import Report
 
@@ -48,7 +49,14 @@ class Profile(Tables):
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
         self._trace = trace
-        for name in ("study", "_step_times", "_tracing_cost", "_report", "notes"):
+        for name in (
+            "study",
+            "_step_times",
+            "_tracing_cost",
+            "_report",
+            "notes",
+            "steady_step_times",
+        ):
             vars(self).pop(name, None)
 
     @property
@@ -93,6 +101,18 @@ class Profile(Tables):
         if not self.has_trace:
             return None
         return tracing_cost(self._step_times, self.study.summary.phase)
+
+    @cached_property
+    def steady_step_times(self) -> "tuple[Floats, bool]":
+        """Times from step to step without warm-up, in picoseconds, and whether they were traced."""
+        from profnb.analysis.differences import steady_step_times
+
+        return steady_step_times(self.study, self._step_times)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the code ran with (versions, precision policy); empty for a saved trace."""
+        return dict(self.recording.environment) if self.recording else {}
 
     @cached_property
     def _report(self) -> "Report":

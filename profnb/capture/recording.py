@@ -28,6 +28,7 @@ class Recording:
         graph_runs: The serialized RunMetadata of each traced session run, in order.
         graph: The graph of the first of them, or None.
         devices: The GPUs and TPUs that TensorFlow had, by its own names.
+        environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
     """
 
@@ -41,6 +42,7 @@ class Recording:
     graph_runs: list[bytes] = field(default_factory=list)
     graph: Any = None
     devices: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
 
     def discard(self) -> None:

@@ -101,6 +101,7 @@ class Capture:
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.messages.extend(runs.explain())
         recording.devices = self._devices()
+        recording.environment = _environment()
         if self._profiler is None and not self.recording.messages:
             self.recording.messages.append(self._why_nothing())
         return self.recording
@@ -303,3 +304,21 @@ class Capture:
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]
+
+
+def _environment() -> dict[str, str]:
+    """Versions and settings that change how fast code runs, of what the code has imported."""
+    found = {"Python": sys.version.partition(" ")[0]}
+    for name, title in (("tensorflow", "TensorFlow"), ("keras", "Keras"), ("tf_keras", "tf_keras")):
+        module = sys.modules.get(name)
+        version = getattr(module, "__version__", None)
+        if isinstance(version, str):
+            found[title] = version
+    with contextlib.suppress(
+        Exception
+    ):  # not every Keras has policies; the user's code comes first
+        policies: Any = getattr(sys.modules.get("keras"), "mixed_precision", None)
+        if policies is not None:
+            asked = getattr(policies, "dtype_policy", None) or policies.global_policy
+            found["Precision policy"] = str(asked().name)
+    return found

@@ -22,7 +22,7 @@ from profnb.view.theme import MUTED, ROOT
 from profnb.view.timeline.element import build_timeline, timeline_script
 from profnb.view.timeline.live import show_live_detail
 
-__all__ = ["is_colab", "show_report", "show_sentence", "show_timeline"]
+__all__ = ["is_colab", "show_bundles", "show_report", "show_sentence", "show_timeline"]
 
 
 def is_colab() -> bool:
@@ -97,6 +97,19 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
         display(script, raw=True)
     if asks:
         show_live_detail(study, timeline_id)
+
+
+def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:
+    """Show outputs one after another, or in a terminal their text once."""
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is None:
+        print(text)
+        return
+    for bundle in bundles:
+        display(bundle, raw=True)
 
 
 def show_sentence(sentence: str) -> None:

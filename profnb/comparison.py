@@ -1,0 +1,197 @@
+"""``compare``: did a change help? Two or more profiles to a verdict with an interval, and what changed."""
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from profnb.errors import CaptureError
+from profnb.profile import Profile, load
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from profnb.analysis.comparison import Difference, RunSet
+    from profnb.analysis.differences import OpDifference
+
+__all__ = ["Comparison", "compare"]
+
+Source = Profile | str | os.PathLike[str]
+
+
+class Comparison:
+    """B against A: how much faster, how sure that is, and where the difference comes from.
+
+    Several runs of each side make the interval mean what a user wants to know; see
+    ``analysis.comparison`` for the method.
+
+    Attributes:
+        first: The profiles of A, one per run.
+        second: The profiles of B.
+        labels: What they are called.
+    """
+
+    def __init__(
+        self, first: Sequence[Profile], second: Sequence[Profile], labels: tuple[str, str]
+    ) -> None:
+        """Compare nothing yet."""
+        for profiles in (first, second):
+            if not profiles or not all(profile.has_trace for profile in profiles):
+                raise CaptureError("Both sides of a comparison need a profile that has a trace.")
+        self.first, self.second, self.labels = tuple(first), tuple(second), labels
+
+    @cached_property
+    def runs(self) -> "tuple[RunSet, RunSet]":
+        """The steps of both sides, run by run, in picoseconds."""
+        from profnb.analysis.comparison import RunSet
+
+        sides = []
+        for label, profiles in zip(self.labels, (self.first, self.second), strict=True):
+            steps = tuple(profile.steady_step_times[0] for profile in profiles)
+            sides.append(RunSet(label, steps))
+        return sides[0], sides[1]
+
+    @cached_property
+    def difference(self) -> "Difference":
+        """The ratio and its interval."""
+        from profnb.analysis.comparison import compare_runs
+
+        return compare_runs(*self.runs)
+
+    @property
+    def ratio(self) -> float:
+        """Typical step time of B over that of A; below 1 B is faster."""
+        return self.difference.ratio
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the ratio."""
+        return self.difference.low, self.difference.high
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the interval leaves out 1."""
+        return self.difference.is_different
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        return self.difference.verdict(*self.labels)
+
+    @cached_property
+    def guards(self) -> list[str]:
+        """What differs besides what was meant to, in sentences; read them before the verdict."""
+        from profnb.analysis.differences import find_guards
+
+        one, two = self.first[0], self.second[0]
+        guards = find_guards(one.study, two.study, (one.environment, two.environment))
+        traced = [profile.steady_step_times[1] for profile in (*self.first, *self.second)]
+        if any(traced) and not all(traced):
+            guards.append(
+                "Steps of one side were timed under tracing, of the other without: tracing slows them."
+            )
+        return guards
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """Ops that account for the change, the largest difference first.
+
+        Columns: ``side, op_name, op_type, first_us, second_us, difference_us, status``; self times of a mean
+        step (of the first run of each side), NaN where an op is missing.
+        """
+        from profnb.frames.comparison import op_difference_frame
+
+        return op_difference_frame(self._ops)
+
+    @property
+    def categories(self) -> "pd.DataFrame":
+        """The mean step side by side: ``category, first_ms, second_ms, difference_ms``."""
+        from profnb.frames.comparison import category_difference_frame
+
+        return category_difference_frame(self._categories)
+
+    def summary(self) -> str:
+        """The comparison as plain text."""
+        from profnb.view.comparison import comparison_text
+
+        return comparison_text(self.verdict, self.guards, self.runs, self._categories, self._ops)
+
+    @cached_property
+    def _categories(self) -> list[tuple[str, float, float]]:
+        from profnb.analysis.differences import compare_categories
+
+        return compare_categories(self.first[0].study, self.second[0].study)
+
+    @cached_property
+    def _ops(self) -> "list[OpDifference]":
+        from profnb.analysis.differences import compare_ops
+
+        return compare_ops(self.first[0].study, self.second[0].study)
+
+    def report(self) -> None:
+        """Show the comparison in the notebook."""
+        from profnb.view.frontend import show_bundles
+
+        show_bundles(self._bundles(), self.summary())
+
+    def _bundles(self) -> list[dict[str, object]]:
+        from profnb.view.comparison import comparison_bundles
+
+        return comparison_bundles(
+            self.verdict, self.guards, self.runs, self._categories, self._ops, self.summary()
+        )
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> dict[str, object]:
+        del include, exclude
+        return self._bundles()[0]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.labels[0]} and {self.labels[1]}>"
+
+
+def compare(
+    first: Source | Sequence[Source],
+    second: Source | Sequence[Source],
+    *,
+    labels: tuple[str, str] | None = None,
+) -> Comparison:
+    """Compare B with A.
+
+    Args:
+        first: A: a profile or the path of a saved trace, or a list of them, one per run. A logdir is
+            all its runs.
+        second: B.
+        labels: What to call them; their labels, names or places by default.
+
+    Raises:
+        CaptureError: One of them has no trace.
+        FileNotFoundError: There is nothing at a path.
+        TraceFormatError: There is no trace there, or it is damaged.
+    """
+    sides, names = [], []
+    for source, place in ((first, "A"), (second, "B")):
+        listed = [source] if isinstance(source, Profile | str | os.PathLike) else list(source)
+        profiles = [
+            profile
+            for item in listed
+            for profile in ([item] if isinstance(item, Profile) else _load_runs(item))
+        ]
+        sides.append(profiles)
+        label = profiles[0].options.label if profiles else None
+        path = os.fspath(listed[0]) if listed and not isinstance(listed[0], Profile) else ""
+        names.append(label or path or place)
+    if names[0] == names[1]:
+        names = ["A", "B"]
+    return Comparison(sides[0], sides[1], labels or (names[0], names[1]))
+
+
+def _load_runs(path: str | os.PathLike[str]) -> list[Profile]:
+    """Every run of a logdir, the oldest first; the trace, if the path is one."""
+    from profnb.trace.files import find_traces
+
+    runs = dict.fromkeys(trace.run for trace in find_traces(path))
+    if len(runs) < 2:
+        return [load(path)]
+    return [load(path, run=run) for run in runs]

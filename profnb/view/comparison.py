@@ -1,0 +1,211 @@
+"""A comparison as HTML, text and a chart: the guards, the verdict, step times, categories, ops."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from profnb.analysis.comparison import RunSet
+from profnb.analysis.differences import OpDifference
+from profnb.columns import Floats
+from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.view.device_charts import axis, figure_layout
+from profnb.view.plotly import figure_bundle
+from profnb.view.sections import Section, section_html, section_text
+from profnb.view.text import printable
+from profnb.view.theme import COLOURS, MUTED, ROOT, colour_of
+
+__all__ = ["comparison_bundles", "comparison_text"]
+
+_SHOWN_OPS, _MOST_POINTS, _MOST_RUNS = 15, 60, 20
+_PS_PER_MS = 1e9
+
+Category = tuple[str, float, float]
+
+
+def comparison_text(
+    verdict: str,
+    guards: Sequence[str],
+    runs: tuple[RunSet, RunSet],
+    categories: Sequence[Category],
+    ops: Sequence[OpDifference],
+) -> str:
+    """The comparison as plain text."""
+    sections = _sections(runs, categories, ops)
+    parts = [*(f"Caution: {printable(guard)}" for guard in guards), printable(verdict)]
+    return "\n\n".join([*parts, *(section_text(section) for section in sections)])
+
+
+def comparison_bundles(
+    verdict: str,
+    guards: Sequence[str],
+    runs: tuple[RunSet, RunSet],
+    categories: Sequence[Category],
+    ops: Sequence[OpDifference],
+    text: str,
+) -> list[dict[str, Any]]:
+    """The comparison as MIME bundles: its tables, then the chart of step times."""
+    listed = "".join(f'<li style="margin:2px 0">{escape(guard)}</li>' for guard in guards)
+    above = f'<ul style="margin:6px 0;padding-left:18px">{listed}</ul>' if listed else ""
+    body = "".join(
+        f'<div style="margin:10px 0"><div><b>{escape(section.title)}</b></div>{section_html(section)}</div>'
+        for section in _sections(runs, categories, ops)
+    )
+    html = (
+        f'<div class="profnb" style="{escape(ROOT)}">{above}'
+        f'<div style="font-size:17px;font-weight:600;margin:4px 0">{escape(verdict)}</div>{body}</div>'
+    )
+    bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": text}]
+    if all(side.step_count for side in runs):
+        fallback = f'<div style="{MUTED}">step times (chart)</div>'
+        figure = _box_figure(runs)
+        bundles.append(figure_bundle(figure, fallback, "Step times (chart)", has_renderer=True))
+    return bundles
+
+
+def _sections(
+    runs: tuple[RunSet, RunSet], categories: Sequence[Category], ops: Sequence[OpDifference]
+) -> list[Section]:
+    return [_time_section(runs), _category_section(runs, categories), _op_section(runs, ops)]
+
+
+def _time_section(runs: tuple[RunSet, RunSet]) -> Section:
+    rows = []
+    slowest = max((float(side.medians.max()) for side in runs if side.medians.size), default=1.0)
+    for side in runs:
+        steps = np.concatenate(
+            [np.asarray(run, np.float64) for run in side.step_ps] or [np.empty(0)]
+        )
+        if not steps.size:
+            rows.append(("", side.label, "0", "0", MISSING, MISSING, MISSING))
+            continue
+        low, middle, high = np.percentile(steps, (25, 50, 75))
+        rows.append((
+            bar_text(float(np.median(side.medians)) / slowest, 12), side.label,
+            count_text(side.medians.size), count_text(steps.size), duration_text(float(middle)),
+            f"{duration_text(float(low))} to {duration_text(float(high))}",
+            f"{duration_text(float(steps.min()))} to {duration_text(float(steps.max()))}",
+        ))  # fmt: skip
+    return Section(
+        title="From step to step",
+        sentence="",
+        headings=("", "", "runs", "steps", "median", "middle half", "all"),
+        rows=rows,
+        numbers=(False, False, True, True, True, True, True),
+        colours=[COLOURS["device compute"], COLOURS["device collectives"]],
+        tab="",
+    )
+
+
+def _category_section(runs: tuple[RunSet, RunSet], categories: Sequence[Category]) -> Section:
+    most = max((abs(second - first) for _, first, second in categories), default=0) or 1.0
+    return Section(
+        title="Mean step by category",
+        sentence="",
+        headings=("", "category", runs[0].label, runs[1].label, "difference"),
+        rows=[
+            (
+                bar_text(abs(second - first) / most, 10), name, duration_text(first),
+                duration_text(second), _signed(second - first),
+            )
+            for name, first, second in categories
+        ],
+        numbers=(False, False, True, True, True),
+        colours=[colour_of(name) for name, *_ in categories],
+        tab="",
+    )  # fmt: skip
+
+
+def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Section:
+    shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
+    most = abs(shown[0].difference_ps) if shown else 1.0
+    whole = sum(abs(row.difference_ps) for row in ops) or 1.0
+    share = sum(abs(row.difference_ps) for row in shown) / whole
+    return Section(
+        title="Ops that account for it",
+        sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
+        headings=("", "op", "side", runs[0].label, runs[1].label, "difference", ""),
+        rows=[
+            (
+                bar_text(abs(row.difference_ps) / most, 8),
+                (row.op_name, "", row.op_type),
+                row.side,
+                duration_text(row.first_ps),
+                duration_text(row.second_ps),
+                _signed(row.difference_ps),
+                "" if row.status == "changed" else row.status,
+            )
+            for row in shown
+        ],
+        numbers=(False, False, False, True, True, True, False),
+        colours=[
+            COLOURS["input"] if row.difference_ps > 0 else COLOURS["host compute"] for row in shown
+        ],
+        tab="",
+    )
+
+
+def _signed(difference_ps: float) -> str:
+    sign = "+" if difference_ps > 0 else "-" if difference_ps < 0 else ""
+    return sign + duration_text(abs(difference_ps))
+
+
+def _box_figure(runs: tuple[RunSet, RunSet]) -> dict[str, Any]:
+    """One box per run: quartiles, median, the whole range, and steps as points.
+
+    plotly's own box plot is not in the bundle that notebooks load; bars and lines are.
+    """
+    data: list[dict[str, Any]] = []
+    labels, place = [], 0
+    for side, colour in zip(runs, ("device compute", "device collectives"), strict=True):
+        several = len(side.step_ps) > 1
+        for number, steps in enumerate(side.step_ps[:_MOST_RUNS]):
+            if not len(steps):
+                continue
+            ms = np.asarray(steps, np.float64) / _PS_PER_MS
+            low, middle, high = np.percentile(ms, (25, 50, 75))
+            labels.append(f"{side.label[:24]} {number + 1}" if several else side.label[:28])
+            data += _box(place, ms, (float(low), float(middle), float(high)), COLOURS[colour])
+            place += 1
+    layout = figure_layout("Time from step to step", 110 + 34 * place)
+    layout |= {
+        "barmode": "overlay",
+        "showlegend": False,
+        "margin": {"l": 8, "r": 12, "t": 34, "b": 34},
+        "xaxis": {**axis(""), "ticksuffix": " ms", "rangemode": "tozero"},
+        "yaxis": {
+            **axis(""), "tickvals": list(range(place)), "ticktext": [escape(label) for label in labels],
+            "automargin": True, "showgrid": False, "autorange": "reversed",
+        },
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+
+
+def _box(
+    place: int, ms: Floats, quartiles: tuple[float, float, float], colour: str
+) -> list[dict[str, Any]]:
+    low, middle, high = (round(value, 5) for value in quartiles)
+    kept = np.sort(ms)[np.linspace(0, ms.size - 1, min(ms.size, _MOST_POINTS)).astype(int)]
+    told = f"median {middle:.4g} ms, middle half {low:.4g} to {high:.4g}, all {kept[0]:.4g} to {kept[-1]:.4g}"
+    return [
+        {
+            "type": "bar", "orientation": "h", "y": [place], "base": [low], "x": [round(high - low, 5)],
+            "width": 0.5, "marker": {"color": colour, "opacity": 0.5, "line": {"width": 0}},
+            "hovertemplate": f"{told}<extra></extra>",
+        },
+        {
+            "type": "scatter", "mode": "lines", "x": [round(float(kept[0]), 5), round(float(kept[-1]), 5)],
+            "y": [place, place], "line": {"width": 1, "color": colour}, "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter", "mode": "markers", "x": [round(float(value), 5) for value in kept],
+            "y": [round(place + 0.16 * (-1) ** at * ((at % 5) / 4), 3) for at in range(kept.size)],
+            "marker": {"size": 3, "color": colour, "opacity": 0.7}, "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter", "mode": "markers", "x": [middle], "y": [place],
+            "marker": {"size": 18, "color": colour, "symbol": "line-ns-open", "line": {"width": 3}},
+            "hoverinfo": "skip",
+        },
+    ]  # fmt: skip

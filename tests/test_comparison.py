@@ -1,0 +1,212 @@
+"""Comparisons: coverage of the interval and false alarms on simulated runs, differences by hand, real runs, doors."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.__main__ import main
+from profnb.analysis.comparison import RunSet, compare_runs, mann_whitney
+from profnb.analysis.differences import compare_categories, compare_ops, find_guards
+from profnb.analysis.study import Study
+from profnb.comparison import Comparison, compare
+from profnb.profile import Profile
+
+MS = 10**9
+
+
+def runs(random, count, truth, run_spread=0.03, steps=80):
+    """Runs that differ from each other, of steps that depend on the one before."""
+
+    def one():
+        noise, last = np.empty(steps), 0.0
+        for at, fresh in enumerate(random.normal(0, 0.04, steps)):
+            noise[at] = last = 0.5 * last + fresh
+        return 10 * MS * truth * math.exp(random.normal(0, run_spread)) * np.exp(noise)
+
+    return RunSet("x", tuple(one() for _ in range(count)))
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_the_interval_holds_the_truth_and_alarms_are_rarely_false(count):
+    random = np.random.default_rng(count)
+    held = alarms = ranks = 0
+    for trial in range(120):
+        faster = compare_runs(runs(random, count, 1.0), runs(random, count, 0.8), trial)
+        held += faster.low <= 0.8 <= faster.high
+        same = compare_runs(runs(random, count, 1.0), runs(random, count, 1.0), trial)
+        alarms += same.is_different
+        ranks += same.p_value < 0.05
+    assert held >= 0.92 * 120
+    assert alarms <= 0.07 * 120
+    assert ranks <= 0.09 * 120  # with 3 + 3 runs there is nothing to rank, and it says so
+
+
+def test_one_run_each_speaks_of_its_steps_only():
+    random = np.random.default_rng(0)
+    held = alarms = 0
+    for trial in range(120):
+        found = compare_runs(runs(random, 1, 1.0, 0), runs(random, 1, 1.1, 0), trial)
+        held += found.low <= 1.1 <= found.high
+        alarms += compare_runs(runs(random, 1, 1.0, 0), runs(random, 1, 1.0, 0), trial).is_different
+    assert held >= 0.87 * 120
+    assert alarms <= 0.13 * 120
+    assert "one run cannot tell" in found.verdict("a", "b")
+
+
+def test_verdicts():
+    random = np.random.default_rng(1)
+    slow, fast = runs(random, 5, 1.0, 0.01), runs(random, 5, 0.75, 0.01)
+    found = compare_runs(slow, fast)
+    assert found.is_different
+    assert found.ratio == pytest.approx(0.75, rel=0.03)
+    assert found.p_value < 0.02
+    text = found.verdict("fp32", "fp16")
+    assert text.startswith("fp16 is 1.3")
+    assert "x faster than fp32 (95 % interval 1." in text
+    assert text.endswith("5 + 5 runs).")
+    assert "slower" in compare_runs(fast, slow).verdict("a", "b")
+    same = compare_runs(slow, runs(random, 5, 1.0, 0.01)).verdict("a", "b")
+    assert same.startswith("No difference that these runs can show")
+    nothing = compare_runs(RunSet("a", ()), slow)
+    assert math.isnan(nothing.ratio)
+    assert "cannot be compared" in nothing.verdict("a", "b")
+
+
+def test_the_same_runs_give_the_same_answer_and_huge_ones_are_quick():
+    random = np.random.default_rng(2)
+    big = RunSet("x", (random.normal(10, 1, 300_000) * MS,))
+    assert compare_runs(big, big) == compare_runs(big, big)
+    assert compare_runs(big, big).ratio == 1
+
+
+def test_mann_whitney_against_known_answers():
+    scipy = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(3)
+    for first, second in [(random.normal(0, 1, 12), random.normal(0.8, 1, 15)), (np.arange(6.0), np.repeat(3.0, 5))]:
+        expected = scipy.mannwhitneyu(first, second, method="asymptotic").pvalue
+        assert mann_whitney(first, second) == pytest.approx(expected, rel=1e-6)
+    assert mann_whitney(np.ones(4), np.ones(4)) == 1
+    assert math.isnan(mann_whitney(np.empty(0), np.ones(3)))
+
+
+def profile(kernel="gemm_a", matmul=4, relu=1, extra=None, gap=1, steps=12, batch=None):
+    """Steps of a matmul and a relu on a GPU, launched by the host."""
+    markers, ops, work = [], [], []
+    at = 0
+    for number in range(steps):
+        more = {"batch_size": batch} if batch else {}
+        markers.append(event("train", at, 8 * MS, step_num=number, _r=1, **more))
+        ops.append(event("dense/MatMul:MatMul", at + MS // 2, MS // 2))
+        work.append(event(kernel, at + MS, matmul * MS, correlation_id=3 * number, tf_op="dense/MatMul:MatMul"))
+        work.append(event("relu_kernel", at + MS + matmul * MS, relu * MS, correlation_id=3 * number + 1, tf_op="dense/Relu:Relu"))
+        if extra:
+            work.append(event("cast_kernel", at + MS + (matmul + relu) * MS, extra * MS, correlation_id=3 * number + 2, tf_op="dense/Cast:Cast"))
+        at += (8 + gap) * MS
+    return Profile(read(host(line("python", *markers, *ops)), gpu(line("Stream #1", *work))))
+
+
+def test_ops_and_categories_by_hand():
+    one, two = profile(), profile(kernel="gemm_b", matmul=2, extra=1)
+    ops = {(row.side, row.op_name): row for row in compare_ops(one.study, two.study)}
+    matmul, relu, cast = (ops["device", f"dense/{name}"] for name in ("MatMul", "Relu", "Cast"))
+    assert (matmul.first_ps, matmul.second_ps, matmul.difference_ps, matmul.status) == (4 * MS, 2 * MS, -2 * MS, "other kernel")
+    assert (relu.difference_ps, relu.status) == (0, "changed")
+    assert (math.isnan(cast.first_ps), cast.second_ps, cast.status) == (True, MS, "appeared")
+    assert {row.status for row in compare_ops(two.study, one.study) if row.op_name == "dense/Cast"} == {"vanished"}
+    categories = {name: (first, second) for name, first, second in compare_categories(one.study, two.study)}
+    assert categories["device compute"] == (5 * MS, 4 * MS)
+
+
+def test_guards_are_said_before_the_verdict():
+    one, two = profile(batch=32), profile(batch=64)
+    guards = find_guards(one.study, two.study, ({"TensorFlow": "2.20.0"}, {"TensorFlow": "2.21.0"}))
+    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64): compare examples per second, not steps."]
+    on_cpu = Study(read(host(line("python", *(event("train", n * MS, MS // 2, step_num=n, _r=1) for n in range(6))))))
+    assert any("different devices" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
+    text = compare(one, two).summary()
+    assert text.index("Caution: Batch sizes differ") < text.index("No difference")
+
+
+def test_a_comparison_of_profiles_and_of_lists_of_them():
+    one, two = profile(gap=1), profile(gap=4)
+    found = compare(one, two, labels=("before", "after"))
+    assert found.ratio == pytest.approx(12 / 9)  # from step to step: the gap counts
+    assert found.verdict.startswith("after is 1.33x slower than before")
+    assert found.table.difference_us.abs().is_monotonic_decreasing
+    assert set(found.categories.columns) == {"category", "first_ms", "second_ms", "difference_ms"}
+    several = compare([one, one, one], [two, two, two])
+    assert several.difference.runs == (3, 3)
+    assert several.is_different
+    with pytest.raises(profnb.CaptureError):
+        Comparison([Profile()], [one], ("a", "b"))
+
+
+def test_it_is_shown_as_escaped_tables_and_a_valid_figure():
+    go = pytest.importorskip("plotly.graph_objects")
+    evil = "<script>alert(1)</script>"
+    found = compare(profile(kernel=evil), profile(kernel=evil, matmul=2), labels=(evil, "b"))
+    bundles = found._bundles()
+    assert len(bundles) == 2
+    assert "<script>" not in json.dumps([{**bundle, "text/plain": ""} for bundle in bundles])
+    figure = bundles[1]["application/vnd.plotly.v1+json"]
+    go.Figure({"data": figure["data"], "layout": figure["layout"]})
+    assert "Ops that account for it" in bundles[0]["text/html"]
+    assert found._repr_mimebundle_() == bundles[0]
+
+
+def test_saved_logdirs_and_the_command_line(tmp_path, capsys):
+    one, two = profile(gap=1), profile(gap=4)
+    for name, kept in (("a", one), ("b", two)):
+        for _ in range(3):
+            kept.save(tmp_path / name)
+    runs = compare(tmp_path / "a", tmp_path / "b").difference.runs
+    assert runs[0] == runs[1]
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert "slower than" in capsys.readouterr().out
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-slower", "5%"]) == 1
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-slower", "50%"]) == 0
+    assert main(["compare", str(tmp_path / "b"), str(tmp_path / "a"), "--fail-if-slower", "5%"]) == 0
+    assert main(["compare", str(tmp_path / "nothing"), str(tmp_path / "b")]) == 1
+
+
+def test_the_magic(tmp_path):
+    shell_module = pytest.importorskip("IPython.core.interactiveshell")
+    shell = shell_module.InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "profnb")
+    shell.user_ns.update(one=profile(gap=1), two=[profile(gap=4), profile(gap=4)])
+    shell.run_line_magic("tfcompare", "one two -q -o found")
+    found = shell.user_ns["found"]
+    assert found.labels == ("one", "two")
+    assert found.difference.runs == (1, 2)
+
+
+@pytest.mark.tensorflow
+def test_real_code_that_does_twice_the_work_takes_twice_the_time():
+    tf = pytest.importorskip("tensorflow")
+
+    @tf.function
+    def step(x, times):
+        for _ in tf.range(times):
+            x = tf.matmul(x, x) * 1e-3
+        return tf.reduce_sum(x)
+
+    x = tf.random.normal((256, 256))
+    step(x, tf.constant(2))
+
+    def run(times):
+        with profnb.profile(max_steps=10) as p:
+            for number in range(60):
+                with profnb.step(number):
+                    step(x, tf.constant(times)).numpy()
+        return p
+
+    pairs = [(run(8), run(16)) for _ in range(4)]
+    found = compare([a for a, _ in pairs], [b for _, b in pairs], labels=("once", "twice"))
+    assert not found.first[0].steady_step_times[1]  # untraced steps are what is compared
+    assert found.ratio == pytest.approx(2, rel=0.35)
+    assert found.is_different
+    assert found.guards == []
