@@ -97,8 +97,22 @@ def test_every_op_equals_the_official_table(cpu_trace_path):
         assert total / 1e6 == pytest.approx(total_us, abs=1e-3)
         assert own / 1e6 == pytest.approx(self_us, abs=1e-3)
         assert count == occurrences - memory.get(name, 0)
-    assert mine == {}
+    eager = set(trace.names.texts)  # what Python ran by itself; the official table has none of it
+    assert all(name == op_type and f"EagerLocalExecute: {name}" in eager for name, op_type in mine)
     assert only_memory <= 2
+
+
+def test_eager_ops_count_once_and_calls_of_functions_do_not():
+    trace = read(host(line(
+        "python",
+        event("EagerLocalExecute: MatMul", 0, 10),
+        event("EagerLocalExecute: Relu", 20, 10), event("Relu:Relu", 22, 5),
+        event("EagerLocalExecute: __inference_train_7", 40, 50), event("a/Add:AddV2", 50, 5),
+        event("EagerLocalExecute: IteratorGetNext", 100, 10),
+    )))  # fmt: skip
+    assert rows(tabulate_ops(trace)) == [
+        ("host", "MatMul", "MatMul", 1, 10, 10), ("host", "Relu", "Relu", 1, 5, 5), ("host", "a/Add", "AddV2", 1, 5, 5),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", every_shared_trace())

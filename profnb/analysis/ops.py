@@ -6,6 +6,9 @@ time sums the ops' durations; self time leaves out the part spent in ops they ca
 Device side: every event of a stream is work of one op (``device_ops``); lines that a profiler derived
 from the streams are left out.
 
+An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
+no other event of it; the official tool then shows no ops at all.
+
 Occurrences count executions. The official table also counts each memory event that names an op, so
 an op that allocates once per run shows twice the occurrences there (and half the average); the
 times agree.
@@ -26,6 +29,9 @@ from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["OpTable", "tabulate_ops"]
+
+_EAGER = "EagerLocalExecute: "
+_NO_EAGER_OPS = ("__", "Iterator", "MakeIterator", "AnonymousIterator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,7 @@ def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
     if hlo is not None and len(hlo):
         keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
         codes[hlo.events] = keys[hlo.code]
+    _add_eager_ops(trace, codes, codes_of)
     ops = np.flatnonzero((codes >= 0) & trace.is_host_event)
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     offsets = np.searchsorted(ops, trace.lines.offsets)
@@ -133,6 +140,29 @@ def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
     total = events.duration_ps[ops]
     kept = slice(None) if within is None else within[ops]
     return _sum_by(codes[ops][kept], list(codes_of), total[kept], own[kept])
+
+
+def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:
+    """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
+
+    Calls of functions and of iterators are not ops: what they run is recorded on its own.
+    """
+    eager = np.full(len(trace.names), -1, np.int64)
+    for row, text in enumerate(trace.names.texts):
+        name = text.removeprefix(_EAGER)
+        if name != text and name.isidentifier() and not name.startswith(_NO_EAGER_OPS):
+            eager[row] = codes_of.setdefault((name, name), len(codes_of))
+    chosen = np.flatnonzero((eager[trace.events.name] >= 0) & trace.is_host_event)
+    if not chosen.size:
+        return
+    known = np.flatnonzero(codes >= 0)
+    following = np.searchsorted(known, chosen, side="right")
+    inside = following < known.size
+    inside[inside] = (
+        trace.events.begin_ps[known[following[inside]]] < trace.events.end_ps[chosen[inside]]
+    ) & (trace.lines.of_event[known[following[inside]]] == trace.lines.of_event[chosen[inside]])
+    chosen = chosen[~inside]
+    codes[chosen] = eager[trace.events.name[chosen]]
 
 
 def _device_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
