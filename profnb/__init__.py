@@ -44,6 +44,7 @@ The house (data flows downwards, an import only ever points back up):
         devices, idle        how busy each was, and why the busiest was not
         iterators, waiting   tf.data's iterators; the training's waiting, charged to them
         input_pipeline, input_diagnosis   what each costs; which one starves the training, and why
+        advice               findings to what to change, ranked by what it can gain
         comparison, differences   how much faster, how sure; which ops and categories account for it
         memory               what allocators held, what was alive at the peak, what grows
         launches, samples    kernels, their launches and streams; memory and buffers over time
@@ -68,7 +69,7 @@ The house (data flows downwards, an import only ever points back up):
     comparison               compare(): did a change help
     warm                     compile the kernels ahead of use
     magics                   %%tfprofile, %%tftimeline
-    demo, __main__           `python -m profnb demo | report | timeline | clean`
+    demo, __main__           `python -m profnb demo | report | timeline | compare | clean`
 """
 
 from typing import Any

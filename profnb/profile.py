@@ -15,6 +15,7 @@ from profnb.options import CaptureOptions
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
+    from profnb.analysis.advice import Advice
     from profnb.analysis.step_times import StepTimes, TracingCost
     from profnb.analysis.study import Study
     from profnb.columns import Floats
@@ -55,6 +56,8 @@ class Profile(Tables):
             "_tracing_cost",
             "_report",
             "notes",
+            "_other_notes",
+            "advice",
             "steady_step_times",
         ):
             vars(self).pop(name, None)
@@ -121,15 +124,30 @@ class Profile(Tables):
         return build_report(
             self.study if self.has_trace else None,
             title=self.options.label or (self._trace.source if self._trace else "capture"),
-            notes=self.notes,
+            notes=self._other_notes,
+            advice=self.advice,
             step_times=self._step_times if self.has_trace else None,
             tracing_cost=self._tracing_cost,
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
         )
 
     @cached_property
+    def advice(self) -> "list[Advice]":
+        """What to change, with the numbers that say so; what can gain most comes first."""
+        from profnb.analysis.advice import advise
+
+        return advise(self.study) if self.has_trace else []
+
+    @cached_property
     def notes(self) -> list[str]:
-        """What is missing, cut or averaged, and why, in sentences."""
+        """What is missing, cut or averaged, and why, and what starves the training, in sentences."""
+        from profnb.analysis.notes import note_starvation
+
+        starving = note_starvation(self.study.input_diagnosis) if self.has_trace else []
+        return [*self._other_notes, *starving]
+
+    @cached_property
+    def _other_notes(self) -> list[str]:
         from profnb.analysis.notes import note_cost, note_missing_devices
 
         notes = list(self.recording.messages) if self.recording else []

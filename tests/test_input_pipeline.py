@@ -8,6 +8,7 @@ import pytest
 from traces import event, host, line, read
 
 import profnb
+from profnb import Profile
 from profnb.analysis.iterators import find_iterators, label_of
 from profnb.analysis.study import Study
 from profnb.analysis.waiting import charge_waiting
@@ -62,7 +63,7 @@ def test_the_table_and_the_diagnosis_by_hand():
     assert waits.period_ms.tolist()[:2] == [20, 20]
     found = study.input_diagnosis
     assert (found.severity, found.cause, found.iterator) == ("high", "sequential map", 2)
-    assert "Map (MatMul) is the limit" in study.notes[-1]
+    assert "Map (MatMul) is the limit" in Profile(study.trace).notes[-1]
 
 
 def test_indices_of_elements_are_dropped_and_those_of_branches_kept():

@@ -18,7 +18,7 @@ GALLERY = sorted(FOLDER.glob("*.ipynb"))
 READABLE = {
     "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"self\s+self %\s+sum %\s+total"],
     "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", "20 session_run steps, median", "MatMul"],
-    "03-input-pipeline": ["The training is input-bound", "runs Python, one element at a time", "Input pipeline", "the pipeline makes", "times as fast"],
+    "03-input-pipeline": ["What to change", "Feed the model faster", "runs Python, one element at a time", "Input pipeline", "the pipeline makes", "times as fast"],
 }
 
 

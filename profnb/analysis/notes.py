@@ -23,6 +23,7 @@ __all__ = [
     "note_input",
     "note_memory",
     "note_missing_devices",
+    "note_starvation",
     "note_steps",
 ]
 
@@ -149,22 +150,24 @@ def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
     return notes
 
 
-def note_input(
-    diagnosis: InputDiagnosis | None, first: str, steps: Steps, summary: Summary, tree: IteratorTree
-) -> list[str]:
-    """What starves the training, or that its input cannot be seen although it may.
+def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
+    """What starves the training, and the repair."""
+    if diagnosis is None or diagnosis.iterator < 0:
+        return []
+    bound = "input-bound" if diagnosis.severity == "high" else "partly input-bound"
+    return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}"]
+
+
+def note_input(first: str, steps: Steps, summary: Summary, tree: IteratorTree) -> list[str]:
+    """What was long in coming, or that the input cannot be seen although it may be what is slow.
 
     Args:
-        diagnosis: What was found.
         first: Why the first element was long in coming, or "".
         steps: The steps.
         summary: The numbers of the headline.
         tree: The iterators of tf.data.
     """
     start = [first] if first else []
-    if diagnosis is not None and diagnosis.iterator >= 0:
-        bound = "input-bound" if diagnosis.severity == "high" else "partly input-bound"
-        return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}", *start]
     if len(tree) or steps.is_window or not len(steps):
         return start
     gap = sum(share.fraction for share in summary.shares if share.category == GAP)

@@ -289,9 +289,7 @@ class Study:
             *note_steps(self.steps, self.summary, len(self.trace.events)),
             *note_devices(self.trace),
             *note_contents(self.trace),
-            *note_input(
-                self.input_diagnosis, self._first_element, self.steps, self.summary, self.iterators
-            ),
+            *note_input(self._first_element, self.steps, self.summary, self.iterators),
             *note_memory(self.memory_use),
             *self.hlo.complaints,
         ]

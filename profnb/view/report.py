@@ -15,6 +15,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
+from profnb.analysis.advice import Advice
 from profnb.analysis.ops import OpTable
 from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.study import Study
@@ -100,11 +101,15 @@ class Report:
     notes: Sequence[str]
     chart: StepChart | None
     sections: Sequence[Section] = ()
+    advice: Sequence[Advice] = ()
 
     def text(self) -> str:
         """The report as plain text."""
         first = f"{self.headline}. {self.answer}".strip()
-        parts = [printable(first), *(f"Note: {printable(note)}" for note in self.notes)]
+        parts = [printable(first)]
+        if self.advice:
+            parts.append("What to change\n" + "\n".join(map(_advice_text, self.advice)))
+        parts.extend(f"Note: {printable(note)}" for note in self.notes)
         if self.facts:
             facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
             parts.append(plain_table(facts, (False, True, False)))
@@ -142,6 +147,7 @@ class Report:
             f'<div style="font-size:17px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>',
             f'<div style="margin:0 0 6px">{escape(self.answer)}</div>' if self.answer else "",
             _facts_html(self.facts),
+            _advice_html(self.advice),
             f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{notes}</ul>' if notes else "",
             figure,
         ]
@@ -195,6 +201,32 @@ class Report:
     def figure(self) -> dict[str, Any] | None:
         """The step-time chart in plotly's schema, or None without steps."""
         return None if self.chart is None else step_figure(self.chart)
+
+
+def _bound_text(advice: Advice) -> str:
+    return f"at most {percent_text(advice.bound_fraction)}"
+
+
+def _advice_text(advice: Advice) -> str:
+    said = f"{advice.evidence} {advice.code}"
+    return f"- {printable(advice.title)} ({_bound_text(advice)}). {printable(said)}"
+
+
+def _advice_html(listed: Sequence[Advice]) -> str:
+    """What to change: the gain, what, why, how."""
+    if not listed:
+        return ""
+    items = "".join(
+        f'<li style="margin:4px 0"><b>{escape(advice.title)}</b> '
+        f'<span style="{MUTED}">({_bound_text(advice)} of the time)</span>'
+        f"<div>{escape(advice.evidence)}</div>"
+        f'<div style="{MUTED}">{escape(advice.code)} {escape(advice.link)}</div></li>'
+        for advice in listed
+    )
+    return (
+        '<div style="margin:8px 0 4px"><b>What to change</b></div>'
+        f'<ul style="margin:0;padding-left:18px">{items}</ul>'
+    )
 
 
 def _facts_html(facts: Sequence[Fact]) -> str:
@@ -286,6 +318,7 @@ def build_report(
     step_times: StepTimes | None,
     tracing_cost: TracingCost | None,
     overhead_ps: float | None,
+    advice: Sequence[Advice] = (),
 ) -> Report:
     """Decide everything the report shows.
 
@@ -296,6 +329,7 @@ def build_report(
         step_times: Every step the code ran, traced or not.
         tracing_cost: What tracing did to the steps; None if not measured.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+        advice: What to change.
     """
     if study is None or step_times is None:
         return Report(title, "Nothing was captured", "", (), (), (), 0, notes, None)
@@ -318,4 +352,5 @@ def build_report(
             *xla_sections(study),
             *memory_sections(study),
         ],
+        advice=advice,
     )

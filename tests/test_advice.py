@@ -1,0 +1,224 @@
+"""Advice: each rule speaks where it should and is silent where it should not; real programs where a CPU can run them."""
+
+import time
+
+import pytest
+from test_input_pipeline import starved
+from test_memory import training
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.analysis.advice import RULES, advise
+from profnb.analysis.study import Study
+
+US, MS = 10**6, 10**9
+T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000_000, "compute_cap_major": 7, "compute_cap_minor": 5,
+      "memory_size": 16 * 10**9}  # fmt: skip
+
+
+def rules_of(study):
+    return {advice.rule: advice for advice in advise(study)}
+
+
+def steps_of(count=10, period=10 * MS, busy=0.95, **stats):
+    return [event("train", at * period, int(period * busy), step_num=at, _r=1, **stats) for at in range(count)]
+
+
+def on_gpu(work, host_events=(), steps=None, others=()):
+    """Ten steps of 10 ms; ``work`` makes the device events of one from its begin."""
+    made = [one for at in range(10) for one in work(at * 10 * MS)]
+    called = [one for at in range(10) for one in (host_events(at * 10 * MS) if host_events else [])]
+    devices = [gpu(line("Stream #1", *made), stats=T4), *others]
+    return Study(read(host(line("python", *(steps or steps_of())), line("launcher", *called, line_id=2)), *devices))
+
+
+def busy(at, name="volta_h884gemm", op="dense/MatMul:MatMul", share=0.9):
+    return [event(name, at + MS // 10, int(share * 9.5 * MS), tf_op=op)]
+
+
+def test_a_busy_device_with_tensor_cores_needs_no_advice():
+    assert rules_of(on_gpu(busy)) == {}
+
+
+def test_launch_bound():
+    def kernels(at):
+        return [event("tiny", at + n * 100 * US + 20 * US, 3 * US, correlation_id=at // MS * 1000 + n, tf_op="a/Relu:Relu") for n in range(80)]
+
+    def launches(at):
+        return [event("cuLaunchKernel", at + n * 100 * US, 90 * US, correlation_id=at // MS * 1000 + n) for n in range(80)]
+
+    found = rules_of(on_gpu(kernels, launches))["launch-bound"]
+    assert found.bound_fraction > 0.5
+    assert "jit_compile=True" in found.code
+
+
+def test_mixed_precision_on_a_device_that_has_it_and_not_where_it_is_used():
+    found = rules_of(on_gpu(lambda at: busy(at, "volta_sgemm_128x64_nn")))
+    assert found["mixed-precision"].bound_fraction == pytest.approx(0.855, abs=0.01)
+    assert "8 times as fast" in found["mixed-precision"].evidence
+    assert "mixed-precision" not in rules_of(on_gpu(lambda at: busy(at, "relu_kernel_float", "a/Relu:Relu")))
+
+
+def test_missed_tensor_cores():
+    def work(at):
+        return [*busy(at, share=0.5), event("cutlass_bf16_simt_gemm", at + 6 * MS, 3 * MS, tf_op="odd/MatMul:MatMul")]
+
+    found = rules_of(on_gpu(work))["missed-tensor-cores"]
+    assert "odd/MatMul" in found.evidence
+    assert found.bound_fraction == pytest.approx(0.3, abs=0.03)
+
+
+def test_pageable_copies_and_pinned_ones():
+    def work(kind):
+        details = f"kind_src:{kind} kind_dst:device size:4000000 dest:0 async:1"
+        return lambda at: [event("MemcpyH2D", at + MS // 10, 3 * MS, memcpy_details=details), *busy(at + 4 * MS, share=0.5)]
+
+    found = rules_of(on_gpu(work("pageable")))["pageable-copies"]
+    assert found.bound_fraction == pytest.approx(0.3, abs=0.02)
+    assert "40.0 MB" in found.evidence
+    assert "pageable-copies" not in rules_of(on_gpu(work("pinned")))
+
+
+def test_synchronising_reads():
+    found = rules_of(on_gpu(lambda at: busy(at, share=0.6), lambda at: [event("cuStreamSynchronize", at + 6 * MS, 3 * MS)]))
+    assert found["synchronising-reads"].bound_fraction == pytest.approx(0.3, abs=0.04)
+
+
+def test_python_between_steps():
+    steps = [event("train", at * 10 * MS, 6 * MS, step_num=at, _r=1) for at in range(10)]
+    found = rules_of(on_gpu(lambda at: busy(at, share=0.6), steps=steps))
+    assert found["python-between-steps"].bound_fraction == pytest.approx(0.36, abs=0.05)
+    few = [event("train", at * 10 * MS, 6 * MS, step_num=at, _r=1) for at in range(3)]
+    assert "python-between-steps" not in rules_of(Study(read(host(line("python", *few)))))
+
+
+def test_collectives_that_nothing_hides_and_uneven_devices():
+    work = lambda at: [*busy(at, share=0.6), event("ncclDevKernel_AllReduce", at + 6 * MS, 3 * MS)]  # noqa: E731
+    assert rules_of(on_gpu(work))["exposed-collectives"].bound_fraction == pytest.approx(0.3, abs=0.02)
+    other = gpu(line("Stream #1", *(event("k", at * 10 * MS, 2 * MS) for at in range(10))), number=1, stats=T4)
+    assert "imbalance" in rules_of(on_gpu(busy, others=[other]))
+    same = gpu(line("Stream #1", *(one for at in range(10) for one in busy(at * 10 * MS))), number=1, stats=T4)
+    assert "imbalance" not in rules_of(on_gpu(busy, others=[same]))
+
+
+def test_recompiling_and_a_single_compilation():
+    def compiling(times):
+        events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="jit_step") for at in range(times)]
+        return Study(read(host(line("python", *steps_of()), line("compiler", *events, line_id=2))))
+
+    assert rules_of(compiling(8))["recompiling"].bound_fraction == pytest.approx(0.16, abs=0.01)
+    assert "recompiling" not in rules_of(compiling(1))
+
+
+def test_a_large_optimizer():
+    def ops(name):
+        made = [event(f"{name}/AssignAdd:AssignAddVariableOp", at * 10 * MS + MS, 4 * MS) for at in range(10)]
+        rest = [event("dense/MatMul:MatMul", at * 10 * MS + 5 * MS, 4 * MS) for at in range(10)]
+        return Study(read(host(line("python", *steps_of(), *made, *rest))))
+
+    assert rules_of(ops("adam"))["large-optimizer"].bound_fraction == pytest.approx(0.4, abs=0.03)
+    assert "large-optimizer" not in rules_of(ops("dense_2"))
+
+
+def test_a_larger_batch_is_told_of_an_idle_device_with_room():
+    trace = training()
+    kernels = [event("k", at * 10 * MS, 2 * MS) for at in range(8)]
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1, batch_size=32) for at in range(8)]
+    from test_memory import MB, allocate, free
+
+    memory = [one for at in range(8) for one in (
+        allocate(at * 10 * MS + MS, 8 * MB, 28 * MB, 1), free(at * 10 * MS + 4 * MS, 8 * MB, 20 * MB, 1))]  # fmt: skip
+    study = Study(read(host(line("python", *steps), line("t", *memory, line_id=2)), gpu(line("Stream #1", *kernels), stats=T4)))
+    found = rules_of(study)["larger-batch"]
+    assert "now 32" in found.evidence
+    assert "larger-batch" not in rules_of(Study(trace))  # no device, no idle time of one
+
+
+def test_input_bound_by_hand_and_ranked():
+    study = Study(starved())
+    found = advise(study)
+    assert found[0].rule == "input-bound"
+    assert [a.bound_fraction for a in found] == sorted((a.bound_fraction for a in found), reverse=True)
+    assert all(0 < a.bound_fraction <= 1 for a in found)
+
+
+def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
+    empty = Study(read(host(line("p"))))
+    for rule in RULES:
+        assert rule.__doc__
+        assert rule(empty) is None
+
+
+# Real programs.
+
+
+@pytest.mark.tensorflow
+def test_a_function_that_is_traced_anew_is_named():
+    tf = pytest.importorskip("tensorflow")
+
+    @tf.function
+    def new_shapes(x):
+        return tf.reduce_sum(x) * 2.0
+
+    @tf.function
+    def steady(x):
+        return tf.reduce_sum(x) * 2.0
+
+    def run(function, size):
+        with profnb.profile() as p:
+            for number in range(12):
+                with profnb.step(number):
+                    function(tf.ones((size(number), 4)))
+        return {advice.rule: advice for advice in p.advice}
+
+    found = run(new_shapes, lambda number: number + 2)
+    assert "new_shapes was traced anew in 12 of its 12 calls" in found["retracing"].evidence
+    steady(tf.ones((3, 4)))
+    assert "retracing" not in run(steady, lambda _: 3)
+
+
+@pytest.mark.tensorflow
+def test_ops_that_python_runs_one_by_one():
+    tf = pytest.importorskip("tensorflow")
+
+    def loop(x):
+        for _ in range(30):
+            x = tf.matmul(x, x) * 1e-3
+        return x
+
+    def run(function):
+        x = tf.ones((32, 32))
+        function(x)
+        with profnb.profile() as p:
+            for number in range(10):
+                with profnb.step(number):
+                    function(x).numpy()
+        return {advice.rule for advice in p.advice}
+
+    assert "eager-ops" in run(loop)
+    assert "eager-ops" not in run(tf.function(loop))
+
+
+@pytest.mark.tensorflow
+def test_a_callback_that_is_slow_and_a_healthy_training():
+    keras = pytest.importorskip("keras")
+    np = pytest.importorskip("numpy")
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            time.sleep(0.02)
+
+    x, y = np.ones((640, 256), "float32"), np.zeros((640, 1), "float32")
+    layers = [keras.layers.Input((256,)), keras.layers.Dense(1024, activation="relu"), keras.layers.Dense(1024), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "mse")
+    model.fit(x, y, batch_size=64, verbose=0)
+    with profnb.profile() as p:
+        model.fit(x, y, batch_size=64, verbose=0, callbacks=[Slow()])
+    found = {advice.rule: advice for advice in p.advice}
+    assert found["python-between-steps"].bound_fraction > 0.3
+    assert "What to change" in p.summary()
+    model.fit(x, y, batch_size=16, verbose=0)
+    with profnb.profile() as p:
+        model.fit(x, y, batch_size=16, verbose=0)
+    assert [advice for advice in p.advice if advice.bound_fraction > 0.25] == []
