@@ -96,7 +96,10 @@ def input_bound(study: Study) -> Advice | None:
 
 
 def python_between_steps(study: Study) -> Advice | None:
-    """A tenth or more of the time, 20 us or more a step, is between steps and no waiting for tf.data."""
+    """A tenth or more of the time, 20 us or more a step, TensorFlow does nothing and waits for no data.
+
+    That is between steps, and on a CPU inside them where nothing was active (Keras 2 calls callbacks there).
+    """
     if not study.summary.counted.size or study.steps.is_window:
         return None
     waiting, rows = study.waiting, study.summary.counted
@@ -104,6 +107,8 @@ def python_between_steps(study: Study) -> Advice | None:
     inside = study.breakdown.of("input")[rows]
     outside = np.maximum(waiting.step_ps[rows] - inside, 0)
     rest = float(np.maximum(gaps - outside, 0).sum())
+    if not study.has_device:
+        rest += float(study.breakdown.of("all others")[rows].sum())
     whole = float(study.steps.duration_ps[rows].sum() + gaps.sum())
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
@@ -111,8 +116,8 @@ def python_between_steps(study: Study) -> Advice | None:
     each = duration_text(rest / rows.size)
     return Advice(
         "python-between-steps", "Do less between steps",
-        f"{percent_text(share)} of the time, {each} a step, is Python between steps: callbacks, logging, "
-        "metrics, fetching data by hand.",
+        f"{percent_text(share)} of the time, {each} a step, is Python between steps and around "
+        "TensorFlow's work: callbacks, logging, metrics, fetching data by hand.",
         share,
         "Log every 100 steps instead of each; model.compile(..., steps_per_execution=16) runs 16 steps for "
         "each return to Python; in a loop of your own put several steps into one tf.function.",
