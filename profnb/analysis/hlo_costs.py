@@ -44,6 +44,8 @@ _READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
 _PRODUCTS = ("gemm", "matmul", "dot")
 _LHS_CONTRACTED = 1
 _DEEPEST = 16
+_LARGEST = 1 << 22
+_DAMAGED = (TraceFormatError, ValueError, OverflowError, IndexError)
 
 
 class Costs:
@@ -56,12 +58,13 @@ class Costs:
         """Nothing is computed yet."""
         self._module = module
         self._of_computation: dict[int, float] = {}
+        self._of_body: dict[int, tuple[list[tuple[int, float, float | None]], float | None]] = {}
 
     def flops(self, row: int) -> float:
         """Floating-point operations of one run of an instruction; NaN where they cannot be told."""
         try:
             return self._flops(row, 0)
-        except TraceFormatError:  # dimensions are read only here, and may be damaged
+        except _DAMAGED:  # dimensions are read only here, and may be anything
             return float("nan")
 
     def _flops(self, row: int, depth: int) -> float:
@@ -95,10 +98,16 @@ class Costs:
 
     def bytes(self, row: int) -> float:
         """Bytes that one run of an instruction reads and writes at least; NaN where not known."""
+        try:
+            return self._bytes(row)
+        except _DAMAGED:
+            return float("nan")
+
+    def _bytes(self, row: int) -> float:
         module = self._module
         opcode = module.opcodes[row]
         size = module.shapes.bytes
-        operands = [used for used in module.operands_of(row) if used >= 0]
+        operands = module.operands_of(row)
         written = float(size[row])
         bodies = [part for part in module.called_by(row) if part >= 0]
         if opcode == "fusion" and len(bodies) == 1:
@@ -109,7 +118,7 @@ class Costs:
             return 2 * written
         if opcode == "dynamic-update-slice" and len(operands) > 1:
             return 2 * float(size[operands[1]])
-        used_bytes = float(sum(size[used] for used in operands))
+        used_bytes = float(sum(size[used] for used in operands if used >= 0))
         return 0.0 if opcode in _FREE else written + used_bytes
 
     def _inside(self, computation: int, depth: int) -> float:
@@ -165,7 +174,8 @@ class Costs:
         left = module.shapes.of(operands[0])
         if any(not 0 <= at < len(left) for at in contracted):
             return float("nan")
-        return 2.0 * float(module.shapes.elements[row]) * float(prod(left[at] for at in contracted))
+        depth = float(np.prod([float(left[at]) for at in contracted]))
+        return 2.0 * float(module.shapes.elements[row]) * depth
 
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
@@ -245,6 +255,25 @@ class Costs:
 
     def _fusion_bytes(self, row: int, operands: list[int], body: int) -> float:
         """A fusion reads of each operand what its inside touches, and writes what its root makes."""
+        size = self._module.shapes.bytes
+        reads, written = self._touched(body)
+        total = float(size[row]) if written is None else written
+        for number, own, touched in reads:
+            known = 0 <= number < len(operands) and operands[number] >= 0
+            whole = float(size[operands[number]]) if known else own
+            total += whole if touched is None else min(whole, touched)
+        return total
+
+    def _touched(self, body: int) -> tuple[list[tuple[int, float, float | None]], float | None]:
+        """What the inside of a fusion touches, worked out once for each body.
+
+        Returns:
+            For each parameter (number, its bytes, bytes that are read or None for all); and the bytes that
+            are written, or None for the whole result.
+        """
+        known = self._of_body.get(body)
+        if known is not None:
+            return known
         module = self._module
         size = module.shapes.bytes
         first, last = module.offsets[body : body + 2].tolist()
@@ -252,39 +281,41 @@ class Costs:
         for inner in range(first, last):
             for used in module.operands_of(inner):
                 users.setdefault(used, []).append(inner)
-        total = 0.0
         root = int(module.roots[body])
         in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
+        operands = module.operands_of(root) if in_place else []
+        reads: list[tuple[int, float, float | None]] = []
         for inner in range(first, last):
             if module.opcodes[inner] != "parameter":
                 continue
-            number = int(module.parameter_numbers[inner])
-            whole = float(size[operands[number]]) if number < len(operands) else float(size[inner])
             takers = users.get(inner, [])
-            if in_place and takers == [root] and module.operands_of(root)[0] == inner:
-                continue  # updated where it stands
-            if takers and all(module.opcodes[user] in _READS_A_PART for user in takers):
-                whole = min(whole, float(sum(size[user] for user in takers)))
-            total += whole
-        written = float(size[row])
-        if in_place and len(module.operands_of(root)) > 1:
-            written = float(size[module.operands_of(root)[1]])
-        return total + written
+            touched: float | None = None
+            if in_place and takers == [root] and operands[:1] == [inner]:
+                touched = 0.0  # updated where it stands
+            elif takers and all(module.opcodes[user] in _READS_A_PART for user in takers):
+                touched = float(sum(size[user] for user in takers))
+            reads.append((int(module.parameter_numbers[inner]), float(size[inner]), touched))
+        update = operands[1] if len(operands) > 1 else -1
+        self._of_body[body] = reads, float(size[update]) if update >= 0 else None
+        return self._of_body[body]
 
 
 def _valid_positions(
     size: int, steps: int, window: int, stride: int, low: int, high: int, dilation: int, base: int
-) -> int:
+) -> float:
     """How many (output, window) positions of one dimension lie on an element of the input."""
     del high
-    if max(size, steps, window) > 1 << 20:
+    if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST:
         raise ValueError(f"A convolution over {size} elements")
-    starts = np.arange(steps, dtype=np.int64) * stride - low
-    found = 0
-    for offset in range(min(window, 1 << 12)):
-        at = starts + offset * dilation
-        found += int(((at >= 0) & (at % base == 0) & (at // base < size)).sum())
-    return found
+    offsets = np.arange(window, dtype=np.int64) * dilation - low
+    if base == 1:  # outputs o with 0 <= o * stride + offset < size are a range
+        first = np.maximum(-(offsets // stride), 0)
+        last = np.minimum((size - 1 - offsets) // stride, steps - 1)
+        return float(np.maximum(last - first + 1, 0).sum())
+    if window * steps > _LARGEST:
+        raise ValueError(f"A convolution of {window} by {steps} positions")
+    at = offsets[:, None] + np.arange(steps, dtype=np.int64) * stride
+    return float(((at >= 0) & (at % base == 0) & (at // base < size)).sum())
 
 
 def _contracted(config: str) -> list[int] | None:

@@ -24,8 +24,12 @@ __all__ = ["IteratorTree", "find_iterators", "label_of"]
 PREFIX = "Iterator::"
 _FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
-# Here an index counts elements or files; elsewhere (Zip, Concatenate) it tells branches apart.
-_COUNTED = re.compile(r"((?:FlatMap|[A-Za-z]*Interleave|[A-Za-z]*Repeat)[A-Za-z0-9]*)\[\d+\]")
+# Here an index counts elements, files or windows; elsewhere (Zip, DirectedInterleave) it tells branches
+# apart.
+_COUNTED = re.compile(
+    r"((?:^|::)(?:FlatMap|GroupByWindow|(?!Directed)[A-Za-z]{0,30}Interleave|[A-Za-z]{0,30}Repeat)"
+    r"[A-Za-z0-9]{0,30})\[\d{1,19}\]"
+)
 _VERSION = re.compile(r"V\d+$")
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "find_allocators",
     "find_growth",
     "measure_memory",
+    "step_around",
     "tabulate_peak",
 ]
 
@@ -47,6 +48,7 @@ _STATS = (
     "peak_bytes_in_use",
 )
 _HEADROOM = 0.95
+_LARGEST = 1 << 60
 _GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
 
 
@@ -90,6 +92,7 @@ class Allocator:
     def limit(self) -> int:
         """The most that it can ever give; -1 if not told."""
         known = (self.available >= 0) & (self.in_use >= 0)
+        known &= (self.available < _LARGEST) & (self.in_use < _LARGEST)
         return int((self.available + self.in_use)[known].max()) if known.any() else -1
 
     @property
@@ -135,7 +138,8 @@ def find_allocators(trace: Trace) -> list[Allocator]:
                 lifetime_peak=int(columns["peak_bytes_in_use"][own].max()),
             )
         )
-    return sorted(found, key=lambda allocator: allocator.name)
+    told = [allocator for allocator in found if (allocator.in_use >= 0).any()]
+    return sorted(told, key=lambda allocator: allocator.name)
 
 
 def _column(trace: Trace, stat: str) -> Int64s:
@@ -190,6 +194,9 @@ def tabulate_peak(
 ) -> list[PeakRow]:
     """What was alive when most was in use, most bytes first; the rows sum to the bytes in use.
 
+    Events without an allocator's name may be of several, whose blocks cannot be told apart: then all is
+    one row. A deallocation that was not recorded leaves blocks that cannot have been there: the oldest go.
+
     Args:
         trace: The trace.
         allocator: The allocator.
@@ -197,9 +204,14 @@ def tabulate_peak(
         row: Another moment than the peak.
     """
     row = allocator.peak if row is None else row
-    alive = allocator.alive_at(row)
-    begin, end = _step_around(trace, allocator, steps, row)
-    texts = {stat: _texts(trace, stat) for stat in ("tf_op", "region_type", "shape")}
+    alive = allocator.alive_at(row) if allocator.name != _UNNAMED else allocator.events[:0]
+    newest_first = np.cumsum(allocator.size[alive][::-1])[::-1]
+    alive = alive[newest_first <= allocator.in_use[row]]
+    begin, end = step_around(trace, allocator, steps, row)
+    texts = {
+        stat: _texts(trace, stat, allocator.events[alive])
+        for stat in ("tf_op", "region_type", "shape")
+    }
     kinds = _column(trace, "data_type")
     sums: dict[tuple[str, str, str, str, bool], list[int]] = {}
     for at in alive.tolist():
@@ -222,15 +234,22 @@ def tabulate_peak(
     return sorted(rows, key=lambda found: -found.bytes)
 
 
-def _texts(trace: Trace, stat: str) -> dict[int, str]:
+def _texts(trace: Trace, stat: str, events: Int64s) -> dict[int, str]:
+    """The text of a stat of each event that has it."""
     found = trace.stats.texts(stat)
+    if not len(found):
+        return {}
+    at = np.minimum(np.searchsorted(found.events, events), len(found) - 1)
+    known = found.events[at] == events
     return {
         event: found.texts[value]
-        for event, value in zip(found.events.tolist(), found.values.tolist(), strict=True)
+        for event, value in zip(
+            events[known].tolist(), found.values[at[known]].tolist(), strict=True
+        )
     }
 
 
-def _step_around(trace: Trace, allocator: Allocator, steps: Steps, row: int) -> tuple[int, int]:
+def step_around(trace: Trace, allocator: Allocator, steps: Steps, row: int) -> tuple[int, int]:
     """The rows between which the step of a moment lies; (-1, -1) outside of steps."""
     times = trace.events.begin_ps[allocator.events]
     step = int(np.searchsorted(steps.begin_ps, times[row], side="right")) - 1
@@ -265,7 +284,7 @@ def find_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tuple[float
         & (rows < last)
         & (allocator.until >= len(allocator))
     )
-    ops = _texts(trace, "tf_op")
+    ops = _texts(trace, "tf_op", allocator.events[stays])
     totals: dict[str, int] = {}
     for row in stays.tolist():
         op = ops.get(int(allocator.events[row]), "")

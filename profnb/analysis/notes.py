@@ -133,7 +133,7 @@ def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
     notes = []
     for use in uses:
         name, limit = use.allocator.name, use.allocator.limit
-        if use.growth_bytes > _LEAK * use.peak_bytes:
+        if use.growth_bytes > max(_LEAK * use.peak_bytes, 0):
             culprit = (
                 f"; {use.growth_op[:100]} allocates most of what stays" if use.growth_op else ""
             )

@@ -52,6 +52,7 @@ _NVIDIA = {
     (10, 0): (16384, 8192, 4096, 256),
 }
 _AMD = {(9, 4): (4096, 2048, 1024, 256)}  # CDNA 3, per compute unit
+_LARGEST = 1e18  # no clock, bandwidth or count of anything comes near
 _WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
 
 
@@ -61,7 +62,8 @@ def find_peak(plane: Plane) -> Peak | None:
 
     def number(name: str) -> float:
         value = stats.get(name)
-        return float(value) if isinstance(value, int | float) and value > 0 else 0.0
+        known = isinstance(value, int | float) and 0 < value < _LARGEST
+        return float(value) if known and isinstance(value, int | float) else 0.0
 
     teraflops = number("peak_teraflops_per_second")
     if teraflops:

@@ -80,7 +80,8 @@ class XlaModules:
         compile_ps: Time of the host in compiling programs of this name; 0 if not while tracing,
             shape (N,).
         compilations: How often a program of this name was compiled, shape (N,).
-        executions: Runs of its most frequent instruction of the entry computation, shape (N,).
+        executions: Runs on one device: of its most frequent instruction of the entry computation; 0
+            where the trace does not hold the program, shape (N,).
         self_ps: Time of its ops, shape (N,).
         instructions: Instructions of the program; -1 where the trace does not hold it, shape (N,).
         buffers: Bytes by kind (argument, output, constant, temporary); None where not saved.
@@ -194,11 +195,15 @@ def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
             keys.setdefault((name, -1), len(keys))
     own, executions = (np.zeros(len(keys), np.int64) for _ in range(2))
     for row, op in enumerate(ops.op):
-        at = keys[op.module, op.program_id]
-        own[at] += ops.self_ps[row]
+        own[keys[op.module, op.program_id]] += ops.self_ps[row]
+    plane = trace.lines.plane[trace.lines.of_event[hlo.events]]
+    runs, often = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
+    for code, count in zip(runs[0].tolist(), often.tolist(), strict=True):
+        op = hlo.ops[code]
         program = hlo.programs.get(op.program_id)
-        if program is None or op.row < 0 or program.computation_of[op.row] == program.entry:
-            executions[at] = max(executions[at], int(ops.occurrences[row]))
+        if program is not None and op.row >= 0 and program.computation_of[op.row] == program.entry:
+            at = keys[op.module, op.program_id]
+            executions[at] = max(executions[at], count)
     compile_ps, compilations = (np.zeros(len(keys), np.int64) for _ in range(2))
     seen = set()
     for (name, _), at in keys.items():

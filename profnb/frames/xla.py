@@ -47,7 +47,7 @@ def xla_module_frame(modules: XlaModules) -> pd.DataFrame:
     columns: dict[str, object] = {
         "module": list(modules.module),
         "program_id": list(modules.program_id),
-        "executions": modules.executions,
+        "executions": known(modules.executions.astype(np.float64)),
         "self_us": modules.self_ps / _PS_PER_US,
         "compilations": modules.compilations,
         "compile_ms": known(modules.compile_ps / _PS_PER_MS),

@@ -162,6 +162,7 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
         for row in range(min(len(roofline), _MOST_POINTS))
         if shares[roofline.row[row]] >= _SMALLEST_SHARE
     ]
+    rows = rows or list(range(min(len(roofline), _MOST_POINTS)))
     intensity = roofline.intensity
     bandwidth = roofline.peak.bytes_per_second
     low, high = float(intensity[rows].min()) / 2, float(intensity[rows].max()) * 2

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.memory import UNATTRIBUTED, MemoryUse, tabulate_peak
+from profnb.analysis.memory import UNATTRIBUTED, MemoryUse, step_around, tabulate_peak
 from profnb.analysis.study import Study
 from profnb.units import MISSING, bar_text, bytes_text, count_text, percent_text
 from profnb.view.device_charts import axis, figure_layout
@@ -104,11 +104,14 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
     lasting = sum(row.bytes for row in rows if row.is_persistent)
     whole = use.peak_bytes or 1
     more = sum(row.bytes for row in rows[_SHOWN_ROWS:])
-    sentence = (
-        f"At its peak {use.allocator.name} held {bytes_text(use.peak_bytes)}: "
-        f"{percent_text(lasting / whole)} stays from step to step, {percent_text(1 - lasting / whole)} comes "
-        "and goes."
-    )
+    sentence = f"At its peak {use.allocator.name} held {bytes_text(use.peak_bytes)}"
+    if step_around(study.trace, use.allocator, study.steps, use.allocator.peak) == (-1, -1):
+        sentence += "."
+    else:
+        sentence += (
+            f": {percent_text(lasting / whole)} stays from step to step, "
+            f"{percent_text(1 - lasting / whole)} comes and goes."
+        )
     if more > 0:
         sentence += (
             f" {len(rows) - len(shown)} more rows, {bytes_text(more)}, are in p.memory_peak."

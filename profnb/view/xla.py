@@ -52,7 +52,7 @@ def _module_section(modules: XlaModules) -> Section:
             (
                 bar_text(float(modules.self_ps[row] / longest), 8),
                 modules.module[row],
-                count_text(int(modules.executions[row])),
+                count_text(int(modules.executions[row])) if modules.executions[row] else MISSING,
                 duration_text(int(modules.self_ps[row])),
                 duration_text(int(modules.compile_ps[row])) if modules.compile_ps[row] else MISSING,
                 *(_bytes(modules.buffers[row], kind) for kind in ("argument", "temporary")),
