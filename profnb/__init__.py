@@ -43,7 +43,8 @@ The house (data flows downwards, an import only ever points back up):
         copies               what they moved
         devices, idle        how busy each was, and why the busiest was not
         iterators, waiting   tf.data's iterators; the training's waiting, charged to them
-        input_pipeline, input_diagnosis   what each costs; which one starves the training, and why
+        input_pipeline, input_waits   what each costs; waiting step by step, and both sides' rates
+        input_diagnosis      which iterator starves the training, and why
         advice               findings to what to change, ranked by what it can gain
         comparison, differences   how much faster, how sure; which ops and categories account for it
         memory               what allocators held, what was alive at the peak, what grows

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from programs import BF16, F16, F32, PRED, S32, convolution, dot, metadata_plane, op, parameter, program, shape
 from traces import event, host, line, read
 
-from profnb.analysis.hlo_costs import Costs
+from profnb.analysis.hlo_costs import Costs, _valid_positions
 from profnb.errors import TraceFormatError
 from profnb.trace.hlo import read_hlo_module, read_hlo_modules
 
@@ -101,6 +101,29 @@ def test_an_update_in_place_writes_only_the_update():
         {"fused": inside}, fused={"fused"},
     )  # fmt: skip
     assert costs_of(module, "f") == (0, 32 + 4 + 32)
+
+
+@pytest.mark.parametrize(("size", "window", "stride", "low", "dilation", "base"), [
+    (16_000, 16_000, 1, 15_999, 1, 1), (37, 5, 2, 2, 3, 1), (10, 3, 1, 4, 1, 2), (1, 1, 1, 0, 1, 1), (50, 9, 4, 11, 2, 1), (12, 4, 3, 1, 2, 3),
+])  # fmt: skip
+def test_positions_of_a_window_are_counted_exactly(size, window, stride, low, dilation, base):
+    steps = 40
+    expected = sum(
+        1
+        for output in range(steps) for offset in range(window)
+        if (at := output * stride - low + offset * dilation) >= 0 and at % base == 0 and at // base < size
+    )  # fmt: skip
+    assert _valid_positions(size, steps, window, stride, low, 0, dilation, base) == expected
+
+
+def test_numbers_that_no_program_has_are_unknown():
+    huge = module_of([
+        parameter("a", 0, shape(F32, *(1 << 62,) * 3)), parameter("b", 1, shape(F32, 4)),
+        dot("d", shape(F32, 4), "a", "b", contracted=(1,) * 40),
+        convolution("c", shape(F32, 1, 4, 4, 1), "a", "b", [(1 << 62, 1, 0, 0)] * 2),
+    ])  # fmt: skip
+    assert not math.isfinite(costs_of(huge, "d")[0])
+    assert math.isnan(costs_of(huge, "c")[0])
 
 
 def test_a_reduction_does_one_operation_for_each_element_it_takes_away():

@@ -15,7 +15,7 @@ from profnb.analysis.waiting import charge_waiting
 from profnb.frames.input import buffer_frame, input_pipeline_frame, input_wait_frame
 from profnb.view.input import input_sections
 
-MS = 10**9
+US, MS = 10**6, 10**9
 ROOT, PREFETCH, MAP, RANGE = (f"Iterator::Root{rest}" for rest in ("", "::Prefetch", "::Prefetch::MapV2", "::Prefetch::MapV2::Range"))
 
 
@@ -82,6 +82,56 @@ def test_functions_get_their_names_from_the_datasets_of_the_namespace():
     study = Study(starved(), datasets=chains)
     assert study.input_functions == ("", "", "augment", "")
     assert "Map(augment) is the limit" in study.input_diagnosis.sentence
+
+
+def test_names_follow_the_order_of_the_pipeline_whatever_the_numbers_are():
+    chains = [(("TensorSlice", ""), ("Map", "one"), ("Batch", ""), ("Map", "two"))]
+    study = Study(starved(), datasets=chains)
+    assert study.input_functions == ("", "", "", "")  # one map in the trace, two in the pipeline
+    study = Study(starved(), datasets=[(("Range", ""), ("Map", "augment")), (("Range", ""), ("ParallelMap", "other"))])
+    assert study.input_functions == ("", "", "", "")  # two pipelines of this shape: nobody knows which
+
+
+def test_a_validation_that_waits_does_not_speak_for_the_training():
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1) for at in range(8)]
+    steps += [event("test", 200 * MS + at * 30 * MS, 5 * MS, step_num=at, _r=1) for at in range(3)]
+    quick = [event(ROOT, at * 10 * MS + 9 * MS + 10 * US, 100 * US, id=1) for at in range(8)]
+    slow = [event(ROOT, 200 * MS + at * 30 * MS + 6 * MS, 20 * MS, id=9) for at in range(3)]
+    study = Study(read(host(line("python", *steps, *quick, *slow))))
+    assert study.summary.phase == "train"
+    assert study.input_diagnosis.severity == "none"
+    assert study.waiting.counted.sum() <= 8
+
+
+def test_reading_a_dataset_without_a_model_is_no_input_bound_training():
+    calls = [event(ROOT, at * 10 * MS, 9 * MS, id=1) for at in range(10)]
+    study = Study(read(host(line("python", *calls))))
+    assert study.steps.is_window
+    assert study.input_diagnosis is None
+
+
+def test_a_filter_is_not_told_to_run_in_parallel():
+    paths = ["Iterator::Root", "Iterator::Root::Filter", "Iterator::Root::Filter::Range"]
+    steps = [event("train", at * 20 * MS, 8 * MS, step_num=at, _r=1) for at in range(8)]
+    calls = []
+    for at in range(8):
+        begin = at * 20 * MS + 9 * MS
+        calls += [event(paths[0], begin, 10 * MS, id=1), event(paths[1], begin, 10 * MS, id=2), event(paths[2], begin, MS, id=3),
+                  event("InstantiatedCapturedFunction::Run", begin + MS, 8 * MS, id=70 + at)]  # fmt: skip
+    found = Study(read(host(line("python", *steps, *calls)))).input_diagnosis
+    assert found.cause == "busy"
+    assert "before it" in found.fix
+
+
+def test_indices_of_windows_are_dropped_and_those_of_mixed_datasets_kept():
+    names = ["Root", "Root::DirectedInterleave", "Root::DirectedInterleave[0]::Map", "Root::DirectedInterleave[1]::Map",
+             "Root::GroupByWindow", "Root::GroupByWindow[7]::Batch", "Root::GroupByWindow[8]::Batch"]  # fmt: skip
+    trace = read(host(line("p", *(event(f"Iterator::{name}", at, 1) for at, name in enumerate(names)))))
+    assert find_iterators(trace).path == (
+        "Root", "Root::DirectedInterleave", "Root::GroupByWindow", "Root::DirectedInterleave[0]::Map",
+        "Root::DirectedInterleave[1]::Map", "Root::GroupByWindow::Batch",
+    )  # fmt: skip
+    find_iterators(read(host(line("p", event("Iterator::" + "a" * 50_000, 0, 1)))))  # in no time
 
 
 def test_a_call_that_tells_no_buffer_found_it_empty():

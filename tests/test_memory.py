@@ -142,6 +142,20 @@ def test_the_peak_its_time_and_its_parts_are_the_official_ones(shared_traces, na
         assert sum(found.bytes for found in rows if found.op_name == UNATTRIBUTED) <= preallocated + 256
 
 
+def test_blocks_of_allocators_without_a_name_are_not_told_apart_and_lost_frees_take_nothing_away():
+    nameless = [
+        event("MemoryAllocation", at, 0, bytes_allocated=total, allocation_bytes=8 * MB, addr=1) for at, total in ((5, 8 * MB), (9, 4 * MB))
+    ]
+    study = Study(read(host(line("p", *nameless))))
+    rows = memory_peak_frame(study.trace, study.allocators, study.steps)
+    assert rows.bytes.tolist() == [8 * MB]
+    lost = [allocate(1, 8 * MB, 8 * MB, 1, "old"), allocate(5, 6 * MB, 9 * MB, 2, "new"), free(7, 6 * MB, 3 * MB, 2)]
+    study = Study(read(host(line("p", *lost))))
+    rows = memory_peak_frame(study.trace, study.allocators, study.steps)
+    assert dict(zip(rows.op_name, rows.bytes, strict=True)) == {"new": 6 * MB, UNATTRIBUTED: 3 * MB}
+    assert "stays from step" not in memory_sections(study)[-1].sentence
+
+
 def test_the_largest_batch_is_asked_of_devices_only():
     trace = training()
     [allocator] = find_allocators(trace)

@@ -145,6 +145,26 @@ def test_a_tpu_core_works_on_its_line_of_ops_by_its_own_clock():
     assert study.devices.busy_ps.tolist() == [10 * US]
 
 
+def test_a_roofline_of_ops_that_take_next_to_no_time_is_drawn(tmp_path):
+    other = event("mystery", 20 * US, 70_000 * US, hlo_op="unknown.1", hlo_module="jit_step", program_id=3)
+    trace = read(
+        metadata_plane(jit_step=(3, PROGRAM)), host(line("p", event("train", 0, 100_000 * US, step_num=0, _r=1))),
+        gpu(line("Stream #1", hlo("dot.1", 0, US // 10), other), stats=T4),
+    )  # fmt: skip
+    assert profnb.Profile(trace).to_html(tmp_path / "r.html").stat().st_size > 0
+
+
+def test_a_run_on_several_devices_is_one_run():
+    devices = [gpu(line("Stream #1", hlo("dot.1", 0, US)), number=at, stats=T4) for at in range(4)]
+    study = Study(read(metadata_plane(jit_step=(3, PROGRAM)), host(line("p", event("train", 0, 9 * US, step_num=0, _r=1))), *devices))
+    assert study.xla.occurrences.tolist() == [4]
+    assert study.xla_modules.executions.tolist() == [1]
+
+
+def test_stats_that_no_device_has_give_no_peak():
+    assert find_peak(Plane("/device:GPU:0", range(1), {**T4, "clock_rate": float("inf"), "compute_cap_major": float("inf")})) is None
+
+
 def test_hlo_collectives_are_collectives():
     ops = [event("%all-reduce.1 = f32[4] all-reduce(f32[4] %x)", 0, 5 * US), event("%all-reduce-scatter-like = f32[4] add()", 5 * US, US)]
     trace = read(host(line("p", event("train", 0, 10 * US, step_num=0, _r=1))), plane("/device:TPU:0", line("XLA Ops", *ops)))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.input_pipeline import InputPipeline, Waiting
+from profnb.analysis.input_pipeline import InputPipeline
+from profnb.analysis.input_waits import Waiting
 from profnb.analysis.iterators import label_of
 from profnb.units import duration_text
 
@@ -23,7 +24,10 @@ __all__ = [
 ]
 
 DatasetChain = tuple[tuple[str, str], ...]
-_PLACE = re.compile(r"([A-Za-z]+Dataset(?:V\d+)?):(\d{1,3})\b")
+_WITH_FUNCTION = frozenset(
+    {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
+)
+_PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
 
 BOUND = 0.05
 HIGH = 0.2
@@ -40,6 +44,7 @@ _READERS = (
     "ArrayRecord",
 )
 _PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_MAPS = ("Map", "ParallelMap", "MapAndBatch")
 _DECODERS = ("Decode", "ParseExample", "ParseSingleExample", "ParseSequenceExample")
 _COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 
@@ -48,7 +53,8 @@ CAUSES = {
     "python": (
         "runs Python, one element at a time under the interpreter's lock",
         "Write it with TensorFlow ops, or prepare the data once and read it with "
-        "tf.data.TFRecordDataset; Python cannot run in parallel here.",
+        "tf.data.TFRecordDataset. Python runs one thread at a time; processes help: "
+        "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
     ),
     "small files": (
         "opens and reads one file per element",
@@ -61,12 +67,17 @@ CAUSES = {
         "fits into memory.",
     ),
     "decode": (
-        "decodes more than its threads can",
+        "takes longer to decode than the model to train",
         "Decode once and keep the result (.cache() after this map, in memory or in a file), store images "
         "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
     ),
+    "busy": (
+        "is what everything waits for",
+        "Do less in it, or move the costly part into a .map(..., num_parallel_calls=tf.data.AUTOTUNE) "
+        "before it.",
+    ),
     "transform": (
-        "does more work than its threads can",
+        "takes longer than the model",
         "Do less per element: .batch() before .map() with a vectorized function, .cache() what does not "
         "change, or move it into the model, where a device can run it.",
     ),
@@ -127,7 +138,7 @@ class InputDiagnosis:
 def diagnose_input(
     table: InputPipeline,
     waiting: Waiting,
-    batch_size: int | None,
+    batch_size: float | None,
     functions: Sequence[str] = (),
 ) -> InputDiagnosis | None:
     """Name the iterator that is the limit, and why.
@@ -135,7 +146,7 @@ def diagnose_input(
     Args:
         table: The iterators.
         waiting: How the training waited.
-        batch_size: Examples per element, if known and always the same.
+        batch_size: Examples per element, if known; the mean where they differ.
         functions: The name of each iterator's function, "" where it is not known.
 
     Returns:
@@ -165,7 +176,7 @@ def diagnose_input(
     cause = _cause_of(table, row, in_function=in_function)
     busy = float(waiting.threads[row]) if table.runs[row] else float("nan")
     what, fix = CAUSES[cause]
-    if not table.tree.is_async.any() and cause != "no prefetch":
+    if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     threads = ""
     if in_function and cause in ("transform", "decode", "small files") and not np.isnan(busy):
@@ -180,18 +191,25 @@ def diagnose_input(
     return InputDiagnosis(severity, row, cause, share, sentence, fix, unit, model, made, busy)
 
 
-def explain_first_element(table: InputPipeline, waiting: Waiting, window_ps: int) -> str:
-    """Why the first element was long in coming, where that took a fifth of the time; else ""."""
+def explain_first_element(
+    table: InputPipeline, waiting: Waiting, window_ps: int, filling: Sequence[int]
+) -> str:
+    """Why the first element was long in coming, where that took a fifth of the time; else "".
+
+    Args:
+        table: The iterators.
+        waiting: How the training waited.
+        window_ps: How long the whole trace is.
+        filling: For each iterator, how often its input was asked during its first call.
+    """
     if waiting.first_ps < _LONG_FIRST * window_ps or waiting.first_ps < _SHORTEST_FIRST_PS:
         return ""
     took = f"The first element took {duration_text(waiting.first_ps)}"
-    shuffles = [row for row, kind in enumerate(table.kind) if kind.startswith("Shuffle")]
-    if not shuffles:
-        return f"{took}: threads start and buffers fill."
-    capacity = int(table.capacity[shuffles[0]])
-    return (
-        f"{took}: Shuffle fills its buffer of {capacity:,} elements first. {CAUSES['shuffle'][1]}"
-    )
+    for row, kind in enumerate(table.kind):
+        capacity = int(table.capacity[row])
+        if kind.startswith("Shuffle") and 1 < capacity <= 2 * filling[row]:
+            return f"{took}: Shuffle fills its buffer of {capacity:,} elements first. {CAUSES['shuffle'][1]}"
+    return f"{took}: threads start and buffers fill."
 
 
 def _rate(value: float) -> str:
@@ -210,40 +228,40 @@ def _name_of(table: InputPipeline, row: int, functions: Sequence[str]) -> str:
 
 
 def name_functions(table: InputPipeline, datasets: Sequence[DatasetChain]) -> tuple[str, ...]:
-    """The user's function of each iterator, from the dataset that fits the trace best.
+    """The user's function of each iterator, from the dataset whose shape is that of the trace.
 
     Args:
-        table: The iterators; their datasets are named by kind and place, ``ParallelMapDatasetV2:3``, and
-            several in one where they were fused.
+        table: The iterators; their datasets are named by kind and a number, ``ParallelMapDatasetV2:31``,
+            that grows from the source on, and several in one where they were fused.
         datasets: Pipelines that may have been the one: (kind, function) from the source on.
     """
-    places = [
-        [(label_of(kind.partition("Dataset")[0]), int(at)) for kind, at in _PLACE.findall(name)]
-        for name in table.dataset
-    ]
-
-    def fit(chain: DatasetChain) -> int:
-        return sum(
-            at < len(chain)
-            and chain[at][0].removeprefix("Parallel") == kind.removeprefix("Parallel")
-            for found in places
-            for kind, at in found
+    places = sorted(
+        (int(at), kind, row)
+        for row, name in enumerate(table.dataset)
+        for kind, at in (
+            (label_of(k.partition("Dataset")[0]), at) for k, at in _PLACE.findall(name)
         )
+        if kind.removeprefix("Parallel") in _WITH_FUNCTION
+    )
+    kinds = [kind.removeprefix("Parallel") for _, kind, _ in places]
+    shapes = [_links(chain) for chain in datasets]
+    fitting = {
+        tuple(function for _, function in links)
+        for links in shapes
+        if [kind.removeprefix("Parallel") for kind, _ in links] == kinds
+    }
+    names = [""] * len(table)
+    if (
+        kinds and len(fitting) == 1
+    ):  # pipelines of one shape with other functions cannot be told apart
+        for function, (_, _, row) in zip(fitting.pop(), places, strict=True):
+            names[row] = names[row] or function
+    return tuple(names)
 
-    if not datasets or not max(map(fit, datasets)):
-        return ("",) * len(table)
-    chain = max(datasets, key=fit)
-    return tuple(_function_at(chain, found) for found in places)
 
-
-def _function_at(chain: DatasetChain, places: list[tuple[str, int]]) -> str:
-    """The function of a transformation; tf.data may have made a plain map a parallel one."""
-    for kind, at in places:
-        if at < len(chain):
-            own, function = chain[at]
-            if function and own.removeprefix("Parallel") == kind.removeprefix("Parallel"):
-                return function
-    return ""
+def _links(chain: DatasetChain) -> list[tuple[str, str]]:
+    """The transformations of a pipeline that take a function, the source first."""
+    return [link for link in chain if link[0].removeprefix("Parallel") in _WITH_FUNCTION]
 
 
 def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
@@ -252,7 +270,9 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
     cause = "other"
     if kind == "Generator" or any(name in _PYTHON_OPS for name, *_ in ops):
         cause = "python"
-    elif in_function or kind in ("Map", "ParallelMap"):
+    elif in_function and kind not in _MAPS:
+        cause = "busy"
+    elif in_function or kind in _MAPS:
         if _reads_a_file_each(table, row):
             cause = "small files"
         elif ops and ops[0][0].startswith(_DECODERS) and table.tree.is_async[row]:

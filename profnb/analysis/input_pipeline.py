@@ -1,10 +1,4 @@
-"""The input pipeline: what each iterator costs, how long the training waits, and which iterator is the limit.
-
-A step's period runs from its begin to the next step's; the training waits in it while a call of the outermost
-iterator runs on its thread. What the model could eat is what it would do without that waiting. What the
-pipeline can make is set by its slowest stage: the iterators that one thread calls inside each other are one
-stage, a user's function that runs on other threads is one, as many times as fast as it runs in parallel.
-"""
+"""The iterators of tf.data to a table: what each costs, what it waited for, how full its buffer was."""
 
 from dataclasses import dataclass
 
@@ -13,14 +7,12 @@ import numpy as np
 from profnb.analysis.iterators import IteratorTree, label_of
 from profnb.analysis.nesting import find_parents
 from profnb.analysis.op_names import parse_op
-from profnb.analysis.steps import Steps
-from profnb.analysis.waiting import Pieces, self_pieces
+from profnb.analysis.waiting import Pieces
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["InputPipeline", "Waiting", "find_waiting", "tabulate_input_pipeline"]
+__all__ = ["InputPipeline", "tabulate_input_pipeline"]
 
-_STARVED = 0.1
 _FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")
 _MOST_OPS = 3
 
@@ -46,7 +38,6 @@ class InputPipeline:
         capacity: Elements its buffer can hold; -1 without one, shape (N,).
         buffered: Mean number of elements in it when it was asked; NaN without any, shape (N,).
         empty_fraction: How often it was empty when asked; NaN without a buffer, shape (N,).
-        busy_ps: Time of its stage per element of the training, in which other stages go on, shape (N,).
     """
 
     tree: IteratorTree
@@ -65,7 +56,6 @@ class InputPipeline:
     capacity: Int64s
     buffered: Floats
     empty_fraction: Floats
-    busy_ps: Floats
 
     def __len__(self) -> int:
         return len(self.tree)
@@ -82,73 +72,6 @@ class InputPipeline:
         spread = self.function_ps / np.maximum(self.parallelism, 1)
         work = np.where(self.tree.is_async, spread, own)
         return np.where(work > 0, self.calls / np.where(work > 0, work, 1) * 1e12, np.nan)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How the training waited for elements.
-
-    Attributes:
-        step_ps: Waiting in the period of each step, shape (S,).
-        period_ps: From each step's begin to the next one's; its duration for the last, shape (S,).
-        counted: The steps that averages are of, shape (S,): no warm-up, nor the step in which the first
-            element came.
-        first_ps: The wait for the very first element, in which buffers fill.
-        charged_ps: Waiting in the counted steps by label of ``charge_waiting``, shape (2 * N,).
-        elements: Elements fetched in the counted steps.
-        busy_ps: Time of the slowest stage of the pipeline per element; NaN if nothing tells.
-        slowest: The iterator of that stage, or -1.
-        threads: Threads that worked for each iterator's function, on average from the first step's begin to
-            the last one's end, shape (N,).
-    """
-
-    step_ps: Int64s
-    period_ps: Int64s
-    counted: Bools
-    first_ps: int
-    charged_ps: Int64s
-    elements: int
-    busy_ps: float
-    slowest: int
-    threads: Floats
-
-    @property
-    def fraction(self) -> float:
-        """Share of the counted steps' periods that was spent waiting; NaN without any."""
-        whole = int(self.period_ps[self.counted].sum())
-        return float(self.step_ps[self.counted].sum() / whole) if whole else float("nan")
-
-    @property
-    def per_element_ps(self) -> float:
-        """Mean wait for an element in the counted steps; 0 without any."""
-        return float(self.step_ps[self.counted].sum() / self.elements) if self.elements else 0.0
-
-    @property
-    def starved(self) -> int:
-        """Counted steps that waited for more than a tenth of their period."""
-        wait, period = self.step_ps[self.counted], self.period_ps[self.counted]
-        return int((wait > _STARVED * period).sum())
-
-    @property
-    def model_per_second(self) -> float:
-        """Elements a second that the training would take if it never waited; NaN if not known."""
-        free = int((self.period_ps - self.step_ps)[self.counted].sum())
-        return self.elements / free * 1e12 if free > 0 and self.elements else float("nan")
-
-    @property
-    def pipeline_per_second(self) -> float:
-        """Elements a second that the pipeline can make.
-
-        While the training waits the pipeline does all it can, so the rate is what was fetched; else it
-        is set by the slowest stage, and at least what was fetched.
-        """
-        period = int(self.period_ps[self.counted].sum())
-        if not period or not self.elements:
-            return float("nan")
-        fetched = self.elements / period * 1e12
-        if self.fraction > _STARVED or np.isnan(self.busy_ps):
-            return fetched
-        return max(fetched, 1e12 / self.busy_ps) if self.busy_ps > 0 else float("nan")
 
 
 def _last_of(trace: Trace, tree: IteratorTree, stat: str, missing: int) -> Int64s:
@@ -215,7 +138,6 @@ def tabulate_input_pipeline(trace: Trace, tree: IteratorTree, charges: Pieces) -
         capacity=np.maximum(limit, size),
         buffered=buffered,
         empty_fraction=empty,
-        busy_ps=_stage_times(trace, tree, function, parallelism),
     )
 
 
@@ -230,8 +152,8 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     )
     holds = np.zeros(len(tree), np.bool_)
     at = np.searchsorted(tree.events, told)
-    at = at[at < tree.events.size]
-    holds[tree.node[at]] = True
+    at, told = at[at < tree.events.size], told[at < tree.events.size]
+    holds[tree.node[at[tree.events[at] == told]]] = True
     calls = np.flatnonzero(holds[tree.node]) if tree.node.size else tree.node
     amount = value[tree.events[calls]]  # a call that tells nothing found nothing in the buffer
     np.add.at(asked, tree.node[calls], 1)
@@ -240,35 +162,6 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     some = asked > 0
     whole = np.where(some, asked, 1)
     return np.where(some, sums / whole, np.nan), np.where(some, empties / whole, np.nan)
-
-
-def _stage_times(trace: Trace, tree: IteratorTree, function: Int64s, parallelism: Int64s) -> Floats:
-    """Time of the stage behind each asynchronous iterator, and of the training's own (row 0), per element.
-
-    Shape (N,): for an asynchronous iterator the longer of the calls on its threads and its function; for the
-    outermost one the calls on the training's thread; NaN elsewhere.
-    """
-    times = np.full(len(tree), np.nan)
-    if not tree.events.size:
-        return times
-    pieces, top = self_pieces(trace, tree)
-    node = tree.node[pieces[2]]
-    feeds = tree.parent[tree.node[top[pieces[2]]]]
-    works = ~tree.is_async[node]
-    elements = max(int((tree.parent[tree.node] < 0).sum()), 1)
-    spent = np.zeros(len(tree) + 1, np.int64)
-    np.add.at(spent, feeds[works], (pieces[1] - pieces[0])[works])
-    threads = np.ones(len(tree))
-    for row in np.flatnonzero(tree.is_async).tolist():
-        outer = (tree.above < 0) & (tree.parent[tree.node] == row)
-        lines = np.unique(trace.lines.of_event[tree.events[outer]])
-        threads[row] = max(lines.size, 1)
-    at_once = np.maximum(parallelism, 1)
-    for row in np.flatnonzero(tree.is_async).tolist():
-        behind = float(spent[row]) / threads[row]
-        times[row] = max(behind, float(function[row]) / at_once[row]) / elements
-    times[np.flatnonzero(tree.parent < 0)] = float(spent[-1]) / elements
-    return times
 
 
 def _function_ops(trace: Trace, tree: IteratorTree) -> tuple[tuple[tuple[str, int, int], ...], ...]:
@@ -309,63 +202,3 @@ def _function_ops(trace: Trace, tree: IteratorTree) -> tuple[tuple[tuple[str, in
 def _op_type(text: str) -> str:
     parsed = parse_op(text)
     return parsed[1] if parsed is not None and parsed[1] != "Dataset" else ""
-
-
-def find_waiting(
-    trace: Trace, steps: Steps, tree: IteratorTree, charges: Pieces, table: InputPipeline
-) -> Waiting:
-    """Assign the training's waiting to steps.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        tree: Its iterators.
-        charges: What ``charge_waiting`` found.
-        table: The table of iterators.
-    """
-    roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
-    begins = np.sort(trace.events.begin_ps[roots])
-    first = roots[np.argmin(trace.events.begin_ps[roots])] if roots.size else -1
-    period = steps.duration_ps.copy()
-    if len(steps) > 1:
-        period[:-1] = np.diff(steps.begin_ps)
-    closes = steps.begin_ps + period
-    counted = ~steps.is_warmup if (~steps.is_warmup).any() else np.ones(len(steps), np.bool_)
-
-    def step_of(times: Int64s) -> Int64s:
-        row = np.searchsorted(steps.begin_ps, times, side="right") - 1
-        inside = (row >= 0) & (times < closes[np.maximum(row, 0)]) if len(steps) else row >= 0
-        return np.where(inside, row, -1)
-
-    if first >= 0:  # in whose wait threads start and buffers fill
-        opening = int(step_of(trace.events.begin_ps[first : first + 1])[0])
-        if opening >= 0 and counted.sum() > 1:
-            counted[opening] = False
-    wait = np.zeros(len(steps), np.int64)
-    charged = np.zeros(2 * len(tree), np.int64)
-    row = step_of(charges[0])
-    np.add.at(wait, row[row >= 0], (charges[1] - charges[0])[row >= 0])
-    kept = row >= 0
-    kept[kept] = counted[row[kept]]
-    np.add.at(charged, charges[2][kept], (charges[1] - charges[0])[kept])
-    fetched = step_of(begins)
-    fetched = fetched[fetched >= 0]
-    begin = trace.events.begin_ps[tree.runs]
-    ran = step_of(begin) >= 0 if tree.runs.size else tree.runs < 0
-    ran &= tree.run_node >= 0
-    worked = np.zeros(len(tree), np.int64)
-    np.add.at(worked, tree.run_node[ran], tree.run_busy_ps[ran])
-    window = int(closes[-1] - steps.begin_ps[0]) if len(steps) else 0
-    busy = table.busy_ps
-    slowest = int(np.nanargmax(busy)) if busy.size and not np.isnan(busy).all() else -1
-    return Waiting(
-        step_ps=np.minimum(wait, period),
-        period_ps=period,
-        counted=counted,
-        first_ps=int(trace.events.duration_ps[first]) if first >= 0 else 0,
-        charged_ps=charged,
-        elements=int(counted[fetched].sum()),
-        busy_ps=float(busy[slowest]) if slowest >= 0 else float("nan"),
-        slowest=slowest,
-        threads=worked / window if window else np.full(len(tree), np.nan),
-    )

@@ -19,7 +19,7 @@ from profnb.analysis.nesting import find_parents, self_times
 from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["IteratorTree", "find_iterators", "label_of"]
+__all__ = ["IteratorTree", "count_first_fill", "find_iterators", "label_of"]
 
 PREFIX = "Iterator::"
 _FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
@@ -161,3 +161,17 @@ def _find_runs(
     none = busy == 0  # a function that ran inline
     busy[none] = trace.events.duration_ps[runs[none]]
     return runs, owner, end, busy
+
+
+def count_first_fill(trace: Trace, tree: IteratorTree) -> list[int]:
+    """How often each iterator's input was asked during the first call of it, on whatever thread."""
+    counts = [0] * len(tree)
+    begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
+    for row in range(len(tree)):
+        calls = np.flatnonzero(tree.node == row)
+        if not calls.size:
+            continue
+        first = calls[begin[calls].argmin()]
+        inputs = begin[tree.parent[tree.node] == row]
+        counts[row] = int(((inputs >= begin[first]) & (inputs < end[first])).sum())
+    return counts

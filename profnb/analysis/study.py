@@ -25,13 +25,9 @@ from profnb.analysis.input_diagnosis import (
     explain_first_element,
     name_functions,
 )
-from profnb.analysis.input_pipeline import (
-    InputPipeline,
-    Waiting,
-    find_waiting,
-    tabulate_input_pipeline,
-)
-from profnb.analysis.iterators import IteratorTree, find_iterators
+from profnb.analysis.input_pipeline import InputPipeline, tabulate_input_pipeline
+from profnb.analysis.input_waits import Waiting, find_waiting
+from profnb.analysis.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.analysis.kernels import KernelTable, tabulate_kernels
 from profnb.analysis.launches import (
     LaunchTable,
@@ -187,7 +183,12 @@ class Study:
     def waiting(self) -> Waiting:
         """How the training waited for its input."""
         return find_waiting(
-            self.trace, self.steps, self.iterators, self._waits, self.input_pipeline
+            self.trace,
+            self.steps,
+            self.summary.counted,
+            self.iterators,
+            self._waits,
+            self.input_pipeline,
         )
 
     @cached_property
@@ -196,7 +197,8 @@ class Study:
             return ""
         events = self.trace.events
         window = int(events.end_ps.max() - events.begin_ps.min())
-        return explain_first_element(self.input_pipeline, self.waiting, window)
+        filling = count_first_fill(self.trace, self.iterators)
+        return explain_first_element(self.input_pipeline, self.waiting, window, filling)
 
     @cached_property
     def samples(self) -> list[Counter]:
@@ -221,12 +223,14 @@ class Study:
     @cached_property
     def input_diagnosis(self) -> InputDiagnosis | None:
         """What starves the training; None without an input pipeline or steps."""
-        return diagnose_input(
-            self.input_pipeline,
-            self.waiting,
-            self.summary.batch_size or usual_batch_size(self.trace),
-            self.input_functions,
-        )
+        if self.steps.is_window:
+            return None
+        waiting = self.waiting
+        examples = examples_per_step(self.trace, self.groups, len(self.steps))[waiting.counted]
+        each: float | None = usual_batch_size(self.trace)
+        if waiting.elements and examples.size and examples.all():
+            each = float(examples.sum() / waiting.elements)
+        return diagnose_input(self.input_pipeline, waiting, each, self.input_functions)
 
     @cached_property
     def allocators(self) -> list[Allocator]:
@@ -236,7 +240,8 @@ class Study:
     @cached_property
     def memory_use(self) -> list[MemoryUse]:
         """What each allocator held at its peak, and whether it grows."""
-        batch = self.summary.batch_size or usual_batch_size(self.trace)
+        batch = None if self.steps.is_window else self.summary.batch_size
+        batch = batch or usual_batch_size(self.trace)
         return [
             measure_memory(self.trace, allocator, self.steps, batch)
             for allocator in self.allocators

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.input_pipeline import InputPipeline, Waiting
+from profnb.analysis.input_pipeline import InputPipeline
+from profnb.analysis.input_waits import Waiting
 from profnb.analysis.samples import BUFFER
 from profnb.analysis.steps import Steps
 from profnb.columns import Floats
