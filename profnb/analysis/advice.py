@@ -324,11 +324,16 @@ def larger_batch(study: Study) -> Advice | None:
     return Advice(
         "larger-batch", "Use a larger batch",
         f"The device was idle {percent_text(share)} of the time, and its memory would hold a batch of about "
-        f"{count_text(use.largest_batch)} (now {count_text(use.batch_size)}).",
+        f"{count_text(_rounded(use.largest_batch))} (now {count_text(use.batch_size)}).",
         share / 2,  # twice the batch halves the idle time per example at best
         f"batch_size={2 * use.batch_size}; scale the learning rate with it.",
         f"{_GUIDE}/gpu_performance_analysis",
     )  # fmt: skip
+
+
+def _rounded(batch: int) -> int:
+    """Two digits: it is an estimate."""
+    return batch - batch % int(10 ** max(len(str(batch)) - 2, 0))
 
 
 def exposed_collectives(study: Study) -> Advice | None:

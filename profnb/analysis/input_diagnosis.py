@@ -32,6 +32,7 @@ _PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
 BOUND = 0.05
 HIGH = 0.2
 _FAR_MORE = 5
+_SMALL_BUFFER = 32  # filling less than this is not what takes long
 _LONG_FIRST, _SHORTEST_FIRST_PS = 0.2, 100_000_000_000
 _HAND_OVER_PS = 60_000_000
 _READERS = (
@@ -179,8 +180,9 @@ def diagnose_input(
     if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     threads = ""
-    if in_function and cause in ("transform", "decode", "small files") and not np.isnan(busy):
-        allowed = int(table.parallelism[row])
+    allowed = int(table.parallelism[row])
+    tells = not np.isnan(busy) and busy >= max(allowed, 1) / 2
+    if in_function and cause in ("transform", "decode", "small files") and tells:
         of = f" of {allowed}" if allowed else ""
         threads = f", {busy:.1f}{of} threads busy"
     share = int(by_iterator[row]) / whole
@@ -207,7 +209,7 @@ def explain_first_element(
     took = f"The first element took {duration_text(waiting.first_ps)}"
     for row, kind in enumerate(table.kind):
         capacity = int(table.capacity[row])
-        if kind.startswith("Shuffle") and 1 < capacity <= 2 * filling[row]:
+        if kind.startswith("Shuffle") and _SMALL_BUFFER < capacity <= 2 * filling[row]:
             return f"{took}: Shuffle fills its buffer of {capacity:,} elements first. {CAUSES['shuffle'][1]}"
     return f"{took}: threads start and buffers fill."
 
@@ -235,15 +237,15 @@ def name_functions(table: InputPipeline, datasets: Sequence[DatasetChain]) -> tu
             that grows from the source on, and several in one where they were fused.
         datasets: Pipelines that may have been the one: (kind, function) from the source on.
     """
-    places = sorted(
-        (int(at), kind, row)
-        for row, name in enumerate(table.dataset)
-        for kind, at in (
-            (label_of(k.partition("Dataset")[0]), at) for k, at in _PLACE.findall(name)
-        )
-        if kind.removeprefix("Parallel") in _WITH_FUNCTION
-    )
-    kinds = [kind.removeprefix("Parallel") for _, kind, _ in places]
+    places: dict[int, tuple[str, int]] = {}
+    for row, name in enumerate(
+        table.dataset
+    ):  # the deepest iterator of a dataset is the one that runs it
+        for kind, at in _PLACE.findall(name):
+            plain = label_of(kind.partition("Dataset")[0]).removeprefix("Parallel")
+            if plain in _WITH_FUNCTION:
+                places[int(at)] = plain, row
+    kinds = [places[at][0] for at in sorted(places)]
     shapes = [_links(chain) for chain in datasets]
     fitting = {
         tuple(function for _, function in links)
@@ -254,8 +256,8 @@ def name_functions(table: InputPipeline, datasets: Sequence[DatasetChain]) -> tu
     if (
         kinds and len(fitting) == 1
     ):  # pipelines of one shape with other functions cannot be told apart
-        for function, (_, _, row) in zip(fitting.pop(), places, strict=True):
-            names[row] = names[row] or function
+        for function, at in zip(fitting.pop(), sorted(places), strict=True):
+            names[places[at][1]] = function
     return tuple(names)
 
 
