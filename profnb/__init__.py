@@ -14,6 +14,7 @@ The house (data flows downwards, an import only ever points back up):
         markers, inlined     step markers, every step timed; frameless hooks that change arguments
         graph_runs           TF1: Session.run with FULL_TRACE, as RunMetadata
         tfprof               tfprof's four views of graph runs
+        environment          what the code ran with
         datasets             names of the functions that users gave to tf.data
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
@@ -21,7 +22,7 @@ The house (data flows downwards, an import only ever points back up):
     trace/                   what was recorded: columns, not objects
         names, model         the names we rely on; Trace, Events, Lines, Stats, StringTable
         wire                 protobuf wire format to columns (Numba)
-        hlo                  XLA's programs, saved in a trace, to columns
+        hlo, hlo_shapes      XLA's programs, saved in a trace, to columns
         xplane, xplane_stats *.xplane.pb to a Trace; its stats, on demand
         assemble             events in any order to a Trace, for the formats below
         run_metadata*        TF1 RunMetadata to a Trace
@@ -45,9 +46,9 @@ The house (data flows downwards, an import only ever points back up):
         iterators, waiting   tf.data's iterators; the training's waiting, charged to them
         input_pipeline, input_waits   what each costs; waiting step by step, and both sides' rates
         input_diagnosis      which iterator starves the training, and why
-        advice               findings to what to change, ranked by what it can gain
+        advice, advice_*     findings to what to change, ranked by what it can gain
         comparison, differences   how much faster, how sure; which ops and categories account for it
-        memory               what allocators held, what was alive at the peak, what grows
+        memory, memory_use   what allocators held, what was alive at the peak; what grows, what would fit
         launches, samples    kernels, their launches and streams; memory and buffers over time
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
@@ -58,7 +59,7 @@ The house (data flows downwards, an import only ever points back up):
     view/                    how it looks: values in, figures, HTML and text out
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
-        sections, report     one table of the report; the report
+        sections, advice, report   one table of the report; what to change; the report
         input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code

@@ -21,13 +21,11 @@ from profnb.trace.model import Trace
 __all__ = [
     "UNATTRIBUTED",
     "Allocator",
-    "MemoryUse",
     "PeakRow",
     "find_allocators",
-    "find_growth",
-    "measure_memory",
     "step_around",
     "tabulate_peak",
+    "texts_of",
 ]
 
 UNATTRIBUTED = "(held since before the trace began)"
@@ -47,9 +45,7 @@ _STATS = (
     "addr",
     "peak_bytes_in_use",
 )
-_HEADROOM = 0.95
 _LARGEST = 1 << 60
-_GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
 
 
 @dataclass(frozen=True)
@@ -209,7 +205,7 @@ def tabulate_peak(
     alive = alive[newest_first <= allocator.in_use[row]]
     begin, end = step_around(trace, allocator, steps, row)
     texts = {
-        stat: _texts(trace, stat, allocator.events[alive])
+        stat: texts_of(trace, stat, allocator.events[alive])
         for stat in ("tf_op", "region_type", "shape")
     }
     kinds = _column(trace, "data_type")
@@ -234,7 +230,7 @@ def tabulate_peak(
     return sorted(rows, key=lambda found: -found.bytes)
 
 
-def _texts(trace: Trace, stat: str, events: Int64s) -> dict[int, str]:
+def texts_of(trace: Trace, stat: str, events: Int64s) -> dict[int, str]:
     """The text of a stat of each event that has it."""
     found = trace.stats.texts(stat)
     if not len(found):
@@ -257,88 +253,3 @@ def step_around(trace: Trace, allocator: Allocator, steps: Steps, row: int) -> t
         return -1, -1
     begin = int(np.searchsorted(times, steps.begin_ps[step]))
     return begin, int(np.searchsorted(times, steps.end_ps[step]))
-
-
-def find_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tuple[float, str]:
-    """How much more is in use after each step than after the one before, where that goes on.
-
-    Returns:
-        Bytes per step, and the op that allocates most of what stays; (0, "") where most steps do not
-        grow.
-    """
-    counted = np.flatnonzero(~steps.is_warmup)
-    if steps.is_window or counted.size < _GROWING_STEPS:
-        return 0.0, ""
-    times = trace.events.begin_ps[allocator.events]
-    at = np.searchsorted(times, np.append(steps.begin_ps[counted], steps.end_ps[counted[-1]]))
-    inside = at > 0
-    level = allocator.in_use[at[inside] - 1].astype(np.float64)
-    change = np.diff(level)
-    if not change.size or (change > 0).mean() < _GROWTH_SHARE:
-        return 0.0, ""
-    first, last = int(at[0]), int(at[-2])
-    rows = np.arange(len(allocator))
-    stays = np.flatnonzero(
-        allocator.is_allocation
-        & (rows >= first)
-        & (rows < last)
-        & (allocator.until >= len(allocator))
-    )
-    ops = _texts(trace, "tf_op", allocator.events[stays])
-    totals: dict[str, int] = {}
-    for row in stays.tolist():
-        op = ops.get(int(allocator.events[row]), "")
-        totals[op] = totals.get(op, 0) + int(allocator.size[row])
-    return float(np.median(change)), max(totals, key=lambda op: totals[op]) if totals else ""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """An allocator's peak, and what it means.
-
-    Attributes:
-        allocator: The allocator.
-        peak_bytes: The most in use while the trace ran.
-        peak_ps: When, for the first time.
-        base_bytes: In use between steps: the least at the counted steps' begins; -1 without steps.
-        growth_bytes: How much more each step leaves behind; 0 where it does not go on.
-        growth_op: The op that allocates most of what stays; "" if none.
-        batch_size: Examples per step, if known.
-        largest_batch: How many would fit, if what comes and goes in a step grows with the batch and what
-            stays does not, up to 95 % of the limit; 0 where it cannot be told.
-    """
-
-    allocator: Allocator
-    peak_bytes: int
-    peak_ps: int
-    base_bytes: int
-    growth_bytes: float
-    growth_op: str
-    batch_size: int | None
-    largest_batch: int
-
-
-def measure_memory(
-    trace: Trace, allocator: Allocator, steps: Steps, batch_size: int | None
-) -> MemoryUse:
-    """Find an allocator's peak, what it holds between steps, whether that grows, and what would fit.
-
-    Args:
-        trace: The trace.
-        allocator: The allocator.
-        steps: The steps.
-        batch_size: Examples per step, if known.
-    """
-    row = allocator.peak
-    peak = int(allocator.in_use[row])
-    growth, op = find_growth(trace, allocator, steps)
-    times = trace.events.begin_ps[allocator.events]
-    counted = steps.begin_ps[~steps.is_warmup] if not steps.is_window else steps.begin_ps[:0]
-    at = np.searchsorted(times, counted)
-    at = at[at > 0]
-    base = int(allocator.in_use[at - 1].min()) if at.size else -1
-    largest = 0
-    if batch_size and base >= 0 and peak > base and allocator.is_device and allocator.limit > 0:
-        room = _HEADROOM * allocator.limit - base
-        largest = max(int(batch_size * room / (peak - base)), 0)
-    return MemoryUse(allocator, peak, int(times[row]), base, growth, op, batch_size, largest)

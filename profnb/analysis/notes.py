@@ -9,7 +9,7 @@ import numpy as np
 
 from profnb.analysis.input_diagnosis import InputDiagnosis
 from profnb.analysis.iterators import IteratorTree
-from profnb.analysis.memory import MemoryUse
+from profnb.analysis.memory_use import MemoryUse
 from profnb.analysis.step_times import TracingCost
 from profnb.analysis.steps import Steps
 from profnb.analysis.summary import GAP, Summary

@@ -10,15 +10,13 @@ tensorflow/core/kernels/data/prefetch_dataset_op.cc GetTraceMeMetadata (2.21).
 
 import numpy as np
 
-from profnb.columns import Int64s
+from profnb.analysis.memory import find_allocators
 from profnb.trace.model import Counter, Trace
 
 __all__ = ["BUFFER", "MEMORY", "RESERVED", "find_samples"]
 
 MEMORY, RESERVED = "memory", "reserved memory"
 BUFFER = "buffered elements"
-_MEMORY_EVENTS = frozenset({"MemoryAllocation", "MemoryDeallocation"})
-_UNNAMED = "allocator"
 _ITERATOR = "Iterator::"
 
 
@@ -27,31 +25,15 @@ def find_samples(trace: Trace) -> list[Counter]:
     return [*_memory(trace), *_buffers(trace)]
 
 
-def _column(trace: Trace, stat: str, events: Int64s, missing: int) -> Int64s:
-    found = trace.stats.integers(stat)
-    values = np.full(len(trace.events), missing, np.int64)
-    values[found.events] = found.values.astype(np.int64)
-    return values[events]
-
-
 def _memory(trace: Trace) -> list[Counter]:
-    events = np.flatnonzero(trace.select_names(lambda name: name in _MEMORY_EVENTS))
-    if not events.size:
-        return []
-    events = events[np.argsort(trace.events.begin_ps[events], kind="stable")]
-    names = trace.stats.texts("allocator_name")
-    code = np.full(len(trace.events), -1, np.int64)
-    code[names.events] = names.values
-    in_use = _column(trace, "bytes_allocated", events, -1)
-    reserved = _column(trace, "bytes_reserved", events, -1)
     counters = []
-    for allocator in np.unique(code[events]).tolist():
-        own = (code[events] == allocator) & (in_use >= 0)
-        series = names.texts[allocator] if allocator >= 0 else _UNNAMED
-        times = trace.events.begin_ps[events[own]]
-        for name, values in ((MEMORY, in_use[own]), (RESERVED, reserved[own])):
-            if name == MEMORY or (values > 0).any():
-                counters.append(Counter(name, series, "bytes", times, values.astype(np.float64)))
+    for allocator in find_allocators(trace):
+        told = allocator.in_use >= 0
+        times = trace.events.begin_ps[allocator.events[told]]
+        for name, values in ((MEMORY, allocator.in_use), (RESERVED, allocator.reserved)):
+            if name == MEMORY or (values[told] > 0).any():
+                column = values[told].astype(np.float64)
+                counters.append(Counter(name, allocator.name, "bytes", times, column))
     return counters
 
 

@@ -35,7 +35,8 @@ from profnb.analysis.launches import (
     tabulate_launches,
     tabulate_streams,
 )
-from profnb.analysis.memory import Allocator, MemoryUse, find_allocators, measure_memory
+from profnb.analysis.memory import Allocator, find_allocators
+from profnb.analysis.memory_use import MemoryUse, measure_memory
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_input, note_memory, note_steps
 from profnb.analysis.ops import OpTable, tabulate_ops

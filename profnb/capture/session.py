@@ -10,7 +10,6 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
-import contextlib
 import importlib.util
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.environment import describe_environment, list_devices
 from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.markers import StepRecorder
@@ -100,20 +100,12 @@ class Capture:
         runs, recording = self.graph_runs, self.recording
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.messages.extend(runs.explain())
-        recording.devices = self._devices()
-        recording.environment = _environment()
+        if self._profiler is not None and len(recording.steps):
+            recording.devices = list_devices()
+        recording.environment = describe_environment()
         if self._profiler is None and not self.recording.messages:
             self.recording.messages.append(self._why_nothing())
         return self.recording
-
-    def _devices(self) -> tuple[str, ...]:
-        """The accelerators of a TensorFlow that has run something; asking sets nothing up then."""
-        if self._profiler is None or not len(self.recording.steps):
-            return ()
-        with contextlib.suppress(Exception):  # whatever it is, the user's code comes first
-            listed = sys.modules["tensorflow"].config.list_physical_devices()
-            return tuple(device.name for device in listed if device.device_type in ("GPU", "TPU"))
-        return ()
 
     def _why_nothing(self) -> str:
         if importlib.util.find_spec("tensorflow") is None:
@@ -304,21 +296,3 @@ class Capture:
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]
-
-
-def _environment() -> dict[str, str]:
-    """Versions and settings that change how fast code runs, of what the code has imported."""
-    found = {"Python": sys.version.partition(" ")[0]}
-    for name, title in (("tensorflow", "TensorFlow"), ("keras", "Keras"), ("tf_keras", "tf_keras")):
-        module = sys.modules.get(name)
-        version = getattr(module, "__version__", None)
-        if isinstance(version, str):
-            found[title] = version
-    with contextlib.suppress(
-        Exception
-    ):  # not every Keras has policies; the user's code comes first
-        policies: Any = getattr(sys.modules.get("keras"), "mixed_precision", None)
-        if policies is not None:
-            asked = getattr(policies, "dtype_policy", None) or policies.global_policy
-            found["Precision policy"] = str(asked().name)
-    return found

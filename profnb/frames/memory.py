@@ -6,7 +6,8 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.memory import Allocator, MemoryUse, tabulate_peak
+from profnb.analysis.memory import Allocator, tabulate_peak
+from profnb.analysis.memory_use import MemoryUse
 from profnb.analysis.samples import RESERVED, find_samples
 from profnb.analysis.steps import Steps
 from profnb.trace.model import Trace

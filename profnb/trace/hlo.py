@@ -13,13 +13,14 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Floats, Int64s
+from profnb.columns import Bools, Bytes, Int64s
 from profnb.errors import TraceFormatError
+from profnb.trace.hlo_shapes import Shapes, read_shapes
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field, split_numbers
 
 __all__ = [
-    "CONVOLUTION", "DOT", "WINDOW", "HloModule", "Shapes", "program_of", "read_hlo_module",
+    "CONVOLUTION", "DOT", "WINDOW", "HloModule", "program_of", "read_hlo_module",
     "read_hlo_modules",
 ]  # fmt: skip
 
@@ -33,41 +34,9 @@ WINDOW, CONVOLUTION, DOT, _TARGET = 15, 16, 30, 28
 _ID, _OPERANDS, _CALLED, _BACKEND_CONFIG = 35, 36, 38, 43
 _FEATURE_GROUPS, _BATCH_GROUPS = 50, 58
 _META_OP_TYPE, _META_OP_NAME, _META_FILE, _META_LINE, _META_FRAME = 1, 2, 3, 4, 15
-_ELEMENT_TYPE, _DIMENSIONS, _PARTS = 2, 3, 4
-_MOST = {"computations": 1_000_000, "instructions": 4_000_000, "shapes": 16_000_000}
-_DEEPEST_TUPLE = 8
+_MOST = {"computations": 1_000_000, "instructions": 4_000_000}
 
-# Bits of an element by PrimitiveType (xla_data.proto).
-_BITS = {
-    1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16,
-    18: 128, 19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1,
-    32: 4, 33: 8,
-}  # fmt: skip
 _PROGRAM = re.compile(r"(.*)\((\d{1,20})\)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """N shapes.
-
-    Attributes:
-        element_type: ``PrimitiveType``; 13 for a tuple, shape (N,).
-        offsets: Shape i has the dimensions ``dimensions[offsets[i]:offsets[i + 1]]``, shape (N + 1,).
-        dimensions: Sizes.
-        bytes: Size in memory without padding; a tuple's is that of its parts, shape (N,).
-        elements: How many elements, 1 for a scalar; a tuple's are those of its first part, shape (N,).
-    """
-
-    element_type: Int64s
-    offsets: Int64s
-    dimensions: Int64s
-    bytes: Floats
-    elements: Floats
-
-    def of(self, row: int) -> list[int]:
-        """The dimensions of one shape."""
-        sizes: list[int] = self.dimensions[self.offsets[row] : self.offsets[row + 1]].tolist()
-        return sizes
 
 
 @dataclass(frozen=True)
@@ -252,7 +221,7 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
         operands=_rows_within(ids, owner, operands, np.repeat(owner, np.diff(operand_offsets))),
         called_offsets=called_offsets,
         called=_rows_of(computation_ids, called),
-        shapes=_read_shapes(buffer, *_span(table, _SHAPE)),
+        shapes=read_shapes(buffer, *_span(table, _SHAPE)),
         spans={field: _span(table, field) for field in (DOT, CONVOLUTION, WINDOW)},
         buffers=_read_buffers(buffer, *_span(proto, _PROTO_BUFFERS)),
     )
@@ -315,38 +284,6 @@ def _rows_within(ids: Int64s, owner: Int64s, wanted: Int64s, owners: Int64s) -> 
     known, codes = np.unique(np.concatenate([ids, wanted]), return_inverse=True)
     keys = owner * known.size + codes[: ids.size]
     return _rows_of(keys, owners * known.size + codes[ids.size :])
-
-
-def _products(offsets: Int64s, values: Int64s) -> Floats:
-    """The product of each row's values, as floats because hostile sizes would wrap."""
-    result = np.ones(offsets.size - 1)
-    some = np.flatnonzero(np.diff(offsets))
-    if some.size:
-        sizes = np.maximum(values.astype(np.float64), 0)
-        with np.errstate(over="ignore"):
-            result[some] = np.multiply.reduceat(sizes, offsets[some])
-    return result
-
-
-def _read_shapes(buffer: Bytes, begins: Int64s, ends: Int64s, depth: int = 0) -> Shapes:
-    _bound(begins.size, "shapes")
-    kinds = read_fields(buffer, begins, ends, {_ELEMENT_TYPE: VARINT}, "Shape")[
-        :, 2 * _ELEMENT_TYPE
-    ]
-    offsets, dimensions = split_numbers(buffer, begins, ends, _DIMENSIONS, "Shape")
-    bits = np.zeros(256)
-    bits[list(_BITS)] = list(_BITS.values())
-    width = bits[np.clip(kinds, 0, 255)] / 8
-    elements = _products(offsets, dimensions)
-    with np.errstate(invalid="ignore", over="ignore"):
-        size = np.nan_to_num(elements * width, posinf=np.inf)
-    parts, *inner = split_field(buffer, begins, ends, _PARTS, "Shape")
-    if inner[0].size and depth < _DEEPEST_TUPLE:
-        part = _read_shapes(buffer, inner[0], inner[1], depth + 1)
-        np.add.at(size, np.repeat(np.arange(begins.size), np.diff(parts)), part.bytes)
-        tuples = np.flatnonzero(np.diff(parts))
-        elements[tuples] = part.elements[parts[tuples]]
-    return Shapes(kinds.copy(), offsets, dimensions, size, elements)
 
 
 def _read_buffers(buffer: Bytes, begins: Int64s, ends: Int64s) -> dict[str, int] | None:

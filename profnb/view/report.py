@@ -20,6 +20,7 @@ from profnb.analysis.ops import OpTable
 from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
+from profnb.view.advice import advice_html, advice_text
 from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.device import device_sections
 from profnb.view.input import input_sections
@@ -108,7 +109,7 @@ class Report:
         first = f"{self.headline}. {self.answer}".strip()
         parts = [printable(first)]
         if self.advice:
-            parts.append("What to change\n" + "\n".join(map(_advice_text, self.advice)))
+            parts.append("What to change\n" + "\n".join(map(advice_text, self.advice)))
         parts.extend(f"Note: {printable(note)}" for note in self.notes)
         if self.facts:
             facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
@@ -147,7 +148,7 @@ class Report:
             f'<div style="font-size:17px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>',
             f'<div style="margin:0 0 6px">{escape(self.answer)}</div>' if self.answer else "",
             _facts_html(self.facts),
-            _advice_html(self.advice),
+            advice_html(self.advice),
             f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{notes}</ul>' if notes else "",
             figure,
         ]
@@ -201,32 +202,6 @@ class Report:
     def figure(self) -> dict[str, Any] | None:
         """The step-time chart in plotly's schema, or None without steps."""
         return None if self.chart is None else step_figure(self.chart)
-
-
-def _bound_text(advice: Advice) -> str:
-    return f"at most {percent_text(advice.bound_fraction)}"
-
-
-def _advice_text(advice: Advice) -> str:
-    said = f"{advice.evidence} {advice.code}"
-    return f"- {printable(advice.title)} ({_bound_text(advice)}). {printable(said)}"
-
-
-def _advice_html(listed: Sequence[Advice]) -> str:
-    """What to change: the gain, what, why, how."""
-    if not listed:
-        return ""
-    items = "".join(
-        f'<li style="margin:4px 0"><b>{escape(advice.title)}</b> '
-        f'<span style="{MUTED}">({_bound_text(advice)} of the time)</span>'
-        f"<div>{escape(advice.evidence)}</div>"
-        f'<div style="{MUTED}">{escape(advice.code)} {escape(advice.link)}</div></li>'
-        for advice in listed
-    )
-    return (
-        '<div style="margin:8px 0 4px"><b>What to change</b></div>'
-        f'<ul style="margin:0;padding-left:18px">{items}</ul>'
-    )
 
 
 def _facts_html(facts: Sequence[Fact]) -> str:

@@ -1,0 +1,41 @@
+"""Advice as the report shows it: what to change, the most it can gain, why, and how."""
+
+from collections.abc import Sequence
+from html import escape
+from textwrap import fill
+
+from profnb.analysis.advice import Advice
+from profnb.units import percent_text
+from profnb.view.text import printable
+from profnb.view.theme import MUTED
+
+__all__ = ["advice_html", "advice_text"]
+
+_WIDTH = 110
+
+
+def _bound_text(advice: Advice) -> str:
+    return f"at most {percent_text(advice.bound_fraction)}"
+
+
+def advice_text(advice: Advice) -> str:
+    """One piece of advice as lines of plain text."""
+    said = f"{advice.title} ({_bound_text(advice)}). {advice.evidence} {advice.code}"
+    return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
+
+
+def advice_html(listed: Sequence[Advice]) -> str:
+    """What to change: the gain, what, why, how."""
+    if not listed:
+        return ""
+    items = "".join(
+        f'<li style="margin:4px 0"><b>{escape(advice.title)}</b> '
+        f'<span style="{MUTED}">({_bound_text(advice)} of the time)</span>'
+        f"<div>{escape(advice.evidence)}</div>"
+        f'<div style="{MUTED}">{escape(advice.code)} {escape(advice.link)}</div></li>'
+        for advice in listed
+    )
+    return (
+        '<div style="margin:8px 0 4px"><b>What to change</b></div>'
+        f'<ul style="margin:0;padding-left:18px">{items}</ul>'
+    )
