@@ -69,6 +69,14 @@ class Comparison:
         return self.difference.low, self.difference.high
 
     @property
+    def ratio_per_example(self) -> float:
+        """Time per example of B over that of A; NaN where a batch size is not known."""
+        from profnb.analysis.differences import batch_sizes
+
+        sizes = batch_sizes(self.first[0].study, self.second[0].study)
+        return float("nan") if sizes is None else self.ratio * sizes[0] / sizes[1]
+
+    @property
     def is_different(self) -> bool:
         """Whether the interval leaves out 1."""
         return self.difference.is_different
@@ -76,7 +84,12 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        return self.difference.verdict(*self.labels)
+        sentence = self.difference.verdict(*self.labels)
+        per_example = self.ratio_per_example
+        if per_example == per_example and abs(per_example / self.ratio - 1) > 1e-9:  # noqa: PLR0124
+            one, two = self.labels
+            sentence += f" Per example, {two} takes {per_example:.2f} of the time of {one}."
+        return sentence
 
     @cached_property
     def guards(self) -> list[str]:

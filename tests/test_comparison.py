@@ -124,10 +124,13 @@ def test_ops_and_categories_by_hand():
 def test_guards_are_said_before_the_verdict():
     one, two = profile(batch=32), profile(batch=64)
     guards = find_guards(one.study, two.study, ({"TensorFlow": "2.20.0"}, {"TensorFlow": "2.21.0"}))
-    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64): compare examples per second, not steps."]
+    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64): compare the time per example, not steps."]
     on_cpu = Study(read(host(line("python", *(event("train", n * MS, MS // 2, step_num=n, _r=1) for n in range(6))))))
     assert any("different devices" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
-    text = compare(one, two).summary()
+    found = compare(one, two, labels=("small", "large"))
+    assert found.ratio_per_example == pytest.approx(found.ratio / 2)
+    assert "Per example, large takes 0.50 of the time of small." in found.verdict
+    text = found.summary()
     assert text.index("Caution: Batch sizes differ") < text.index("No difference")
 
 

@@ -10,7 +10,14 @@ from profnb.analysis.step_times import StepTimes
 from profnb.analysis.study import Study
 from profnb.columns import Floats
 
-__all__ = ["OpDifference", "compare_categories", "compare_ops", "find_guards", "steady_step_times"]
+__all__ = [
+    "OpDifference",
+    "batch_sizes",
+    "compare_categories",
+    "compare_ops",
+    "find_guards",
+    "steady_step_times",
+]
 
 _ENOUGH_UNTRACED = 10
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
@@ -132,10 +139,10 @@ def find_guards(
     devices = [_device_of(study) for study in (first, second)]
     if devices[0] != devices[1]:
         guards.append(f"They ran on different devices: {devices[0]} and {devices[1]}.")
-    sizes = [study.summary.batch_size or usual_batch_size(study.trace) for study in (first, second)]
-    if None not in sizes and sizes[0] != sizes[1]:
+    sizes = batch_sizes(first, second)
+    if sizes is not None and sizes[0] != sizes[1]:
         guards.append(
-            f"Batch sizes differ ({sizes[0]} and {sizes[1]}): compare examples per second, not steps."
+            f"Batch sizes differ ({sizes[0]} and {sizes[1]}): compare the time per example, not steps."
         )
     phases = [study.summary.phase for study in (first, second)]
     if phases[0] != phases[1]:
@@ -146,6 +153,14 @@ def find_guards(
             f"A step runs {iterations[0]} iterations in one and {iterations[1]} in the other."
         )
     return guards
+
+
+def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:
+    """Examples per step of A and of B; None where one is not known."""
+    one, two = (
+        study.summary.batch_size or usual_batch_size(study.trace) for study in (first, second)
+    )
+    return None if one is None or two is None else (one, two)
 
 
 def _device_of(study: Study) -> str:
