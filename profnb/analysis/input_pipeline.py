@@ -86,15 +86,14 @@ def _last_of(trace: Trace, tree: IteratorTree, stat: str, missing: int) -> Int64
 
 
 def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
+    """The text of a stat at each iterator's last call that has it, else ""."""
     found = trace.stats.texts(stat)
-    values = [""] * len(tree)
+    last = np.full(len(tree), -1, np.int64)
     at = np.searchsorted(tree.events, found.events)
-    for row, event, text in zip(
-        at.tolist(), found.events.tolist(), found.values.tolist(), strict=True
-    ):
-        if row < tree.events.size and tree.events[row] == event:
-            values[int(tree.node[row])] = found.texts[text]
-    return values
+    known = at < tree.events.size
+    known[known] = tree.events[at[known]] == found.events[known]
+    last[tree.node[at[known]]] = found.values[known].astype(np.int64)
+    return [found.texts[row] if row >= 0 else "" for row in last.tolist()]
 
 
 def tabulate_input_pipeline(trace: Trace, tree: IteratorTree, charges: Pieces) -> InputPipeline:
@@ -183,13 +182,17 @@ def _function_ops(trace: Trace, tree: IteratorTree) -> tuple[tuple[tuple[str, in
         at = np.minimum(np.searchsorted(sorted_ids, wanted), sorted_ids.size - 1)
         kept = (sorted_ids[at] == wanted) & (wanted != 0)
         nodes = tree.run_node[order[at[kept]]]
-        for node, name, spent in zip(
-            nodes.tolist(), trace.events.name[ops[kept]].tolist(),
-            trace.events.duration_ps[ops[kept]].tolist(), strict=True,
-        ):  # fmt: skip
-            if node >= 0:
-                time, often = empty[node].get(types[name], (0, 0))
-                empty[node][types[name]] = time + spent, often + 1
+        owned = nodes >= 0
+        pairs = nodes[owned] * len(types) + trace.events.name[ops[kept][owned]]
+        distinct, row, often = np.unique(pairs, return_inverse=True, return_counts=True)
+        spent = np.zeros(distinct.size, np.int64)
+        np.add.at(spent, row, trace.events.duration_ps[ops[kept][owned]])
+        for pair, time, count in zip(
+            distinct.tolist(), spent.tolist(), often.tolist(), strict=True
+        ):
+            node, name = divmod(pair, len(types))
+            before = empty[node].get(types[name], (0, 0))
+            empty[node][types[name]] = before[0] + time, before[1] + count
     return tuple(
         tuple(
             (name, *sums)

@@ -227,7 +227,7 @@ class Study:
         if self.steps.is_window:
             return None
         waiting = self.waiting
-        examples = examples_per_step(self.trace, self.groups, len(self.steps))[waiting.counted]
+        examples = self._examples[waiting.counted]
         each: float | None = usual_batch_size(self.trace)
         if waiting.elements and examples.size and examples.all():
             each = float(examples.sum() / waiting.elements)
@@ -283,9 +283,13 @@ class Study:
         return tabulate_ops(self.trace, wanted[self.groups.step], self.hlo)
 
     @cached_property
+    def _examples(self) -> Int64s:
+        return examples_per_step(self.trace, self.groups, len(self.steps))
+
+    @cached_property
     def summary(self) -> Summary:
         """The few numbers a person reads first."""
-        examples = examples_per_step(self.trace, self.groups, len(self.steps))
+        examples = self._examples
         return summarize(self.steps, self.breakdown, examples)
 
     @cached_property
