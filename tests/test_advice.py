@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from patience import patient
 from test_input_pipeline import starved
 from test_memory import training
 from traces import event, gpu, host, line, read
@@ -153,6 +154,7 @@ def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
 
 
 @pytest.mark.tensorflow
+@patient
 def test_a_function_that_is_traced_anew_is_named():
     tf = pytest.importorskip("tensorflow")
 
@@ -178,6 +180,7 @@ def test_a_function_that_is_traced_anew_is_named():
 
 
 @pytest.mark.tensorflow
+@patient
 def test_ops_that_python_runs_one_by_one():
     tf = pytest.importorskip("tensorflow")
 
@@ -200,6 +203,7 @@ def test_ops_that_python_runs_one_by_one():
 
 
 @pytest.mark.tensorflow
+@patient
 def test_a_callback_that_is_slow_and_a_healthy_training():
     keras = pytest.importorskip("keras")
     np = pytest.importorskip("numpy")

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from patience import patient
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -188,6 +189,7 @@ def test_the_magic(tmp_path):
 
 
 @pytest.mark.tensorflow
+@patient
 def test_real_code_that_does_twice_the_work_takes_twice_the_time():
     tf = pytest.importorskip("tensorflow")
 

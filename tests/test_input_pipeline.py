@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from patience import patient
 from traces import event, host, line, read
 
 import profnb
@@ -251,6 +252,7 @@ PIPELINES = {
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", list(PIPELINES))
+@patient
 def test_a_slow_stage_is_named_with_its_cause_and_its_rate(tmp_path, name):
     make, cause, kind = PIPELINES[name]
     dataset = make(tmp_path)
@@ -272,6 +274,7 @@ def test_a_slow_stage_is_named_with_its_cause_and_its_rate(tmp_path, name):
 
 
 @pytest.mark.tensorflow
+@patient
 def test_python_that_sleeps_costs_what_it_sleeps():
     """Eight naps of 4 ms for each batch, one after another, less a step of 10 ms."""
     make, *_ = PIPELINES["generator"]
@@ -283,6 +286,7 @@ def test_python_that_sleeps_costs_what_it_sleeps():
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("step_s", [0.0, 0.060], ids=["starved", "slow-model"])
+@patient
 def test_elements_per_second_are_those_of_the_wall_clock(step_s):
     """Both where the training waits, and where the pipeline is ahead and its rate is told by its stages."""
     make, *_ = PIPELINES["generator"]
@@ -295,6 +299,7 @@ def test_elements_per_second_are_those_of_the_wall_clock(step_s):
 
 
 @pytest.mark.tensorflow
+@patient
 def test_a_healthy_pipeline_is_left_alone():
     p = train(numbers().batch(BATCH).prefetch(2), 0.004)
     assert p.study.input_diagnosis.severity == "none"
@@ -303,6 +308,7 @@ def test_a_healthy_pipeline_is_left_alone():
 
 
 @pytest.mark.tensorflow
+@patient
 def test_a_cache_that_is_filled_is_healthy_whatever_made_it():
     dataset = plain(numbers().take(BATCH * 10).map(burn).batch(BATCH).cache().repeat().prefetch(2))
     iterator = iter(dataset)
@@ -317,12 +323,14 @@ def test_a_cache_that_is_filled_is_healthy_whatever_made_it():
 
 
 @pytest.mark.tensorflow
+@patient
 def test_filling_a_shuffle_buffer_is_said():
     p = train(plain(numbers().map(burn).shuffle(300).batch(BATCH).prefetch(2)), 0.001)
     assert any("Shuffle fills its buffer of 300 elements" in note for note in p.notes)
 
 
 @pytest.mark.tensorflow
+@patient
 def test_work_on_the_training_thread_is_told_to_prefetch():
     p = train(plain(numbers().map(burn).batch(BATCH)), 0.002)
     found = p.study.input_diagnosis
@@ -332,6 +340,7 @@ def test_work_on_the_training_thread_is_told_to_prefetch():
 
 
 @pytest.mark.tensorflow
+@patient
 def test_keras_fed_by_a_slow_generator_is_input_bound():
     keras = pytest.importorskip("keras")
     if keras.config.backend() != "tensorflow" if hasattr(keras, "config") and hasattr(keras.config, "backend") else False:
