@@ -78,6 +78,13 @@ def test_indices_of_elements_are_dropped_and_those_of_branches_kept():
     assert label_of("Root::ParallelMapV2") == "ParallelMap"
 
 
+def test_a_branch_below_a_branch_has_the_nearer_one_above_it():
+    names = ["Root", "Root::Zip", "Root::Zip[0]::Concatenate", "Root::Zip[0]::Concatenate[1]::Range"]
+    tree = find_iterators(read(host(line("p", *(event(f"Iterator::{name}", at, 1) for at, name in enumerate(names))))))
+    assert tree.path == tuple(names)
+    assert tree.parent.tolist() == [-1, 0, 1, 2]
+
+
 def test_functions_get_their_names_from_the_datasets_of_the_namespace():
     chains = [(("Range", ""), ("Filter", "odd")), (("Range", ""), ("Map", "augment"), ("Prefetch", ""))]
     study = Study(starved(), datasets=chains)

@@ -31,6 +31,7 @@ _COUNTED = re.compile(
     r"[A-Za-z0-9]{0,30})\[\d{1,19}\]"
 )
 _VERSION = re.compile(r"V\d+$")
+_INDEX = re.compile(r"\[\d+\]$")
 
 
 def label_of(path: str) -> str:
@@ -111,12 +112,9 @@ def _parent_of(path: str, rows: dict[str, int]) -> int:
     """The nearest place above that has calls, or -1."""
     while "::" in path:
         path = path.rpartition("::")[0]
-        for above in (path, path.partition("[")[0] if path.endswith("]") else path):
+        for above in (path, _INDEX.sub("", path)):
             if above in rows:
                 return rows[above]
-        bare = re.sub(r"\[\d+\]$", "", path)
-        if bare in rows:
-            return rows[bare]
     return -1
 
 
