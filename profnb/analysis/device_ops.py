@@ -19,7 +19,7 @@ import numpy as np
 
 from profnb.analysis.hlo_ops import HloOps
 from profnb.analysis.op_names import parse_op
-from profnb.columns import Bools, Int64s
+from profnb.columns import Bools, Int64s, look_up
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 
@@ -68,10 +68,7 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
         numbers = np.array(
             [-1 if key is None else codes.setdefault(key, len(codes)) for key in rows], np.int64
         )
-        at = np.searchsorted(column.events, events)
-        at[at == len(column)] = 0
-        carries = column.events[at] == events
-        found = np.where(carries, numbers[column.values[at]], -1)
+        found = look_up(column.events, numbers[column.values], events)
         code = np.where(found >= 0, found, code)
         is_named |= found >= 0
     if hlo is not None and len(hlo):

@@ -20,7 +20,7 @@ from profnb.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
 from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
 
-__all__ = ["Costs"]
+__all__ = ["IN_FLIGHT", "Costs"]
 
 _ELEMENTWISE = frozenset(
     {
@@ -39,7 +39,7 @@ _FREE = frozenset(
         "replica-id", "domain",
     }
 )  # fmt: skip
-_IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
+IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
 _READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
 _PRODUCTS = ("gemm", "matmul", "dot")
 _LHS_CONTRACTED = 1
@@ -112,7 +112,7 @@ class Costs:
         bodies = [part for part in module.called_by(row) if part >= 0]
         if opcode == "fusion" and len(bodies) == 1:
             return self._fusion_bytes(row, operands, bodies[0])
-        if opcode in _IN_FLIGHT or opcode == "fusion":
+        if opcode in IN_FLIGHT or opcode == "fusion":
             return float("nan")
         if opcode in _READS_A_PART:
             return 2 * written

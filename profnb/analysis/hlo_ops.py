@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.analysis.streams import raw_device_lines
-from profnb.columns import Int64s
+from profnb.columns import Int64s, look_up
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
 
-__all__ = ["HloOp", "HloOps", "find_hlo_ops", "spread", "width_of_hlo"]
+__all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
 
 _LONGEST = 200
 _PRODUCTS = frozenset({"dot", "convolution"})
@@ -87,10 +87,7 @@ class HloOps:
 
     def codes_of(self, events: Int64s) -> Int64s:
         """The row of ``ops`` for each of some events, or -1."""
-        if not len(self):
-            return np.full(events.size, -1)
-        at = np.minimum(np.searchsorted(self.events, events), len(self) - 1)
-        return np.where(self.events[at] == events, self.code[at], -1)
+        return look_up(self.events, self.code, events)
 
 
 def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
@@ -165,14 +162,14 @@ def _from_stats(trace: Trace) -> _Found:
     chosen = work[names.events]
     events, name = names.events[chosen], names.values[chosen].astype(np.int64)
     modules = trace.stats.texts("hlo_module")
-    module = spread(modules.events, modules.values.astype(np.int64), events)
+    module = look_up(modules.events, modules.values.astype(np.int64), events)
     ids = trace.stats.integers("program_id")
-    program = spread(ids.events, ids.values.astype(np.int64), events)
+    program = look_up(ids.events, ids.values.astype(np.int64), events)
     keys, rows = np.unique(np.stack([module, program, name]), axis=1, return_inverse=True)
     listed = [
         (
             modules.texts[module_row] if module_row >= 0 else "",
-            int(program_id) & (1 << 64) - 1 if program_id != -1 else -1,
+            _program_id(program_id),
             names.texts[name_row],
         )
         for module_row, program_id, name_row in keys.T.tolist()
@@ -180,12 +177,14 @@ def _from_stats(trace: Trace) -> _Found:
     return events, rows.reshape(-1), listed
 
 
-def spread(events: Int64s, values: Int64s, wanted: Int64s) -> Int64s:
-    """The value of each wanted event, or -1."""
-    if not events.size:
-        return np.full(wanted.size, -1)
-    at = np.minimum(np.searchsorted(events, wanted), events.size - 1)
-    return np.where(events[at] == wanted, values[at], -1)
+def _program_id(bits: int) -> int:
+    """An id of 64 bits as the names of programs write it; -1 stays "not told"."""
+    return bits & (1 << 64) - 1 if bits != -1 else -1
+
+
+def _instruction_of(text: str) -> str:
+    """The instruction that an event of a TPU's is named after: ``%fusion.3 = f32[8] fusion(...)``."""
+    return text.partition(" = ")[0].removeprefix("%")[:_LONGEST]
 
 
 def _from_names(trace: Trace) -> _Found:
@@ -198,13 +197,12 @@ def _from_names(trace: Trace) -> _Found:
         program[1]: program[0] for text in trace.names.texts if (program := program_of(text))
     }
     ids = trace.name_stats.integers("program_id")
-    program_of_name = spread(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
+    program_of_name = look_up(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
     names, rows = np.unique(trace.events.name[events], return_inverse=True)
     listed = []
     for row in names.tolist():
-        program_id = int(program_of_name[row]) & (1 << 64) - 1 if program_of_name[row] != -1 else -1
-        text = trace.names[row].partition(" = ")[0].removeprefix("%")[:_LONGEST]
-        listed.append((modules.get(program_id, ""), program_id, text))
+        program_id = _program_id(int(program_of_name[row]))
+        listed.append((modules.get(program_id, ""), program_id, _instruction_of(trace.names[row])))
     return events, rows.reshape(-1), listed
 
 
@@ -253,7 +251,7 @@ def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[Hlo
     framework = dict(zip(names.events.tolist(), names.values.tolist(), strict=True))
     told: dict[str, tuple[str, str]] = {}
     for row, value in zip(categories.events.tolist(), categories.values.tolist(), strict=True):
-        instruction = trace.names[row].partition(" = ")[0].removeprefix("%")[:_LONGEST]
+        instruction = _instruction_of(trace.names[row])
         op = names.texts[framework[row]] if row in framework else ""
         told[instruction] = categories.texts[value], op.rstrip(":")
     return tuple(

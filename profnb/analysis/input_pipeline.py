@@ -8,8 +8,8 @@ from profnb.analysis.iterators import IteratorTree, label_of
 from profnb.analysis.nesting import find_parents
 from profnb.analysis.op_names import parse_op
 from profnb.analysis.waiting import Pieces
-from profnb.columns import Bools, Floats, Int64s
-from profnb.trace.model import Trace
+from profnb.columns import Bools, Floats, Int64s, look_up
+from profnb.trace.model import StatColumn, Trace
 
 __all__ = ["InputPipeline", "tabulate_input_pipeline"]
 
@@ -74,26 +74,18 @@ class InputPipeline:
         return np.where(work > 0, self.calls / np.where(work > 0, work, 1) * 1e12, np.nan)
 
 
-def _last_of(trace: Trace, tree: IteratorTree, stat: str, missing: int) -> Int64s:
-    """The value of an integer stat at each iterator's last call that has it."""
-    found = trace.stats.integers(stat)
+def _last_of(tree: IteratorTree, found: StatColumn, missing: int = -1) -> Int64s:
+    """The value of a stat at each iterator's last call that has it."""
     values = np.full(len(tree), missing, np.int64)
-    at = np.searchsorted(tree.events, found.events)
-    known = at < tree.events.size
-    known[known] = tree.events[at[known]] == found.events[known]
-    values[tree.node[at[known]]] = found.values[known].astype(np.int64)
+    node = look_up(tree.events, tree.node, found.events)
+    values[node[node >= 0]] = found.values[node >= 0].astype(np.int64)
     return values
 
 
 def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
     """The text of a stat at each iterator's last call that has it, else ""."""
     found = trace.stats.texts(stat)
-    last = np.full(len(tree), -1, np.int64)
-    at = np.searchsorted(tree.events, found.events)
-    known = at < tree.events.size
-    known[known] = tree.events[at[known]] == found.events[known]
-    last[tree.node[at[known]]] = found.values[known].astype(np.int64)
-    return [found.texts[row] if row >= 0 else "" for row in last.tolist()]
+    return [found.texts[row] if row >= 0 else "" for row in _last_of(tree, found).tolist()]
 
 
 def tabulate_input_pipeline(trace: Trace, tree: IteratorTree, charges: Pieces) -> InputPipeline:
@@ -116,9 +108,9 @@ def tabulate_input_pipeline(trace: Trace, tree: IteratorTree, charges: Pieces) -
     charged = np.zeros(2 * count, np.int64)
     np.add.at(charged, charges[2], charges[1] - charges[0])
     buffered, empty = _fill(trace, tree)
-    parallelism = _last_of(trace, tree, "parallelism", 0)
-    limit = _last_of(trace, tree, "buffer_limit", -1)
-    size = _last_of(trace, tree, "buffer_size", -1)
+    parallelism = _last_of(tree, trace.stats.integers("parallelism"), 0)
+    limit = _last_of(tree, trace.stats.integers("buffer_limit"))
+    size = _last_of(tree, trace.stats.integers("buffer_size"))
     autotune = _texts_of(trace, tree, "autotune")
     return InputPipeline(
         tree=tree,
@@ -150,9 +142,8 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
         found.events, trace.stats.integers("buffer_limit").events if len(found) else []
     )
     holds = np.zeros(len(tree), np.bool_)
-    at = np.searchsorted(tree.events, told)
-    at, told = at[at < tree.events.size], told[at < tree.events.size]
-    holds[tree.node[at[tree.events[at] == told]]] = True
+    node = look_up(tree.events, tree.node, told)
+    holds[node[node >= 0]] = True
     calls = np.flatnonzero(holds[tree.node]) if tree.node.size else tree.node
     amount = value[tree.events[calls]]  # a call that tells nothing found nothing in the buffer
     np.add.at(asked, tree.node[calls], 1)

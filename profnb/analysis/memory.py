@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.steps import Steps
-from profnb.columns import Bools, Floats, Int64s
+from profnb.columns import Bools, Floats, Int64s, look_up
 from profnb.trace.model import Trace
 
 __all__ = [
@@ -233,15 +233,11 @@ def tabulate_peak(
 def texts_of(trace: Trace, stat: str, events: Int64s) -> dict[int, str]:
     """The text of a stat of each event that has it."""
     found = trace.stats.texts(stat)
-    if not len(found):
-        return {}
-    at = np.minimum(np.searchsorted(found.events, events), len(found) - 1)
-    known = found.events[at] == events
+    rows = look_up(found.events, found.values.astype(np.int64), events)
     return {
-        event: found.texts[value]
-        for event, value in zip(
-            events[known].tolist(), found.values[at[known]].tolist(), strict=True
-        )
+        event: found.texts[row]
+        for event, row in zip(events.tolist(), rows.tolist(), strict=True)
+        if row >= 0
     }
 
 

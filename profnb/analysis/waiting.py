@@ -139,7 +139,7 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Pieces:
     for asynchronous in np.flatnonzero(tree.is_async)[::-1].tolist():  # the deepest first
         own = feeds == asynchronous
         behind = _flat((pieces[0][own], pieces[1][own], 2 * node[own]))
-        resolved[asynchronous] = _look_behind(behind, tree, resolved)
+        resolved[asynchronous] = _look_behind(behind, resolved)
         runs = tree.run_node == asynchronous
         functions = _flat((
             trace.events.begin_ps[tree.runs[runs]], tree.run_end_ps[runs],
@@ -149,7 +149,7 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Pieces:
             resolved[asynchronous] = _merge(functions, resolved[asynchronous])
     outermost = feeds < 0
     waits = _flat((pieces[0][outermost], pieces[1][outermost], 2 * node[outermost]))
-    return _name_functions(trace, tree, _look_behind(waits, tree, resolved))
+    return _name_functions(trace, tree, _look_behind(waits, resolved))
 
 
 def _merge(front: Pieces, behind: Pieces) -> Pieces:
@@ -167,13 +167,12 @@ def _merge(front: Pieces, behind: Pieces) -> Pieces:
     return rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy()
 
 
-def _look_behind(pieces: Pieces, tree: IteratorTree, resolved: dict[int, Pieces]) -> Pieces:
+def _look_behind(pieces: Pieces, resolved: dict[int, Pieces]) -> Pieces:
     """Replace waits for asynchronous iterators by what happened behind them."""
     for asynchronous in sorted(set((pieces[2] // 2).tolist()) & set(resolved)):
         wanted = (pieces[2] == 2 * asynchronous).astype(np.int64)
         if wanted.any() and resolved[asynchronous][0].size:
             pieces = _resolve(pieces, wanted, resolved[asynchronous])
-    del tree
     return pieces
 
 

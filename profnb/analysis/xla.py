@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.compilation import is_compilation
-from profnb.analysis.hlo_costs import Costs
-from profnb.analysis.hlo_ops import HloOp, HloOps, spread
+from profnb.analysis.hlo_costs import IN_FLIGHT, Costs
+from profnb.analysis.hlo_ops import HloOp, HloOps
 from profnb.analysis.nesting import find_parents, self_times
-from profnb.columns import Bools, Floats, Int64s
+from profnb.columns import Bools, Floats, Int64s, look_up
 from profnb.trace.model import Trace
 
 __all__ = ["XlaModules", "XlaOps", "tabulate_xla", "tabulate_xla_modules"]
@@ -137,8 +137,8 @@ def _by_own_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
     offsets = trace.stats.integers("device_offset_ps")
     durations = trace.stats.integers("device_duration_ps")
-    own_begin = spread(offsets.events, offsets.values.astype(np.int64), events)
-    own = spread(durations.events, durations.values.astype(np.int64), events)
+    own_begin = look_up(offsets.events, offsets.values.astype(np.int64), events)
+    own = look_up(durations.events, durations.values.astype(np.int64), events)
     known = (own_begin >= 0) & (own >= 0) & (own < _LONGEST_PS) & (own_begin < _LONGEST_PS)
     return np.where(known, own_begin, begin), np.where(known, own_begin + own, end)
 
@@ -156,8 +156,8 @@ def _costs(trace: Trace, hlo: HloOps, codes: Int64s) -> tuple[Floats, Floats]:
         recorded = _recorded(trace, hlo, stat)
         known = recorded[codes] > 0
         column[known] = recorded[codes][known]
-    in_flight = [hlo.ops[code].category in ("copy-start", "copy-done") for code in codes.tolist()]
-    moved[np.array(in_flight, np.bool_)] = np.nan  # their time is not that of the copy
+    in_flight = [hlo.ops[code].category in IN_FLIGHT for code in codes.tolist()]
+    moved[np.array(in_flight, np.bool_)] = np.nan
     return flops, moved
 
 
