@@ -16,7 +16,7 @@ from profnb.tables import Tables
 
 if TYPE_CHECKING:
     from profnb.analysis.advice import Advice
-    from profnb.analysis.step_times import StepTimes, TracingCost
+    from profnb.analysis.step_times import StepTimes
     from profnb.analysis.study import Study
     from profnb.columns import Floats
     from profnb.trace.model import Trace
@@ -53,7 +53,6 @@ class Profile(Tables):
         for name in (
             "study",
             "_step_times",
-            "_tracing_cost",
             "_report",
             "notes",
             "_other_notes",
@@ -84,26 +83,17 @@ class Profile(Tables):
         """The analyses behind the tables, as columns in picoseconds."""
         from profnb.analysis.study import Study
 
-        datasets = self.recording.datasets if self.recording else ()
-        return Study(self.trace, self.options.warmup_steps, datasets)
+        return Study(self.trace, self.options.warmup_steps, self.recording)
 
     @cached_property
     def _step_times(self) -> "StepTimes":
-        from profnb.analysis.step_times import step_times_of_trace, wall_step_times
+        from profnb.analysis.step_times import wall_step_times
 
         if self.recording is not None and len(self.recording.steps):
             return wall_step_times(self.recording.steps)
-        return step_times_of_trace(self.study.steps)
+        return self.study.step_times
 
     # Words and pictures.
-
-    @cached_property
-    def _tracing_cost(self) -> "TracingCost | None":
-        from profnb.analysis.step_times import tracing_cost
-
-        if not self.has_trace:
-            return None
-        return tracing_cost(self._step_times, self.study.summary.phase)
 
     @cached_property
     def steady_step_times(self) -> "tuple[Floats, bool]":
@@ -126,8 +116,6 @@ class Profile(Tables):
             title=self.options.label or (self._trace.source if self._trace else "capture"),
             notes=self._other_notes,
             advice=self.advice,
-            step_times=self._step_times if self.has_trace else None,
-            tracing_cost=self._tracing_cost,
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
         )
 
@@ -152,8 +140,8 @@ class Profile(Tables):
 
         notes = list(self.recording.messages) if self.recording else []
         notes.extend(self._window_notes())
-        notes.extend(note_cost(self._tracing_cost))
         if self.has_trace:
+            notes.extend(note_cost(self.study.tracing_cost))
             present = self.recording.devices if self.recording else ()
             notes.extend(note_missing_devices(self.trace, present))
             notes.extend(self.study.notes)

@@ -12,6 +12,7 @@ import profnb
 from profnb import Profile
 from profnb.analysis.iterators import find_iterators, label_of
 from profnb.analysis.study import Study
+from profnb.capture.recording import Recording
 from profnb.analysis.waiting import charge_waiting
 from profnb.frames.input import buffer_frame, input_pipeline_frame, input_wait_frame
 from profnb.view.input import input_sections
@@ -87,16 +88,16 @@ def test_a_branch_below_a_branch_has_the_nearer_one_above_it():
 
 def test_functions_get_their_names_from_the_datasets_of_the_namespace():
     chains = [(("Range", ""), ("Filter", "odd")), (("Range", ""), ("Map", "augment"), ("Prefetch", ""))]
-    study = Study(starved(), datasets=chains)
+    study = Study(starved(), recording=Recording(datasets=chains))
     assert study.input_functions == ("", "", "augment", "")
     assert "Map(augment) is the limit" in study.input_diagnosis.sentence
 
 
 def test_names_follow_the_order_of_the_pipeline_whatever_the_numbers_are():
     chains = [(("TensorSlice", ""), ("Map", "one"), ("Batch", ""), ("Map", "two"))]
-    study = Study(starved(), datasets=chains)
+    study = Study(starved(), recording=Recording(datasets=chains))
     assert study.input_functions == ("", "", "", "")  # one map in the trace, two in the pipeline
-    study = Study(starved(), datasets=[(("Range", ""), ("Map", "augment")), (("Range", ""), ("ParallelMap", "other"))])
+    study = Study(starved(), recording=Recording(datasets=[(("Range", ""), ("Map", "augment")), (("Range", ""), ("ParallelMap", "other"))]))
     assert study.input_functions == ("", "", "", "")  # two pipelines of this shape: nobody knows which
 
 

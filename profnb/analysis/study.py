@@ -1,6 +1,5 @@
 """A trace to all its analyses, each worked out once and only when asked for."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +18,6 @@ from profnb.analysis.grouping import Groups, group_events
 from profnb.analysis.hlo_ops import HloOps, find_hlo_ops
 from profnb.analysis.idle import IdleTable, attribute_idle
 from profnb.analysis.input_diagnosis import (
-    DatasetChain,
     InputDiagnosis,
     diagnose_input,
     explain_first_element,
@@ -45,11 +43,19 @@ from profnb.analysis.precision import Precision, measure_precision
 from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.samples import find_samples
+from profnb.analysis.step_times import (
+    StepTimes,
+    TracingCost,
+    step_times_of_trace,
+    tracing_cost,
+    wall_step_times,
+)
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.streams import raw_device_lines
 from profnb.analysis.summary import Summary, summarize
 from profnb.analysis.waiting import Pieces, charge_waiting
 from profnb.analysis.xla import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
+from profnb.capture.recording import Recording
 from profnb.columns import Int8s, Int64s
 from profnb.trace.model import Counter, Trace
 
@@ -62,17 +68,16 @@ class Study:
     Attributes:
         trace: The trace.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
-        datasets: The tf.data pipelines that lived where the trace was captured: (kind, function) of
-            each transformation, the source first.
+        recording: What the capture saw besides the trace; empty for a saved trace.
     """
 
     def __init__(
-        self, trace: Trace, warmup_steps: int = 0, datasets: Sequence[DatasetChain] = ()
+        self, trace: Trace, warmup_steps: int = 0, recording: Recording | None = None
     ) -> None:
         """Nothing is computed yet."""
         self.trace = trace
         self.warmup_steps = warmup_steps
-        self.datasets = datasets
+        self.recording = recording or Recording()
 
     @cached_property
     def _host_steps(self) -> Steps:
@@ -219,7 +224,7 @@ class Study:
     @cached_property
     def input_functions(self) -> tuple[str, ...]:
         """The name of the user's function of each iterator, where the capture knew the dataset."""
-        return name_functions(self.input_pipeline, self.datasets)
+        return name_functions(self.input_pipeline, self.recording.datasets)
 
     @cached_property
     def input_diagnosis(self) -> InputDiagnosis | None:
@@ -291,6 +296,18 @@ class Study:
         """The few numbers a person reads first."""
         examples = self._examples
         return summarize(self.steps, self.breakdown, examples)
+
+    @cached_property
+    def step_times(self) -> StepTimes:
+        """Every step the code ran, traced or not; of a saved trace the traced ones."""
+        if len(self.recording.steps):
+            return wall_step_times(self.recording.steps)
+        return step_times_of_trace(self.steps)
+
+    @cached_property
+    def tracing_cost(self) -> TracingCost | None:
+        """What tracing did to the steps; None where it was not measured."""
+        return tracing_cost(self.step_times, self.summary.phase)
 
     @cached_property
     def notes(self) -> list[str]:

@@ -17,7 +17,6 @@ from typing import Any
 
 from profnb.analysis.advice import Advice
 from profnb.analysis.ops import OpTable
-from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.advice import advice_html, advice_text
@@ -290,8 +289,6 @@ def build_report(
     *,
     title: str,
     notes: Sequence[str],
-    step_times: StepTimes | None,
-    tracing_cost: TracingCost | None,
     overhead_ps: float | None,
     advice: Sequence[Advice] = (),
 ) -> Report:
@@ -301,12 +298,10 @@ def build_report(
         study: The trace's analyses; None where there is no trace, which the notes explain.
         title: The report's name.
         notes: What the reader should know first.
-        step_times: Every step the code ran, traced or not.
-        tracing_cost: What tracing did to the steps; None if not measured.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
         advice: What to change.
     """
-    if study is None or step_times is None:
+    if study is None:
         return Report(title, "Nothing was captured", "", (), (), (), 0, notes, None)
     steps, summary = study.steps, study.summary
     rows, hidden = op_rows(study.ops)
@@ -315,7 +310,7 @@ def build_report(
         title=title,
         headline=headline_text(steps, summary),
         answer=answer_text(summary),
-        facts=fact_rows(steps, summary, step_times, tracing_cost, overhead_ps),
+        facts=fact_rows(steps, summary, study.step_times, study.tracing_cost, overhead_ps),
         shares=share_rows(summary.shares),
         ops=rows,
         hidden_ops=hidden,
