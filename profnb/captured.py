@@ -1,11 +1,11 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from sys import modules
 from typing import Any
 
-from profnb.capture.datasets import describe_datasets
+from profnb.capture.saved import write_recordings
 from profnb.capture.session import Capture
 from profnb.errors import TraceFormatError
 from profnb.options import CaptureOptions
@@ -30,11 +30,22 @@ class CapturedProfile:
         """Begin the capture."""
         self._capture.start()
 
+    @contextmanager
+    def time_again(self) -> Iterator[None]:
+        """Time the steps of the same code in another run, without a trace."""
+        capture = Capture(self.profile.options, traces=False)
+        capture.start()
+        try:
+            yield
+        finally:
+            self.profile.repeats.append(capture.finish())
+            self._write_beside()
+
     def finish(self, namespace: Mapping[str, object] | None = None) -> Profile:
         """End the capture, read its trace, and remove what was temporary.
 
         Args:
-            namespace: Where the user's datasets live, which know the names of their functions.
+            namespace: Where the user's datasets and functions live, which know their own names.
         """
         import numpy as np
 
@@ -44,7 +55,7 @@ class CapturedProfile:
         recording = self._capture.recording
         try:
             self._capture.finish()
-            recording.datasets = describe_datasets(namespace or {})
+            recording.describe(namespace or {})
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
@@ -56,7 +67,20 @@ class CapturedProfile:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         finally:
             recording.discard()
+        self._write_beside()
         return self.profile
+
+    def _write_beside(self) -> None:
+        """Keep what was seen beside a trace that is kept."""
+        recording = self.profile.recordings[0]
+        if recording.path is None or self.profile.options.logdir is None:
+            return
+        try:
+            write_recordings(recording.path, self.profile.options, self.profile.recordings)
+        except OSError as error:
+            recording.messages.append(
+                f"What was seen besides the trace was not written beside it: {error}"
+            )
 
 
 @contextmanager
@@ -71,11 +95,17 @@ def profile(options: CaptureOptions | None = None, **settings: Any) -> Iterator[
         The profile. It holds what was captured even if the block raises.
     """
     captured = CapturedProfile(options or CaptureOptions(**settings))
+    caller = sys._getframe()  # the code around the block; its names are read when the block is over
+    while caller.f_back is not None and caller.f_globals.get("__name__") in (
+        __name__,
+        "contextlib",
+    ):
+        caller = caller.f_back
     captured.start()
     try:
         yield captured.profile
     finally:
-        captured.finish()
+        captured.finish({**caller.f_globals, **caller.f_locals})
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
@@ -89,7 +119,7 @@ def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
         step_num: The iteration's number.
         phase: What it does, for instance "train" or "test".
     """
-    tensorflow = modules.get("tensorflow")
+    tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
         return nullcontext()
     trace: AbstractContextManager[object] = tensorflow.profiler.experimental.Trace(

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profnb.analysis.comparison import Difference, RunSet
-    from profnb.analysis.differences import OpDifference
+    from profnb.analysis.op_differences import OpDifference
+    from profnb.analysis.quality import MetricDifference
+    from profnb.capture.histories import FitResult
+    from profnb.view.comparison import ComparisonView
 
 __all__ = ["Comparison", "compare"]
 
@@ -47,8 +50,9 @@ class Comparison:
 
         sides = []
         for label, profiles in zip(self.labels, (self.first, self.second), strict=True):
-            steps = tuple(profile.steady_step_times[0] for profile in profiles)
-            sides.append(RunSet(label, steps))
+            runs = [run for profile in profiles for run in profile.steady_step_times]
+            untraced = [run for run in runs if not run[1] and len(run[0])]
+            sides.append(RunSet(label, tuple(steps for steps, _ in untraced or runs)))
         return sides[0], sides[1]
 
     @cached_property
@@ -91,6 +95,11 @@ class Comparison:
             sentence += f" Per example, {two} takes {per_example:.2f} of the time of {one}."
         return sentence
 
+    @property
+    def quality_verdict(self) -> str:
+        """What the change did to what was learned, in a sentence; "" where no metric is known."""
+        return self._metrics[0].sentence(*self.labels) if self._metrics else ""
+
     @cached_property
     def guards(self) -> list[str]:
         """What differs besides what was meant to, in sentences; read them before the verdict."""
@@ -98,12 +107,47 @@ class Comparison:
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
-        traced = [profile.steady_step_times[1] for profile in (*self.first, *self.second)]
-        if any(traced) and not all(traced):
+        traced = {
+            all(was_traced for profile in side for _, was_traced in profile.steady_step_times)
+            for side in (self.first, self.second)
+        }
+        if len(traced) > 1:
             guards.append(
                 "Steps of one side were timed under tracing, of the other without: tracing slows them."
             )
+        if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
+            guards.append(
+                "A model had been trained before its fit began (it is made outside the cell?), so its "
+                "metrics are not those of a run of its own."
+            )
         return guards
+
+    @property
+    def _fits(self) -> "tuple[list[list[FitResult]], list[list[FitResult]]]":
+        """For each run of A and of B, what its fits reached."""
+        first, second = (
+            [recording.fits for profile in side for recording in profile.recordings]
+            for side in (self.first, self.second)
+        )
+        return first, second
+
+    @property
+    def quality(self) -> "pd.DataFrame":
+        """One row per metric of Keras' fits, the one to look at first in front.
+
+        Columns: ``metric, first_median, first_worst, first_runs, second_median, second_worst, second_runs,
+        low, high, is_different``; low and high are the 95 % interval of the difference of means, NaN with
+        one run on a side.
+        """
+        from profnb.frames.comparison import quality_frame
+
+        return quality_frame(self._metrics)
+
+    @cached_property
+    def _metrics(self) -> "list[MetricDifference]":
+        from profnb.analysis.quality import compare_metrics
+
+        return compare_metrics(*self._fits)
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -127,7 +171,21 @@ class Comparison:
         """The comparison as plain text."""
         from profnb.view.comparison import comparison_text
 
-        return comparison_text(self.verdict, self.guards, self.runs, self._categories, self._ops)
+        return comparison_text(self._told)
+
+    @cached_property
+    def _told(self) -> "ComparisonView":
+        from profnb.view.comparison import ComparisonView
+
+        return ComparisonView(
+            self.verdict,
+            self.quality_verdict,
+            self.guards,
+            self.runs,
+            self._categories,
+            self._ops,
+            self._metrics,
+        )
 
     @cached_property
     def _categories(self) -> list[tuple[str, float, float]]:
@@ -137,7 +195,7 @@ class Comparison:
 
     @cached_property
     def _ops(self) -> "list[OpDifference]":
-        from profnb.analysis.differences import compare_ops
+        from profnb.analysis.op_differences import compare_ops
 
         return compare_ops(self.first[0].study, self.second[0].study)
 
@@ -149,10 +207,9 @@ class Comparison:
 
     def _bundles(self) -> list[dict[str, object]]:
         from profnb.view.comparison import comparison_bundles
+        from profnb.view.frontend import is_colab
 
-        return comparison_bundles(
-            self.verdict, self.guards, self.runs, self._categories, self._ops, self.summary()
-        )
+        return comparison_bundles(self._told, has_renderer=not is_colab())
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None

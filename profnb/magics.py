@@ -1,107 +1,39 @@
 """The magics: parse, capture or load, show. No logic of their own."""
 
+import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
-from profnb.capture.cell import call_after_cell, make_transformer
+from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.errors import ProfnbError
-from profnb.options import CaptureOptions
+from profnb.magic_options import (
+    CAPTURE_ARGUMENTS,
+    COMPARE_ARGUMENTS,
+    OPEN_ARGUMENTS,
+    capture_options,
+    with_arguments,
+)
 from profnb.profile import Profile, load
 from profnb.view.frontend import show_sentence
+from profnb.view.progress import Progress
 from profnb.warm import warm_in_background
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Show = Callable[[Profile, bool | None], None]
 
 __all__ = ["ProfnbMagics", "load_magics", "unload_magics"]
 
 
-def _unquoted(text: str) -> str:
-    """An argument without the quotes around it, which IPython leaves."""
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
-
-
 _CELL_MAGICS = ("tfprofile", "tftimeline")
-_DEFAULTS = CaptureOptions()
-_SHOW_ARGUMENTS = (
-    argument(
-        "--json", metavar="FILE", type=_unquoted,
-        help="also write a Chrome trace (timeline.json) for chrome://tracing and Perfetto",
-    ),
-    argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
-    argument("--no-live", dest="live", action="store_false", help="leave live controls out"),
-)  # fmt: skip
-_CAPTURE_ARGUMENTS = (
-    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
-    argument("-q", "--quiet", action="store_true", help="show nothing"),
-    argument(
-        "-n", "--steps", type=int, default=_DEFAULTS.max_steps,
-        help="stop tracing after this many steps (default %(default)s); the cell goes on",
-    ),
-    argument(
-        "-w", "--warmup", type=int, default=_DEFAULTS.warmup_steps,
-        help="leave this many first steps out of averages, besides those that trace or compile",
-    ),
-    argument(
-        "-t", "--seconds", type=float, default=_DEFAULTS.max_seconds,
-        help="stop tracing after this many seconds (default %(default)s)",
-    ),
-    argument(
-        "-d", "--logdir", type=_unquoted, help="keep the trace here, in TensorBoard's layout"
-    ),
-    argument("--label", type=_unquoted, help="a name for the result, shown in its report"),
-    argument(
-        "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
-        help="detail of host events: 1 critical, 2 info (default), 3 verbose",
-    ),
-    argument("--python", action="store_true", help="record Python calls too (slow)"),
-    argument("--no-device", action="store_true", help="do not record device activity"),
-    *_SHOW_ARGUMENTS,
-)  # fmt: skip
-_OPEN_ARGUMENTS = (
-    argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result"),
-    argument("--run", help="which run of the logdir (default: the newest)"),
-    argument("--host", help="which host of the run (default: the first)"),
-    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
-    *_SHOW_ARGUMENTS,
-)
-
-
-def _with_arguments(*arguments: Decorator) -> Decorator:
-    """Give a magic these options, so that ``%magic?`` documents them."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for argument_of in reversed(arguments):
-            function = argument_of(function)
-        documented: Callable[..., Any] = magic_arguments()(function)
-        return documented
-
-    return decorate
-
-
-def _options(arguments: Namespace) -> CaptureOptions:
-    try:
-        return CaptureOptions(
-            max_steps=arguments.steps,
-            max_seconds=arguments.seconds,
-            warmup_steps=arguments.warmup,
-            logdir=arguments.logdir,
-            label=arguments.label,
-            host_level=arguments.host_level,
-            python_tracer=arguments.python,
-            device_tracer=not arguments.no_device,
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 class _FailedCellError(Exception):
@@ -124,40 +56,107 @@ class ProfnbMagics(Magics):
         super().__init__(shell)
         self._warming = warm_in_background()
         self._transform = make_transformer(_CELL_MAGICS)
+        self._kept: dict[str, Profile] = {}  # by their labels
 
     def _begin(self, arguments: Namespace) -> CapturedProfile:
-        options = _options(arguments)
+        options = capture_options(arguments)
         if arguments.out is not None and not arguments.out.isidentifier():
             raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
+        if arguments.vs is not None:
+            arguments.vs = self._source(arguments.vs), arguments.vs
         self._warming.join()  # what compiles now would count as the cell's own time
         captured = CapturedProfile(options)
         captured.start()
         return captured
 
-    def _end(self, captured: CapturedProfile, arguments: Namespace, show: Show) -> None:
+    def _end(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
+        """End the capture and show it; ``cell`` is what to run again, None if it failed."""
         profile = captured.profile
         self.shell.user_ns["_tfprofile"] = profile
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
         captured.finish(self.shell.user_ns)
+        sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
+        if arguments.label is not None:
+            self._kept[arguments.label] = profile
         if not arguments.quiet:
             show(profile, arguments.live)
+        if sentence:
+            show_sentence(sentence)
+        if arguments.vs is not None and profile.has_trace:
+            self._show_against(profile, arguments)
         _write_json(profile, arguments)
+
+    def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
+        """Run the cell again as often as asked; why it was less often, or ""."""
+        if arguments.repeat < 2:
+            return ""
+        body = body_of(cell)
+        if self.shell.should_run_async(body, transformed_cell=self.shell.transform_cell(body)):
+            return "The cell awaits something, so it was run once: such a cell cannot be repeated."
+        error: BaseException | None = None
+        done = 1
+        with closing(Progress(arguments.repeat, is_quiet=arguments.quiet)) as progress:
+            try:
+                while done < arguments.repeat and error is None:
+                    progress.show(done, "")
+                    with captured.time_again():
+                        error = run_quietly(self.shell, body)
+                    done += error is None
+            except KeyboardInterrupt as interrupt:  # between two runs
+                error = interrupt
+        if error is None:
+            return ""
+        del captured.profile.repeats[done - 1 :]  # what failed is no run
+        ended = f"Run {done + 1} of {arguments.repeat} ended with {type(error).__name__}"
+        return f"{ended}; the {done} before it count."
+
+    def _show_against(self, profile: Profile, arguments: Namespace) -> None:
+        source, name = arguments.vs
+        own = arguments.label or arguments.out or "this cell"
+        try:
+            comparison = compare(source, profile, labels=_labels([name, own], [source, profile]))
+        except (ProfnbError, OSError, ValueError) as error:
+            show_sentence(f"Nothing was compared: {error}")
+            return
+        self.shell.user_ns["_tfcomparison"] = comparison
+        if not arguments.quiet:
+            comparison.report()
+
+    def _source(self, name: str) -> Any:
+        """What to compare: a result or a list of them by its label or name, or a path that exists."""
+        found = self._kept.get(name, self.shell.user_ns.get(name))
+        if found is not None and not isinstance(found, str | os.PathLike):
+            listed = [found] if isinstance(found, Profile) else found
+            if isinstance(listed, Sequence) and all(isinstance(one, Profile) for one in listed):
+                return found
+            raise UsageError(
+                f"{name} is a {type(found).__name__}, not a profile or a list of them."
+            )
+        path = Path(found or name).expanduser()
+        if not path.exists():
+            known = ", ".join(self._kept) or "none"
+            raise UsageError(f"There is no result, label or path {name!r} (labels: {known}).")
+        return path
 
     def _run_cell(self, arguments: Namespace, cell: str, show: Show) -> None:
         """Run a cell's body for a caller that bypassed the input transformer."""
         captured = self._begin(arguments)
+        whole = f"%%magic\n{cell}"
+        succeeded = False
         try:
-            # The comment keeps line numbers: the body began on the cell's second line.
-            result = self.shell.run_cell(cell if cell.startswith("%%") else f"#\n{cell}")
+            result = self.shell.run_cell(body_of(whole))
+            succeeded = result.success
         finally:
-            self._end(captured, arguments, show)
-        if not result.success:
+            self._end(captured, arguments, show, whole if succeeded else None)
+        if not succeeded:
             raise _FailedCellError
 
     def _begin_before_cell(self, arguments: Namespace, show: Show) -> None:
         captured = self._begin(arguments)
-        call_after_cell(self.shell, lambda _: self._end(captured, arguments, show))
+        call_after_cell(self.shell, lambda cell: self._end(captured, arguments, show, cell))
 
     @no_var_expand
     @line_magic("_tfprofile_begin")
@@ -173,7 +172,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tfprofile")
-    @_with_arguments(*_CAPTURE_ARGUMENTS)
+    @with_arguments(*CAPTURE_ARGUMENTS)
     def tfprofile_cell(self, line: str, cell: str) -> None:
         """Profile the TensorFlow work of this cell and show where its time went.
 
@@ -185,7 +184,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tftimeline")
-    @_with_arguments(*_CAPTURE_ARGUMENTS)
+    @with_arguments(*CAPTURE_ARGUMENTS)
     def tftimeline_cell(self, line: str, cell: str) -> None:
         """Show the timeline of this cell's TensorFlow work: threads, streams, events, steps.
 
@@ -194,46 +193,45 @@ class ProfnbMagics(Magics):
         self._run_cell(parse_argstring(self.tftimeline_cell, line), cell, Profile.timeline)
 
     @line_magic("tfprofile")
-    @_with_arguments(*_OPEN_ARGUMENTS)
+    @with_arguments(*OPEN_ARGUMENTS)
     def tfprofile_line(self, line: str) -> None:
         """Show the report of a saved trace, or of a result again."""
         arguments = parse_argstring(self.tfprofile_line, line)
         self._open(arguments).report(arguments.live)
 
     @line_magic("tftimeline")
-    @_with_arguments(*_OPEN_ARGUMENTS)
+    @with_arguments(*OPEN_ARGUMENTS)
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
         arguments = parse_argstring(self.tftimeline_line, line)
         self._open(arguments).timeline(arguments.live)
 
     @line_magic("tfcompare")
-    @_with_arguments(
-        argument(
-            "what", nargs=2, type=_unquoted, help="two results (names), or lists of them, or paths"
-        ),
-        argument("-o", "--out", metavar="NAME", help="bind the comparison to this name"),
-        argument("-q", "--quiet", action="store_true", help="show nothing"),
-    )
+    @with_arguments(*COMPARE_ARGUMENTS)
     def tfcompare_line(self, line: str) -> None:
-        """Compare the second with the first: how much faster, how sure, and where it comes from.
+        """Compare results with the first: how much faster, how sure, and where it comes from.
 
-        Give lists of profiles, one per run, for an interval that holds from run to run.
+        Repeat the cells (--repeat 5), or give lists of profiles, for an interval that holds from run to run.
         """
         arguments = parse_argstring(self.tfcompare_line, line)
-        sources = [self.shell.user_ns.get(name, name) for name in arguments.what]
-        try:
-            result = compare(*sources, labels=_labels(arguments.what, sources))
-        except (ProfnbError, OSError, ValueError, TypeError, AttributeError) as error:
-            raise UsageError(str(error)) from None
+        if len(arguments.what) < 2:
+            raise UsageError("%tfcompare takes two results or more.")
+        sources = [self._source(name) for name in arguments.what]
+        results = []
+        for at in range(1, len(sources)):
+            pair = [arguments.what[0], arguments.what[at]], [sources[0], sources[at]]
+            try:
+                results.append(compare(*pair[1], labels=_labels(*pair)))
+            except (ProfnbError, OSError, ValueError) as error:
+                raise UsageError(str(error)) from None
         if arguments.out is not None:
-            self.shell.user_ns[arguments.out] = result
-        if not arguments.quiet:
+            self.shell.user_ns[arguments.out] = results if len(results) > 1 else results[0]
+        for result in [] if arguments.quiet else results:
             result.report()
 
     def _open(self, arguments: Namespace) -> Profile:
         """The result of this name, or the trace at this path."""
-        profile = self.shell.user_ns.get(arguments.what)
+        profile = self._kept.get(arguments.what, self.shell.user_ns.get(arguments.what))
         if not isinstance(profile, Profile):
             try:
                 profile = load(Path(arguments.what), run=arguments.run, host=arguments.host)

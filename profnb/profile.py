@@ -5,6 +5,7 @@ question is asked, so that ``import profnb`` stays cheap.
 """
 
 import os
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,8 @@ class Profile(Tables):
 
     Attributes:
         options: How it was captured; defaults for a saved trace.
-        recording: What the capture saw besides the trace; None for a saved trace.
+        recording: What the capture saw besides the trace; None for a trace of others.
+        repeats: What was seen of further runs of the same code, which were timed but not traced.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Profile(Tables):
         """Wrap a trace that was read, or a recording whose trace comes later."""
         self._trace = trace
         self.recording = recording
+        self.repeats: list[Recording] = []
         self.options = options or CaptureOptions()
 
     def _set_trace(self, trace: "Trace") -> None:
@@ -57,7 +60,6 @@ class Profile(Tables):
             "notes",
             "_other_notes",
             "advice",
-            "steady_step_times",
         ):
             vars(self).pop(name, None)
 
@@ -95,12 +97,24 @@ class Profile(Tables):
 
     # Words and pictures.
 
-    @cached_property
-    def steady_step_times(self) -> "tuple[Floats, bool]":
-        """Times from step to step without warm-up, in picoseconds, and whether they were traced."""
-        from profnb.analysis.differences import steady_step_times
+    @property
+    def steady_step_times(self) -> "list[tuple[Floats, bool]]":
+        """For each run, times from step to step without warm-up in picoseconds, and whether they were traced.
 
-        return steady_step_times(self.study, self._step_times)
+        Where there are untraced runs, only those count: tracing slows steps.
+        """
+        from profnb.analysis.steady import steady_step_times
+        from profnb.analysis.step_times import wall_step_times
+
+        times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
+        runs = [steady_step_times(self.study, one) for one in times]
+        untraced = [run for run in runs if not run[1] and len(run[0])]
+        return untraced or runs[:1]
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """What was seen of each run of the code: the traced one, then its repeats; none of others' traces."""
+        return ([self.recording] if self.recording else []) + self.repeats
 
     @property
     def environment(self) -> dict[str, str]:
@@ -116,6 +130,7 @@ class Profile(Tables):
             title=self.options.label or (self._trace.source if self._trace else "capture"),
             notes=self._other_notes,
             advice=self.advice,
+            runs=[times for times, _ in self.steady_step_times] if self.repeats else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
         )
 
@@ -227,7 +242,7 @@ class Profile(Tables):
         return target
 
     def save(self, logdir: str | os.PathLike[str]) -> Path:
-        """Write the trace into a logdir in TensorBoard's layout.
+        """Write the trace into a logdir in TensorBoard's layout, and beside it what else was captured.
 
         Returns:
             The trace file.
@@ -235,9 +250,13 @@ class Profile(Tables):
         Raises:
             CaptureError: There is no trace.
         """
+        from profnb.capture.saved import write_recordings
         from profnb.trace.files import write_trace
 
-        return write_trace(self.trace, logdir)
+        path = write_trace(self.trace, logdir)
+        if self.recordings:
+            write_recordings(path, self.options, self.recordings)
+        return path
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         del include, exclude
@@ -271,7 +290,13 @@ def load(
         TraceFormatError: There is no trace there, or it is damaged.
         ValueError: No such run or host.
     """
+    from profnb.capture.saved import read_recordings
     from profnb.trace.files import find_traces, pick_trace, read_trace
 
-    trace = read_trace(pick_trace(find_traces(path), run, host).path)
-    return Profile(trace, options=CaptureOptions(warmup_steps=warmup_steps))
+    file = pick_trace(find_traces(path), run, host).path
+    options, recordings = read_recordings(file)
+    if warmup_steps:
+        options = replace(options, warmup_steps=warmup_steps)
+    profile = Profile(read_trace(file), recordings[0] if recordings else None, options)
+    profile.repeats.extend(recordings[1:])
+    return profile

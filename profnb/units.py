@@ -12,6 +12,7 @@ __all__ = [
     "bytes_text",
     "count_text",
     "duration_text",
+    "metric_text",
     "percent_text",
     "rate_text",
 ]
@@ -113,3 +114,18 @@ def bar_text(fraction: float | None, width: int = 20) -> str:
         eighths = 1
     full, rest = divmod(eighths, 8)
     return "█" * full + (_EIGHTHS[rest] if rest else "")
+
+
+def metric_text(value: float | None, *, is_score: bool) -> str:
+    """A metric of training: scores in 0..1 (accuracy, AUC) as a percentage, others with four digits.
+
+    Args:
+        value: The metric; None or NaN where it is not known.
+        is_score: Whether larger is better.
+    """
+    if _is_missing(value):
+        return MISSING
+    assert value is not None
+    if is_score and 0 <= value <= 1:
+        return f"{value * 100:.1f} %"
+    return f"{value:.4g}"

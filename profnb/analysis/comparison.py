@@ -25,7 +25,7 @@ import numpy as np
 
 from profnb.columns import Floats
 
-__all__ = ["Difference", "RunSet", "compare_runs", "mann_whitney"]
+__all__ = ["Difference", "RunSet", "compare_runs", "mann_whitney", "student_factor"]
 
 _MOST_STEPS = 1000
 _SAMPLES = 1000
@@ -135,7 +135,7 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     centres = [float(np.mean([np.log(np.median(steps)) for steps in side])) for side in sides]
     variances = [_variance(side, random) for side in sides]
     spread = math.sqrt(sum(variances))
-    reach = _student(variances, [_freedom_of(side) for side in sides]) * spread
+    reach = student_factor(variances, [_freedom_of(side) for side in sides]) * spread
     difference = centres[1] - centres[0]
     low, high = math.exp(difference - reach), math.exp(difference + reach)
     medians = first.medians, second.medians
@@ -191,8 +191,13 @@ def _freedom_of(runs: Sequence[Floats]) -> int:
     return max(runs[0].size // _block_length(runs[0].size) - 1, 1)
 
 
-def _student(variances: Sequence[float], freedoms: Sequence[int]) -> float:
-    """The factor of the interval: Student's, with Welch's degrees of freedom."""
+def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float:
+    """How many standard errors a 95 % interval reaches: Student's, with Welch's degrees of freedom.
+
+    Args:
+        variances: Of each side's mean.
+        freedoms: Each side's degrees of freedom.
+    """
     parts = [variance**2 / free for variance, free in zip(variances, freedoms, strict=True)]
     if not sum(parts):
         return 1.96

@@ -1,79 +1,17 @@
-"""Two studies to where their steps differ: categories, ops, and what makes them hard to compare."""
-
-from dataclasses import dataclass
-
-import numpy as np
+"""Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
 
 from profnb.analysis.devices import busiest_device
 from profnb.analysis.examples import usual_batch_size
-from profnb.analysis.step_times import StepTimes
 from profnb.analysis.study import Study
-from profnb.columns import Floats
 
 __all__ = [
-    "OpDifference",
     "batch_sizes",
     "compare_categories",
-    "compare_ops",
     "find_guards",
-    "steady_step_times",
 ]
 
-_ENOUGH_UNTRACED = 10
+_MOST_DATASETS = 5
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
-
-
-@dataclass(frozen=True, slots=True)
-class OpDifference:
-    """An op in A and in B; times are self times of a mean step.
-
-    Attributes:
-        side: "host" or "device".
-        op_name: The op.
-        op_type: Its type.
-        first_ps: Per step of A; NaN where A has no such op.
-        second_ps: Per step of B; NaN where B has no such op.
-        status: "changed", "appeared", "vanished", or "other kernel" where a device ran other kernels for it.
-    """
-
-    side: str
-    op_name: str
-    op_type: str
-    first_ps: float
-    second_ps: float
-    status: str
-
-    @property
-    def difference_ps(self) -> float:
-        """How much more B spends on it per step."""
-        return float(np.nan_to_num(self.second_ps) - np.nan_to_num(self.first_ps))
-
-
-def steady_step_times(study: Study | None, times: StepTimes) -> tuple[Floats, bool]:
-    """The times from step to step of one run, warm-up left out, in picoseconds.
-
-    Untraced steps are taken where there are enough, because tracing slows steps.
-
-    Returns:
-        The times, and whether the steps were traced.
-    """
-    phase = study.summary.phase if study is not None else None
-    rows = np.arange(len(times))
-    chosen = np.array([phase is None or name == phase for name in times.phase], np.bool_)
-    chosen &= ~times.retraced
-    follows = np.append(np.diff(times.run) == 0, False)
-    same = np.append(chosen[1:], False)
-    period = np.append(np.diff(times.begin_ps), 0).astype(np.float64)
-    period = np.where(follows & same & (period > 0), period, times.duration_ps)
-    untraced = chosen & ~times.was_traced
-    if untraced.sum() >= _ENOUGH_UNTRACED:
-        return period[rows[untraced]], False
-    if study is None or not len(study.steps):
-        return period[rows[chosen]], True
-    steps = study.steps
-    counted = study.summary.counted
-    gaps = np.maximum(steps.gap_ps[counted], 0)
-    return (steps.duration_ps[counted] + gaps).astype(np.float64), True
 
 
 def compare_categories(first: Study, second: Study) -> list[tuple[str, float, float]]:
@@ -86,56 +24,15 @@ def compare_categories(first: Study, second: Study) -> list[tuple[str, float, fl
     return sorted(rows, key=lambda row: -abs(row[2] - row[1]))
 
 
-def compare_ops(first: Study, second: Study) -> list[OpDifference]:
-    """The ops of both, the largest difference first."""
-    tables = [_ops_per_step(study) for study in (first, second)]
-    kernels = [_kernels_of(study) for study in (first, second)]
-    rows = []
-    for key in tables[0].keys() | tables[1].keys():
-        one, two = tables[0].get(key), tables[1].get(key)
-        if one is None:
-            status = "appeared"
-        elif two is None:
-            status = "vanished"
-        else:
-            own = kernels[0].get(key[1]), kernels[1].get(key[1])
-            other = key[0] == "device" and own[0] != own[1]
-            status = "other kernel" if other else "changed"
-        nan = float("nan")
-        rows.append(
-            OpDifference(*key, nan if one is None else one, nan if two is None else two, status)
-        )
-    return sorted(rows, key=lambda row: (-abs(row.difference_ps), row.op_name))
-
-
-def _ops_per_step(study: Study) -> dict[tuple[str, str, str], float]:
-    counted = study.summary.counted
-    ops = study.ops_of_steps(counted)
-    steps = max(counted.size, 1)
-    return {
-        ("device" if ops.is_device[row] else "host", ops.op_name[row], ops.op_type[row]):
-            float(ops.self_ps[row]) / steps
-        for row in range(len(ops))
-    }  # fmt: skip
-
-
-def _kernels_of(study: Study) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    if study.has_device:
-        for kernel, op in zip(study.kernels.kernel_name, study.kernels.op_name, strict=True):
-            found.setdefault(op, set()).add(kernel)
-    return {op: frozenset(names) for op, names in found.items()}
-
-
 def find_guards(
     first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
 ) -> list[str]:
     """What differs between A and B besides what was meant to, in sentences."""
-    guards = []
-    for name in sorted(environments[0].keys() & environments[1].keys()):
-        one, two = environments[0][name], environments[1][name]
-        if one != two:
-            guards.append(f"{name} differs: {one} and {two}.")
+    guards = [
+        f"{name} differs: {environments[0][name]} and {environments[1][name]}."
+        for name in sorted(environments[0].keys() & environments[1].keys())
+        if environments[0][name] != environments[1][name]
+    ]
     devices = [_device_of(study) for study in (first, second)]
     if devices[0] != devices[1]:
         guards.append(f"They ran on different devices: {devices[0]} and {devices[1]}.")
@@ -147,12 +44,26 @@ def find_guards(
     phases = [study.summary.phase for study in (first, second)]
     if phases[0] != phases[1]:
         guards.append(f"Their steps are of different kinds: {phases[0]} and {phases[1]}.")
+    counts = [_steps_of(study) for study in (first, second)]
+    if counts[0] != counts[1]:
+        guards.append(f"They ran {counts[0]:,} and {counts[1]:,} {phases[0]} steps.")
+    one, two = first.recording.cardinalities, second.recording.cardinalities
+    guards.extend(
+        f"The dataset {name} has {one[name]:,} elements in one and {two[name]:,} in the other."
+        for name in sorted(one.keys() & two.keys())[:_MOST_DATASETS]
+        if one[name] != two[name]
+    )
     iterations = [study.summary.iterations for study in (first, second)]
     if iterations[0] != iterations[1]:
         guards.append(
             f"A step runs {iterations[0]} iterations in one and {iterations[1]} in the other."
         )
     return guards
+
+
+def _steps_of(study: Study) -> int:
+    """How many steps of the compared kind one run made, traced or not."""
+    return study.step_times.phase.count(study.summary.phase or "")
 
 
 def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:

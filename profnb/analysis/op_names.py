@@ -5,12 +5,14 @@ Source: openxla/xla tf_op_utils.cc (ParseTfOpFullname, IsJaxOpType; 5a3e9fa3).
 
 import re
 
-__all__ = ["parse_op"]
+__all__ = ["parse_op", "without_call"]
 
 _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
 _DATASET = "Dataset"
+# Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
+_CALL = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
 
 
 def parse_op(event_name: str) -> tuple[str, str] | None:
@@ -30,3 +32,9 @@ def parse_op(event_name: str) -> tuple[str, str] | None:
     if jax:
         return name, jax.group(1)
     return (name, "") if not op_type else None
+
+
+def without_call(op_name: str) -> str:
+    """An op's name without the calls of functions that it stands in."""
+    call = _CALL.match(op_name)
+    return op_name[call.end() :] if call and call.end() < len(op_name) else op_name

@@ -11,10 +11,13 @@ Five other ways were measured and each breaks one of these: running the body ins
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["call_after_cell", "make_transformer"]
+from profnb.capture.watch import replace_attribute
+
+__all__ = ["body_of", "call_after_cell", "make_transformer", "run_quietly"]
 
 Transformer = Callable[[list[str]], list[str]]
 _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
@@ -53,13 +56,13 @@ def make_transformer(magics: Iterable[str]) -> Transformer:
     return transform
 
 
-def call_after_cell(shell: Any, callback: Callable[[bool], None]) -> None:
+def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
     """Call back once when the running cell is over, however it ends.
 
     Args:
         shell: The IPython shell.
-        callback: Takes whether the cell succeeded. Called after the cell's value or traceback was
-            shown; cells that the cell itself runs (``run_cell``) do not count.
+        callback: Takes the cell as it was written, or None if it failed. Called after the cell's value
+            or traceback was shown; cells that the cell itself runs (``run_cell``) do not count.
     """
     depth = 0
 
@@ -74,7 +77,46 @@ def call_after_cell(shell: Any, callback: Callable[[bool], None]) -> None:
             return
         shell.events.unregister("pre_run_cell", cell_begins)
         shell.events.unregister("post_run_cell", cell_ended)
-        callback(bool(result is not None and result.success))
+        callback(result.info.raw_cell if result is not None and result.success else None)
 
     shell.events.register("pre_run_cell", cell_begins)
     shell.events.register("post_run_cell", cell_ended)
+
+
+def body_of(cell: str) -> str:
+    """What stands below a cell's first magic line, ready to be run, its line numbers as they were."""
+    lines = cell.lstrip("\n").splitlines(keepends=True)
+    body = "".join(lines[1:])
+    # A comment stands for the magic's line; another cell magic must come first.
+    return body if body.startswith("%%") else f"#\n{body}"
+
+
+def run_quietly(shell: Any, body: str) -> BaseException | None:
+    """Run a cell's body again without its output, which the first run has shown.
+
+    Args:
+        shell: The IPython shell.
+        body: See ``body_of``.
+
+    Returns:
+        The error it ended with, or None. A traceback is shown, but not that of an interrupt.
+    """
+    from IPython.utils.capture import capture_output
+
+    errors: list[Any] = []
+
+    def keep(*_: object, **__: object) -> None:
+        errors.append(sys.exc_info())
+
+    with capture_output(), replace_attribute(shell, "showtraceback", keep):
+        result = shell.run_cell(body, store_history=False)
+    if result.success:
+        return None
+    if not errors:  # it did not compile, and its traceback went where syntax errors go
+        return (
+            result.error_before_exec or result.error_in_exec or SyntaxError("the cell is no Python")
+        )
+    if not issubclass(errors[0][0], KeyboardInterrupt):
+        shell.showtraceback(errors[0])
+    error: BaseException = errors[0][1]
+    return error

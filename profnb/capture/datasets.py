@@ -6,9 +6,10 @@ given to ``map``. Attributes that it keeps for itself are read with care: where 
 name.
 """
 
+import contextlib
 from collections.abc import Mapping
 
-__all__ = ["Chain", "describe_datasets"]
+__all__ = ["Chain", "count_elements", "describe_datasets"]
 
 Chain = tuple[tuple[str, str], ...]
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
@@ -31,6 +32,18 @@ def describe_datasets(namespace: Mapping[str, object]) -> tuple[Chain, ...]:
             if chain and any(function for _, function in chain):
                 chains.append(chain)
     return tuple(chains)
+
+
+def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
+    """How many elements the datasets of a namespace have, by their names there; unknown ones are left out."""
+    counts: dict[str, int] = {}
+    for name, value in list(namespace.items()):
+        if len(counts) >= _MOST_DATASETS:
+            break
+        if not name.startswith("_") and type(value).__module__.startswith("tensorflow.python.data"):
+            with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
+                counts[name] = int(value.cardinality().numpy())  # type: ignore[attr-defined]
+    return {name: count for name, count in counts.items() if count >= 0}
 
 
 def _walk(dataset: object) -> Chain:

@@ -1,10 +1,14 @@
 """What the captured code ran with: accelerators, versions, precision policy."""
 
 import contextlib
+import os
 import sys
 from typing import Any
 
-__all__ = ["describe_environment", "list_devices"]
+__all__ = ["CORES", "INTER_OP", "INTRA_OP", "describe_environment", "list_devices"]
+
+CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
+_DEFAULT = "default"
 
 
 def list_devices() -> tuple[str, ...]:
@@ -30,4 +34,21 @@ def describe_environment() -> dict[str, str]:
         if policies is not None:
             asked = getattr(policies, "dtype_policy", None) or policies.global_policy
             found["Precision policy"] = str(asked().name)
+    if "tensorflow" in sys.modules:
+        found |= _describe_threads()
+    return found
+
+
+def _describe_threads() -> dict[str, str]:
+    """How many cores this process may use, and how many threads TensorFlow was told to."""
+    cores = getattr(os, "sched_getaffinity", None)  # not everywhere
+    found = {CORES: str(len(cores(0)) if cores else os.cpu_count() or 1)}
+    with contextlib.suppress(Exception):  # a TensorFlow that failed to import
+        threading: Any = sys.modules["tensorflow"].config.threading
+        asked = {
+            INTRA_OP: (threading.get_intra_op_parallelism_threads(), "TF_NUM_INTRAOP_THREADS"),
+            INTER_OP: (threading.get_inter_op_parallelism_threads(), "TF_NUM_INTEROP_THREADS"),
+        }
+        for title, (value, variable) in asked.items():
+            found[title] = str(value or os.environ.get(variable) or _DEFAULT)
     return found

@@ -25,6 +25,7 @@ __all__ = ["GraphRuns"]
 
 _ARGUMENTS = ("options", "run_metadata")
 _MOST_BYTES = 512 << 20
+_MOST_VERSIONS = 10_000
 
 
 class GraphRuns:
@@ -42,6 +43,7 @@ class GraphRuns:
         runs: The serialized RunMetadata of the traced runs, in order.
         graph: The graph of the first traced session, or None.
         ended: How many runs ended, traced or not.
+        graph_versions: How many changes the session's graph had seen after each of them, bounded.
         untraced: How many of them had options of their own that do not trace.
     """
 
@@ -57,6 +59,7 @@ class GraphRuns:
         self.runs: list[bytes] = []
         self.graph: Any = None
         self.ended = 0
+        self.graph_versions: list[int] = []
         self.untraced = 0
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first = before_first
@@ -129,6 +132,8 @@ class GraphRuns:
         was_traced = metadata is not None and metadata.HasField("step_stats")
         self._run_ended(was_traced)
         self.ended += 1
+        if len(self.graph_versions) < _MOST_VERSIONS:
+            self.graph_versions.append(int(getattr(session.graph, "version", 0)))
         if was_traced:
             self.runs.append(metadata.SerializeToString())
             self._bytes += len(self.runs[-1])

@@ -1,11 +1,14 @@
 """What one capture left behind."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.datasets import Chain
+from profnb.capture.datasets import Chain, count_elements, describe_datasets
+from profnb.capture.functions import ChangingArguments, find_changing_arguments
+from profnb.capture.histories import FitResult
 from profnb.capture.records import StepRecords
 
 __all__ = ["Recording"]
@@ -30,6 +33,10 @@ class Recording:
         devices: The GPUs and TPUs that TensorFlow had, by its own names.
         environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
+        cardinalities: How many elements each of them has, by its name, where that is known.
+        changing_arguments: Why functions were traced anew; see ``functions``.
+        fits: What each of Keras' fits reached, in order.
+        graph_versions: How many changes the graph had seen at each session run, bounded.
     """
 
     path: Path | None = None
@@ -44,6 +51,16 @@ class Recording:
     devices: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
+    cardinalities: dict[str, int] = field(default_factory=dict)
+    changing_arguments: ChangingArguments = field(default_factory=dict)
+    fits: list[FitResult] = field(default_factory=list)
+    graph_versions: list[int] = field(default_factory=list)
+
+    def describe(self, namespace: Mapping[str, object]) -> None:
+        """Learn from the objects among which the code ran; call it once the capture has ended."""
+        self.datasets = describe_datasets(namespace)
+        self.cardinalities = count_elements(namespace)
+        self.changing_arguments = find_changing_arguments(namespace)
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

@@ -24,6 +24,7 @@ from typing import Any
 from profnb.capture.environment import describe_environment, list_devices
 from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
+from profnb.capture.histories import watch_fits
 from profnb.capture.markers import StepRecorder
 from profnb.capture.recording import Recording
 from profnb.capture.records import RUN
@@ -43,15 +44,17 @@ class Capture:
 
     Args:
         options: What to record and for how long.
+        traces: Whether to record a trace; without one, steps are only timed.
     """
 
-    def __init__(self, options: CaptureOptions) -> None:
+    def __init__(self, options: CaptureOptions, *, traces: bool = True) -> None:
         """Prepare; nothing starts before ``start``."""
         self.options = options
         self.recording = Recording()
         self.recorder = StepRecorder(self._is_tracing, self._step_recorded)
+        self._traces = traces
         self.graph_runs = GraphRuns(
-            options.max_steps,
+            options.max_steps if traces else 0,
             options.max_seconds,
             self._session_runs_begin,
             self.recorder.run_began,
@@ -99,7 +102,9 @@ class Capture:
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
         recording.graph_runs, recording.graph = runs.runs, runs.graph
-        recording.messages.extend(runs.explain())
+        recording.graph_versions = runs.graph_versions
+        if self._traces:
+            recording.messages.extend(runs.explain())
         if self._profiler is not None and len(recording.steps):
             recording.devices = list_devices()
         recording.environment = describe_environment()
@@ -118,11 +123,13 @@ class Capture:
         if profiler is None:  # its import failed half-way; the code will say why
             return
         self._profiler = profiler
+        self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
+        self._watches.enter_context(self.graph_runs.watch(tensorflow))
+        if not self._traces:
+            return
         self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
         for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
             self._watch_everywhere(name, getattr(profiler, name), hook)
-        self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
-        self._watches.enter_context(self.graph_runs.watch(tensorflow))
         self._open_window()
 
     def _watch_everywhere(self, name: str, function: Any, hook: Callable[[], object]) -> None:
@@ -140,6 +147,7 @@ class Capture:
         keras = sys.modules[name]
         if hasattr(keras, "callbacks") and hasattr(keras, "Model"):
             self._watches.enter_context(self.recorder.watch_keras(keras))
+            self._watches.enter_context(watch_fits(keras, self.recording.fits.append))
 
     # The window.
 

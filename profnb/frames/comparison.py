@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
-from profnb.analysis.differences import OpDifference
+from profnb.analysis.op_differences import OpDifference
+from profnb.analysis.quality import MetricDifference
 
-__all__ = ["category_difference_frame", "op_difference_frame"]
+__all__ = ["category_difference_frame", "op_difference_frame", "quality_frame"]
 
 _PS_PER_MS = 1e9
 _PS_PER_US = 1e6
@@ -37,3 +39,18 @@ def category_difference_frame(rows: Sequence[tuple[str, float, float]]) -> pd.Da
             "difference_ms": [(second - first) / _PS_PER_MS for _, first, second in rows],
         }
     )
+
+
+def quality_frame(rows: Sequence[MetricDifference]) -> pd.DataFrame:
+    """One row per metric that both sides have."""
+    columns: dict[str, list[object]] = {"metric": [row.metric for row in rows]}
+    for side, chosen in (("first", [r.first for r in rows]), ("second", [r.second for r in rows])):
+        columns[f"{side}_median"] = [float(np.median(values)) for values in chosen]
+        columns[f"{side}_worst"] = [
+            row.worst(values) for row, values in zip(rows, chosen, strict=True)
+        ]
+        columns[f"{side}_runs"] = [len(values) for values in chosen]
+    columns["low"] = [row.low for row in rows]
+    columns["high"] = [row.high for row in rows]
+    columns["is_different"] = [row.is_different for row in rows]
+    return pd.DataFrame(columns)

@@ -192,7 +192,13 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """
     if trace.recorded is None:
         raise TraceFormatError(f"{trace.source} was not read from an XPlane file.")
-    folder = Path(logdir).expanduser() / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
+    runs = Path(logdir).expanduser() / "plugins" / "profile"
+    name = time.strftime("%Y_%m_%d_%H_%M_%S")
+    folder = runs / name
+    for again in range(2, _MOST_FOLDERS):  # several may be saved in one second
+        if not folder.exists():
+            break
+        folder = runs / f"{name}_{again}"
     folder.mkdir(parents=True, exist_ok=True)
     host = trace.hostnames[0] if trace.hostnames else "host"
     target = folder / (re.sub(r"[^\w.-]", "_", host) + _SUFFIX)

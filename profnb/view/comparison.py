@@ -1,13 +1,16 @@
 """A comparison as HTML, text and a chart: the guards, the verdict, step times, categories, ops."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from profnb.analysis.comparison import RunSet
-from profnb.analysis.differences import OpDifference
+from profnb.analysis.op_differences import OpDifference
+from profnb.analysis.op_names import without_call
+from profnb.analysis.quality import MetricDifference
 from profnb.columns import Floats
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.view.device_charts import axis, figure_layout
@@ -16,58 +19,110 @@ from profnb.view.sections import Section, section_html, section_text
 from profnb.view.text import printable
 from profnb.view.theme import COLOURS, MUTED, ROOT, colour_of
 
-__all__ = ["comparison_bundles", "comparison_text"]
+__all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
 
-_SHOWN_OPS, _MOST_POINTS, _MOST_RUNS = 15, 60, 20
+_SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 15, 8, 60, 20
 _PS_PER_MS = 1e9
 
 Category = tuple[str, float, float]
 
 
-def comparison_text(
-    verdict: str,
-    guards: Sequence[str],
-    runs: tuple[RunSet, RunSet],
-    categories: Sequence[Category],
-    ops: Sequence[OpDifference],
-) -> str:
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """What a comparison shows.
+
+    Attributes:
+        verdict: The answer about time, in a sentence.
+        quality_verdict: The answer about what was learned, or "".
+        guards: What differs besides what was meant to.
+        runs: The steps of both sides.
+        categories: (category, mean of A, mean of B) in picoseconds per step.
+        ops: The ops of both.
+        metrics: The metrics of both.
+    """
+
+    verdict: str
+    quality_verdict: str
+    guards: Sequence[str]
+    runs: tuple[RunSet, RunSet]
+    categories: Sequence[Category]
+    ops: Sequence[OpDifference]
+    metrics: Sequence[MetricDifference] = ()
+
+    def sections(self) -> list[Section]:
+        """Its tables."""
+        quality = [_quality_section(self)] if self.metrics else []
+        return [
+            _time_section(self.runs),
+            *quality,
+            _category_section(self.runs, self.categories),
+            _op_section(self.runs, self.ops),
+        ]
+
+
+def comparison_text(view: ComparisonView) -> str:
     """The comparison as plain text."""
-    sections = _sections(runs, categories, ops)
-    parts = [*(f"Caution: {printable(guard)}" for guard in guards), printable(verdict)]
-    return "\n\n".join([*parts, *(section_text(section) for section in sections)])
+    parts = [f"Caution: {printable(guard)}" for guard in view.guards]
+    parts += [printable(part) for part in (view.verdict, view.quality_verdict) if part]
+    return "\n\n".join([*parts, *(section_text(section) for section in view.sections())])
 
 
-def comparison_bundles(
-    verdict: str,
-    guards: Sequence[str],
-    runs: tuple[RunSet, RunSet],
-    categories: Sequence[Category],
-    ops: Sequence[OpDifference],
-    text: str,
-) -> list[dict[str, Any]]:
-    """The comparison as MIME bundles: its tables, then the chart of step times."""
-    listed = "".join(f'<li style="margin:2px 0">{escape(guard)}</li>' for guard in guards)
+def comparison_bundles(view: ComparisonView, *, has_renderer: bool) -> list[dict[str, Any]]:
+    """The comparison as MIME bundles: its tables, then the chart of step times.
+
+    Args:
+        view: What to show.
+        has_renderer: Whether the frontend draws plotly's own mimetype.
+    """
+    listed = "".join(f'<li style="margin:2px 0">{escape(guard)}</li>' for guard in view.guards)
     above = f'<ul style="margin:6px 0;padding-left:18px">{listed}</ul>' if listed else ""
     body = "".join(
         f'<div style="margin:10px 0"><div><b>{escape(section.title)}</b></div>{section_html(section)}</div>'
-        for section in _sections(runs, categories, ops)
+        for section in view.sections()
     )
+    quality = f'<div style="margin:2px 0 4px">{escape(view.quality_verdict)}</div>'
     html = (
         f'<div class="profnb" style="{escape(ROOT)}">{above}'
-        f'<div style="font-size:17px;font-weight:600;margin:4px 0">{escape(verdict)}</div>{body}</div>'
+        f'<div style="font-size:17px;font-weight:600;margin:4px 0">{escape(view.verdict)}</div>'
+        f"{quality if view.quality_verdict else ''}{body}</div>"
     )
-    bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": text}]
-    if all(side.step_count for side in runs):
+    bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": comparison_text(view)}]
+    if all(side.step_count for side in view.runs):
         fallback = f'<div style="{MUTED}">step times (chart)</div>'
-        figure = _box_figure(runs)
-        bundles.append(figure_bundle(figure, fallback, "Step times (chart)", has_renderer=True))
+        figure = _box_figure(view.runs)
+        text = "Step times (chart)"
+        bundles.append(figure_bundle(figure, fallback, text, has_renderer=has_renderer))
     return bundles
 
 
-def _sections(
-    runs: tuple[RunSet, RunSet], categories: Sequence[Category], ops: Sequence[OpDifference]
-) -> list[Section]:
-    return [_time_section(runs), _category_section(runs, categories), _op_section(runs, ops)]
+def _quality_section(view: ComparisonView) -> Section:
+    rows = []
+    for row in view.metrics[:_SHOWN_METRICS]:
+        cells = [
+            cell
+            for values in (row.first, row.second)
+            for cell in (row.text(float(np.median(values))), row.text(row.worst(values)))
+        ]
+        word = (
+            ""
+            if row.low != row.low
+            else "higher"
+            if row.low > 0
+            else "lower"
+            if row.high < 0
+            else "same"
+        )
+        rows.append(("", row.metric, *cells, f"{len(row.first)} + {len(row.second)}", word))
+    one, two = (side.label for side in view.runs)
+    return Section(
+        title="What was learned",
+        sentence="The last value of each metric of Keras' History; worst is the worst run.",
+        headings=("", "metric", f"{one}, median", "worst", f"{two}, median", "worst", "runs", two),
+        rows=rows,
+        numbers=(False, False, True, True, True, True, True, False),
+        colours=[COLOURS["host compute"]] * len(rows),
+        tab="",
+    )
 
 
 def _time_section(runs: tuple[RunSet, RunSet]) -> Section:
@@ -129,7 +184,7 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
         rows=[
             (
                 bar_text(abs(row.difference_ps) / most, 8),
-                (row.op_name, "", row.op_type),
+                (without_call(row.op_name), "", row.op_type),
                 row.side,
                 duration_text(row.first_ps),
                 duration_text(row.second_ps),

@@ -16,8 +16,10 @@ from importlib import resources
 from typing import Any
 
 from profnb.analysis.advice import Advice
+from profnb.analysis.op_names import without_call
 from profnb.analysis.ops import OpTable
 from profnb.analysis.study import Study
+from profnb.columns import Floats
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.advice import advice_html, advice_text
 from profnb.view.charts import StepChart, step_chart, step_figure
@@ -33,6 +35,7 @@ from profnb.view.text import (
     headline_text,
     plain_table,
     printable,
+    run_facts,
     share_rows,
 )
 from profnb.view.theme import BAR, MUTED, ROOT, colour_of
@@ -52,8 +55,6 @@ __all__ = [
 _SHOWN_OPS = 15
 _MOST_OPS = 400
 _LONGEST_NAME = 300
-# Every op of a tf.function carries this; it tells nothing and pushes the layer's name out of sight.
-_CALL_PREFIX = "StatefulPartitionedCall/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def op_rows(ops: OpTable, most: int = _MOST_OPS) -> tuple[list[OpRow], int]:
         OpRow(
             "device" if ops.is_device[row] else "host",
             ops.op_type[row][:_LONGEST_NAME],
-            ops.op_name[row].removeprefix(_CALL_PREFIX)[:_LONGEST_NAME],
+            without_call(ops.op_name[row])[:_LONGEST_NAME],
             int(ops.occurrences[row]),
             int(ops.self_ps[row]),
             int(ops.total_ps[row]),
@@ -291,6 +292,7 @@ def build_report(
     notes: Sequence[str],
     overhead_ps: float | None,
     advice: Sequence[Advice] = (),
+    runs: Sequence[Floats] = (),
 ) -> Report:
     """Decide everything the report shows.
 
@@ -300,6 +302,7 @@ def build_report(
         notes: What the reader should know first.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
         advice: What to change.
+        runs: The times from step to step of each run, in picoseconds, where the code ran several times.
     """
     if study is None:
         return Report(title, "Nothing was captured", "", (), (), (), 0, notes, None)
@@ -310,7 +313,7 @@ def build_report(
         title=title,
         headline=headline_text(steps, summary),
         answer=answer_text(summary),
-        facts=fact_rows(steps, summary, study.step_times, study.tracing_cost, overhead_ps),
+        facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares),
         ops=rows,
         hidden_ops=hidden,

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from profnb.analysis.step_times import StepTimes, TracingCost
 from profnb.analysis.steps import Steps
+from profnb.analysis.study import Study
 from profnb.analysis.summary import GAP, Share, Summary
+from profnb.columns import Floats
 from profnb.units import bar_text, count_text, duration_text, percent_text
 
 __all__ = [
@@ -15,6 +19,7 @@ __all__ = [
     "headline_text",
     "plain_table",
     "printable",
+    "run_facts",
     "share_rows",
 ]
 
@@ -65,22 +70,14 @@ def answer_text(summary: Summary) -> str:
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
 
-def fact_rows(
-    steps: Steps,
-    summary: Summary,
-    times: StepTimes,
-    tracing_cost: TracingCost | None,
-    overhead_ps: float | None,
-) -> list[Fact]:
+def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
     """The figures of the headline, each with its spread or its reason for being absent.
 
     Args:
-        steps: The steps.
-        summary: Their summary.
-        times: Every step the code ran.
-        tracing_cost: What tracing did to the steps; None if not measured.
+        study: The analyses.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
+    steps, summary = study.steps, study.summary
     if summary.median_ps is None or steps.is_window:
         return []
     low, high = summary.quartiles_ps or (None, None)
@@ -111,8 +108,18 @@ def fact_rows(
                 f"{duration_text(float(steps.duration_ps[first]))}",
             )
         )
-    facts.append(_cost_fact(times, tracing_cost, overhead_ps))
+    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
     return facts
+
+
+def run_facts(runs: Sequence[Floats]) -> list[Fact]:
+    """How far apart runs of the same code are; nothing for one run."""
+    medians = [float(np.median(steps)) for steps in runs if len(steps)]
+    if len(medians) < 2:
+        return []
+    spread = f"{duration_text(min(medians))} to {duration_text(max(medians))}"
+    remark = f"median steps of {len(medians)} untraced runs, {spread}"
+    return [Fact("from run to run", duration_text(float(np.median(medians))), remark)]
 
 
 def _cost_fact(

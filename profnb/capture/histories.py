@@ -1,0 +1,68 @@
+"""Keras' fits to what they reached: the last value of each metric, one row per ``fit``.
+
+How fast code runs is half of a comparison; what it learned is the other. Keras keeps the metrics of a fit in
+its ``History``, on the model; they are copied when the fit ends.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.watch import watch_method
+
+__all__ = ["FitResult", "watch_fits"]
+
+_MOST_METRICS, _LONGEST_NAME = 50, 100
+
+
+@dataclass(frozen=True, slots=True)
+class FitResult:
+    """What one ``fit`` reached.
+
+    Attributes:
+        metrics: The last value of each metric: ``{"loss": 0.31, "val_accuracy": 0.86}``.
+        epochs: How many epochs it ran.
+        is_continued: Whether the model had been trained before this fit.
+    """
+
+    metrics: dict[str, float]
+    epochs: int
+    is_continued: bool
+
+
+@contextmanager
+def watch_fits(keras: ModuleType, fit_ended: Callable[[FitResult], object]) -> Iterator[None]:
+    """Tell of each fit that ends inside the block; ``keras`` is keras or tf_keras."""
+    callbacks: Any = getattr(keras.callbacks, "CallbackList", None)
+    iterations_at_begin: list[int] = []
+
+    def began(callback_list: Any) -> None:
+        iterations_at_begin[:] = [_iterations(getattr(callback_list, "model", None))]
+
+    def ended(callback_list: Any) -> None:
+        with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
+            history = callback_list.model.history
+            metrics = {
+                str(name)[:_LONGEST_NAME]: float(values[-1])
+                for name, values in list(history.history.items())[:_MOST_METRICS]
+                if len(values)
+            }
+            if metrics:
+                was_trained = any(count > 0 for count in iterations_at_begin)
+                fit_ended(FitResult(metrics, len(history.epoch), was_trained))
+
+    with ExitStack() as stack:
+        if callbacks is not None and hasattr(callbacks, "on_train_end"):
+            stack.enter_context(watch_method(callbacks, "on_train_begin", before=began))
+            stack.enter_context(watch_method(callbacks, "on_train_end", after=ended))
+        yield
+
+
+def _iterations(model: Any) -> int:
+    """How many steps the model's optimizer has made."""
+    with contextlib.suppress(Exception):  # likewise
+        return int(model.optimizer.iterations.numpy())
+    return 0

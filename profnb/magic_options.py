@@ -1,0 +1,127 @@
+"""The options of the magics: each documented once, for ``%magic?`` and for parsing."""
+
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from profnb.options import CaptureOptions
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+__all__ = [
+    "CAPTURE_ARGUMENTS", "COMPARE_ARGUMENTS", "OPEN_ARGUMENTS", "capture_options", "with_arguments",
+]  # fmt: skip
+
+
+def _unquoted(text: str) -> str:
+    """An argument without the quotes around it, which IPython leaves."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def _count(text: str) -> int:
+    """How often to run something."""
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_RUNS:
+        raise ArgumentTypeError(f"expected a number from 1 to {_MOST_RUNS}, got {text!r}")
+    return int(text)
+
+
+_MOST_RUNS = 1000
+_DEFAULTS = CaptureOptions()
+SHOW_ARGUMENTS = (
+    argument(
+        "--json", metavar="FILE", type=_unquoted,
+        help="also write a Chrome trace (timeline.json) for chrome://tracing and Perfetto",
+    ),
+    argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
+    argument("--no-live", dest="live", action="store_false", help="leave live controls out"),
+)  # fmt: skip
+CAPTURE_ARGUMENTS = (
+    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
+    argument("-q", "--quiet", action="store_true", help="show nothing"),
+    argument(
+        "-n", "--steps", type=int, default=_DEFAULTS.max_steps,
+        help="stop tracing after this many steps (default %(default)s); the cell goes on",
+    ),
+    argument(
+        "-w", "--warmup", type=int, default=_DEFAULTS.warmup_steps,
+        help="leave this many first steps out of averages, besides those that trace or compile",
+    ),
+    argument(
+        "-t", "--seconds", type=float, default=_DEFAULTS.max_seconds,
+        help="stop tracing after this many seconds (default %(default)s)",
+    ),
+    argument(
+        "-d", "--logdir", type=_unquoted, help="keep the trace here, in TensorBoard's layout"
+    ),
+    argument(
+        "--label", type=_unquoted,
+        help="a name for the result, shown in its report; %%tfcompare and --vs know it by this name",
+    ),
+    argument(
+        "--vs", metavar="NAME", type=_unquoted,
+        help="compare with an earlier result: its label, the name it is bound to, or a path",
+    ),
+    argument(
+        "--repeat", type=_count, default=1, metavar="N",
+        help="run the cell N times: the first under trace, the others only timed",
+    ),
+    argument(
+        "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
+        help="detail of host events: 1 critical, 2 info (default), 3 verbose",
+    ),
+    argument("--python", action="store_true", help="record Python calls too (slow)"),
+    argument("--no-device", action="store_true", help="do not record device activity"),
+    *SHOW_ARGUMENTS,
+)  # fmt: skip
+OPEN_ARGUMENTS = (
+    argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result"),
+    argument("--run", help="which run of the logdir (default: the newest)"),
+    argument("--host", help="which host of the run (default: the first)"),
+    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
+    *SHOW_ARGUMENTS,
+)
+COMPARE_ARGUMENTS = (
+    argument(
+        "what", nargs="+", type=_unquoted,
+        help="results to compare, the first with each of the others: labels, names of results or of lists "
+        "of them, or paths",
+    ),
+    argument("-o", "--out", metavar="NAME", help="bind the comparison (or list of them) to this name"),
+    argument("-q", "--quiet", action="store_true", help="show nothing"),
+)  # fmt: skip
+
+
+def with_arguments(*arguments: Decorator) -> Decorator:
+    """Give a magic these options, so that ``%magic?`` documents them."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for argument_of in reversed(arguments):
+            function = argument_of(function)
+        documented: Callable[..., Any] = magic_arguments()(function)
+        return documented
+
+    return decorate
+
+
+def capture_options(arguments: Namespace) -> CaptureOptions:
+    """What to record, from the options of a cell magic.
+
+    Raises:
+        UsageError: A value cannot be meant.
+    """
+    try:
+        return CaptureOptions(
+            max_steps=arguments.steps,
+            max_seconds=arguments.seconds,
+            warmup_steps=arguments.warmup,
+            logdir=arguments.logdir,
+            label=arguments.label,
+            host_level=arguments.host_level,
+            python_tracer=arguments.python,
+            device_tracer=not arguments.no_device,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
