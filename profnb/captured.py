@@ -26,6 +26,13 @@ class CapturedProfile:
         self._capture = Capture(options)
         self.profile = Profile(recording=self._capture.recording, options=options)
 
+    @classmethod
+    def of(cls, profile: Profile) -> "CapturedProfile":
+        """A finished profile whose code will run again."""
+        captured = cls(profile.options)
+        captured.profile = profile
+        return captured
+
     def start(self) -> None:
         """Begin the capture."""
         self._capture.start()

@@ -52,7 +52,8 @@ class Comparison:
         for label, profiles in zip(self.labels, (self.first, self.second), strict=True):
             runs = [run for profile in profiles for run in profile.steady_step_times]
             untraced = [run for run in runs if not run[1] and len(run[0])]
-            sides.append(RunSet(label, tuple(steps for steps, _ in untraced or runs)))
+            whole = tuple(float(run) for profile in profiles for run in profile.run_ps)
+            sides.append(RunSet(label, tuple(steps for steps, _ in untraced or runs), whole))
         return sides[0], sides[1]
 
     @cached_property

@@ -1,18 +1,21 @@
 """The options of the magics: each documented once, for ``%magic?`` and for parsing."""
 
+import ast
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from profnb.capture.switches import SWITCHES
 from profnb.options import CaptureOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 __all__ = [
-    "CAPTURE_ARGUMENTS", "COMPARE_ARGUMENTS", "OPEN_ARGUMENTS", "capture_options", "with_arguments",
+    "CAPTURE_ARGUMENTS", "COMPARE_ARGUMENTS", "OPEN_ARGUMENTS", "SWEEP_ARGUMENTS", "capture_options",
+    "parse_settings", "with_arguments",
 ]  # fmt: skip
 
 
@@ -92,6 +95,56 @@ COMPARE_ARGUMENTS = (
     argument("-o", "--out", metavar="NAME", help="bind the comparison (or list of them) to this name"),
     argument("-q", "--quiet", action="store_true", help="show nothing"),
 )  # fmt: skip
+SWEEP_ARGUMENTS = (
+    argument(
+        "settings", nargs="+", metavar="NAME=VALUE,VALUE", type=_unquoted,
+        help="names that the cell reads, bound to each combination of values; or switches applied around it: "
+        f"{', '.join(SWITCHES)}",
+    ),
+    argument(
+        "--repeat", type=_count, default=1, metavar="N", help="run each combination N times (default 1)"
+    ),
+    argument(
+        "-n", "--steps", type=int, default=20,
+        help="trace this many steps of a combination's first run (default %(default)s); others are timed",
+    ),
+    argument("--metric", type=_unquoted, help="the metric of Keras' History to weigh throughput against"),
+    argument("-o", "--out", metavar="NAME", help="bind the table (a DataFrame) to this name"),
+    argument("-q", "--quiet", action="store_true", help="show nothing"),
+)  # fmt: skip
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, list[object]]:
+    """``["batch_size=32,64", "policy=float32"]`` to ``{"batch_size": [32, 64], "policy": ["float32"]}``.
+
+    Raises:
+        UsageError: One is not of this form.
+    """
+    choices: dict[str, list[object]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not name.isidentifier() or not values:
+            raise UsageError(f"A setting is NAME=VALUE,VALUE,..., got {text!r}.")
+        if name in choices:
+            raise UsageError(f"{name} is given twice.")
+        choices[name] = _values(values)
+    return choices
+
+
+def _values(text: str) -> list[object]:
+    """Literals where they are some, else text: ``1,2``, ``(3, 3),(5, 5)``, ``sgd,adam``."""
+    try:
+        return list(ast.literal_eval(f"({text},)"))
+    except (ValueError, SyntaxError):
+        return [_value(part.strip()) for part in text.split(",")]
+
+
+def _value(text: str) -> object:
+    try:
+        literal: object = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return literal
 
 
 def with_arguments(*arguments: Decorator) -> Decorator:

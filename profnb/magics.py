@@ -20,10 +20,12 @@ from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
     COMPARE_ARGUMENTS,
     OPEN_ARGUMENTS,
+    SWEEP_ARGUMENTS,
     capture_options,
     with_arguments,
 )
 from profnb.profile import Profile, load
+from profnb.sweep_magic import sweep_cell
 from profnb.view.frontend import show_sentence
 from profnb.view.progress import Progress
 from profnb.warm import warm_in_background
@@ -228,6 +230,26 @@ class ProfnbMagics(Magics):
             self.shell.user_ns[arguments.out] = results if len(results) > 1 else results[0]
         for result in [] if arguments.quiet else results:
             result.report()
+
+    @no_var_expand
+    @cell_magic("tfsweep")
+    @with_arguments(*SWEEP_ARGUMENTS)
+    def tfsweep_cell(self, line: str, cell: str) -> None:
+        """Run this cell once per combination of settings and show which is fastest, and at what cost.
+
+        For example `%%tfsweep batch_size=32,64,128 jit_compile=False,True --repeat 3`. The cell's own output
+        is hidden. The last sweep is in `_tfsweep`, its profiles in `_tfsweep.profiles`.
+        """
+        arguments = parse_argstring(self.tfsweep_cell, line)
+        if arguments.out is not None and not arguments.out.isidentifier():
+            raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
+        self._warming.join()
+        sweep = sweep_cell(self.shell, arguments, cell)
+        self.shell.user_ns["_tfsweep"] = sweep
+        if arguments.out is not None:
+            self.shell.user_ns[arguments.out] = sweep.table
+        if not any(sweep.profiles):
+            raise _FailedCellError
 
     def _open(self, arguments: Namespace) -> Profile:
         """The result of this name, or the trace at this path."""

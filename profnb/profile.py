@@ -117,6 +117,14 @@ class Profile(Tables):
         return ([self.recording] if self.recording else []) + self.repeats
 
     @property
+    def run_ps(self) -> "Floats":
+        """Wall time of the whole code in picoseconds, one per run: of untraced runs, where there are some."""
+        import numpy as np
+
+        runs = self.repeats or self.recordings[:1]
+        return np.array([run.wall_ns * 1000.0 for run in runs if run.wall_ns > 0])
+
+    @property
     def environment(self) -> dict[str, str]:
         """What the code ran with (versions, precision policy); empty for a saved trace."""
         return dict(self.recording.environment) if self.recording else {}

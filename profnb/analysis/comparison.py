@@ -25,7 +25,9 @@ import numpy as np
 
 from profnb.columns import Floats
 
-__all__ = ["Difference", "RunSet", "compare_runs", "mann_whitney", "student_factor"]
+__all__ = [
+    "Difference", "RunSet", "compare_runs", "mann_whitney", "student_factor", "typical_run", "typical_step",
+]  # fmt: skip
 
 _MOST_STEPS = 1000
 _SAMPLES = 1000
@@ -46,10 +48,12 @@ class RunSet:
     Attributes:
         label: What to call it.
         step_ps: For each run the times of its steps, warm-up left out, in order.
+        run_ps: How long each run took as a whole, warm-up included; empty where that is not known.
     """
 
     label: str
     step_ps: tuple[Floats, ...]
+    run_ps: tuple[float, ...] = ()
 
     @property
     def medians(self) -> Floats:
@@ -148,6 +152,35 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
         runs=runs,
         steps=counts,
     )  # fmt: skip
+
+
+def typical_step(runs: Sequence[Floats], seed: int = 0) -> tuple[float, float, float]:
+    """The typical step time of one set of runs and its 95 % interval, as for a comparison.
+
+    Returns:
+        The mean over runs of each run's median (of logarithms), and where the interval begins and ends; NaN
+        without a run of two steps or more.
+    """
+    known = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
+    if not known:
+        return math.nan, math.nan, math.nan
+    centre = float(np.mean([np.log(np.median(steps)) for steps in known]))
+    variance = _variance(known, np.random.default_rng(seed))
+    reach = student_factor([variance], [_freedom_of(known)]) * math.sqrt(variance)
+    return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
+
+
+def typical_run(run_ps: Sequence[float]) -> tuple[float, float, float]:
+    """The typical time of whole runs and its 95 % interval; one run has no interval."""
+    if not run_ps:
+        return math.nan, math.nan, math.nan
+    logs = np.log(np.maximum(run_ps, 1.0))
+    centre = float(logs.mean())
+    if logs.size == 1:
+        return math.exp(centre), math.nan, math.nan
+    variance = float(logs.var(ddof=1)) / logs.size
+    reach = student_factor([variance], [logs.size - 1]) * math.sqrt(variance)
+    return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
 
 
 def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:

@@ -10,6 +10,7 @@ Five other ways were measured and each breaks one of these: running the body ins
 ``exec`` (AutoGraph finds no source), and text templates (strings change, no last value).
 """
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from typing import Any
 
 from profnb.capture.watch import replace_attribute
 
-__all__ = ["body_of", "call_after_cell", "make_transformer", "run_quietly"]
+__all__ = ["body_of", "call_after_cell", "make_transformer", "names_read", "run_quietly"]
 
 Transformer = Callable[[list[str]], list[str]]
 _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
@@ -89,6 +90,17 @@ def body_of(cell: str) -> str:
     body = "".join(lines[1:])
     # A comment stands for the magic's line; another cell magic must come first.
     return body if body.startswith("%%") else f"#\n{body}"
+
+
+def names_read(shell: Any, body: str) -> frozenset[str]:
+    """The names that a body reads anywhere, in its functions too.
+
+    Raises:
+        SyntaxError: It is no Python.
+    """
+    tree = ast.parse(shell.transform_cell(body))
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
 
 
 def run_quietly(shell: Any, body: str) -> BaseException | None:

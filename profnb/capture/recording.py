@@ -23,6 +23,7 @@ class Recording:
         folder: A temporary folder to remove once the trace is read, or None.
         steps: Every step seen, traced or not.
         window_ns: Wall time of the traced window.
+        wall_ns: Wall time of the whole code, without what starting and stopping the profiler took.
         overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
         closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
             started its own profiler), "session runs" (which are traced one by one), or None if it
@@ -43,6 +44,7 @@ class Recording:
     folder: str | None = None
     steps: StepRecords = field(default_factory=StepRecords)
     window_ns: int = 0
+    wall_ns: int = 0
     overhead_ns: int = 0
     closed_by: str | None = None
     messages: list[str] = field(default_factory=list)

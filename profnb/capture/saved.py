@@ -52,6 +52,7 @@ def _plain(recording: Recording) -> dict[str, Any]:
         "steps": {column: getattr(steps, column)[:_MOST_STEPS].tolist() for column in _COLUMNS},
         "names": list(steps.names),
         "window_ns": recording.window_ns,
+        "wall_ns": recording.wall_ns,
         "overhead_ns": recording.overhead_ns,
         "closed_by": recording.closed_by,
         "messages": list(recording.messages),
@@ -149,6 +150,7 @@ class _Reader:
         return Recording(
             steps=self.steps(run.get("steps"), run.get("names")),
             window_ns=self.number(run.get("window_ns")),
+            wall_ns=self.number(run.get("wall_ns")),
             overhead_ns=self.number(run.get("overhead_ns")),
             closed_by=None if closed_by is None else self.text(closed_by),
             messages=self.texts(run.get("messages")),

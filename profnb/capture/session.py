@@ -70,6 +70,7 @@ class Capture:
         self._is_due = False
         self._took_over = False
         self._last_step_ns = 0
+        self._code_began = 0, 0  # when, and what the profiler had taken by then
         self._logdir = Path()
         self._written_before: dict[Path, int] = {}
 
@@ -91,9 +92,13 @@ class Capture:
         except BaseException:
             self._watches.close()
             raise
+        self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
+        began_ns, overhead_before_ns = self._code_began
+        inside_ns = self.recording.overhead_ns - overhead_before_ns
+        self.recording.wall_ns = time.perf_counter_ns() - began_ns - inside_ns
         try:
             self._close_window(None)
         finally:

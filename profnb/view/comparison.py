@@ -22,7 +22,6 @@ from profnb.view.theme import COLOURS, MUTED, ROOT, colour_of
 __all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
 
 _SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 15, 8, 60, 20
-_PS_PER_MS = 1e9
 
 Category = tuple[str, float, float]
 
@@ -88,10 +87,10 @@ def comparison_bundles(view: ComparisonView, *, has_renderer: bool) -> list[dict
     )
     bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": comparison_text(view)}]
     if all(side.step_count for side in view.runs):
-        fallback = f'<div style="{MUTED}">step times (chart)</div>'
-        figure = _box_figure(view.runs)
-        text = "Step times (chart)"
-        bundles.append(figure_bundle(figure, fallback, text, has_renderer=has_renderer))
+        fallback = f'<div style="{MUTED}">times (chart)</div>'
+        for title, figure in _box_figures(view.runs):
+            text = f"{title} (chart)"
+            bundles.append(figure_bundle(figure, fallback, text, has_renderer=has_renderer))
     return bundles
 
 
@@ -142,13 +141,22 @@ def _time_section(runs: tuple[RunSet, RunSet]) -> Section:
             f"{duration_text(float(low))} to {duration_text(float(high))}",
             f"{duration_text(float(steps.min()))} to {duration_text(float(steps.max()))}",
         ))  # fmt: skip
+    for side in runs:
+        if side.run_ps and all(other.run_ps for other in runs):
+            low, middle, high = np.percentile(side.run_ps, (25, 50, 75))
+            rows.append((
+                "", f"{side.label}, whole run", count_text(len(side.run_ps)), "",
+                duration_text(float(middle)),
+                f"{duration_text(float(low))} to {duration_text(float(high))}",
+                f"{duration_text(min(side.run_ps))} to {duration_text(max(side.run_ps))}",
+            ))  # fmt: skip
     return Section(
-        title="From step to step",
+        title="From step to step, and whole runs",
         sentence="",
         headings=("", "", "runs", "steps", "median", "middle half", "all"),
         rows=rows,
         numbers=(False, False, True, True, True, True, True),
-        colours=[COLOURS["device compute"], COLOURS["device collectives"]],
+        colours=[COLOURS["device compute"], COLOURS["device collectives"]] * (len(rows) // 2),
         tab="",
     )
 
@@ -206,43 +214,53 @@ def _signed(difference_ps: float) -> str:
     return sign + duration_text(abs(difference_ps))
 
 
-def _box_figure(runs: tuple[RunSet, RunSet]) -> dict[str, Any]:
-    """One box per run: quartiles, median, the whole range, and steps as points.
+def _box_figures(runs: tuple[RunSet, RunSet]) -> list[tuple[str, dict[str, Any]]]:
+    """Step times, one box per run; run times, one box per side where both have several."""
+    steps = [
+        (f"{side.label[:24]} {number + 1}" if len(side.step_ps) > 1 else side.label[:28], at, times)
+        for at, side in enumerate(runs)
+        for number, times in enumerate(side.step_ps[:_MOST_RUNS])
+        if len(times)
+    ]
+    figures = [("Time from step to step", _box_figure("Time from step to step", steps, 1e9, "ms"))]
+    if min(len(side.run_ps) for side in runs) > 1:
+        whole = [(side.label[:28], at, np.array(side.run_ps)) for at, side in enumerate(runs)]
+        figures.append(("Time of whole runs", _box_figure("Time of whole runs", whole, 1e12, "s")))
+    return figures
+
+
+def _box_figure(
+    title: str, boxes: Sequence[tuple[str, int, Floats]], scale: float, unit: str
+) -> dict[str, Any]:
+    """A box each: quartiles, median, the whole range, and what it is made of as points.
 
     plotly's own box plot is not in the bundle that notebooks load; bars and lines are.
     """
     data: list[dict[str, Any]] = []
-    labels, place = [], 0
-    for side, colour in zip(runs, ("device compute", "device collectives"), strict=True):
-        several = len(side.step_ps) > 1
-        for number, steps in enumerate(side.step_ps[:_MOST_RUNS]):
-            if not len(steps):
-                continue
-            ms = np.asarray(steps, np.float64) / _PS_PER_MS
-            low, middle, high = np.percentile(ms, (25, 50, 75))
-            labels.append(f"{side.label[:24]} {number + 1}" if several else side.label[:28])
-            data += _box(place, ms, (float(low), float(middle), float(high)), COLOURS[colour])
-            place += 1
-    layout = figure_layout("Time from step to step", 110 + 34 * place)
+    for place, (_, side, values) in enumerate(boxes):
+        colour = COLOURS[("device compute", "device collectives")[side]]
+        data += _box(place, np.asarray(values, np.float64) / scale, unit, colour)
+    layout = figure_layout(title, 110 + 34 * len(boxes))
     layout |= {
         "barmode": "overlay",
         "showlegend": False,
         "margin": {"l": 8, "r": 12, "t": 34, "b": 34},
-        "xaxis": {**axis(""), "ticksuffix": " ms", "rangemode": "tozero"},
+        "xaxis": {**axis(""), "ticksuffix": f" {unit}", "rangemode": "tozero"},
         "yaxis": {
-            **axis(""), "tickvals": list(range(place)), "ticktext": [escape(label) for label in labels],
+            **axis(""), "tickvals": list(range(len(boxes))),
+            "ticktext": [escape(label) for label, *_ in boxes],
             "automargin": True, "showgrid": False, "autorange": "reversed",
         },
     }  # fmt: skip
     return {"data": data, "layout": layout, "config": {"displaylogo": False}}
 
 
-def _box(
-    place: int, ms: Floats, quartiles: tuple[float, float, float], colour: str
-) -> list[dict[str, Any]]:
-    low, middle, high = (round(value, 5) for value in quartiles)
-    kept = np.sort(ms)[np.linspace(0, ms.size - 1, min(ms.size, _MOST_POINTS)).astype(int)]
-    told = f"median {middle:.4g} ms, middle half {low:.4g} to {high:.4g}, all {kept[0]:.4g} to {kept[-1]:.4g}"
+def _box(place: int, values: Floats, unit: str, colour: str) -> list[dict[str, Any]]:
+    low, middle, high = (round(float(value), 5) for value in np.percentile(values, (25, 50, 75)))
+    most = min(values.size, _MOST_POINTS)
+    kept = np.sort(values)[np.linspace(0, values.size - 1, most).astype(int)]
+    told = f"median {middle:.4g} {unit}, middle half {low:.4g} to {high:.4g}"
+    told += f", all {kept[0]:.4g} to {kept[-1]:.4g}"
     return [
         {
             "type": "bar", "orientation": "h", "y": [place], "base": [low], "x": [round(high - low, 5)],

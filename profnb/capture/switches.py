@@ -1,0 +1,110 @@
+"""Settings that a sweep changes around a cell which does not read them itself.
+
+``mixed_precision`` sets Keras' global policy, ``jit_compile`` and ``steps_per_execution`` become the
+defaults of ``Model.compile``, ``prefetch`` is put behind the dataset that ``fit`` is given. All of it ends
+with the run.
+The numbers of threads cannot change once TensorFlow runs, so those need a fresh process.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from profnb.capture.watch import on_import, replace_attribute
+
+__all__ = ["SWITCHES", "THREADS", "apply_switches", "set_threads", "switches_of"]
+
+THREADS = ("intra_op_threads", "inter_op_threads")
+_OF_COMPILE = ("jit_compile", "steps_per_execution")
+SWITCHES = ("mixed_precision", "prefetch", *_OF_COMPILE, *THREADS)
+_KERAS = ("keras", "tf_keras")
+_MIXED, _PLAIN = "mixed_float16", "float32"
+
+
+def switches_of(setting: Mapping[str, object], read: AbstractSet[str]) -> dict[str, object]:
+    """The settings to apply around a cell: known switches that it does not read itself, without threads."""
+    return {
+        name: value
+        for name, value in setting.items()
+        if name in SWITCHES and name not in THREADS and name not in read
+    }
+
+
+@contextmanager
+def apply_switches(values: Mapping[str, object]) -> Iterator[None]:
+    """Run the block with these settings, also where it imports Keras itself.
+
+    Args:
+        values: Names of ``SWITCHES``, without those of threads, to values.
+    """
+    with ExitStack() as stack:
+
+        def imported(name: str) -> None:
+            keras = sys.modules[name]
+            if hasattr(keras, "Model"):
+                _apply(stack, keras, values)
+
+        hooks = {name: functools.partial(imported, name) for name in _KERAS}
+        stack.enter_context(on_import(hooks))
+        yield
+
+
+def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object]) -> None:
+    defaults = {name: values[name] for name in _OF_COMPILE if name in values}
+    if defaults:
+        changed = _with_defaults(keras.Model.compile, defaults)
+        stack.enter_context(replace_attribute(keras.Model, "compile", changed))
+    if values.get("prefetch"):
+        changed = _with_prefetch(keras.Model.fit, values["prefetch"])
+        stack.enter_context(replace_attribute(keras.Model, "fit", changed))
+    if "mixed_precision" in values:
+        asked = values["mixed_precision"]
+        policy = asked if isinstance(asked, str) else _MIXED if asked else _PLAIN
+        precision = keras.mixed_precision
+        before = getattr(precision, "dtype_policy", None) or precision.global_policy
+        stack.callback(precision.set_global_policy, before())
+        precision.set_global_policy(policy)
+
+
+def _with_defaults(method: Callable[..., Any], defaults: Mapping[str, object]) -> Any:
+    """A method whose keyword arguments have other defaults; what is given explicitly stays."""
+
+    @functools.wraps(method)
+    def changed(model: Any, *arguments: Any, **keywords: Any) -> Any:
+        return method(model, *arguments, **{**defaults, **keywords})
+
+    return changed
+
+
+def _with_prefetch(method: Callable[..., Any], buffer: object) -> Any:
+    """A ``fit`` that prefetches the dataset it is given; other data stays as it is."""
+
+    @functools.wraps(method)
+    def changed(model: Any, x: Any = None, *arguments: Any, **keywords: Any) -> Any:
+        dataset_type = sys.modules["tensorflow"].data.Dataset
+        if isinstance(x, dataset_type):
+            x = x.prefetch(buffer)
+        return method(model, x, *arguments, **keywords)
+
+    return changed
+
+
+@contextmanager
+def set_threads(values: Mapping[str, object]) -> Iterator[None]:
+    """Give TensorFlow these numbers of threads as soon as the block imports it.
+
+    Args:
+        values: ``intra_op_threads`` and ``inter_op_threads``, or one of them.
+    """
+
+    def imported() -> None:
+        threading = sys.modules["tensorflow"].config.threading
+        for name, count in values.items():
+            kind = name.removesuffix("_threads")
+            getattr(threading, f"set_{kind}_parallelism_threads")(count)
+
+    with on_import({"tensorflow": imported}):
+        yield

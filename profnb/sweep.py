@@ -1,0 +1,188 @@
+"""Several settings of one cell, each run several times: which is fastest, how sure that is, at what cost."""
+
+import gc
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profnb.capture.fresh import run_fresh
+from profnb.capture.saved import read_recordings
+from profnb.captured import CapturedProfile
+from profnb.errors import CaptureError, TraceFormatError
+from profnb.options import CaptureOptions
+from profnb.profile import Profile, load
+from profnb.sweep_process import UNTRACED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from profnb.analysis.sweeps import SweepPoint, SweepTable
+
+__all__ = ["Sweep", "combine", "run_order"]
+
+Setting = Mapping[str, object]
+
+
+class Sweep:
+    """Settings, their profiles, and what each achieves.
+
+    Attributes:
+        settings: The names that were bound, and to what, in the order they were given.
+        profiles: One per setting, with its further runs in ``repeats``; None where the first run failed or
+            was not made.
+        errors: Why a setting has no more runs, or "", one per setting.
+        metric: The metric that speaks for what was learned; None for the one a person would look at first.
+    """
+
+    def __init__(self, settings: Sequence[Setting], metric: str | None = None) -> None:
+        """Nothing has run yet."""
+        self.settings = tuple(settings)
+        self.profiles: list[Profile | None] = [None] * len(settings)
+        self.errors = [""] * len(settings)
+        self.metric = metric
+
+    @cached_property
+    def columns(self) -> "SweepTable":
+        """What each setting achieves, as columns; ask when all runs are made."""
+        from profnb.analysis.sweeps import tabulate_sweep
+
+        rows = zip(self.settings, self.profiles, self.errors, strict=True)
+        return tabulate_sweep([_point(*row) for row in rows], self.metric)
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """One row per setting.
+
+        Columns: the settings' names, then ``runs, step_ms, examples_per_second, low, high`` (the 95 %
+        interval of the throughput)``, <metric>, <metric>_worst, peak_bytes, is_best`` (on the front of
+        throughput against the metric or memory)``, error``. It is ``steps_per_second`` where a batch size is
+        not known, and ``run_ms, runs_per_second`` where there are no steps.
+        """
+        from profnb.frames.sweep import sweep_frame
+
+        return sweep_frame(self.columns)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before trusting the figures."""
+        return list(self.columns.notes)
+
+    def summary(self) -> str:
+        """The table as plain text."""
+        from profnb.view.sweep import sweep_text
+
+        return sweep_text(self.columns)
+
+    def report(self) -> None:
+        """Show the table and the charts in the notebook."""
+        from profnb.view.frontend import is_colab, show_bundles
+        from profnb.view.sweep import sweep_bundles
+
+        show_bundles(sweep_bundles(self.columns, has_renderer=not is_colab()), self.summary())
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> dict[str, object]:
+        from profnb.view.sweep import sweep_bundles
+
+        del include, exclude
+        return sweep_bundles(self.columns, has_renderer=True)[0]
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {len(self.settings)} settings>"
+
+    def run_here(
+        self,
+        row: int,
+        options: CaptureOptions,
+        run: Callable[[], BaseException | None],
+        namespace: Mapping[str, object],
+    ) -> None:
+        """Run one setting once in this process, under trace if it is its first run.
+
+        Args:
+            row: Which setting.
+            options: What to record.
+            run: Makes the run and returns its error.
+            namespace: The user's names.
+
+        Raises:
+            KeyboardInterrupt: The run was interrupted; it does not count.
+        """
+        gc.collect()  # what the run before left behind
+        profile = self.profiles[row]
+        if profile is not None:
+            with CapturedProfile.of(profile).time_again():
+                error = run()
+        else:
+            captured = CapturedProfile(options)
+            captured.start()
+            try:
+                error = run()
+            finally:
+                profile = captured.finish(namespace)
+        if error is None:
+            self.profiles[row] = profile if profile.has_trace else None
+            if not profile.has_trace:
+                self.errors[row] = " ".join(profile.notes) or "Nothing was captured."
+            return
+        if profile.repeats:
+            del profile.repeats[-1]  # what failed is no run
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        self.errors[row] = f"{type(error).__name__}: {error}"
+
+    def run_in_fresh_process(self, row: int, options: CaptureOptions, body: str) -> None:
+        """Run one setting once in a process of its own, under trace if it is its first run."""
+        profile = self.profiles[row]
+        with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+            folder = Path(name)
+            try:
+                run_fresh(body, self.settings[row], folder, options, traces=profile is None)
+                if profile is None:
+                    self.profiles[row] = load(folder)
+                else:
+                    profile.repeats.extend(read_recordings(folder / UNTRACED)[1])
+            except (CaptureError, TraceFormatError, FileNotFoundError) as error:
+                self.errors[row] = str(error)
+
+
+def _point(setting: Setting, profile: Profile | None, error: str) -> "SweepPoint":
+    from profnb.analysis.examples import usual_batch_size
+    from profnb.analysis.sweeps import SweepPoint, peak_bytes
+
+    if profile is None:
+        return SweepPoint(setting, error=error)
+    study = profile.study
+    runs = profile.steady_step_times
+    return SweepPoint(
+        setting,
+        tuple(steps for steps, _ in runs),
+        tuple(profile.run_ps.tolist()),
+        any(was_traced for steps, was_traced in runs if len(steps)),
+        study.summary.batch_size or usual_batch_size(study.trace),
+        [recording.fits for recording in profile.recordings],
+        peak_bytes(study),
+        error,
+    )
+
+
+def combine(choices: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:
+    """Every combination of values, the last name changing fastest."""
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+def run_order(settings: int, repeat: int, seed: int = 0) -> Iterator[int]:
+    """Rows in an order that spreads drift: all settings once, in another order each time round.
+
+    A machine that warms up or slows down in the course of the sweep then does so for every setting.
+    """
+    shuffle = random.Random(seed)  # noqa: S311 - an order, no secret
+    for _ in range(repeat):
+        rows = list(range(settings))
+        shuffle.shuffle(rows)
+        yield from rows

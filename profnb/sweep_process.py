@@ -1,0 +1,54 @@
+"""`python -m profnb.sweep_process FOLDER`: one run of a sweep in its own process; see ``capture.fresh``."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from profnb.capture.cell import names_read
+from profnb.capture.fresh import read_job
+from profnb.capture.saved import write_recordings
+from profnb.capture.session import Capture
+from profnb.capture.switches import THREADS, apply_switches, set_threads, switches_of
+from profnb.captured import CapturedProfile
+from profnb.errors import CaptureError
+
+__all__ = ["UNTRACED", "main"]
+
+UNTRACED = (
+    "untraced.xplane.pb"  # there is no such file; what was seen stands beside where it would be
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job of a folder.
+
+    Returns:
+        0; 1 if the body failed, whose traceback was printed.
+    """
+    from IPython.core.interactiveshell import InteractiveShell
+
+    (folder,) = map(Path, sys.argv[1:] if arguments is None else arguments)
+    body, setting, options, traces = read_job(folder)
+    shell = InteractiveShell.instance()
+    shell.colors = "NoColor"  # its traceback is read as text
+    shell.user_ns.update(setting)
+    threads = {name: value for name, value in setting.items() if name in THREADS}
+    captured = CapturedProfile(options)
+    capture = None if traces else Capture(options, traces=False)
+    switches = switches_of(setting, names_read(shell, body))
+    with set_threads(threads), apply_switches(switches):
+        (capture or captured).start()
+        result = shell.run_cell(body)
+    if capture is not None:
+        write_recordings(folder / UNTRACED, options, [capture.finish()])
+    else:
+        profile = captured.finish(shell.user_ns)
+        if profile.has_trace:
+            profile.save(folder)
+        elif result.success:
+            raise CaptureError(" ".join(profile.notes))
+    return 0 if result.success else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
