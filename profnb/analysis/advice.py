@@ -12,20 +12,30 @@ from profnb.analysis.advice_device import (
     imbalance,
     larger_batch,
     launch_bound,
+    layout_changes,
     missed_tensor_cores,
     mixed_precision,
     pageable_copies,
     synchronising_reads,
 )
 from profnb.analysis.advice_host import (
-    eager_ops,
+    idle_cores,
     input_bound,
-    large_optimizer,
+    oversubscribed,
+    prefetch_more,
+    profiling_overhead,
     python_between_steps,
-    recompiling,
-    retracing,
+    python_input,
 )
 from profnb.analysis.advice_parts import LEAST, Advice
+from profnb.analysis.advice_program import (
+    eager_ops,
+    growing_graph,
+    large_optimizer,
+    recompiling,
+    retracing,
+    small_ops_without_xla,
+)
 from profnb.analysis.study import Study
 
 __all__ = ["RULES", "Advice", "advise"]
@@ -33,9 +43,10 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    input_bound, python_between_steps, launch_bound, pageable_copies, synchronising_reads, retracing,
-    recompiling, eager_ops, mixed_precision, missed_tensor_cores, larger_batch, exposed_collectives,
-    imbalance, large_optimizer,
+    input_bound, python_input, prefetch_more, python_between_steps, launch_bound, pageable_copies,
+    synchronising_reads, retracing, recompiling, eager_ops, small_ops_without_xla, mixed_precision,
+    missed_tensor_cores, layout_changes, larger_batch, exposed_collectives, imbalance, large_optimizer,
+    idle_cores, oversubscribed, growing_graph, profiling_overhead,
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Rules of advice on devices: launches, copies, precision, memory, several devices."""
 
+import re
+
 import numpy as np
 
 from profnb.analysis.advice_parts import GUIDE, Advice, idle_share_of, share_of, window_of
@@ -8,9 +10,13 @@ from profnb.analysis.study import Study
 from profnb.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = [
-    "exposed_collectives", "imbalance", "larger_batch", "launch_bound", "missed_tensor_cores",
-    "mixed_precision", "pageable_copies", "synchronising_reads",
+    "exposed_collectives", "imbalance", "larger_batch", "launch_bound", "layout_changes",
+    "missed_tensor_cores", "mixed_precision", "pageable_copies", "synchronising_reads",
 ]  # fmt: skip
+
+_LAYOUT = re.compile(
+    r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
+)
 
 
 def launch_bound(study: Study) -> Advice | None:
@@ -115,6 +121,28 @@ def missed_tensor_cores(study: Study) -> Advice | None:
         share_of(study, "device compute") * share,
         "Round layer widths, channels and the batch up to multiples of 8.",
         f"{GUIDE}/mixed_precision",
+    )  # fmt: skip
+
+
+def layout_changes(study: Study) -> Advice | None:
+    """Kernels that only change the order of dimensions take 5 % of kernel time or more."""
+    kernels = study.kernels
+    whole = int(kernels.total_ps.sum()) if len(kernels) else 0
+    if not whole:
+        return None
+    names = zip(kernels.kernel_name, kernels.op_name, strict=True)
+    moved = np.array([bool(_LAYOUT.search(f"{kernel} {op}")) for kernel, op in names], np.bool_)
+    share = float(kernels.total_ps[moved].sum() / whole)
+    if share < 0.05:
+        return None
+    return Advice(
+        "layout-changes", "Keep one order of dimensions",
+        f"{percent_text(share)} of kernel time only turns NHWC into NCHW or back, between convolutions that "
+        "want one and ops that want the other.",
+        share_of(study, "device compute") * share,
+        "Keep data_format one and the same in all layers: channels_last with mixed precision (tensor cores "
+        "want it), else channels_first on an NVIDIA GPU.",
+        f"{GUIDE}/gpu_performance_analysis",
     )  # fmt: skip
 
 

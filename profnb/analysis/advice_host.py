@@ -1,50 +1,59 @@
-"""Rules of advice on the host: input, Python, tracing, compiling, eager ops, the optimizer."""
+"""Rules of advice on the host: input, Python between steps, threads, and tracing that costs too much."""
+
+from collections.abc import Callable
 
 import numpy as np
 
-from profnb.analysis.advice_parts import GUIDE, LEAST, Advice, share_of, window_of
+from profnb.analysis.advice_parts import (
+    GUIDE,
+    Advice,
+    covered_share,
+    op_events,
+    period_ps,
+    share_of,
+)
 from profnb.analysis.study import Study
-from profnb.analysis.summary import GAP
-from profnb.trace.names import FUNCTION_CALL
+from profnb.capture.environment import CORES, INTRA_OP
 from profnb.units import count_text, duration_text, percent_text
 
 __all__ = [
-    "eager_ops", "input_bound", "large_optimizer", "python_between_steps", "recompiling", "retracing",
+    "idle_cores", "input_bound", "oversubscribed", "prefetch_more", "profiling_overhead",
+    "python_between_steps", "python_input",
 ]  # fmt: skip
 
 _LEAST_GAP_PS = 20_000_000
-_EAGER_CALL = "EagerLocalExecute: "
-_FUNCTION_NAMES = (
-    "__inference",
-    "__forward",
-    "__backward",
-    "Iterator",
-    "MakeIterator",
-    "Anonymous",
-)
-_OPTIMIZERS = (
-    "adam",
-    "adamw",
-    "sgd",
-    "rmsprop",
-    "adagrad",
-    "nadam",
-    "lion",
-    "lamb",
-    "adafactor",
-    "optimizer",
-)
+_OWN_RULES = ("python", "bursts")
+
+
+def _input_advice(
+    study: Study, rule: str, title: str, causes: Callable[[str], bool]
+) -> Advice | None:
+    found = study.input_diagnosis
+    if found is None or found.iterator < 0 or not causes(found.cause):
+        return None
+    share, link = study.waiting.fraction, f"{GUIDE}/data_performance"
+    return Advice(rule, title, found.sentence, share, found.fix, link)
 
 
 def input_bound(study: Study) -> Advice | None:
-    """The training waits for its input for 5 % of the time or more."""
-    found = study.input_diagnosis
-    if found is None or found.iterator < 0:
-        return None
-    return Advice(
-        "input-bound", "Feed the model faster", found.sentence, study.waiting.fraction, found.fix,
-        f"{GUIDE}/data_performance",
-    )  # fmt: skip
+    """The training waits for its input for 5 % of the time or more, for a stage that is TensorFlow's."""
+    return _input_advice(
+        study, "input-bound", "Feed the model faster", lambda cause: cause not in _OWN_RULES
+    )
+
+
+def python_input(study: Study) -> Advice | None:
+    """... for a generator or a function that runs Python."""
+    return _input_advice(
+        study, "python-input", "Feed the model without Python", lambda cause: cause == "python"
+    )
+
+
+def prefetch_more(study: Study) -> Advice | None:
+    """... for a pipeline that is fast enough on average, whose last buffer holds four elements at most."""
+    return _input_advice(
+        study, "prefetch-more", "Prefetch more elements", lambda cause: cause == "bursts"
+    )
 
 
 def python_between_steps(study: Study) -> Advice | None:
@@ -61,7 +70,7 @@ def python_between_steps(study: Study) -> Advice | None:
     rest = float(np.maximum(gaps - outside, 0).sum())
     if not study.has_device:
         rest += float(study.breakdown.of("all others")[rows].sum())
-    whole = float(study.steps.duration_ps[rows].sum() + gaps.sum())
+    whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
@@ -77,100 +86,69 @@ def python_between_steps(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def retracing(study: Study) -> Advice | None:
-    """A tf.function was traced anew in three steps or more, a fifth of its calls at least."""
-    calls = study.trace.stats.texts(FUNCTION_CALL)
-    if not len(calls):
+def _count_of(study: Study, setting: str) -> int | None:
+    """A number that the capture noted of the environment, or None."""
+    told = study.recording.environment.get(setting, "")
+    return int(told) if told.isdecimal() and len(told) < 7 else None
+
+
+def _threads_at_work(study: Study) -> float:
+    """How many of the host's ops ran at once on average, while any did, from the first counted step on."""
+    ops = op_events(study, lambda _, op_type: op_type != "Dataset")
+    events, counted = study.trace.events, study.summary.counted
+    inside = events.begin_ps[ops] >= study.steps.begin_ps[counted[0]]
+    inside &= events.end_ps[ops] <= study.steps.end_ps[counted[-1]]
+    covered = covered_share(study, ops[inside]) * period_ps(study)
+    return float(events.duration_ps[ops[inside]].sum() / covered) if covered else 0.0
+
+
+def idle_cores(study: Study) -> Advice | None:
+    """TensorFlow was told to use fewer threads for an op than there are cores, on a CPU that is the limit."""
+    cores, threads = _count_of(study, CORES), _count_of(study, INTRA_OP)
+    busy = share_of(study, "host compute")
+    if cores is None or threads is None or threads >= cores or study.has_device or busy < 0.3:
         return None
-    is_traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)[
-        calls.values
-    ]
-    names = study.trace.events.name[calls.events]
-    worst: tuple[int, str, int, int] = (0, "", 0, 0)
-    for name in np.unique(names[is_traced]).tolist():
-        own = names == name
-        events = calls.events[own & is_traced]
-        if events.size >= 3 and events.size * 5 >= own.sum():
-            spent = int(study.trace.events.duration_ps[events[1:]].sum())  # the first is its due
-            worst = max(worst, (spent, study.trace.names[name], int(events.size), int(own.sum())))
-    window = window_of(study)
-    if not worst[0] or not window or worst[0] / window < LEAST:
-        return None
-    spent, function, traced, total = worst
     return Advice(
-        "retracing", f"Trace {function[:60]} once",
-        f"{function[:100]} was traced anew in {count_text(traced)} of its {count_text(total)} calls, "
-        f"{duration_text(spent)} in all: a Python number, a new object or a new shape comes with each call.",
-        min(spent / window, 1.0),
-        "Pass tensors instead of Python numbers, and fix the shapes: @tf.function(input_signature=["
-        "tf.TensorSpec([None, ...], tf.float32)]) or reduce_retracing=True; .batch(n, drop_remainder=True).",
-        f"{GUIDE}/function#controlling_retracing",
+        "idle-cores", "Use all cores",
+        f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops on the CPU are "
+        f"{percent_text(busy)} of the time.",
+        busy * (1 - threads / cores),
+        "Leave tf.config.threading.set_intra_op_parallelism_threads alone (0 means all cores), and unset "
+        "TF_NUM_INTRAOP_THREADS; it takes a fresh process.",
+        "https://www.tensorflow.org/api_docs/python/tf/config/threading",
     )  # fmt: skip
 
 
-def recompiling(study: Study) -> Advice | None:
-    """XLA compiled a program of one name three times or more, for 2 % of the time at least."""
-    modules, window = study.xla_modules, window_of(study)
-    if not len(modules) or not window:
+def oversubscribed(study: Study) -> Advice | None:
+    """On average one and a half times as many ops run at once as there are cores."""
+    cores = _count_of(study, CORES)
+    if cores is None or study.has_device or not study.summary.counted.size or study.steps.is_window:
         return None
-    row = int(np.argmax(np.where(modules.compilations >= 3, modules.compile_ps, 0)))
-    spent = int(modules.compile_ps[row])
-    if modules.compilations[row] < 3 or spent / window < LEAST:
+    threads = _threads_at_work(study)
+    if threads < 1.5 * cores:
         return None
+    busy = share_of(study, "host compute") + share_of(study, "input")
     return Advice(
-        "recompiling", "Compile once",
-        f"XLA compiled {modules.module[row][:100]} {count_text(int(modules.compilations[row]))} times, "
-        f"{duration_text(spent)} in all: its shapes change from call to call.",
-        min(spent / window, 1.0),
-        "Give every batch one shape: .batch(n, drop_remainder=True), pad sequences to a few lengths.",
-        "https://www.tensorflow.org/xla",
+        "oversubscribed", "Run fewer threads",
+        f"{threads:.1f} ops were at work at once on average, on {count_text(cores)} cores: they take turns, "
+        "and each switch costs.",
+        busy * (1 - cores / threads),
+        f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
+        f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
+        "https://www.tensorflow.org/api_docs/python/tf/data/ThreadingOptions",
     )  # fmt: skip
 
 
-def eager_ops(study: Study) -> Advice | None:
-    """Python runs more than 20 ops a step one by one, for a tenth of the step time or more."""
-    counted = study.summary.counted
-    if not counted.size or study.steps.is_window:
-        return None
-
-    def is_eager(name: str) -> bool:
-        op = name.removeprefix(_EAGER_CALL)
-        return op != name and not op.startswith(_FUNCTION_NAMES)
-
-    events = np.flatnonzero(study.trace.select_names(is_eager) & study.trace.is_host_event)
-    events = events[np.isin(study.groups.step[events], counted)]
-    spent = int(study.trace.events.duration_ps[events].sum())
-    whole = int(study.steps.duration_ps[counted].sum())
-    each = events.size / counted.size
-    if each < 20 or not whole or spent / whole < 0.1:
+def profiling_overhead(study: Study) -> Advice | None:
+    """Traced steps took a quarter longer than untraced ones or more; the bound is what tracing added."""
+    cost = study.tracing_cost
+    if cost is None or cost.fraction < 0.25:
         return None
     return Advice(
-        "eager-ops", "Put the step into a tf.function",
-        f"Python ran {count_text(round(each))} ops a step one by one; each costs its dispatch, and nothing "
-        "is fused or runs in parallel.",
-        min(spent / whole, 1.0) * (1 - share_of(study, GAP)),
-        "Put @tf.function over the function that does one step (model.run_eagerly must be False).",
-        f"{GUIDE}/function",
-    )  # fmt: skip
-
-
-def large_optimizer(study: Study) -> Advice | None:
-    """The optimizer's ops take a quarter of the self time of their side or more."""
-    ops = study.ops_of_steps(study.summary.counted) if study.summary.counted.size else study.ops
-    side = ops.is_device if ops.is_device.any() else ~ops.is_device
-    whole = int(ops.self_ps[side].sum())
-    own = np.array(
-        [any(part in _OPTIMIZERS for part in name.lower().split("/")) for name in ops.op_name],
-        np.bool_,
-    )
-    share = float(ops.self_ps[side & own].sum() / whole) if whole and own.size else 0.0
-    if share < 0.25:
-        return None
-    busy = "device compute" if ops.is_device.any() else "host compute"
-    return Advice(
-        "large-optimizer", "Make the optimizer cheaper",
-        f"The optimizer's ops are {percent_text(share)} of the time of all ops.",
-        share * share_of(study, busy),
-        "model.compile(..., jit_compile=True) fuses its many small ops; a larger batch runs it less often.",
-        "https://www.tensorflow.org/xla",
+        "profiling-overhead", "Trust the untraced steps",
+        f"Tracing made a step {percent_text(cost.fraction)} longer; without it a step takes "
+        f"{duration_text(cost.untraced_ps)}. Shares of many small events are too large in this profile.",
+        1 - 1 / (1 + cost.fraction),
+        "%%tfprofile --host-level 1 records fewer events; %tfcompare and %%tfsweep time untraced steps.",
+        f"{GUIDE}/profiler",
     )  # fmt: skip

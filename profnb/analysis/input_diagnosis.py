@@ -32,6 +32,7 @@ _PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
 BOUND = 0.05
 HIGH = 0.2
 _FAR_MORE = 5
+_KEEPS_UP, _FEW_PREFETCHED, _ONE_THREAD = 1.1, 4, 1.1
 _SMALL_BUFFER = 32  # filling less than this is not what takes long
 _LONG_FIRST, _SHORTEST_FIRST_PS = 0.2, 100_000_000_000
 _HAND_OVER_PS = 60_000_000
@@ -98,6 +99,10 @@ CAUSES = {
     "no prefetch": (
         "works on the thread that trains, between its steps",
         "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
+    ),
+    "bursts": (
+        "is fast enough on average, but its elements come unevenly and the buffer behind it holds too few",
+        "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), which grows as needed.",
     ),
     "other": (
         "is what the training waits for",
@@ -173,8 +178,11 @@ def diagnose_input(
         )
         return InputDiagnosis("none", -1, "", 0.0, sentence, "", unit, model, made, float("nan"))
     row = int(by_iterator.argmax())
+    comes_unevenly = _comes_unevenly(table, waiting, row)
+    if comes_unevenly:
+        made = 1e12 / waiting.busy_ps * each
     in_function = int(waiting.charged_ps[2 * row + 1]) * 2 > int(by_iterator[row])
-    cause = _cause_of(table, row, in_function=in_function)
+    cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
     busy = float(waiting.threads[row]) if table.runs[row] else float("nan")
     what, fix = CAUSES[cause]
     if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):
@@ -191,6 +199,21 @@ def diagnose_input(
         f"{_name_of(table, row, functions)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
     return InputDiagnosis(severity, row, cause, share, sentence, fix, unit, model, made, busy)
+
+
+def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
+    """Whether every stage keeps up with the model on average, and the last buffer is a small, fixed one.
+
+    Where several threads work for the limit's function they may be more than there are cores, and what
+    they could make is not known.
+    """
+    if waiting.threads[row] > _ONE_THREAD:
+        return False
+    buffers = [row for row, kind in enumerate(table.kind) if kind.startswith("Prefetch")]
+    if not buffers or not waiting.busy_ps > 0 or table.is_autotuned[buffers[0]]:
+        return False
+    keeps_up = 1e12 / waiting.busy_ps > _KEEPS_UP * waiting.model_per_second
+    return keeps_up and 0 < int(table.capacity[buffers[0]]) <= _FEW_PREFETCHED
 
 
 def explain_first_element(

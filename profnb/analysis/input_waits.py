@@ -38,8 +38,8 @@ class Waiting:
         elements: Elements fetched in the counted steps.
         busy_ps: Time of the slowest stage of the pipeline per element; NaN if nothing tells.
         slowest: The iterator of that stage, or -1.
-        threads: Threads that worked for each iterator's function, on average from the first step's begin to
-            the last one's end, shape (N,).
+        threads: Threads that worked for each iterator's function, on average over the counted steps'
+            periods, shape (N,).
     """
 
     step_ps: Int64s

@@ -14,11 +14,13 @@ from profnb.analysis.hlo_costs import IN_FLIGHT, Costs
 from profnb.analysis.hlo_ops import HloOp, HloOps
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.columns import Bools, Floats, Int64s, look_up
+from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
-__all__ = ["XlaModules", "XlaOps", "tabulate_xla", "tabulate_xla_modules"]
+__all__ = ["XlaModules", "XlaOps", "argument_shapes", "tabulate_xla", "tabulate_xla_modules"]
 
 _LONGEST_PS = 1 << 61
+_MOST_ARGUMENTS = 1000
 _PARTS = ("FusionCompiler",)  # one kernel of a program, perhaps on a helper thread
 _COMPILED_STATS = ("name", "module_name", "hlo_module", "module")
 
@@ -252,3 +254,13 @@ def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
         spent, often = times.get(name, (0, 0))
         times[name] = spent + int(trace.events.duration_ps[event]), often + 1
     return times
+
+
+def argument_shapes(module: HloModule) -> tuple[str, ...]:
+    """The arguments of a program as XLA writes them: ``f32[32,10]``, in order."""
+    if module.entry < 0:
+        return ()
+    first, last = (int(module.offsets[module.entry + more]) for more in (0, 1))
+    rows = [row for row in range(first, last) if module.opcodes[row] == "parameter"]
+    rows.sort(key=lambda row: int(module.parameter_numbers[row]))
+    return tuple(module.shapes.text(row) for row in rows[:_MOST_ARGUMENTS])

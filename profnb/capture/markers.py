@@ -14,19 +14,23 @@ Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the 
 began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
 """
 
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.functions import function_of
 from profnb.capture.records import CALL, KERAS, RUN, USER, StepRecords
 from profnb.capture.watch import replace_attribute, watch_method
 
 __all__ = ["StepRecorder"]
 
+_MOST_FUNCTIONS = 1000
 _PHASES = ("train", "test", "predict")
 
 
@@ -58,6 +62,7 @@ class StepRecorder:
     def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
         """Start with no steps, on the calling thread."""
         self.records = StepRecords()
+        self.traced_functions: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_tracing, self._on_step = is_tracing, on_step
         self._thread = threading.get_ident()
         self._stack: list[_Open] = []
@@ -138,6 +143,8 @@ class StepRecorder:
             return {}
         span.kind = span.kind or CALL
         if str(call).startswith("traced"):
+            called = sys._getframe(2)  # noqa: SLF001 - only the frame knows which function
+            self._remember(function_of(called))
             for outer in self._stack:
                 outer.retraced = True
             if self._batch is not None:
@@ -145,6 +152,11 @@ class StepRecorder:
         if self._inside_step():
             return {}
         return {"_r": 1, "step_num": span.first_record, "profnb_marker": CALL}
+
+    def _remember(self, function: object) -> None:
+        """Keep in mind, without keeping it alive, that a tf.function was traced."""
+        if function is not None and len(self.traced_functions) < _MOST_FUNCTIONS:
+            self.traced_functions.add(function)
 
     def _trace_ended(self, trace: object, failed: bool) -> None:
         if threading.get_ident() != self._thread:

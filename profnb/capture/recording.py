@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.datasets import Chain, count_elements, describe_datasets
-from profnb.capture.functions import ChangingArguments, find_changing_arguments
+from profnb.capture.functions import ChangingArguments
 from profnb.capture.histories import FitResult
 from profnb.capture.records import StepRecords
 
@@ -62,7 +62,6 @@ class Recording:
         """Learn from the objects among which the code ran; call it once the capture has ended."""
         self.datasets = describe_datasets(namespace)
         self.cardinalities = count_elements(namespace)
-        self.changing_arguments = find_changing_arguments(namespace)
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

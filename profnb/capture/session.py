@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from profnb.capture.environment import describe_environment, list_devices
+from profnb.capture.functions import find_changing_arguments
 from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
@@ -113,6 +114,7 @@ class Capture:
         if self._profiler is not None and len(recording.steps):
             recording.devices = list_devices()
         recording.environment = describe_environment()
+        recording.changing_arguments = find_changing_arguments(self.recorder.traced_functions)
         if self._profiler is None and not self.recording.messages:
             self.recording.messages.append(self._why_nothing())
         return self.recording

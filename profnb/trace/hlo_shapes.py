@@ -24,6 +24,11 @@ _BITS = {
     32: 4, 33: 8,
 }  # fmt: skip
 
+_NAMES = {
+    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
+    11: "f32", 12: "f64", 13: "tuple", 15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Shapes:
@@ -47,6 +52,11 @@ class Shapes:
         """The dimensions of one shape."""
         sizes: list[int] = self.dimensions[self.offsets[row] : self.offsets[row + 1]].tolist()
         return sizes
+
+    def text(self, row: int) -> str:
+        """A shape as XLA writes it: ``f32[32,10]``."""
+        kind = _NAMES.get(int(self.element_type[row]), "?")
+        return f"{kind}[{','.join(map(str, self.of(row)))}]"
 
 
 def _products(offsets: Int64s, values: Int64s) -> Floats:
