@@ -4,13 +4,16 @@ import time
 
 import pytest
 from patience import patient
+from programs import F32, metadata_plane, op, parameter, program, shape
 from test_input_pipeline import starved
 from test_memory import training
 from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.analysis.advice import RULES, advise
+from profnb.analysis.advice_parts import covered_share, op_events
 from profnb.analysis.study import Study
+from profnb.capture.recording import Recording
 
 US, MS = 10**6, 10**9
 T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000_000, "compute_cap_major": 7, "compute_cap_minor": 5,
@@ -225,3 +228,74 @@ def test_a_callback_that_is_slow_and_a_healthy_training():
     with profnb.profile() as p:
         model.fit(x, y, batch_size=64, verbose=0)
     assert [advice for advice in p.advice if advice.bound_fraction > 0.25] == []
+
+
+# More rules by hand.
+
+
+def test_layout_changes():
+    def work(at):
+        return [*busy(at, share=0.5), event("void nchwToNhwcKernel<float>", at + 6 * MS, 3 * MS, tf_op="conv/Conv2D:Conv2D")]
+
+    found = rules_of(on_gpu(work))["layout-changes"]
+    assert found.bound_fraction == pytest.approx(0.3, abs=0.03)
+    assert "layout-changes" not in rules_of(on_gpu(busy))
+
+
+def on_cpu(ops, environment=None, **recorded):
+    steps = steps_of()
+    work = [line(f"worker {at}", *(event(name, begin * 10 * MS + MS, size) for begin in range(10)), line_id=10 + at) for at, (name, size) in enumerate(ops)]
+    return Study(read(host(line("python", *steps), *work)), recording=Recording(environment=environment or {}, **recorded))
+
+
+def test_fewer_threads_than_cores_and_more_ops_at_once_than_cores():
+    one = [("a/MatMul:MatMul", 8 * MS)]
+    found = rules_of(on_cpu(one, {"CPU cores": "4", "Intra-op threads": "1"}))["idle-cores"]
+    assert found.bound_fraction == pytest.approx(0.75 * 0.8, abs=0.03)
+    assert "idle-cores" not in rules_of(on_cpu(one, {"CPU cores": "4", "Intra-op threads": "default"}))
+    assert "idle-cores" not in rules_of(on_cpu(one, {"CPU cores": "one", "Intra-op threads": "1"}))
+    many = [(f"{at}/MatMul:MatMul", 8 * MS) for at in range(8)]
+    found = rules_of(on_cpu(many, {"CPU cores": "2"}))["oversubscribed"]
+    assert "8.0 ops were at work at once on average, on 2 cores" in found.evidence
+    assert found.bound_fraction == pytest.approx(0.8 * 0.75, abs=0.03)
+    assert "oversubscribed" not in rules_of(on_cpu(many, {"CPU cores": "8"}))
+
+
+def test_what_fusing_could_save_is_the_time_in_which_nothing_else_runs():
+    ops = [line("w", *(event(f"a/Mul_{n}:Mul", at * 10 * MS + MS + n * 200 * US, 200 * US) for at in range(10) for n in range(20)), line_id=5),
+           line("v", *(event("b/MatMul:MatMul", at * 10 * MS + MS, 2 * MS) for at in range(10)), line_id=6)]  # fmt: skip
+    found = rules_of(Study(read(host(line("python", *steps_of()), *ops))))["small-ops-without-xla"]
+    assert found.bound_fraction == pytest.approx(2 / 9.95, abs=0.01)  # 4 ms of them, 2 ms beside the product
+    assert "20 element-wise ops a step" in found.evidence
+
+
+def test_a_growing_graph_by_its_versions():
+    grown = on_cpu([("a/MatMul:MatMul", MS)], graph_versions=[20, 27, 34, 41, 48])
+    assert rules_of(grown)["growing-graph"].bound_fraction == pytest.approx(0.9, abs=0.01)
+    assert "growing-graph" not in rules_of(on_cpu([("a/MatMul:MatMul", MS)], graph_versions=[20, 27, 27, 27, 27]))
+
+
+def test_the_argument_that_traces_a_function_anew_is_named():
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1) for at in range(10)]
+    calls = [event("scaled", at * 10 * MS + MS, 6 * MS, tf_function_call="traced-nonXla") for at in range(10)]
+    recording = Recording(changing_arguments={"scaled": (("factor", ("1", "2", "3", "4", "5")),)})
+    study = Study(read(host(line("python", *steps, *calls))), recording=recording)
+    assert "its argument factor was 1, 2, 3, 4, ..." in rules_of(study)["retracing"].evidence
+
+
+def test_the_argument_whose_shape_compiles_anew_is_named():
+    def of(size):
+        return program("step", {"main": [parameter("x", 0, shape(F32, size, 16)), op("t", "tanh", shape(F32, size, 16), "x")]}, "main")
+
+    events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="step") for at in range(5)]
+    programs = metadata_plane(**{f"step{size}": (size, of(size)) for size in (8, 9)})
+    study = Study(read(host(line("python", *steps_of()), line("compiler", *events, line_id=2)), programs))
+    assert "argument 1 was f32[8,16], then other shapes (f32[8,16], f32[9,16])" in rules_of(study)["recompiling"].evidence
+
+
+def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():
+    steps = [event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1) for at in range(4)]
+    ops = [line("a", event("a:Mul", 2 * MS, 4 * MS), line_id=2), line("b", event("b:Mul", 4 * MS, 4 * MS), event("c:Mul", 38 * MS, 10 * MS), line_id=3)]
+    study = Study(read(host(line("python", *steps), *ops)))
+    assert covered_share(study, op_events(study, lambda *_: True)) == pytest.approx((6 + 2) / 40)
+    assert covered_share(study, op_events(study, lambda name, _: name == "b")) == pytest.approx(4 / 40)
