@@ -664,3 +664,61 @@ def test_a_watched_function_passes_arguments_and_value_on():
     watched = WatchedCall(lambda a, b=0: a + b, before=lambda: log.append("before"), after=lambda: log.append("after"))
     assert watched(2, b=3) == 5
     assert log == ["before", "after"]
+
+
+# What is learned besides steps.
+
+
+def test_what_a_fit_reached_is_kept(tmp_path):
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    x, y = np.ones((32, 4), "float32"), np.ones((32, 2), "float32")
+    with profnb.profile() as p:
+        history = model.fit(x, y, validation_data=(x, y), epochs=3, verbose=0)
+        model.fit(x, y, verbose=0)
+        model.evaluate(x, y, verbose=0)
+    first, second = p.recording.fits
+    assert first.metrics == {name: pytest.approx(values[-1]) for name, values in history.history.items()}
+    assert {*first.metrics} == {"loss", "mae", "val_loss", "val_mae"}
+    assert (first.epochs, first.is_continued) == (3, False)
+    assert (second.epochs, second.is_continued) == (1, True)
+
+
+def test_why_a_function_was_traced_anew_is_kept_wherever_it_lives():
+    def run():
+        @tf.function
+        def local(x, factor, flag=True):
+            return x * factor if flag else x
+
+        class Module(tf.Module):
+            @tf.function
+            def step(self, x):
+                return x + 1
+
+        module = Module()
+        for number in range(4):
+            local(tf.ones(3), number)
+            module.step(tf.ones(number + 1))
+        return local, module
+
+    with profnb.profile() as p:
+        kept = run()
+    del kept
+    found = p.recording.changing_arguments
+    assert found["local"] == (("factor", ("0", "1", "2", "3")),)
+    assert found["step"] == (("x", ("float32(1,)", "float32(2,)", "float32(3,)", "float32(4,)")),)
+
+
+def test_sizes_of_datasets_threads_and_the_time_of_the_whole_code():
+    train = tf.data.Dataset.range(7)
+    endless = train.repeat()
+    with profnb.profile() as p:
+        time.sleep(0.2)
+        tf.ones(3) + 1
+    del endless
+    assert p.recording.cardinalities["train"] == 7
+    assert "endless" not in p.recording.cardinalities
+    assert int(p.environment["CPU cores"]) >= 1
+    assert p.environment["Intra-op threads"] == "default"
+    assert 0.2 <= p.recording.wall_ns / 1e9 < 5

@@ -14,6 +14,7 @@ from profnb.analysis.comparison import RunSet, compare_runs, mann_whitney
 from profnb.analysis.differences import compare_categories, find_guards
 from profnb.analysis.op_differences import compare_ops, rank_scopes
 from profnb.analysis.study import Study
+from profnb.capture.recording import Recording
 from profnb.comparison import Comparison, compare
 from profnb.profile import Profile
 
@@ -135,6 +136,13 @@ def test_guards_are_said_before_the_verdict():
     assert "Per example, large takes 0.50 of the time of small." in found.verdict
     text = found.summary()
     assert text.index("Caution: Batch sizes differ") < text.index("No difference")
+
+
+def test_guards_on_how_much_was_run():
+    one, two = profile(steps=12), profile(steps=9)
+    one.recording, two.recording = (Recording(cardinalities={"train": count, "test": 5}) for count in (100, 50))
+    guards = find_guards(one.study, two.study, ({}, {}))
+    assert guards == ["They ran 12 and 9 train steps.", "The dataset train has 100 elements in one and 50 in the other."]
 
 
 def test_a_comparison_of_profiles_and_of_lists_of_them():

@@ -1,0 +1,187 @@
+"""Runs of a cell: --repeat, --label, --vs; what is kept beside a trace, and what a hostile file of that kind may not do."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from patience import patient
+from test_comparison import profile as made
+
+import profnb
+from profnb.capture.histories import FitResult
+from profnb.capture.recording import Recording
+from profnb.capture.saved import read_recordings, sidecar_of, write_recordings
+from profnb.comparison import compare
+from profnb.options import CaptureOptions
+
+SETUP = """
+import time
+import keras, numpy as np, tensorflow as tf
+x = np.random.default_rng(0).random((512, 16), "float32"); y = (x.sum(1) > 8).astype("int64")
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None): time.sleep(pause)
+def make():
+    model = keras.Sequential([keras.layers.Input((16,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(2)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model
+runs = []
+"""
+FIT = "runs.append(1)\nmodel = make()\nmodel.fit(x, y, batch_size=16, epochs=2, verbose=0, callbacks=[Slow()])"
+
+
+@pytest.fixture
+def shell():
+    module = pytest.importorskip("IPython.core.interactiveshell")
+    shell = module.InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "profnb")
+    shell.run_cell("pause = 0.0")
+    assert shell.run_cell(SETUP).success
+    return shell
+
+
+@pytest.mark.tensorflow
+@patient
+def test_a_cell_runs_as_often_as_asked_and_results_are_known_by_label(shell, capsys):
+    shell.run_cell("pause = 0.002\nruns.clear()")
+    assert shell.run_cell(f"%%tfprofile --label slow --repeat 4 -q\n{FIT};").success
+    assert shell.user_ns["runs"] == [1] * 4
+    slow = shell.user_ns["_tfprofile"]
+    assert len(slow.repeats) == 3
+    assert [len(recording.fits) for recording in slow.recordings] == [1] * 4
+    assert {*slow.recordings[0].fits[0].metrics} == {"loss", "accuracy"}
+    assert not any(was_traced for _, was_traced in slow.steady_step_times)
+    assert len(slow.run_ps) == 3
+    shell.run_cell("pause = 0.006")
+    shell.run_cell(f"%%tfprofile --label slower --repeat 4 --vs slow\n{FIT};")
+    found = shell.user_ns["_tfcomparison"]
+    assert found.labels == ("slow", "slower")
+    assert found.is_different
+    # A step is the model's work and the callback's pause: 4 ms more, with what the clock adds to each.
+    added = np.median(found.runs[1].medians) - np.median(found.runs[0].medians)
+    assert added == pytest.approx(4e9, rel=0.3)
+    assert found.categories.category[0] == "between steps"  # the culprit
+    assert "accuracy" in found.quality_verdict
+    assert found.guards == []
+    shown = capsys.readouterr().out
+    assert "slower is " in shown
+    assert "What was learned" in shown
+    shell.run_line_magic("tfcompare", "slower slow slow -q -o both")
+    assert [one.ratio < 1 for one in shell.user_ns["both"]] == [True, True]
+
+
+@pytest.mark.tensorflow
+@patient
+def test_two_times_the_same_shows_no_difference(shell):
+    for name in ("one", "two"):
+        shell.run_cell(f"%%tfprofile -o {name} --repeat 5 -q\n{FIT};")
+    found = compare(shell.user_ns["one"], shell.user_ns["two"])
+    assert not found.is_different
+    assert found.verdict.startswith("No difference")
+
+
+@pytest.mark.tensorflow
+def test_a_repetition_that_fails_or_is_interrupted_keeps_those_before(shell, capsys):
+    fail = FIT + "\nif len(runs) == 3: raise {error}"
+    shell.run_cell("runs.clear()")
+    shell.run_cell("%%tfprofile --repeat 5\n" + fail.format(error="ValueError('third')"))
+    out = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    assert out.count("ValueError: third") == 1
+    assert "Run 3 of 5 ended with ValueError; the 2 before it count." in out
+    assert len(shell.user_ns["_tfprofile"].repeats) == 1
+    shell.run_cell("runs.clear()")
+    shell.run_cell("%%tfprofile --repeat 5\n" + fail.format(error="KeyboardInterrupt"))
+    out = capsys.readouterr().out
+    assert "Run 3 of 5 ended with KeyboardInterrupt" in out
+    assert "Traceback" not in out
+    shell.run_cell("runs.clear()")
+    assert not shell.run_cell("%%tfprofile --repeat 5 -q\n" + FIT + "\n1/0").success
+    assert shell.user_ns["runs"] == [1]  # a cell that fails is not tried again
+
+
+@pytest.mark.tensorflow
+def test_a_model_that_was_trained_before_is_said(shell):
+    shell.run_cell("model = make()")
+    train = "model.fit(x, y, batch_size=16, epochs=1, verbose=0);"
+    shell.run_cell(f"%%tfprofile --label once --repeat 2 -q\n{train}")
+    shell.run_cell(f"%%tfprofile --label again --repeat 2 --vs once -q\n{train}")
+    assert any("had been trained before" in guard for guard in shell.user_ns["_tfcomparison"].guards)
+
+
+@pytest.mark.parametrize("options", ["--repeat 0", "--repeat many", "--vs no_such_result", "--vs FIT"])
+def test_options_that_cannot_be_meant(options, capsys):
+    module = pytest.importorskip("IPython.core.interactiveshell")
+    shell = module.InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "profnb")
+    shell.user_ns.update(FIT=3, ran=False)
+    shell.run_cell(f"%%tfprofile {options}\nran = True")
+    assert shell.user_ns["ran"] is False
+    assert "UsageError" in capsys.readouterr().err
+
+
+# What is kept beside a trace.
+
+
+def recording():
+    recording = Recording(
+        window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], environment={"TensorFlow": "2"},
+        datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9}, fits=[FitResult({"loss": float("nan")}, 2, True)],
+        changing_arguments={"f": (("n", ("1", "2")),)}, graph_versions=[3, 4],
+    )  # fmt: skip
+    recording.steps.names.append("train")
+    recording.steps.append(0, 10, 0, 0, 1, 0, 1, 0, 1)
+    recording.steps.append(20, 30, 0, 0, 0, 0, 1, 1, 1)
+    return recording
+
+
+def test_what_was_seen_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    options = CaptureOptions(max_steps=7, label="a", warmup_steps=2)
+    write_recordings(path, options, [recording(), Recording()])
+    found, (first, second) = read_recordings(path)
+    assert found == options
+    assert repr(first) == repr(recording())
+    assert repr(second) == repr(Recording())
+    assert read_recordings(tmp_path / "other.xplane.pb") == (CaptureOptions(), [])
+
+
+def test_a_saved_profile_has_its_label_its_runs_and_its_metrics(tmp_path):
+    profile = made(batch=8)
+    profile.recording, profile.options = recording(), CaptureOptions(label="mine")
+    profile.repeats.append(recording())
+    path = profile.save(tmp_path)
+    assert sidecar_of(path).is_file()
+    again = profnb.load(tmp_path)
+    assert again.options.label == "mine"
+    assert len(again.recordings) == 2
+    assert again.environment == {"TensorFlow": "2"}
+    assert profile.save(tmp_path) != path  # in the same second too
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told.clear(), lambda told: told.update(profnb=2), lambda told: told.update(runs=7), lambda told: told.update(max_steps=-1),
+        lambda told: told.update(label=[]), lambda told: told["runs"][0].update(steps=[]), lambda told: told["runs"][0]["steps"].update(name=[0, 5]),
+        lambda told: told["runs"][0]["steps"].update(kind=[0]), lambda told: told["runs"][0]["steps"].update(begin_ns=["a", 1]),
+        lambda told: told["runs"][0]["steps"].update(kind=[-1, 0]), lambda told: told["runs"][0]["steps"].update(end_ns=[1 << 80, 0]),
+        lambda told: told["runs"][0].update(fits=[[1]]), lambda told: told["runs"][0].update(environment={"a": 5}),
+        lambda told: told["runs"][0].update(window_ns=True), lambda told: told["runs"][0].update(datasets=[[["a"]]]),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_beside_a_trace_is_one_clear_error(tmp_path, change):
+    path = tmp_path / "host.xplane.pb"
+    write_recordings(path, CaptureOptions(), [recording()])
+    told = json.loads(sidecar_of(path).read_text())
+    change(told)
+    sidecar_of(path).write_text(json.dumps(told))
+    with pytest.raises(profnb.TraceFormatError, match=r"host\.profnb\.json is not what profnb writes"):
+        read_recordings(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\xff", "null", '{"profnb": 1, "runs": [' + "9" * 5000 + "]}"])
+def test_what_is_no_json_is_one_clear_error(tmp_path, text):
+    path = tmp_path / "host.xplane.pb"
+    sidecar_of(path).write_text(text, encoding="latin-1")
+    with pytest.raises(profnb.TraceFormatError):
+        read_recordings(path)

@@ -1,0 +1,227 @@
+"""Sweeps: settings parsed, bound, applied, run in an order that spreads drift; throughput, intervals, the front; a real sweep."""
+
+import math
+
+import numpy as np
+import pytest
+from patience import patient
+
+from profnb.analysis.sweeps import SweepPoint, tabulate_sweep
+from profnb.capture.histories import FitResult
+from profnb.capture.switches import apply_switches, switches_of
+from profnb.frames.sweep import sweep_frame
+from profnb.sweep import combine, run_order
+from profnb.view.sweep import sweep_bundles, sweep_text
+
+pytest.importorskip("IPython")
+from IPython.core.error import UsageError  # noqa: E402
+
+from profnb.magic_options import parse_settings  # noqa: E402
+
+MS = 1e9
+
+
+def point(size, step_ms, accuracy=None, memory=math.nan, runs=3, **more):
+    fits = [] if accuracy is None else [[FitResult({"accuracy": accuracy}, 1, False)]] * runs
+    steps = tuple(np.full(30, step_ms * MS) * (1 + 0.01 * run) for run in range(runs))
+    return SweepPoint({"batch_size": size}, steps, (step_ms * 30 * MS,) * runs, False, size, fits, memory, **more)
+
+
+def test_settings_are_literals_where_they_are_some():
+    assert parse_settings(["batch_size=32,64", "jit_compile=False,True", "rate=1e-3", "policy=float32,mixed_float16", "shape=(3,3),(5,5)"]) == {
+        "batch_size": [32, 64], "jit_compile": [False, True], "rate": [1e-3], "policy": ["float32", "mixed_float16"], "shape": [(3, 3), (5, 5)],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [["batch_size"], ["=3"], ["a b=3"], ["a="], ["a=1", "a=2"], ["1a=2"]])
+def test_settings_that_cannot_be_meant(text):
+    with pytest.raises(UsageError):
+        parse_settings(text)
+
+
+def test_combinations_and_an_order_that_spreads_drift():
+    settings = combine({"a": [1, 2], "b": ["x", "y"]})
+    assert settings == [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 2, "b": "x"}, {"a": 2, "b": "y"}]
+    order = list(run_order(6, 4))
+    rounds = [order[at : at + 6] for at in range(0, 24, 6)]
+    assert all(sorted(one) == list(range(6)) for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 1
+    # A machine that becomes slower by 1 % a run does so for every setting alike.
+    means = [np.mean([at for at, row in enumerate(order) if row == chosen]) for chosen in range(6)]
+    assert np.ptp(means) < 6
+
+
+def test_throughput_its_interval_and_the_front_by_hand():
+    table = tabulate_sweep([point(32, 4.0, 0.90), point(64, 5.0, 0.88), point(128, 16.0, 0.85), point(256, 16.0, 0.80)])
+    assert table.unit == "examples"
+    assert table.per_second.tolist() == pytest.approx([32 / 4 * 1e3 / 1.01, 64 / 5 * 1e3 / 1.01, 128 / 16 * 1e3 / 1.01, 256 / 16 * 1e3 / 1.01], rel=1e-3)
+    assert (table.low < table.per_second).all()
+    assert (table.high > table.per_second).all()
+    assert (table.metric, table.against) == ("accuracy", "accuracy")
+    assert table.is_best.tolist() == [True, True, False, True]  # the third is slower and worse than the second
+
+
+def test_without_metrics_memory_is_what_throughput_is_weighed_against():
+    table = tabulate_sweep([point(32, 4.0, memory=1e6), point(64, 8.0, memory=2e6), point(128, 8.0, memory=3e6)])
+    assert table.against == "memory"
+    assert table.is_best.tolist() == [True, False, True]
+    alone = tabulate_sweep([point(32, 4.0), point(64, 4.0)])
+    assert (alone.against, alone.is_best.tolist()) == ("", [False, True])
+    worse = tabulate_sweep([point(32, 4.0, 0.9), point(64, 4.0, 0.9)], metric="loss")
+    assert np.isnan(worse.quality).all()
+
+
+def test_what_is_not_known_is_missing_and_failures_are_said():
+    points = [point(32, 4.0), SweepPoint({"batch_size": 64}, error="ValueError: too\nlarge")]
+    table = tabulate_sweep(points)
+    assert np.isnan(table.per_second[1])
+    assert any("batch_size=64: ValueError: too large" in note for note in table.notes)
+    frame = sweep_frame(table)
+    assert frame.error.tolist() == ["", "ValueError: too\nlarge"]
+    assert "—" in sweep_text(table)
+    nothing = tabulate_sweep([SweepPoint({"a": 1}, error="x")])
+    assert "No setting has a run" in sweep_text(nothing)
+    assert len(sweep_bundles(nothing, has_renderer=True)) == 1
+
+
+def test_cells_without_steps_are_timed_as_a_whole():
+    table = tabulate_sweep([SweepPoint({"a": 1}, (np.ones(1),), (2e12, 2.2e12)), SweepPoint({"a": 2}, (np.ones(1),), (4e12, 4.1e12))])
+    assert table.unit == "runs"
+    assert table.per_second.tolist() == pytest.approx([0.477, 0.247], abs=0.001)
+
+
+def test_one_run_says_that_it_is_one():
+    assert any("--repeat 3" in note for note in tabulate_sweep([point(32, 4.0, runs=1)]).notes)
+    assert not any("--repeat 3" in note for note in tabulate_sweep([point(32, 4.0, runs=3)]).notes)
+
+
+def test_a_sweep_is_shown_as_escaped_tables_and_valid_figures():
+    go = pytest.importorskip("plotly.graph_objects")
+    evil = "<script>alert(1)</script>"
+    points = [SweepPoint({evil: evil}, point(3, 2.0).step_ps, (1e9,), True, 3, [[FitResult({evil: value}, 1, True)]], 1e6) for value in (0.1, 0.2)]
+    bundles = sweep_bundles(tabulate_sweep(points, metric=evil), has_renderer=True)
+    assert len(bundles) == 3
+    for bundle in bundles:
+        assert "<script>alert" not in str({**bundle, "text/plain": ""})
+    for bundle in bundles[1:]:
+        figure = bundle["application/vnd.plotly.v1+json"]
+        go.Figure({"data": figure["data"], "layout": figure["layout"]})
+
+
+def test_switches_are_applied_only_where_the_cell_does_not_read_them():
+    setting = {"jit_compile": True, "batch_size": 3, "prefetch": 2, "intra_op_threads": 1}
+    assert switches_of(setting, frozenset({"batch_size"})) == {"jit_compile": True, "prefetch": 2}
+    assert switches_of(setting, frozenset({"batch_size", "jit_compile"})) == {"prefetch": 2}
+
+
+@pytest.mark.tensorflow
+def test_switches_hold_for_the_run_and_are_gone_afterwards():
+    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
+    methods = vars(keras.Model).get("compile"), vars(keras.Model).get("fit")
+
+    def policy():
+        found = getattr(keras.mixed_precision, "dtype_policy", None) or keras.mixed_precision.global_policy
+        return found().name
+
+    def model():
+        made = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+        made.compile("sgd", "mse")
+        return made
+
+    before = policy()
+    with apply_switches({"jit_compile": True, "steps_per_execution": 3, "mixed_precision": "mixed_bfloat16", "prefetch": 2}):
+        seen = [policy(), bool(model().jit_compile), int(model().steps_per_execution) if hasattr(model(), "steps_per_execution") else 3]
+        explicit = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+        explicit.compile("sgd", "mse", jit_compile=False)
+        assert not explicit.jit_compile
+        data = tf.data.Dataset.from_tensors((tf.ones((8, 4)), tf.ones((8, 2)))).repeat(6)
+        explicit.fit(data, verbose=0)
+    assert seen == ["mixed_bfloat16", True, 3]
+    assert policy() == before
+    assert (vars(keras.Model).get("compile"), vars(keras.Model).get("fit")) == methods
+    with pytest.raises(RuntimeError, match="mine"), apply_switches({"jit_compile": True}):
+        raise RuntimeError("mine")
+    assert vars(keras.Model).get("compile") == methods[0]
+
+
+SETUP = """
+import keras, numpy as np, tensorflow as tf
+x = np.random.default_rng(0).random((768, 64), "float32"); y = (x.sum(1) > 32).astype("int64")
+"""
+FIT = """
+model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(width, activation="relu"), keras.layers.Dense(2)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+made.append(width)
+model.fit(x, y, batch_size=batch_size, epochs=3, verbose=0)
+"""
+
+
+@pytest.fixture
+def shell():
+    module = pytest.importorskip("IPython.core.interactiveshell")
+    shell = module.InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "profnb")
+    assert shell.run_cell(SETUP).success
+    shell.user_ns["made"] = []
+    shell.user_ns.pop("batch_size", None)
+    return shell
+
+
+@pytest.mark.tensorflow
+@patient
+def test_a_real_sweep_finds_what_is_faster(shell, capsys):
+    shell.user_ns["width"] = "as it was"
+    assert shell.run_cell("%%tfsweep batch_size=16,64 width=16,2048 --repeat 3 -o found\n" + FIT).success
+    found = shell.user_ns["found"]
+    assert sorted(shell.user_ns["made"]) == [16] * 6 + [2048] * 6
+    assert shell.user_ns["width"] == "as it was"
+    assert "batch_size" not in shell.user_ns
+    assert found.runs.tolist() == [3] * 4
+    assert found.error.tolist() == [""] * 4
+    rate = dict(zip(zip(found.batch_size, found.width, strict=True), found.examples_per_second, strict=True))
+    assert rate[64, 16] > rate[16, 16] > rate[16, 2048]
+    assert ((found.low < found.examples_per_second) & (found.examples_per_second < found.high)).all()
+    assert found.accuracy.between(0, 1).all()
+    out = capsys.readouterr().out
+    assert "batch_size=64 width=16 is fastest" in out
+    assert all(profile.recordings for profile in shell.user_ns["_tfsweep"].profiles)
+
+
+@pytest.mark.tensorflow
+def test_failures_and_interrupts_keep_what_is_done(shell, capsys):
+    cell = "tf.ones(3) + 1\nmade.append(n)\nif n == {when}: raise {error}"
+    shell.run_cell("%%tfsweep n=1,2 --repeat 2 -o found\n" + cell.format(when=2, error="ValueError('two')"))
+    found = shell.user_ns["found"]
+    assert found.error.tolist() == ["", "ValueError: two"]
+    assert found.runs.tolist()[1] == 0
+    assert shell.user_ns["made"].count(2) == 1  # it would fail again
+    shell.user_ns["made"].clear()
+    shell.run_cell("%%tfsweep n=1,2 --repeat 3\n" + "tf.ones(3) + 1\nmade.append(n)\nif len(made) == 4: raise KeyboardInterrupt")
+    assert len(shell.user_ns["made"]) == 4
+    assert sum(len(profile.recordings) for profile in shell.user_ns["_tfsweep"].profiles) == 3
+    assert "Interrupted after 3 of 6 runs, which are kept." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["nothing=1,2", "n=1 --repeat 0", "n", "n=1 -o 3x", "n=1 -n 0"])
+def test_sweeps_that_cannot_be_meant(shell, line, capsys):
+    assert not shell.run_cell(f"%%tfsweep {line}\nmade.append(n)").success
+    assert "UsageError" in capsys.readouterr().err
+    assert shell.user_ns["made"] == []
+
+
+@pytest.mark.tensorflow
+def test_threads_are_set_in_fresh_processes(shell):
+    cell = """
+import os, keras, numpy as np
+model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(8)])
+model.compile("sgd", "mse")
+model.fit(np.ones((64, 64), "float32"), np.ones((64, 8), "float32"), batch_size=2, verbose=0)
+"""
+    shell.run_cell("%%tfsweep intra_op_threads=1,2 --repeat 2 -q -o found\n" + cell)
+    found = shell.user_ns["found"]
+    assert found.error.tolist() == ["", ""]
+    assert found.runs.tolist() == [2, 2]
+    threads = [[r.environment["Intra-op threads"] for r in p.recordings] for p in shell.user_ns["_tfsweep"].profiles]
+    assert threads == [["1", "1"], ["2", "2"]]
+    shell.run_cell("%%tfsweep intra_op_threads=1 -q\nmade.append(1)")
+    assert shell.user_ns["_tfsweep"].errors[0].endswith("NameError: name 'made' is not defined")
