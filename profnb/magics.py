@@ -83,12 +83,12 @@ class ProfnbMagics(Magics):
         sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
         if arguments.label is not None:
             self._kept[arguments.label] = profile
+        if arguments.vs is not None and profile.has_trace:
+            self._show_against(profile, arguments)
         if not arguments.quiet:
             show(profile, arguments.live)
         if sentence:
             show_sentence(sentence)
-        if arguments.vs is not None and profile.has_trace:
-            self._show_against(profile, arguments)
         _write_json(profile, arguments)
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:

@@ -60,6 +60,13 @@ class MetricDifference:
         """Whether the interval leaves out 0; False where there is none."""
         return self.low > 0 or self.high < 0
 
+    @property
+    def word(self) -> str:
+        """How B's values compare with A's, in a word; "" where too few runs tell it."""
+        if math.isnan(self.low):
+            return ""
+        return ("higher" if self.low > 0 else "lower") if self.is_different else "none shown"
+
     def text(self, value: float) -> str:
         """A value of this metric as text."""
         return metric_text(value, is_score=self.is_higher_better is True)

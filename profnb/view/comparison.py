@@ -21,7 +21,7 @@ from profnb.view.theme import COLOURS, MUTED, ROOT, colour_of
 
 __all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
 
-_SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 15, 8, 60, 20
+_SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 12, 8, 60, 20
 
 Category = tuple[str, float, float]
 
@@ -102,21 +102,21 @@ def _quality_section(view: ComparisonView) -> Section:
             for values in (row.first, row.second)
             for cell in (row.text(float(np.median(values))), row.text(row.worst(values)))
         ]
-        word = (
-            ""
-            if row.low != row.low
-            else "higher"
-            if row.low > 0
-            else "lower"
-            if row.high < 0
-            else "same"
-        )
-        rows.append(("", row.metric, *cells, f"{len(row.first)} + {len(row.second)}", word))
+        rows.append(("", row.metric, *cells, f"{len(row.first)} + {len(row.second)}", row.word))
     one, two = (side.label for side in view.runs)
     return Section(
         title="What was learned",
         sentence="The last value of each metric of Keras' History; worst is the worst run.",
-        headings=("", "metric", f"{one}, median", "worst", f"{two}, median", "worst", "runs", two),
+        headings=(
+            "",
+            "metric",
+            f"{one}, median",
+            "worst",
+            f"{two}, median",
+            "worst",
+            "runs",
+            "difference",
+        ),
         rows=rows,
         numbers=(False, False, True, True, True, True, True, False),
         colours=[COLOURS["host compute"]] * len(rows),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from profnb.analysis.quality import is_higher_better
-from profnb.analysis.sweeps import SweepTable
+from profnb.analysis.sweeps import SweepTable, setting_text
 from profnb.units import (
     MISSING,
     bar_text,
@@ -25,7 +25,6 @@ __all__ = ["sweep_bundles", "sweep_text"]
 
 _MOST_BARS, _LONGEST_LABEL = 40, 40
 _BEST, _OTHER = COLOURS["host compute"], COLOURS["device compute"]
-_KILO = 1e4
 _MB = 1e6
 
 
@@ -63,10 +62,11 @@ def sweep_bundles(table: SweepTable, *, has_renderer: bool) -> list[dict[str, An
 
 
 def _label(table: SweepTable, row: int) -> str:
-    setting = table.points[row].setting
-    if len(setting) == 1:
-        return f"{next(iter(setting))}={next(iter(setting.values()))}"[:_LONGEST_LABEL]
-    return " ".join(f"{name}={value}" for name, value in setting.items())[:_LONGEST_LABEL]
+    return setting_text(table.points[row].setting)[:_LONGEST_LABEL]
+
+
+def _short_label(table: SweepTable, row: int) -> str:
+    return f" {', '.join(map(str, table.points[row].setting.values()))} "[:_LONGEST_LABEL]
 
 
 def _headline(table: SweepTable) -> str:
@@ -81,7 +81,15 @@ def _headline(table: SweepTable) -> str:
 def _interval(low: float, high: float) -> str:
     if not np.isfinite(low):
         return MISSING
-    return f"{count_text(round(low))} to {count_text(round(high))}"
+    return f"{_short(low)} to {_short(high)}"
+
+
+def _short(rate: float) -> str:
+    """A rate with three digits: ``28.6k``."""
+    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rate >= scale:
+            return f"{rate / scale:.3g}{unit}"
+    return f"{rate:.3g}"
 
 
 def _section(table: SweepTable) -> Section:
@@ -168,7 +176,9 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     front = rows[table.is_best[rows]]
     front = front[np.argsort(value[front])]
     title = f"Throughput against {'memory at the peak' if is_memory else table.against}"
-    layout = figure_layout(escape(title), 320)
+    names = ", ".join(dict.fromkeys(name for point in table.points for name in point.setting))
+    layout = figure_layout(f"{escape(title)} ({escape(names[:_LONGEST_LABEL])})", 320)
+    middle = float(value[rows].min() + value[rows].max()) / 2
     layout |= {
         "showlegend": False,
         "margin": {"l": 8, "r": 16, "t": 34, "b": 44},
@@ -183,10 +193,13 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     points = {
         "type": "scatter", "mode": "markers+text" if rows.size <= 12 else "markers",
         "x": _rounded(value[rows]), "y": _rounded(table.per_second[rows]),
-        "text": [escape(_label(table, int(row))) for row in rows], "textposition": "top center",
+        "text": [escape(_short_label(table, int(row))) if table.is_best[row] else "" for row in rows],
+        "hovertext": [escape(_label(table, int(row))) for row in rows],
+        # Beside the point, towards the middle: a label at the edge would be cut.
+        "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
         "textfont": {"size": 10}, "cliponaxis": False,
         "marker": {"size": 9, "color": [_BEST if table.is_best[row] else _OTHER for row in rows]},
-        "hovertemplate": "%{text}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
+        "hovertemplate": "%{hovertext}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
     }  # fmt: skip
     return {"data": [line, points], "layout": layout, "config": {"displaylogo": False}}
 
