@@ -15,7 +15,10 @@ The house (data flows downwards, an import only ever points back up):
         graph_runs           TF1: Session.run with FULL_TRACE, as RunMetadata
         tfprof               tfprof's four views of graph runs
         environment          what the code ran with
-        datasets             names of the functions that users gave to tf.data
+        datasets, functions  what users gave to tf.data; why tf.functions were traced anew
+        histories            what Keras' fits reached
+        switches, fresh      settings around a cell; a cell in a fresh process
+        saved                what was seen besides the trace, beside it in a file
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
         cell                 a cell of the shell, run as if no magic were there
@@ -47,7 +50,9 @@ The house (data flows downwards, an import only ever points back up):
         input_pipeline, input_waits   what each costs; waiting step by step, and both sides' rates
         input_diagnosis      which iterator starves the training, and why
         advice, advice_*     findings to what to change, ranked by what it can gain
-        comparison, differences   how much faster, how sure; which ops and categories account for it
+        steady, comparison   the steps of a run that count; how much faster, how sure
+        differences, op_differences   which categories and ops account for it
+        quality, sweeps      what was learned, compared; what each setting of a sweep achieves
         memory, memory_use   what allocators held, what was alive at the peak; what grows, what would fit
         launches, samples    kernels, their launches and streams; memory and buffers over time
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
@@ -63,14 +68,16 @@ The house (data flows downwards, an import only ever points back up):
         input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
-        controls, frontend   ipywidgets; what to show where
+        comparison, sweep    runs against runs; settings against each other
+        controls, progress, frontend   ipywidgets; how far a series is; what to show where
         notebook_file        repair saved notebooks
     frames/                  columns to pandas tables
     device_tables, tables    the tables of a profile
     profile, captured        Profile, load(); profile(), step()
     comparison               compare(): did a change help
+    sweep, sweep_process     several settings of one cell; one run in a process of its own
     warm                     compile the kernels ahead of use
-    magics                   %%tfprofile, %%tftimeline
+    magic_options, sweep_magic, magics   %%tfprofile, %%tftimeline, %tfcompare, %%tfsweep
     demo, __main__           `python -m profnb demo | report | timeline | compare | clean`
 """
 

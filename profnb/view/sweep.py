@@ -14,6 +14,7 @@ from profnb.units import (
     count_text,
     duration_text,
     metric_text,
+    rate_text,
 )
 from profnb.view.device_charts import axis, figure_layout
 from profnb.view.plotly import figure_bundle
@@ -81,15 +82,7 @@ def _headline(table: SweepTable) -> str:
 def _interval(low: float, high: float) -> str:
     if not np.isfinite(low):
         return MISSING
-    return f"{_short(low)} to {_short(high)}"
-
-
-def _short(rate: float) -> str:
-    """A rate with three digits: ``28.6k``."""
-    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if rate >= scale:
-            return f"{rate / scale:.3g}{unit}"
-    return f"{rate:.3g}"
+    return f"{rate_text(low, '').strip()} to {rate_text(high, '').strip()}"
 
 
 def _section(table: SweepTable) -> Section:
