@@ -183,6 +183,7 @@ class Comparison:
             self.quality_verdict,
             self.guards,
             self.runs,
+            self.difference.p_value,
             self._categories,
             self._ops,
             self._metrics,

@@ -225,3 +225,68 @@ def test_real_code_that_does_twice_the_work_takes_twice_the_time():
     assert found.ratio == pytest.approx(2, rel=0.35)
     assert found.is_different
     assert found.guards == []
+
+
+@pytest.mark.tensorflow
+@patient
+def test_a_sleep_in_the_input_is_found_with_its_size_and_its_place():
+    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
+    import time
+
+    model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4)])
+    model.compile("sgd", "mse")
+
+    def run(pause):
+        def elements():
+            for _ in range(40):
+                time.sleep(pause)
+                yield np.ones((8, 8), "float32"), np.ones((8, 4), "float32")
+
+        kinds = (tf.TensorSpec((8, 8)), tf.TensorSpec((8, 4)))
+        data = tf.data.Dataset.from_generator(elements, output_signature=kinds)
+        with profnb.profile(max_steps=15) as p:
+            model.fit(data, verbose=0)
+        return p
+
+    run(0)
+    pairs = [(run(0.004), run(0.010)) for _ in range(3)]
+    found = compare([a for a, _ in pairs], [b for _, b in pairs], labels=("short", "long"))
+    added = np.median(found.runs[1].medians) - np.median(found.runs[0].medians)
+    assert added == pytest.approx(6 * MS, rel=0.25)
+    assert found.is_different
+    assert found.ratio > 1
+    first = found.table.head(4)  # the wait for the culprit, and the culprit
+    assert (first.op_name + first.op_type).str.contains("Generator|PyFunc").any()
+    assert found.categories.category[0] in ("input", "between steps")
+
+
+@pytest.mark.tensorflow
+@patient
+def test_an_extra_layer_is_found_by_name():
+    keras = pytest.importorskip("keras")
+    x, y = np.ones((640, 64), "float32"), np.ones((640, 1), "float32")
+
+    def made(*extra):
+        model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(64), *extra, keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(x, y, batch_size=32, verbose=0)
+        return model
+
+    models = made(), made(keras.layers.Dense(3000, name="extra"))
+
+    def run(model):
+        with profnb.profile(max_steps=8) as p:
+            model.fit(x, y, batch_size=32, epochs=3, verbose=0)
+        return p
+
+    pairs = [tuple(run(model) for model in models) for _ in range(3)]
+    found = compare([a for a, _ in pairs], [b for _, b in pairs])
+    assert found.is_different
+    assert found.ratio > 1.2
+    table = found.table
+    assert "extra" in table.op_name[0]
+    assert table.status[0] == "appeared"
+    whole = found.categories.set_index("category").difference_ms
+    named = table[table.op_name.str.contains("extra")].difference_us.sum() / 1e3
+    assert whole.idxmax() == "host compute"
+    assert named > 0.4 * whole["host compute"]

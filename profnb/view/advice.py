@@ -9,9 +9,10 @@ from profnb.units import percent_text
 from profnb.view.text import printable
 from profnb.view.theme import MUTED
 
-__all__ = ["advice_html", "advice_text"]
+__all__ = ["advice_html", "advice_section_text", "advice_text"]
 
 _WIDTH = 110
+_NOTHING = "Nothing to change stands out"
 
 
 def _bound_text(advice: Advice) -> str:
@@ -24,10 +25,17 @@ def advice_text(advice: Advice) -> str:
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
 
 
-def advice_html(listed: Sequence[Advice]) -> str:
-    """What to change: the gain, what, why, how."""
+def advice_section_text(listed: Sequence[Advice]) -> str:
+    """What to change, as plain text; one line where there is nothing to say."""
     if not listed:
-        return ""
+        return f"{_NOTHING}."
+    return "What to change\n" + "\n".join(map(advice_text, listed))
+
+
+def advice_html(listed: Sequence[Advice]) -> str:
+    """What to change: the gain, what, why, how; one line where there is nothing to say."""
+    if not listed:
+        return f'<div style="margin:6px 0;{MUTED}">{_NOTHING}.</div>'
     items = "".join(
         f'<li style="margin:4px 0"><b>{escape(advice.title)}</b> '
         f'<span style="{MUTED}">({_bound_text(advice)} of the time)</span>'

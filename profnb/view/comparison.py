@@ -1,5 +1,6 @@
 """A comparison as HTML, text and a chart: the guards, the verdict, step times, categories, ops."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -35,6 +36,7 @@ class ComparisonView:
         quality_verdict: The answer about what was learned, or "".
         guards: What differs besides what was meant to.
         runs: The steps of both sides.
+        p_value: Mann and Whitney's, a second opinion; NaN where there are too few runs to rank.
         categories: (category, mean of A, mean of B) in picoseconds per step.
         ops: The ops of both.
         metrics: The metrics of both.
@@ -44,6 +46,7 @@ class ComparisonView:
     quality_verdict: str
     guards: Sequence[str]
     runs: tuple[RunSet, RunSet]
+    p_value: float
     categories: Sequence[Category]
     ops: Sequence[OpDifference]
     metrics: Sequence[MetricDifference] = ()
@@ -52,7 +55,7 @@ class ComparisonView:
         """Its tables."""
         quality = [_quality_section(self)] if self.metrics else []
         return [
-            _time_section(self.runs),
+            _time_section(self.runs, self.p_value),
             *quality,
             _category_section(self.runs, self.categories),
             _op_section(self.runs, self.ops),
@@ -124,7 +127,7 @@ def _quality_section(view: ComparisonView) -> Section:
     )
 
 
-def _time_section(runs: tuple[RunSet, RunSet]) -> Section:
+def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
     rows = []
     slowest = max((float(side.medians.max()) for side in runs if side.medians.size), default=1.0)
     for side in runs:
@@ -152,13 +155,20 @@ def _time_section(runs: tuple[RunSet, RunSet]) -> Section:
             ))  # fmt: skip
     return Section(
         title="From step to step, and whole runs",
-        sentence="",
+        sentence=_second_opinion(p_value),
         headings=("", "", "runs", "steps", "median", "middle half", "all"),
         rows=rows,
         numbers=(False, False, True, True, True, True, True),
         colours=[COLOURS["device compute"], COLOURS["device collectives"]] * (len(rows) // 2),
         tab="",
     )
+
+
+def _second_opinion(p_value: float) -> str:
+    if math.isnan(p_value):
+        return ""
+    told = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
+    return f"Mann and Whitney's ranks, as a second opinion: {told} that equal programs differ this much."
 
 
 def _category_section(runs: tuple[RunSet, RunSet], categories: Sequence[Category]) -> Section:

@@ -21,7 +21,7 @@ from profnb.analysis.ops import OpTable
 from profnb.analysis.study import Study
 from profnb.columns import Floats
 from profnb.units import bar_text, count_text, duration_text, percent_text
-from profnb.view.advice import advice_html, advice_text
+from profnb.view.advice import advice_html, advice_section_text
 from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.device import device_sections
 from profnb.view.input import input_sections
@@ -102,14 +102,14 @@ class Report:
     notes: Sequence[str]
     chart: StepChart | None
     sections: Sequence[Section] = ()
-    advice: Sequence[Advice] = ()
+    advice: Sequence[Advice] | None = None
 
     def text(self) -> str:
         """The report as plain text."""
         first = f"{self.headline}. {self.answer}".strip()
         parts = [printable(first)]
-        if self.advice:
-            parts.append("What to change\n" + "\n".join(map(advice_text, self.advice)))
+        if self.advice is not None:
+            parts.append(advice_section_text(self.advice))
         parts.extend(f"Note: {printable(note)}" for note in self.notes)
         if self.facts:
             facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in self.facts]
@@ -148,7 +148,7 @@ class Report:
             f'<div style="font-size:17px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>',
             f'<div style="margin:0 0 6px">{escape(self.answer)}</div>' if self.answer else "",
             _facts_html(self.facts),
-            advice_html(self.advice),
+            "" if self.advice is None else advice_html(self.advice),
             f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{notes}</ul>' if notes else "",
             figure,
         ]
@@ -325,5 +325,5 @@ def build_report(
             *xla_sections(study),
             *memory_sections(study),
         ],
-        advice=advice,
+        advice=None if steps.is_window and not advice else advice,
     )
