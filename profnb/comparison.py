@@ -155,7 +155,8 @@ class Comparison:
         """Ops that account for the change, the largest difference first.
 
         Columns: ``side, op_name, op_type, first_us, second_us, difference_us, status``; self times of a mean
-        step (of the first run of each side), NaN where an op is missing.
+        step (of the first run of each side), NaN where an op is missing. Rows of the side "input" are the
+        training's waiting, charged to the iterators of tf.data.
         """
         from profnb.frames.comparison import op_difference_frame
 

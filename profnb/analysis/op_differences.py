@@ -17,6 +17,7 @@ from profnb.analysis.study import Study
 __all__ = ["OpDifference", "compare_ops", "rank_scopes"]
 
 _NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
+_DATASET = "Dataset"
 _DEEPEST, _LONGEST_NUMBERS = 40, 40
 
 
@@ -25,8 +26,8 @@ class OpDifference:
     """An op in A and in B; times are self times of a mean step.
 
     Attributes:
-        side: "host" or "device".
-        op_name: The op, as B names it if B has it.
+        side: "host", "device", or "input" for waiting, charged to an iterator of tf.data.
+        op_name: The op, as B names it if B has it; or the iterator.
         op_type: Its type.
         first_ps: Per step of A; NaN where A has no such op.
         second_ps: Per step of B; NaN where B has no such op.
@@ -87,8 +88,10 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     ops = study.ops_of_steps(counted)
     kernels = _kernels_of(study)
     steps = max(counted.size, 1)
-    found: dict[tuple[str, str], _Op] = {}
+    found = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
+        if ops.op_type[row] == _DATASET and len(study.iterators):
+            continue  # its time is a wait, or hidden; what the training waited for stands under input
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
         known = found.setdefault(
@@ -99,6 +102,20 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
         if spent > known.largest_ps:
             known.largest_ps, known.op_type = spent, ops.op_type[row]
     return found
+
+
+def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
+    """The training's waiting in a mean step, by the iterator of tf.data that it is charged to."""
+    if not len(study.iterators) or study.steps.is_window:
+        return {}
+    waiting, table = study.waiting, study.input_pipeline
+    steps = max(int(waiting.counted.sum()), 1)
+    charged = (waiting.charged_ps[0::2] + waiting.charged_ps[1::2]) / steps
+    return {
+        ("input", path): _Op(path, kind, float(spent), float(spent), frozenset())
+        for path, kind, spent in zip(study.iterators.path, table.kind, charged, strict=True)
+        if spent
+    }
 
 
 def _kernels_of(study: Study) -> dict[str, frozenset[str]]:
