@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profnb.errors import CaptureError
@@ -243,8 +244,8 @@ def compare(
         FileNotFoundError: There is nothing at a path.
         TraceFormatError: There is no trace there, or it is damaged.
     """
-    sides, names = [], []
-    for source, place in ((first, "A"), (second, "B")):
+    sides, told, paths = [], [], []
+    for source in (first, second):
         listed = [source] if isinstance(source, Profile | str | os.PathLike) else list(source)
         profiles = [
             profile
@@ -252,12 +253,20 @@ def compare(
             for profile in ([item] if isinstance(item, Profile) else _load_runs(item))
         ]
         sides.append(profiles)
-        label = profiles[0].options.label if profiles else None
-        path = os.fspath(listed[0]) if listed and not isinstance(listed[0], Profile) else ""
-        names.append(label or path or place)
-    if names[0] == names[1]:
-        names = ["A", "B"]
-    return Comparison(sides[0], sides[1], labels or (names[0], names[1]))
+        told.append(profiles[0].options.label if profiles else None)
+        paths.append("" if not listed or isinstance(listed[0], Profile) else os.fspath(listed[0]))
+    names = zip(told, _differing_parts(paths[0], paths[1]), ("A", "B"), strict=True)
+    one, two = (label or path or place for label, path, place in names)
+    return Comparison(sides[0], sides[1], labels or ((one, two) if one != two else ("A", "B")))
+
+
+def _differing_parts(first: str, second: str) -> tuple[str, str]:
+    """Two paths without the parts that they share: ``a`` and ``b`` of ``logs/a/x.pb`` and ``logs/b/x.pb``."""
+    one, two = list(Path(first).parts), list(Path(second).parts)
+    for end in (0, -1):
+        while len(one) > 1 and len(two) > 1 and one[end] == two[end]:
+            del one[end], two[end]
+    return "/".join(one), "/".join(two)
 
 
 def _load_runs(path: str | os.PathLike[str]) -> list[Profile]:

@@ -177,8 +177,9 @@ def test_saved_logdirs_and_the_command_line(tmp_path, capsys):
     for name, kept in (("a", one), ("b", two)):
         for _ in range(3):
             kept.save(tmp_path / name)
-    runs = compare(tmp_path / "a", tmp_path / "b").difference.runs
-    assert runs[0] == runs[1]
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert found.labels == ("a", "b")
+    assert found.difference.runs == (3, 3)
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     assert "slower than" in capsys.readouterr().out
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-slower", "5%"]) == 1

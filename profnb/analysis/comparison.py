@@ -144,7 +144,7 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     low, high = math.exp(difference - reach), math.exp(difference + reach)
     medians = first.medians, second.medians
     samples = medians if max(runs) > 1 else tuple(_block_medians(side[0]) for side in sides)
-    tells = min(runs) >= _FEWEST_RANKED or max(runs) == 1
+    tells = min(map(len, samples)) >= _FEWEST_RANKED
     return Difference(
         math.exp(difference), low, high,
         is_different=not low <= 1 <= high,
