@@ -30,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (folder,) = map(Path, sys.argv[1:] if arguments is None else arguments)
     body, setting, options, traces = read_job(folder)
     shell = InteractiveShell.instance()
-    shell.colors = "NoColor"  # its traceback is read as text
     shell.user_ns.update(setting)
     threads = {name: value for name, value in setting.items() if name in THREADS}
     captured = CapturedProfile(options)

@@ -60,7 +60,7 @@ def test_a_cell_runs_as_often_as_asked_and_results_are_known_by_label(shell, cap
     # A step is the model's work and the callback's pause: 4 ms more, with what the clock adds to each.
     added = np.median(found.runs[1].medians) - np.median(found.runs[0].medians)
     assert added == pytest.approx(4e9, rel=0.3)
-    assert found.categories.category[0] == "between steps"  # the culprit
+    assert found.categories.category[0] in ("between steps", "all others")  # Keras 2 calls callbacks inside the step
     assert "accuracy" in found.quality_verdict
     assert found.guards == []
     shown = capsys.readouterr().out

@@ -7,6 +7,7 @@ trace and what was seen in a folder. The cell must import and make all it needs.
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from profnb.options import CaptureOptions
 __all__ = ["JOB", "read_job", "run_fresh"]
 
 JOB = "job.json"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def run_fresh(
@@ -59,7 +61,7 @@ def run_fresh(
         check=False,
     )
     if done.returncode:
-        printed = (done.stdout.strip() or done.stderr.strip()).splitlines()
+        printed = _COLOURS.sub("", done.stdout.strip() or done.stderr.strip()).splitlines()
         raise CaptureError(
             "The cell failed in the fresh process that a number of threads needs; it must import and make "
             f"all it uses itself.\n{printed[-1] if printed else 'It printed nothing.'}"
