@@ -299,3 +299,16 @@ def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():
     study = Study(read(host(line("python", *steps), *ops)))
     assert covered_share(study, op_events(study, lambda *_: True)) == pytest.approx((6 + 2) / 40)
     assert covered_share(study, op_events(study, lambda name, _: name == "b")) == pytest.approx(4 / 40)
+
+
+def test_tracing_that_costs_too_much():
+    def measured(traced_us):
+        records = Recording().steps
+        records.names.append("train")
+        for at in range(20):
+            size = traced_us if at < 10 else 1000
+            records.append(at * 2_000_000, at * 2_000_000 + size * 1000, 0, 0, int(at < 10), 0, 1, at, 1)
+        return rules_of(on_cpu([("a/MatMul:MatMul", 8 * MS)], steps=records))
+
+    assert measured(1600)["profiling-overhead"].bound_fraction == pytest.approx(0.6 / 1.6)
+    assert "profiling-overhead" not in measured(1200)
