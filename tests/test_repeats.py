@@ -185,3 +185,39 @@ def test_what_is_no_json_is_one_clear_error(tmp_path, text):
     sidecar_of(path).write_text(text, encoding="latin-1")
     with pytest.raises(profnb.TraceFormatError):
         read_recordings(path)
+
+
+# In a kernel.
+
+
+@pytest.mark.kernel
+@pytest.mark.tensorflow
+def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    cells = [
+        "import os\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb\npause = 0", SETUP,
+        f"%%tfprofile --label one --repeat 3 --no-live\nprint('hello')\n{FIT};\nlen(runs)",
+        f"%%tfprofile --label two --repeat 3 --vs one --no-live\nprint('hello')\n{FIT};",
+        "%%tfprofile --repeat 2 --no-live\nimport asyncio\nawait asyncio.sleep(0.01)\n(tf.ones(3) + 1).numpy().tolist()",
+        f"%%tfsweep batch=16,32 --repeat 2\nprint('hello')\nmodel = make()\nmodel.fit(x, y, batch_size=batch, verbose=0)",
+        "%%tfsweep batch=16,32\nraise ValueError(batch)",
+        "_tfsweep.errors",
+    ]  # fmt: skip
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=300, allow_errors=True, kernel_name="python3").execute()
+    one, two, waiting, sweep, failing, errors = (cell.outputs for cell in notebook.cells[2:])
+
+    def texts(outputs):
+        return [out.get("text") or out.get("ename") or out["data"].get("text/plain", "") for out in outputs]
+
+    assert texts(one)[:2] == ["hello\n", "1"]  # what the first run shows; the others are quiet
+    assert "from run to run" in "".join(texts(one))
+    assert not any("<progress" in out.get("data", {}).get("text/html", "") for out in one + two + sweep)
+    order = [next((at for at, text in enumerate(texts(two)) if word in text), None) for word in ("hello", "What was learned", "train steps, median")]
+    assert order == sorted(order)
+    assert "was run once: such a cell cannot be repeated" in "".join(texts(waiting))
+    assert "is fastest" in "".join(texts(sweep))
+    assert "hello" not in "".join(texts(sweep))
+    assert sum(out.output_type == "error" and bool(out.traceback) for out in failing) == 2  # one of each setting
+    assert texts(errors) == ["['ValueError: 16', 'ValueError: 32']"]
