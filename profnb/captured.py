@@ -45,6 +45,7 @@ class CapturedProfile:
         try:
             self._capture.finish()
             recording.datasets = describe_datasets(namespace or {})
+            recording.models = self._capture.models.describe(namespace or {})
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))

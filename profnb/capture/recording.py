@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.datasets import Chain
+from profnb.capture.layer_facts import ModelFacts
 from profnb.capture.records import StepRecords
 
 __all__ = ["Recording"]
@@ -30,6 +31,7 @@ class Recording:
         devices: The GPUs and TPUs that TensorFlow had, by its own names.
         environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
+        models: The Keras models that ran or were given; see ``models``.
     """
 
     path: Path | None = None
@@ -44,6 +46,7 @@ class Recording:
     devices: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
+    models: tuple[ModelFacts, ...] = ()
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

@@ -25,6 +25,7 @@ from profnb.capture.environment import describe_environment, list_devices
 from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.markers import StepRecorder
+from profnb.capture.models import ModelWatch
 from profnb.capture.recording import Recording
 from profnb.capture.records import RUN
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
@@ -57,6 +58,7 @@ class Capture:
             self.recorder.run_began,
             self.recorder.run_ended,
         )
+        self.models = ModelWatch()
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -140,6 +142,7 @@ class Capture:
         keras = sys.modules[name]
         if hasattr(keras, "callbacks") and hasattr(keras, "Model"):
             self._watches.enter_context(self.recorder.watch_keras(keras))
+            self._watches.enter_context(self.models.watch(keras))
 
     # The window.
 

@@ -1,0 +1,304 @@
+"""Live Keras layers to plain data: what they are called, what they hold, and what they compute with.
+
+Works on Keras 3 and Keras 2 without importing either, reads only what is there, and never builds, traces or
+keeps a model. Attributes that Keras keeps for itself are read with care: where one is missing, so is the
+fact.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from profnb.capture.layer_shapes import (
+    Shape,
+    inherits,
+    input_shapes,
+    kernel_shapes,
+    nodes_of,
+    output_shape,
+    settings_of,
+)
+
+__all__ = ["LayerFacts", "ModelFacts", "describe_model", "parts_of"]
+
+T = TypeVar("T")
+
+_MOST_LAYERS = 20_000
+_DEEPEST = 30
+_LIBRARIES = ("keras.", "tf_keras.")
+# Layers whose parts run in one piece, under one name: a recurrent layer and its cell, for instance.
+_IN_ONE_PIECE = ("RNN", "TimeDistributed")
+_NO_LAYERS = ("Metric", "Loss", "InputSpec")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFacts:
+    """One layer of a model, at one place in it.
+
+    Attributes:
+        path: Names from the model down, ``model/encoder/dense``.
+        name: Its own name.
+        kind: Its class.
+        is_library: Whether the class is Keras' own, so that its kind tells what it computes.
+        parent: Row of the layer it is part of; -1 for the model.
+        parameters: Numbers in its own weights, those of its parts left out; each weight counts at the first
+            layer that holds it, so the rows of a model sum to its ``count_params()``. -1 if not built.
+        output_shape: The batch dimension is None; None where it is not known.
+        input_shapes: One per call in the model's graph of layers; empty where there is none.
+        is_shared: Whether it is called or held at several places.
+        is_trainable: Whether it has weights of its own that are trained.
+        needs_input_gradient: Whether something before it is trained.
+        kernels: Shapes of what it multiplies with.
+        numbers: Settings that matter for its operations: heads and sizes of attention, the sequence
+            lengths, an ``equation``.
+    """
+
+    path: str
+    name: str
+    kind: str
+    is_library: bool
+    parent: int
+    parameters: int
+    output_shape: Shape | None = None
+    input_shapes: tuple[Shape, ...] = ()
+    is_shared: bool = False
+    is_trainable: bool = False
+    needs_input_gradient: bool = True
+    kernels: tuple[Shape, ...] = ()
+    numbers: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One model.
+
+    Attributes:
+        name: Its name.
+        layers: The model itself, then its layers in order, parts after what they are part of.
+        is_uniquified: Whether its library makes every name scope unique (Keras 3) or enters the same one
+            again (Keras 2).
+        has_keras_step: Whether its training step and loss are Keras' own, so that ops without a name scope
+            are those of metrics.
+        losses: Name scopes of its losses.
+        optimizer: Name scope of its optimizer; "" without one.
+        scopes: Name scopes that were seen to belong to a layer while the model was traced: to its row.
+        calls: How often a traced run calls a layer, by its row; empty if not seen.
+    """
+
+    name: str
+    layers: tuple[LayerFacts, ...]
+    is_uniquified: bool
+    has_keras_step: bool = False
+    losses: tuple[str, ...] = ()
+    optimizer: str = ""
+    scopes: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[int, int] = field(default_factory=dict)
+
+
+class _Walk:
+    """A walk over a model's layers."""
+
+    def __init__(self) -> None:
+        self.rows: list[LayerFacts] = []
+        self.row_of: dict[int, int] = {}  # by id of the layer, its first place
+        self._counted: set[int] = set()  # ids of weights
+        self._shared: set[int] = set()
+
+    def visit(self, layer: Any, parent: int, path: str, depth: int, needs_gradient: bool) -> None:
+        """Add a layer and its parts."""
+        row, identity = len(self.rows), id(layer)
+        if row >= _MOST_LAYERS or depth > _DEEPEST:
+            return
+        if identity in self.row_of:
+            self._shared.update((row, self.row_of[identity]))
+        self.row_of.setdefault(identity, row)
+        name = str(layer.name)
+        path = f"{path}/{name}" if path else name
+        parts = [] if _is_in_one_piece(layer) else parts_of(layer)
+        own, is_built = self._own_weights(layer, parts)
+        fresh = [weight for weight in own if id(weight) not in self._counted]
+        self._counted.update(map(id, fresh))
+        is_library = type(layer).__module__.startswith(_LIBRARIES)
+        shapes = _told(input_shapes, layer, ())
+        trained = any(bool(getattr(weight, "trainable", False)) for weight in own)
+        trained &= bool(getattr(layer, "trainable", True))
+        output = _told(partial(output_shape, is_library=is_library), layer, None)
+        self.rows.append(
+            LayerFacts(
+                path, name, type(layer).__name__, is_library, parent,
+                sum(_size(weight) for weight in fresh) if is_built else -1,
+                output, shapes,
+                is_shared=len(nodes_of(layer)) > 1 and not _is_sequential_part(layer, shapes),
+                is_trainable=trained,
+                needs_input_gradient=needs_gradient,
+                kernels=_told(kernel_shapes, layer, ()) if is_library else (),
+                numbers=_told(settings_of, layer, {}) if is_library else {},
+            )
+        )  # fmt: skip
+        for part, needs in _with_gradients(layer, parts, needs_gradient):
+            self.visit(part, row, path, depth + 1, needs)
+
+    @staticmethod
+    def _own_weights(layer: Any, parts: list[Any]) -> tuple[list[Any], bool]:
+        try:
+            weights = list(layer.weights)
+        except ValueError:  # Keras 2: a Sequential without input shape
+            return [], False
+        theirs = {id(weight) for part in parts for weight in part.weights}
+        own = [weight for weight in weights if id(weight) not in theirs]
+        return own, bool(getattr(layer, "built", True))
+
+    def finished(self) -> tuple[LayerFacts, ...]:
+        """The rows, with what only the whole walk tells."""
+        return tuple(
+            replace(facts, is_shared=True) if row in self._shared else facts
+            for row, facts in enumerate(self.rows)
+        )
+
+
+def describe_model(
+    model: Any,
+    scopes: Mapping[int, set[str]] | None = None,
+    calls: Mapping[int, int] | None = None,
+) -> ModelFacts:
+    """Turn a model into plain data.
+
+    Args:
+        model: A Keras model, or any layer.
+        scopes: Name scopes seen while tracing, by id of the layer.
+        calls: Calls in one traced run, by id of the layer.
+    """
+    walk = _Walk()
+    walk.visit(model, -1, "", 0, needs_gradient=False)
+    by_scope = {
+        scope: walk.row_of[identity]
+        for identity, seen in (scopes or {}).items()
+        if identity in walk.row_of
+        for scope in seen
+    }
+    by_row = {walk.row_of[i]: count for i, count in (calls or {}).items() if i in walk.row_of}
+    return ModelFacts(
+        name=str(model.name),
+        layers=walk.finished(),
+        is_uniquified=hasattr(model, "_open_name_scope"),
+        has_keras_step=_has_keras_step(model),
+        losses=_loss_names(model),
+        optimizer=str(getattr(getattr(model, "optimizer", None), "name", "") or ""),
+        scopes=by_scope,
+        calls=by_row,
+    )
+
+
+def _has_keras_step(model: Any) -> bool:
+    """Whether nobody has put a training step or loss of their own in place of Keras'."""
+    if getattr(model, "optimizer", None) is None:
+        return False
+    return all(
+        getattr(getattr(type(model), name, None), "__module__", "keras.").startswith(_LIBRARIES)
+        for name in ("train_step", "compute_loss", "compute_metrics", "test_step")
+    )
+
+
+def _loss_names(model: Any) -> tuple[str, ...]:
+    """Name scopes of Keras 2's losses; Keras 3 puts all under ``compile_loss``."""
+    losses = getattr(getattr(model, "compiled_loss", None), "_losses", None)
+    flat: list[Any] = []
+    waiting = [losses]
+    while waiting and len(flat) < 100:
+        at = waiting.pop()
+        if isinstance(at, dict):
+            waiting.extend(at.values())
+        elif isinstance(at, list | tuple):
+            waiting.extend(at)
+        elif at is not None:
+            flat.append(at)
+    names = [getattr(loss, "name", None) for loss in flat]
+    return tuple(name for name in names if isinstance(name, str) and name)
+
+
+def parts_of(layer: Any) -> list[Any]:
+    """The layers right inside a layer, each once."""
+    flatten = getattr(layer, "_flatten_layers", None)
+    if flatten is None:
+        return []
+    found = {id(part): part for part in flatten(include_self=False, recursive=False)}
+    return [part for part in found.values() if not inherits(part, _NO_LAYERS)]
+
+
+def _is_in_one_piece(layer: Any) -> bool:
+    if not inherits(layer, _IN_ONE_PIECE):
+        return False
+    return all(not parts_of(part) or inherits(layer, ("RNN",)) for part in parts_of(layer))
+
+
+def _is_sequential_part(layer: Any, shapes: tuple[Shape, ...]) -> bool:
+    """Whether several nodes are of one place: a Sequential adds one each time it is rebuilt."""
+    return len(nodes_of(layer)) > 1 and len({*_producers(layer)}) <= 1 and len(set(shapes)) <= 1
+
+
+def _producers(layer: Any) -> Iterator[int]:
+    """Which layers a layer's inputs come from, by id."""
+    for node in nodes_of(layer):
+        for parent in _parents(node):
+            yield id(parent)
+
+
+def _parents(node: Any) -> list[Any]:
+    """The layers that made a node's inputs."""
+    try:
+        parents = [parent.operation for parent in node.parent_nodes]
+    except AttributeError:  # Keras 2
+        parents = [getattr(parent, "layer", None) for parent in getattr(node, "parent_nodes", [])]
+    return [parent for parent in parents if parent is not None]
+
+
+def _with_gradients(layer: Any, parts: list[Any], needs_gradient: bool) -> list[tuple[Any, bool]]:
+    """Each part, and whether the gradient must reach its input.
+
+    That is so where something before it is trained. What is before it tells the model's graph of layers, or
+    their order in a Sequential; elsewhere, the order in which the layers were made.
+    """
+    has_graph = hasattr(layer, "_operations") or hasattr(layer, "_nodes_by_depth")
+    is_sequential = inherits(layer, ("Sequential",))
+    if has_graph and not is_sequential:
+        known: dict[int, bool] = {}
+        return [(part, needs_gradient or _trained_before(part, known, 0)) for part in parts]
+    found, trained = [], needs_gradient
+    for part in parts:
+        found.append((part, trained))
+        trained = trained or _is_trained(part)
+    return found
+
+
+def _is_trained(layer: Any) -> bool:
+    return bool(getattr(layer, "trainable", True)) and bool(getattr(layer, "trainable_weights", ()))
+
+
+def _trained_before(layer: Any, known: dict[int, bool], depth: int) -> bool:
+    """Whether anything that a layer's inputs are made from is trained."""
+    if id(layer) in known:
+        return known[id(layer)]
+    known[id(layer)] = depth > 900  # until it is known, against circles; too deep: assume it is
+    if depth <= 900:
+        parents = [parent for node in nodes_of(layer) for parent in _parents(node)]
+        known[id(layer)] = any(
+            parent is not layer and (_is_trained(parent) or _trained_before(parent, known, depth + 1))
+            for parent in parents
+        )  # fmt: skip
+    return known[id(layer)]
+
+
+def _told(read: Callable[[Any], T], layer: Any, otherwise: T) -> T:
+    """What a layer tells, or something else where it cannot be asked."""
+    try:
+        return read(layer)
+    except Exception:  # noqa: BLE001 - attributes of somebody's layer may do anything
+        return otherwise
+
+
+def _size(weight: Any) -> int:
+    size = 1
+    for length in weight.shape:
+        size *= int(length)
+    return size

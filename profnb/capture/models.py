@@ -1,0 +1,228 @@
+"""The Keras models that ran, or that live in a namespace, as plain data.
+
+Which models run is seen where they are called or given to ``fit`` and the like. While a function is traced,
+each call of a layer also tells which name scopes of the graph are the layer's: those that its name would
+have been given before the call and would no longer be given after it. Keras 3 makes every scope unique, so
+from names alone ``dense_1`` may be the layer ``dense`` or ``dense_1``.
+
+Models are held by weak references and described when the capture ends.
+"""
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.layer_facts import ModelFacts, describe_model
+from profnb.capture.watch import watch_method
+
+__all__ = ["ModelWatch", "describe_models"]
+
+_MOST_MODELS, _MOST_SCOPES = 50, 100_000
+_LIBRARIES = ("keras", "tf_keras")
+# Graphs in which Keras only works out shapes; nothing in them ever runs.
+_SCRATCH = ("scratch_graph", "keras_graph")
+_RUNS = ("train_on_batch", "test_on_batch", "predict_on_batch")
+
+
+class _Seen:
+    """A layer that was called while a graph was built."""
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = weakref.ref(layer)
+        self.scopes: set[str] = set()
+        self.calls = 0
+        self.graph: Any = None
+        self.in_graph = 0
+
+
+class ModelWatch:
+    """Sees models being called and traced, on the thread that makes it."""
+
+    def __init__(self) -> None:
+        """Nothing has been seen."""
+        self._models: dict[int, Any] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._facts: dict[int, ModelFacts] = {}
+        self._open: list[tuple[int, Any, str]] = []
+        self._model_types: tuple[type, ...] = ()
+        self._thread = threading.get_ident()
+        self._scopes_left = _MOST_SCOPES
+
+    @contextmanager
+    def watch(self, keras: ModuleType) -> Iterator[None]:
+        """See the calls of layers and models inside the block; ``keras`` is keras or tf_keras."""
+        model, layer = keras.Model, getattr(getattr(keras, "layers", None), "Layer", None)
+        callbacks = getattr(keras.callbacks, "CallbackList", None)
+        self._model_types += (model,)
+        with ExitStack() as stack:
+            if layer is not None:
+                began, ended = self._call_began(), self._call_ended
+                stack.enter_context(watch_method(layer, "__call__", began, ended))
+            for phase in ("train", "test", "predict"):
+                for moment, hook in (("begin", self._run_began), ("end", self._run_ended)):
+                    if callbacks is not None and hasattr(callbacks, f"on_{phase}_{moment}"):
+                        stack.enter_context(watch_method(callbacks, f"on_{phase}_{moment}", hook))
+            for name in _RUNS:
+                stack.enter_context(watch_method(model, name, self._see))
+            yield
+
+    def _see(self, model: Any) -> None:
+        if id(model) not in self._models and len(self._models) < _MOST_MODELS:
+            identity, models = id(model), self._models
+            try:
+                reference = weakref.ref(model, lambda _: models.pop(identity, None))
+            except TypeError:  # somebody's __slots__
+                return
+            models[identity] = reference
+
+    def _run_began(self, callbacks: Any) -> None:
+        model = getattr(callbacks, "model", None)
+        if model is not None:
+            self._see(model)
+
+    def _run_ended(self, callbacks: Any) -> None:
+        model = getattr(callbacks, "model", None)
+        if model is not None and id(model) not in self._facts:
+            self._keep(model)
+
+    def _keep(self, model: Any) -> None:
+        """Describe a model now: it may be gone when the capture ends."""
+        if id(model) in self._facts or len(self._facts) < _MOST_MODELS:
+            facts = describe_models([model], *self._told())
+            if facts:
+                self._facts[id(model)] = facts[0]
+
+    def _told(self) -> tuple[dict[int, set[str]], dict[int, int]]:
+        """Name scopes and calls of the layers that live, by id."""
+        living = {i: seen for i, seen in self._seen.items() if seen.layer() is not None}
+        scopes = {i: seen.scopes for i, seen in living.items()}
+        return scopes, {i: seen.calls for i, seen in living.items()}
+
+    def _call_began(self) -> Any:
+        tensorflow = sys.modules["tensorflow"]
+        is_eager, graph_now = (
+            tensorflow.executing_eagerly, tensorflow.compat.v1.get_default_graph
+        )  # fmt: skip
+
+        def began(layer: Any) -> None:
+            if threading.get_ident() != self._thread:
+                return
+            if isinstance(layer, self._model_types) and not self._open:
+                self._see(layer)
+            if is_eager():
+                return
+            try:
+                graph = graph_now()
+                if graph.name.startswith(_SCRATCH) if hasattr(graph, "name") else False:
+                    return
+                scope = graph.unique_name(layer.name, mark_as_used=False)
+            except Exception:  # noqa: BLE001 - a layer may be anything, and its call comes first
+                return
+            self._open.append((id(layer), graph, scope))
+
+        return began
+
+    def _call_ended(self, layer: Any) -> None:
+        if not self._open or self._open[-1][0] != id(layer):
+            return
+        if threading.get_ident() != self._thread:
+            return
+        identity, graph, first = self._open.pop()
+        try:
+            seen = self._seen.get(identity)
+            if seen is None or seen.layer() is not layer:
+                seen = self._seen[identity] = _Seen(layer)
+            last = graph.unique_name(layer.name, mark_as_used=False)
+            same = seen.graph is not None and seen.graph() is graph
+            seen.in_graph = seen.in_graph + 1 if same else 1
+            seen.graph = weakref.ref(graph)
+        except Exception:  # noqa: BLE001 - likewise
+            return
+        seen.calls = max(seen.calls, seen.in_graph)
+        for scope in _scopes_between(first, last):
+            if self._scopes_left > 0:
+                self._scopes_left -= 1
+                seen.scopes.add(scope)
+        if not self._open and isinstance(layer, self._model_types):
+            self._keep(layer)
+
+    def describe(self, namespace: Mapping[str, object]) -> tuple[ModelFacts, ...]:
+        """The models that ran, and those of a namespace, as plain data; nothing is kept of them."""
+        living = {i: model for i, reference in self._models.items() if (model := reference())}
+        gone = [facts for identity, facts in self._facts.items() if identity not in living]
+        facts = describe_models([*living.values(), *_models_in(namespace)], *self._told())
+        for kept in (self._models, self._facts, self._seen, self._open):
+            kept.clear()
+        return (*facts, *gone)
+
+
+def _scopes_between(first: str, last: str) -> list[str]:
+    """The scopes that were used up from one free name to the next: ``a/x_1`` and ``a/x_3`` give two.
+
+    Where the free name is the same, the scope was entered again, as Keras 2 does: it is that one.
+    """
+    if first == last:
+        return [first]
+    base, _, number = last.rpartition("_")
+    if not number.isdigit():
+        return [first]
+    if first == base:
+        begin = 0
+    else:
+        stem, _, told = first.rpartition("_")
+        if stem != base or not told.isdigit():
+            return [first]
+        begin = int(told)
+    if not 0 < int(number) - begin < 100:
+        return [first]
+    return [f"{base}_{at}" if at else base for at in range(begin, int(number))]
+
+
+def _models_in(namespace: Mapping[str, object]) -> list[Any]:
+    """The Keras models that are values of a namespace."""
+    modules = [sys.modules[name] for name in _LIBRARIES if name in sys.modules]
+    types = tuple(
+        module.Model for module in modules if isinstance(getattr(module, "Model", None), type)
+    )
+    if not types:
+        return []
+    return [value for value in list(namespace.values()) if isinstance(value, types)][:_MOST_MODELS]
+
+
+def describe_models(
+    models: Iterable[Any],
+    scopes: Mapping[int, set[str]] | None = None,
+    calls: Mapping[int, int] | None = None,
+) -> tuple[ModelFacts, ...]:
+    """Describe each model that is no part of another one.
+
+    Args:
+        models: Keras models, or layers; of one given twice the first counts.
+        scopes: Name scopes seen while tracing, by id of the layer.
+        calls: Calls in one traced run, by id of the layer.
+    """
+    distinct = {id(model): model for model in models}
+    inside: set[int] = set()
+    facts: list[ModelFacts] = []
+    for identity, model in sorted(distinct.items(), key=lambda item: -_count_parts(item[1])):
+        if identity in inside:
+            continue
+        with suppress(Exception):  # somebody's model may do anything when it is looked at
+            inside.update(map(id, _flat(model)))
+            facts.append(describe_model(model, scopes, calls))
+    return tuple(facts)
+
+
+def _flat(model: Any) -> list[Any]:
+    flatten = getattr(model, "_flatten_layers", None)
+    return [] if flatten is None else list(flatten(include_self=False))
+
+
+def _count_parts(model: Any) -> int:
+    with suppress(Exception):  # likewise
+        return len(_flat(model))
+    return 0
