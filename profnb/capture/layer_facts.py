@@ -105,6 +105,8 @@ class _Walk:
         self._counted: set[int] = set()  # ids of weights
         self._shared: set[int] = set()
 
+    none: tuple[Shape, ...] = ()
+
     def visit(self, layer: Any, parent: int, path: str, depth: int, needs_gradient: bool) -> None:
         """Add a layer and its parts."""
         row, identity = len(self.rows), id(layer)
@@ -120,7 +122,7 @@ class _Walk:
         fresh = [weight for weight in own if id(weight) not in self._counted]
         self._counted.update(map(id, fresh))
         is_library = type(layer).__module__.startswith(_LIBRARIES)
-        shapes = _told(input_shapes, layer, ())
+        shapes = _told(input_shapes, layer, self.none)
         trained = any(bool(getattr(weight, "trainable", False)) for weight in own)
         trained &= bool(getattr(layer, "trainable", True))
         output = _told(partial(output_shape, is_library=is_library), layer, None)
@@ -132,7 +134,7 @@ class _Walk:
                 is_shared=len(nodes_of(layer)) > 1 and not _is_sequential_part(layer, shapes),
                 is_trainable=trained,
                 needs_input_gradient=needs_gradient,
-                kernels=_told(kernel_shapes, layer, ()) if is_library else (),
+                kernels=_told(kernel_shapes, layer, self.none) if is_library else (),
                 numbers=_told(settings_of, layer, {}) if is_library else {},
             )
         )  # fmt: skip
@@ -194,6 +196,8 @@ def _has_keras_step(model: Any) -> bool:
     """Whether nobody has put a training step or loss of their own in place of Keras'."""
     if getattr(model, "optimizer", None) is None:
         return False
+    if any(getattr(weight, "regularizer", None) is not None for weight in model.weights):
+        return False  # Keras 3 works out regularization outside of any scope
     return all(
         getattr(getattr(type(model), name, None), "__module__", "keras.").startswith(_LIBRARIES)
         for name in ("train_step", "compute_loss", "compute_metrics", "test_step")

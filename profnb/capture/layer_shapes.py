@@ -101,9 +101,10 @@ def kernel_shapes(layer: Any) -> tuple[Shape, ...]:
 def settings_of(layer: Any) -> dict[str, int | str]:
     """Settings that decide how much a layer computes."""
     found: dict[str, int | str] = {}
-    equation = getattr(layer, "equation", None)
-    if isinstance(equation, str):
-        found["equation"] = equation
+    for name in ("equation", "data_format"):
+        text = getattr(layer, name, None)
+        if isinstance(text, str):
+            found[name] = text
     for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim"):
         value = getattr(layer, f"_{name}", None)
         value = getattr(layer, name, None) if value is None else value

@@ -137,9 +137,12 @@ class ModelWatch:
             if seen is None or seen.layer() is not layer:
                 seen = self._seen[identity] = _Seen(layer)
             last = graph.unique_name(layer.name, mark_as_used=False)
-            same = seen.graph is not None and seen.graph() is graph
-            seen.in_graph = seen.in_graph + 1 if same else 1
-            seen.graph = weakref.ref(graph)
+            if self._open or isinstance(
+                layer, self._model_types
+            ):  # else a gradient repeats the call
+                same = seen.graph is not None and seen.graph() is graph
+                seen.in_graph = seen.in_graph + 1 if same else 1
+                seen.graph = weakref.ref(graph)
         except Exception:  # noqa: BLE001 - likewise
             return
         seen.calls = max(seen.calls, seen.in_graph)
