@@ -3,43 +3,39 @@
 import numpy as np
 
 from profnb.analysis.iterators import IteratorTree
-from profnb.columns import Bools, Int64s
+from profnb.columns import Bools, Int64s, look_up
 from profnb.trace.model import Trace
 
 __all__ = ["find_input_work"]
 
 
-def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s) -> Bools:
+def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: Int64s) -> Bools:
     """Which events lie inside a call of an iterator of tf.data's, or are of a run of its function.
 
     Args:
         trace: The trace.
         tree: Its iterators.
         parent: Each event's parent on its line, or -1, shape (E,).
+        wanted: The events to tell about, shape (N,).
 
     Returns:
-        Shape (E,).
+        Shape (N,).
     """
-    events = trace.events
-    found: Bools = np.zeros(len(events), np.bool_)
     if not len(tree):
-        return found
+        return np.zeros(wanted.size, np.bool_)
+    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
     tops = tree.events[tree.above < 0]
-    at = np.searchsorted(tops, np.arange(len(events)), side="right") - 1
+    at = np.searchsorted(tops, wanted, side="right") - 1
     top = tops[np.maximum(at, 0)]
-    found = (
-        (at >= 0)
-        & (events.begin_ps < events.end_ps[top])
-        & (trace.lines.of_event == trace.lines.of_event[top])
-    )
-    if tree.runs.size:
-        ids = trace.stats.integers("id")
-        run = np.zeros(len(events), np.int64)
-        run[ids.events] = ids.values.astype(np.int64)
-        owned = np.unique(run[tree.runs])
-        owned = owned[owned != 0]
-        if owned.size:
-            near = np.minimum(np.searchsorted(owned, run), owned.size - 1)
-            is_run = owned[near] == run
-            found |= is_run | ((parent >= 0) & is_run[np.maximum(parent, 0)])
+    found: Bools = (at >= 0) & (begin[wanted] < end[top]) & (line[wanted] == line[top])
+    if not tree.runs.size:
+        return found
+    ids = trace.stats.integers("id")
+    numbers = ids.values.astype(np.int64)
+    owned = np.unique(look_up(ids.events, numbers, tree.runs, 0))
+    ones = np.ones(owned.size, np.int64)
+    for events in (parent[wanted], wanted):
+        rest = np.flatnonzero(~found)
+        run = look_up(ids.events, numbers, events[rest], 0)
+        found[rest] = (run != 0) & (look_up(owned, ones, run, 0) == 1)
     return found

@@ -84,7 +84,7 @@ def hand_out_ops(
     Args:
         runs: Every run of an op.
         within: Which events count, shape (E,).
-        is_input: Which events are the input pipeline's, shape (E,).
+        is_input: Which runs are the input pipeline's, shape (N,).
         hlo: XLA's instructions and programs.
         models: The models that may have run.
         steps: How many iterations the counted events are of.
@@ -92,7 +92,7 @@ def hand_out_ops(
     kept = within[runs.events]
     events, own = runs.events[kept], runs.self_ps[kept]
     instruction = hlo.codes_of(events) if len(hlo) else np.full(events.size, -1)
-    key = (runs.code[kept] * 2 + is_input[events]) * (len(hlo.ops) + 1) + instruction + 1
+    key = (runs.code[kept] * 2 + is_input[kept]) * (len(hlo.ops) + 1) + instruction + 1
     keys, row = np.unique(key, return_inverse=True)
     often = np.bincount(row, minlength=keys.size)
     spent = np.zeros(keys.size, np.int64)

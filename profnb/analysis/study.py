@@ -305,7 +305,7 @@ class Study:
         return hand_out_ops(
             self.op_runs,
             wanted[self.groups.step],
-            find_input_work(self.trace, self.iterators, self.groups.parent),
+            find_input_work(self.trace, self.iterators, self.groups.parent, self.op_runs.events),
             self.hlo,
             self.recording.models,
             max(iterations, 1),
