@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profnb.capture.models import as_models, describe_models
 from profnb.capture.session import Recording
 from profnb.errors import CaptureError
 from profnb.options import CaptureOptions
@@ -255,6 +256,7 @@ def load(
     run: str | None = None,
     host: str | None = None,
     warmup_steps: int = 0,
+    model: Any = None,
 ) -> Profile:
     """Open a saved trace.
 
@@ -265,6 +267,7 @@ def load(
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
 
     Raises:
         FileNotFoundError: There is nothing at this path.
@@ -274,4 +277,5 @@ def load(
     from profnb.trace.files import find_traces, pick_trace, read_trace
 
     trace = read_trace(pick_trace(find_traces(path), run, host).path)
-    return Profile(trace, options=CaptureOptions(warmup_steps=warmup_steps))
+    recording = None if model is None else Recording(models=describe_models(as_models(model)))
+    return Profile(trace, recording, CaptureOptions(warmup_steps=warmup_steps))

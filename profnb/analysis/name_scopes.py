@@ -96,10 +96,12 @@ def layer_scope(scope: OpScope) -> tuple[str, ...]:
     """
     path = scope.path
     for at, part in enumerate(path[:-1]):
-        if _is_of_op(part) and not scope.is_jax:
-            is_model = at == 0 and len(path) > 2 and part[:1].isupper() and not _is_of_op(path[1])
-            if not is_model:
-                return path[:at]
+        if scope.is_jax or not _is_of_op(part):
+            continue
+        is_model = at == 0 and len(path) > 2 and part[:1].isupper() and not _is_of_op(path[1])
+        is_dropout = path[at + 1] == "dropout"  # the layer of that name around the op of that name
+        if not (is_model or is_dropout):
+            return path[:at]
     return path[:-1]
 
 

@@ -11,7 +11,7 @@ Models are held by weak references and described when the capture ends.
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from profnb.capture.layer_facts import ModelFacts, describe_model
 from profnb.capture.watch import watch_method
 
-__all__ = ["ModelWatch", "describe_models"]
+__all__ = ["ModelWatch", "as_models", "describe_models"]
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
 _LIBRARIES = ("keras", "tf_keras")
@@ -153,11 +153,13 @@ class ModelWatch:
         if not self._open and isinstance(layer, self._model_types):
             self._keep(layer)
 
-    def describe(self, namespace: Mapping[str, object]) -> tuple[ModelFacts, ...]:
-        """The models that ran, and those of a namespace, as plain data; nothing is kept of them."""
+    def describe(
+        self, namespace: Mapping[str, object], given: Sequence[object] = ()
+    ) -> tuple[ModelFacts, ...]:
+        """The models that ran, those of a namespace, and those given, as plain data; none is kept."""
         living = {i: model for i, reference in self._models.items() if (model := reference())}
         gone = [facts for identity, facts in self._facts.items() if identity not in living]
-        facts = describe_models([*living.values(), *_models_in(namespace)], *self._told())
+        facts = describe_models([*living.values(), *given, *_models_in(namespace)], *self._told())
         for kept in (self._models, self._facts, self._seen, self._open):
             kept.clear()
         return (*facts, *gone)
@@ -194,6 +196,13 @@ def _models_in(namespace: Mapping[str, object]) -> list[Any]:
     if not types:
         return []
     return [value for value in list(namespace.values()) if isinstance(value, types)][:_MOST_MODELS]
+
+
+def as_models(given: object) -> list[object]:
+    """What ``model=`` was given: one model, several, or none."""
+    if given is None:
+        return []
+    return list(given) if isinstance(given, list | tuple) else [given]
 
 
 def describe_models(
