@@ -664,3 +664,18 @@ def test_a_watched_function_passes_arguments_and_value_on():
     watched = WatchedCall(lambda a, b=0: a + b, before=lambda: log.append("before"), after=lambda: log.append("after"))
     assert watched(2, b=3) == 5
     assert log == ["before", "after"]
+
+
+def test_a_method_that_is_watched_already_is_watched_twice():
+    seen = []
+
+    class Model:
+        def run(self, x):
+            return x
+
+    with watch_method(Model, "run", before=lambda _: seen.append("first"), after=lambda _: seen.append("end")):
+        with watch_method(Model, "run", before=lambda _: seen.append("second")):
+            assert Model().run(3) == 3
+        assert Model().run(4) == 4
+    assert Model().run(5) == 5
+    assert seen == ["second", "first", "end", "first", "end"]

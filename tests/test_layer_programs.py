@@ -133,7 +133,7 @@ def test_every_layer_is_found_with_its_phases_and_parameters(which, name, jit):
     table = rows_of(p)
     assert sums_exactly(p)
     assert table.parameters.sum() == model.count_params()
-    assert table.attrs["steps"] == STEPS - 1
+    assert table.attrs["steps"] == len(p.study.summary.counted) >= STEPS - 1
     by_name = {row.rpartition("/")[2]: row for row in table.index if table.layer_type[row]}
     for layer in model.layers:
         assert table.layer_type[by_name[layer.name]] == type(layer).__name__

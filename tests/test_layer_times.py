@@ -64,7 +64,7 @@ def model(*layers, is_uniquified=True, **rest):
 
 def inside(*named):
     """A thread's ops, 10 us each, one after another in the first step."""
-    return [event("train", 0, 1000 * US, step_num=0, _r=1), *(event(name, (10 + 10 * at) * US, 10 * US) for at, name in enumerate(named))]
+    return [event("train", 0, (1000 + 10 * len(named)) * US, step_num=0, _r=1), *(event(name, (10 + 10 * at) * US, 10 * US) for at, name in enumerate(named))]
 
 
 def table_of(*named, models=()):
@@ -358,8 +358,9 @@ def test_the_report_has_layers_as_html_and_as_text():
     report = build_report(study, title="t", notes=[], overhead_ps=None)
     assert 'data-tab="Layers"' in report.html
     text = report.text()
-    assert "Parts of a step" in text
-    assert re.search(r"backward +20.0 µs +20.0 %", text)
+    assert "forward 20.0 %, backward 20.0 %, loss 20.0 %, optimizer 10.0 %, input 20.0 %" in text
+    assert re.search(r"dense +10.0 µs +10.0 µs +— +20.0 µs +20.0 %", text.replace("  in model", ""))
+    assert "Parts of a step" in report.html
     assert "in model" in text  # where a layer lies is said behind its name
 
 

@@ -161,7 +161,7 @@ class Rows:
             return OpPlace(row, _AGAIN if scope.is_again and not scope.is_backward else _way(scope))
         if scope.is_backward or (self._has_keras_step and op_type == "AddN"):
             return OpPlace(self.other(OUTSIDE), _BACKWARD)
-        is_metric = self._has_keras_step and op_type != "" and not op_type.startswith("_")
+        is_metric = self._has_keras_step and op_type != "" and not scope.is_in_loop
         return OpPlace(self.other(METRICS if is_metric else OUTSIDE), _OTHER)
 
     def _updated(self, scope: OpScope) -> int:

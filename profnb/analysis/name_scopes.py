@@ -55,18 +55,20 @@ class OpScope:
         is_backward: Whether a gradient asked for it.
         is_again: Whether its name says that it repeats what the way forward did.
         is_jax: Whether JAX named it.
+        is_in_loop: Whether it is inside a loop or branch, which may have lost the scopes around it.
     """
 
     path: tuple[str, ...]
     is_backward: bool = False
     is_again: bool = False
     is_jax: bool = False
+    is_in_loop: bool = False
 
 
 def parse_scope(op_name: str) -> OpScope:
     """Split an op's name into its scopes, without what inlining, gradients and loops put in front."""
     path: list[str] = []
-    is_backward = is_again = False
+    is_backward = is_again = is_in_loop = False
     for part in op_name[:_LONGEST].split("/")[:_DEEPEST]:
         while transformed := _TRANSFORMED.fullmatch(part):
             is_backward |= transformed[1] == "transpose"
@@ -76,11 +78,11 @@ def parse_scope(op_name: str) -> OpScope:
             is_backward = True
         elif _AGAIN.fullmatch(part):
             is_again = True
-        elif part.endswith(_GRAD) and is_backward:
-            path.append(part.removesuffix(_GRAD))
-        elif part and not _CALLS.fullmatch(part):
-            path.append(part)
-    return OpScope(tuple(path), is_backward, is_again, "jit(" in op_name)
+        elif _CALLS.fullmatch(part):
+            is_in_loop |= part.startswith(("while", "cond"))
+        elif part:
+            path.append(part.removesuffix(_GRAD) if is_backward else part)
+    return OpScope(tuple(path), is_backward, is_again, "jit(" in op_name, is_in_loop)
 
 
 def without_number(name: str) -> str:

@@ -5,17 +5,18 @@ keeps a model. Attributes that Keras keeps for itself are read with care: where 
 fact.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
+from profnb.capture.layer_graph import is_called_again, with_gradients
 from profnb.capture.layer_shapes import (
     Shape,
     inherits,
     input_shapes,
     kernel_shapes,
-    nodes_of,
     output_shape,
     settings_of,
 )
@@ -105,8 +106,6 @@ class _Walk:
         self._counted: set[int] = set()  # ids of weights
         self._shared: set[int] = set()
 
-    none: tuple[Shape, ...] = ()
-
     def visit(self, layer: Any, parent: int, path: str, depth: int, needs_gradient: bool) -> None:
         """Add a layer and its parts."""
         row, identity = len(self.rows), id(layer)
@@ -117,39 +116,26 @@ class _Walk:
         self.row_of.setdefault(identity, row)
         name = str(layer.name)
         path = f"{path}/{name}" if path else name
-        parts = [] if _is_in_one_piece(layer) else parts_of(layer)
-        own, is_built = self._own_weights(layer, parts)
+        parts = [] if _told(_is_in_one_piece, layer, otherwise=False) else parts_of(layer)
+        nothing: tuple[bool, list[Any]] = False, []
+        is_built, own = _told(partial(_own_weights, parts=parts), layer, nothing)
         fresh = [weight for weight in own if id(weight) not in self._counted]
         self._counted.update(map(id, fresh))
-        is_library = type(layer).__module__.startswith(_LIBRARIES)
-        shapes = _told(input_shapes, layer, self.none)
-        trained = any(bool(getattr(weight, "trainable", False)) for weight in own)
-        trained &= bool(getattr(layer, "trainable", True))
-        output = _told(partial(output_shape, is_library=is_library), layer, None)
-        self.rows.append(
-            LayerFacts(
-                path, name, type(layer).__name__, is_library, parent,
-                sum(_size(weight) for weight in fresh) if is_built else -1,
-                output, shapes,
-                is_shared=len(nodes_of(layer)) > 1 and not _is_sequential_part(layer, shapes),
-                is_trainable=trained,
-                needs_input_gradient=needs_gradient,
-                kernels=_told(kernel_shapes, layer, self.none) if is_library else (),
-                numbers=_told(settings_of, layer, {}) if is_library else {},
-            )
+        trained = bool(_told(attrgetter("trainable"), layer, otherwise=True)) and any(
+            bool(getattr(weight, "trainable", False)) for weight in own
+        )
+        parameters = sum(_size(weight) for weight in fresh) if is_built else -1
+        facts = LayerFacts(
+            path, name, type(layer).__name__, _is_library(layer), parent, parameters,
+            is_trainable=trained, needs_input_gradient=needs_gradient,
         )  # fmt: skip
-        for part, needs in _with_gradients(layer, parts, needs_gradient):
+        self.rows.append(_with_shapes(facts, layer))
+        for part, needs in _told(
+            partial(with_gradients, parts=parts, needs_gradient=needs_gradient),
+            layer,
+            [(part, True) for part in parts],
+        ):
             self.visit(part, row, path, depth + 1, needs)
-
-    @staticmethod
-    def _own_weights(layer: Any, parts: list[Any]) -> tuple[list[Any], bool]:
-        try:
-            weights = list(layer.weights)
-        except ValueError:  # Keras 2: a Sequential without input shape
-            return [], False
-        theirs = {id(weight) for part in parts for weight in part.weights}
-        own = [weight for weight in weights if id(weight) not in theirs]
-        return own, bool(getattr(layer, "built", True))
 
     def finished(self) -> tuple[LayerFacts, ...]:
         """The rows, with what only the whole walk tells."""
@@ -157,6 +143,35 @@ class _Walk:
             replace(facts, is_shared=True) if row in self._shared else facts
             for row, facts in enumerate(self.rows)
         )
+
+
+def _is_library(layer: Any) -> bool:
+    return type(layer).__module__.startswith(_LIBRARIES)
+
+
+def _with_shapes(facts: LayerFacts, layer: Any) -> LayerFacts:
+    """Add what a layer tells of its shapes and settings."""
+    none: tuple[Shape, ...] = ()
+    shapes = _told(input_shapes, layer, none)
+    output = _told(partial(output_shape, is_library=facts.is_library), layer, None)
+    is_shared = _told(partial(is_called_again, shapes=shapes), layer, otherwise=False)
+    if not facts.is_library:
+        return replace(facts, input_shapes=shapes, output_shape=output, is_shared=is_shared)
+    return replace(
+        facts,
+        input_shapes=shapes,
+        output_shape=output,
+        is_shared=is_shared,
+        kernels=_told(kernel_shapes, layer, none),
+        numbers=_told(settings_of, layer, {}),
+    )
+
+
+def _own_weights(layer: Any, parts: list[Any]) -> tuple[bool, list[Any]]:
+    """Whether a layer is built, and the weights that none of its parts holds."""
+    theirs = {id(weight) for part in parts for weight in part.weights}
+    own = [weight for weight in layer.weights if id(weight) not in theirs]
+    return bool(getattr(layer, "built", True)), own
 
 
 def describe_model(
@@ -223,10 +238,12 @@ def _loss_names(model: Any) -> tuple[str, ...]:
 
 def parts_of(layer: Any) -> list[Any]:
     """The layers right inside a layer, each once."""
-    flatten = getattr(layer, "_flatten_layers", None)
-    if flatten is None:
-        return []
-    found = {id(part): part for part in flatten(include_self=False, recursive=False)}
+
+    def read(layer: Any) -> list[Any]:
+        return list(layer._flatten_layers(include_self=False, recursive=False))  # noqa: SLF001 - Keras'
+
+    none: list[Any] = []
+    found = {id(part): part for part in _told(read, layer, none)}
     return [part for part in found.values() if not inherits(part, _NO_LAYERS)]
 
 
@@ -234,63 +251,6 @@ def _is_in_one_piece(layer: Any) -> bool:
     if not inherits(layer, _IN_ONE_PIECE):
         return False
     return all(not parts_of(part) or inherits(layer, ("RNN",)) for part in parts_of(layer))
-
-
-def _is_sequential_part(layer: Any, shapes: tuple[Shape, ...]) -> bool:
-    """Whether several nodes are of one place: a Sequential adds one each time it is rebuilt."""
-    return len(nodes_of(layer)) > 1 and len({*_producers(layer)}) <= 1 and len(set(shapes)) <= 1
-
-
-def _producers(layer: Any) -> Iterator[int]:
-    """Which layers a layer's inputs come from, by id."""
-    for node in nodes_of(layer):
-        for parent in _parents(node):
-            yield id(parent)
-
-
-def _parents(node: Any) -> list[Any]:
-    """The layers that made a node's inputs."""
-    try:
-        parents = [parent.operation for parent in node.parent_nodes]
-    except AttributeError:  # Keras 2
-        parents = [getattr(parent, "layer", None) for parent in getattr(node, "parent_nodes", [])]
-    return [parent for parent in parents if parent is not None]
-
-
-def _with_gradients(layer: Any, parts: list[Any], needs_gradient: bool) -> list[tuple[Any, bool]]:
-    """Each part, and whether the gradient must reach its input.
-
-    That is so where something before it is trained. What is before it tells the model's graph of layers, or
-    their order in a Sequential; elsewhere, the order in which the layers were made.
-    """
-    has_graph = hasattr(layer, "_operations") or hasattr(layer, "_nodes_by_depth")
-    is_sequential = inherits(layer, ("Sequential",))
-    if has_graph and not is_sequential:
-        known: dict[int, bool] = {}
-        return [(part, needs_gradient or _trained_before(part, known, 0)) for part in parts]
-    found, trained = [], needs_gradient
-    for part in parts:
-        found.append((part, trained))
-        trained = trained or _is_trained(part)
-    return found
-
-
-def _is_trained(layer: Any) -> bool:
-    return bool(getattr(layer, "trainable", True)) and bool(getattr(layer, "trainable_weights", ()))
-
-
-def _trained_before(layer: Any, known: dict[int, bool], depth: int) -> bool:
-    """Whether anything that a layer's inputs are made from is trained."""
-    if id(layer) in known:
-        return known[id(layer)]
-    known[id(layer)] = depth > 900  # until it is known, against circles; too deep: assume it is
-    if depth <= 900:
-        parents = [parent for node in nodes_of(layer) for parent in _parents(node)]
-        known[id(layer)] = any(
-            parent is not layer and (_is_trained(parent) or _trained_before(parent, known, depth + 1))
-            for parent in parents
-        )  # fmt: skip
-    return known[id(layer)]
 
 
 def _told(read: Callable[[Any], T], layer: Any, otherwise: T) -> T:

@@ -22,7 +22,10 @@ def inherits(layer: Any, names: tuple[str, ...]) -> bool:
 
 def nodes_of(layer: Any) -> list[Any]:
     """The layer's calls in a graph of layers."""
-    nodes = getattr(layer, "_inbound_nodes", None)
+    try:
+        nodes = layer._inbound_nodes  # noqa: SLF001 - Keras has no public name for them
+    except Exception:  # noqa: BLE001 - attributes of somebody's layer may do anything
+        return []
     return list(nodes) if isinstance(nodes, list) else []
 
 

@@ -10,6 +10,7 @@ from profnb.analysis.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, 
 from profnb.analysis.layer_table import SCOPE, LayerTable
 from profnb.analysis.layer_tree import LayerBlock, grow_layer_tree
 from profnb.analysis.study import Study
+from profnb.columns import Bools
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
 from profnb.view.device_charts import axis, figure_layout
 from profnb.view.sections import Section
@@ -52,21 +53,25 @@ def _named(table: LayerTable) -> list[tuple[str, str]]:
     return list(zip(table.layer, table.layer_type, strict=True))
 
 
-def _part_section(table: LayerTable, is_layer: np.ndarray[Any, np.dtype[np.bool_]]) -> Section:
-    """Where a step's op time goes: forward, backward, the optimizer and what is no layer."""
-    whole = int(table.total_ps.sum()) or 1
+def _parts_of_step(table: LayerTable, is_layer: Bools) -> list[tuple[str, int]]:
+    """Time of what a step consists of, over all layers; what took none is left out."""
     in_layers = table.phases_ps[is_layer].sum(axis=0).tolist()
-    parts = [(phase, spent) for phase, spent in zip(PHASES, in_layers, strict=True)]
-    totals = {
-        name: int(table.total_ps[row]) for row, (name, kind) in enumerate(_named(table)) if not kind
+    others = {
+        name: int(table.total_ps[row]) for row, name in enumerate(table.layer) if not is_layer[row]
     }
     parts = [
         ("forward", in_layers[0]), ("backward", in_layers[1]), ("recomputation", in_layers[3]),
-        (LOSS, totals.get(LOSS, 0)), (OPTIMIZER, totals.get(OPTIMIZER, 0) + in_layers[2]),
-        (METRICS, totals.get(METRICS, 0)), (INPUT, totals.get(INPUT, 0)),
-        (OUTSIDE, totals.get(OUTSIDE, 0) + in_layers[4]),
+        (LOSS, others.get(LOSS, 0)), (OPTIMIZER, others.get(OPTIMIZER, 0) + in_layers[2]),
+        (METRICS, others.get(METRICS, 0)), (INPUT, others.get(INPUT, 0)),
+        (OUTSIDE, others.get(OUTSIDE, 0) + in_layers[4]),
     ]  # fmt: skip
-    parts = [(name, spent) for name, spent in parts if spent]
+    return [(name, spent) for name, spent in parts if spent]
+
+
+def _part_section(table: LayerTable, is_layer: Bools) -> Section:
+    """Where a step's op time goes: forward, backward, the optimizer and what is no layer."""
+    whole = int(table.total_ps.sum()) or 1
+    parts = _parts_of_step(table, is_layer)
     most = max(spent for _, spent in parts)
     flops = np.nansum(table.flops[is_layer], axis=0)
     return Section(
@@ -83,6 +88,7 @@ def _part_section(table: LayerTable, is_layer: np.ndarray[Any, np.dtype[np.bool_
         numbers=(False, False, True, True, True, True),
         colours=[_COLOURS[name] for name, _ in parts],
         tab="Layers",
+        is_detail=True,
     )  # fmt: skip
 
 
@@ -107,14 +113,19 @@ def _achieved(name: str, spent: int, flops: Sequence[float], steps: int) -> tupl
     return rate_text(done, "flop"), rate_text(done * steps / spent * 1e12, "flop/s")
 
 
-def _layer_section(table: LayerTable, is_layer: np.ndarray[Any, np.dtype[np.bool_]]) -> Section:
+def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
     total, fraction = table.total_ps, table.fraction
     rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_ROWS]
     most = int(total[rows[0]]) or 1
-    sentence = f"{count_text(layers)} {'layer' if layers == 1 else 'layers'} with ops of their own"
-    sentence += ", without what is inside them; the rows add up to all op time."
+    whole = int(total.sum())
+    parts = [
+        f"{name} {percent_text(spent / whole)}" for name, spent in _parts_of_step(table, is_layer)
+    ]
+    sentence = f"Of a step's op time: {', '.join(parts[:6])}. {count_text(layers)} "
+    sentence += "layer" if layers == 1 else "layers"
+    sentence += " with ops of their own; the rows add up to all op time."
     if table.is_estimate[listed].any():
         sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
     if len(rows) > len(listed):

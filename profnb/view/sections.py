@@ -13,7 +13,7 @@ from profnb.view.theme import BAR, MUTED
 __all__ = ["Section", "section_html", "section_text"]
 
 _MOST_PLAIN = 1000
-_MOST_TEXT = 12
+_MOST_TEXT = 6
 
 
 @dataclass(frozen=True, slots=True)
