@@ -14,6 +14,7 @@ from profnb.analysis.layer_flops import backward_factor, forward_flops
 from profnb.analysis.layer_tree import grow_layer_tree
 from profnb.analysis.name_scopes import layer_scope, parse_scope
 from profnb.analysis.study import Study
+from profnb.capture.graph_ops import BACKWARD, METRICS, UPDATE, OpFact
 from profnb.capture.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.frames.layers import layer_frame
@@ -96,19 +97,32 @@ def test_without_a_model_name_scopes_are_rows():
     assert table.fraction.sum() == pytest.approx(1)
 
 
-def test_with_a_model_ops_without_a_scope_are_metrics():
-    keras_2 = model(layer("model", "Functional", -1), layer("model/dense", parameters=6), layer("model/dense_1", parameters=3), is_uniquified=False)
-    _, table = table_of(*OPS, models=[keras_2])
-    assert table.index.tolist() == ["model", "model/dense", "model/dense_1", "loss", "metrics", "optimizer", "input"]
+def two_dense(**rest):
+    return model(layer("model", "Functional", -1), layer("model/dense", parameters=6), layer("model/dense_1", parameters=3), is_uniquified=False, **rest)
+
+
+def test_with_a_model_rows_are_its_layers():
+    _, table = table_of(*OPS, models=[two_dense()])
+    assert table.index.tolist() == ["model", "model/dense", "model/dense_1", "loss", "optimizer", "input", "outside the model"]
     assert table.layer_type.tolist()[:3] == ["Functional", "Dense", "Dense"]
-    assert table.loc["metrics", "other_us"] == 10
     assert table.parameters.dropna().tolist() == [0, 6, 3]
 
 
-def test_a_model_with_a_training_step_of_its_own_has_no_metrics_of_ours():
-    own = model(layer("model", "Net", -1), layer("model/dense"), layer("model/dense_1"), is_uniquified=False, has_keras_step=False)
-    _, table = table_of(*OPS, models=[own])
-    assert table.loc["outside the model", "other_us"] == 10
+def test_what_the_graph_tells_about_ops_goes_before_what_their_names_suggest():
+    told = {
+        "div_no_nan": OpFact(METRICS), "Adam/sub_8": OpFact(UPDATE, row=2), "mul_9": OpFact(BACKWARD, scope="model/dense"),
+        "AddN": OpFact(BACKWARD),
+    }  # fmt: skip
+    _, table = table_of(*OPS, "mul_9:Mul", "AddN:AddN", models=[two_dense(ops={"train": [{"mul_9": OpFact(METRICS), "never/ran": OpFact(METRICS)}, told]})])
+    assert table.loc["metrics", "other_us"] == 10
+    assert table.loc["model/dense_1", "update_us"] == 10
+    assert table.loc["model/dense", "backward_us"] == 20
+    assert table.loc["outside the model", "backward_us"] == 10
+    assert "optimizer" not in table.index
+
+
+def test_what_the_graph_of_another_phase_tells_does_not_count():
+    _, table = table_of(*OPS, models=[two_dense(ops={"test": [{"div_no_nan": OpFact(METRICS)}]})])
     assert "metrics" not in table.index
 
 

@@ -1,7 +1,8 @@
 """Ops to the row each belongs to and the part of the step it is of: a layer's way forward, its way back, ...
 
-An op is one of, in this order: the input pipeline's; inside a layer of a known model; the optimizer's; of the
-loss; of a metric; inside a name scope that looks like a layer; outside the model.
+An op is one of, in this order: the input pipeline's; inside a layer of a known model; what the model's graph
+tells it is for (``capture.graph_ops``); the optimizer's; of the loss; of a metric; inside a name scope that
+looks like a layer; outside the model.
 """
 
 import re
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 
 from profnb.analysis.layer_scopes import LayerPlace, LayerScopes, find_layer_scopes
 from profnb.analysis.name_scopes import OpScope, layer_scope, parse_scope, without_number
+from profnb.capture.graph_ops import METRICS as METRICS_PART
+from profnb.capture.graph_ops import UPDATE, OpFact
 from profnb.capture.layer_facts import ModelFacts
 from profnb.trace.names import copy_direction
 
@@ -86,12 +89,15 @@ class Rows:
         found: The layer places that ops were told to.
     """
 
-    def __init__(self, models: Sequence[ModelFacts], op_names: Sequence[str]) -> None:
+    def __init__(
+        self, models: Sequence[ModelFacts], op_names: Sequence[str], phase: str = ""
+    ) -> None:
         """Match the models with the ops' scopes.
 
         Args:
             models: Live models, described.
             op_names: Names of all ops.
+            phase: What the steps do: "train", "test", "predict".
         """
         self._parsed = {name: parse_scope(name) for name in op_names}
         paths = {scope.path[:-1] for scope in self._parsed.values()}
@@ -100,7 +106,8 @@ class Rows:
         self.layers = self._layers.layers
         self.scopes: dict[tuple[str, ...], int] = {}
         self.found: set[LayerPlace] = set()
-        self._has_keras_step = any(model.has_keras_step for model in models)
+        names = {"/".join(scope.path) for scope in self._parsed.values()}
+        self._told = _told_ops(models, phase, names)
         self._losses = _LOSSES.union(*(map(str.lower, model.losses) for model in models))
         own = {without_number(model.optimizer.lower()) for model in models if model.optimizer}
         self._optimizers = _OPTIMIZERS | own
@@ -144,7 +151,19 @@ class Rows:
             self.found.add(place)
             again = scope.is_again or (place.is_away and place.row in self._at_home)
             return OpPlace(place.row, _AGAIN if again and not scope.is_backward else _way(scope))
-        return self._place_outside(op_type, scope)
+        told = self._told.get("/".join(scope.path))
+        return self._place_outside(op_type, scope) if told is None else self._place_told(*told)
+
+    def _place_told(self, first: int, fact: OpFact) -> OpPlace:
+        """Where an op belongs that the graph told about; ``first`` is its model's first row."""
+        if fact.part == UPDATE:
+            return OpPlace(first + fact.row, _UPDATE)
+        if fact.part == METRICS_PART:
+            return OpPlace(self.other(METRICS), _OTHER)
+        place = (
+            self._layers.place(parse_scope(f"{fact.scope}/op").path[:-1]) if fact.scope else None
+        )
+        return OpPlace(self.other(OUTSIDE) if place is None else place.row, _BACKWARD)
 
     def _place_outside(self, op_type: str, scope: OpScope) -> OpPlace:
         first = without_number(scope.path[0].lower()) if scope.path else ""
@@ -159,10 +178,7 @@ class Rows:
         if path:
             row = self.scopes.setdefault(path, len(self))
             return OpPlace(row, _AGAIN if scope.is_again and not scope.is_backward else _way(scope))
-        if scope.is_backward or (self._has_keras_step and op_type == "AddN"):
-            return OpPlace(self.other(OUTSIDE), _BACKWARD)
-        is_metric = self._has_keras_step and op_type != "" and not scope.is_in_loop
-        return OpPlace(self.other(METRICS if is_metric else OUTSIDE), _OTHER)
+        return OpPlace(self.other(OUTSIDE), _BACKWARD if scope.is_backward else _OTHER)
 
     def _updated(self, scope: OpScope) -> int:
         """The layer whose weights an op updates, where its name tells: ``Adam/update_dense/kernel/...``."""
@@ -174,6 +190,23 @@ class Rows:
                     if row >= 0:
                         return row
         return self.other(OPTIMIZER)
+
+
+def _told_ops(
+    models: Sequence[ModelFacts], phase: str, names: set[str]
+) -> dict[str, tuple[int, OpFact]]:
+    """What the graphs of models tell about ops, with the first row of the model.
+
+    Of several graphs of a step the one ran in which most of what it tells of has run.
+    """
+    told: dict[str, tuple[int, OpFact]] = {}
+    first = 0
+    for model in models:
+        graphs = model.ops.get(phase, model.ops.get("", ()))
+        ran = max(graphs, key=lambda own: len(names & own.keys()) / (len(own) or 1), default={})
+        told |= {name: (first, fact) for name, fact in ran.items()}
+        first += len(model.layers)
+    return told
 
 
 def _way(scope: OpScope) -> int:

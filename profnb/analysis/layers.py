@@ -77,7 +77,8 @@ class _Sums:
 
 
 def hand_out_ops(
-    runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts], steps: int
+    runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts], steps: int,
+    phase: str = "",
 ) -> LayerTimes:  # fmt: skip
     """Hand the self time of ops out to rows.
 
@@ -88,6 +89,7 @@ def hand_out_ops(
         hlo: XLA's instructions and programs.
         models: The models that may have run.
         steps: How many iterations the counted events are of.
+        phase: What those do: "train", "test", "predict".
     """
     kept = within[runs.events]
     events, own = runs.events[kept], runs.self_ps[kept]
@@ -98,7 +100,7 @@ def hand_out_ops(
     spent = np.zeros(keys.size, np.int64)
     np.add.at(spent, row, own)
     code, instruction = np.divmod(keys, len(hlo.ops) + 1)
-    rows = Rows(models, [runs.keys[at][0] for at in np.unique(code // 2).tolist()])
+    rows = Rows(models, [runs.keys[at][0] for at in np.unique(code // 2).tolist()], phase)
     sums, costs = _Sums({}, {}, {}, set()), {i: Costs(m) for i, m in hlo.programs.items()}
     row_of_op: dict[str, int] = {}
     parts_of: dict[int, _Parts] = {}

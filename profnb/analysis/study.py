@@ -309,6 +309,7 @@ class Study:
             self.hlo,
             self.recording.models,
             max(iterations, 1),
+            self.summary.phase or "",
         )
 
     @cached_property

@@ -5,12 +5,13 @@ keeps a model. Attributes that Keras keeps for itself are read with care: where 
 fact.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from profnb.capture.graph_ops import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.layer_graph import is_called_again, with_gradients
 from profnb.capture.layer_shapes import (
     Shape,
@@ -85,6 +86,8 @@ class ModelFacts:
         optimizer: Name scope of its optimizer; "" without one.
         scopes: Name scopes that were seen to belong to a layer while the model was traced: to its row.
         calls: How often a traced run calls a layer, by its row; empty if not seen.
+        ops: What ops are for whose names do not tell, by phase: by name, for each graph of its step. "" is
+            any other function.
     """
 
     name: str
@@ -95,6 +98,7 @@ class ModelFacts:
     optimizer: str = ""
     scopes: Mapping[str, int] = field(default_factory=dict)
     calls: Mapping[int, int] = field(default_factory=dict)
+    ops: Mapping[str, Sequence[Mapping[str, OpFact]]] = field(default_factory=dict)
 
 
 class _Walk:
@@ -103,6 +107,7 @@ class _Walk:
     def __init__(self) -> None:
         self.rows: list[LayerFacts] = []
         self.row_of: dict[int, int] = {}  # by id of the layer, its first place
+        self.row_of_handle: dict[int, int] = {}  # by id of the weight's resource
         self._counted: set[int] = set()  # ids of weights
         self._shared: set[int] = set()
 
@@ -121,6 +126,7 @@ class _Walk:
         is_built, own = _told(partial(_own_weights, parts=parts), layer, nothing)
         fresh = [weight for weight in own if id(weight) not in self._counted]
         self._counted.update(map(id, fresh))
+        self.row_of_handle |= {id(_told(handle_of, weight, None)): row for weight in fresh}
         trained = bool(_told(attrgetter("trainable"), layer, otherwise=True)) and any(
             bool(getattr(weight, "trainable", False)) for weight in own
         )
@@ -178,6 +184,7 @@ def describe_model(
     model: Any,
     scopes: Mapping[int, set[str]] | None = None,
     calls: Mapping[int, int] | None = None,
+    graph: Any = None,
 ) -> ModelFacts:
     """Turn a model into plain data.
 
@@ -185,6 +192,7 @@ def describe_model(
         model: A Keras model, or any layer.
         scopes: Name scopes seen while tracing, by id of the layer.
         calls: Calls in one traced run, by id of the layer.
+        graph: A graph in which it was called, if one is known.
     """
     walk = _Walk()
     walk.visit(model, -1, "", 0, needs_gradient=False)
@@ -195,15 +203,27 @@ def describe_model(
         for scope in seen
     }
     by_row = {walk.row_of[i]: count for i, count in (calls or {}).items() if i in walk.row_of}
+    has_keras_step = bool(_told(_has_keras_step, model, otherwise=False))
+    no_graphs: dict[str, list[Any]] = {}
+    graphs = _told(function_graphs, model, no_graphs)
+    graphs |= {"": [graph]} if graph is not None else {}
+    walk.row_of_handle.pop(id(None), None)
+    describe = partial(
+        describe_ops, row_of_handle=walk.row_of_handle, has_keras_step=has_keras_step
+    )
+    no_ops: dict[str, OpFact] = {}
     return ModelFacts(
         name=str(model.name),
         layers=walk.finished(),
         is_uniquified=hasattr(model, "_open_name_scope"),
-        has_keras_step=_has_keras_step(model),
+        has_keras_step=has_keras_step,
         losses=_loss_names(model),
         optimizer=str(getattr(getattr(model, "optimizer", None), "name", "") or ""),
         scopes=by_scope,
         calls=by_row,
+        ops={
+            phase: [_told(describe, each, no_ops) for each in own] for phase, own in graphs.items()
+        },
     )
 
 

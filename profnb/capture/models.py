@@ -47,6 +47,7 @@ class ModelWatch:
         self._models: dict[int, Any] = {}
         self._seen: dict[int, _Seen] = {}
         self._facts: dict[int, ModelFacts] = {}
+        self._final: set[int] = set()  # ids of models that were described after a run
         self._open: list[tuple[int, Any, str]] = []
         self._model_types: tuple[type, ...] = ()
         self._thread = threading.get_ident()
@@ -86,21 +87,24 @@ class ModelWatch:
 
     def _run_ended(self, callbacks: Any) -> None:
         model = getattr(callbacks, "model", None)
-        if model is not None and id(model) not in self._facts:
-            self._keep(model)
+        if model is not None:
+            self._keep(model, is_final=True)
 
-    def _keep(self, model: Any) -> None:
+    def _keep(self, model: Any, *, is_final: bool = False) -> None:
         """Describe a model now: it may be gone when the capture ends."""
-        if id(model) in self._facts or len(self._facts) < _MOST_MODELS:
+        known = self._final if is_final else self._facts
+        if id(model) not in known and len(self._facts) < _MOST_MODELS:
             facts = describe_models([model], *self._told())
             if facts:
                 self._facts[id(model)] = facts[0]
+                self._final.update([id(model)] if is_final else [])
 
-    def _told(self) -> tuple[dict[int, set[str]], dict[int, int]]:
-        """Name scopes and calls of the layers that live, by id."""
+    def _told(self) -> tuple[dict[int, set[str]], dict[int, int], dict[int, Any]]:
+        """Name scopes, calls and the last graph of the layers that live, by id."""
         living = {i: seen for i, seen in self._seen.items() if seen.layer() is not None}
         scopes = {i: seen.scopes for i, seen in living.items()}
-        return scopes, {i: seen.calls for i, seen in living.items()}
+        graphs = {i: seen.graph() for i, seen in living.items() if seen.graph is not None}
+        return scopes, {i: seen.calls for i, seen in living.items()}, graphs
 
     def _call_began(self) -> Any:
         tensorflow = sys.modules["tensorflow"]
@@ -160,7 +164,7 @@ class ModelWatch:
         living = {i: model for i, reference in self._models.items() if (model := reference())}
         gone = [facts for identity, facts in self._facts.items() if identity not in living]
         facts = describe_models([*living.values(), *given, *_models_in(namespace)], *self._told())
-        for kept in (self._models, self._facts, self._seen, self._open):
+        for kept in (self._models, self._facts, self._final, self._seen, self._open):
             kept.clear()
         return (*facts, *gone)
 
@@ -209,6 +213,7 @@ def describe_models(
     models: Iterable[Any],
     scopes: Mapping[int, set[str]] | None = None,
     calls: Mapping[int, int] | None = None,
+    graphs: Mapping[int, Any] | None = None,
 ) -> tuple[ModelFacts, ...]:
     """Describe each model that is no part of another one.
 
@@ -216,6 +221,7 @@ def describe_models(
         models: Keras models, or layers; of one given twice the first counts.
         scopes: Name scopes seen while tracing, by id of the layer.
         calls: Calls in one traced run, by id of the layer.
+        graphs: A graph in which a model was called, by its id.
     """
     distinct = {id(model): model for model in models}
     inside: set[int] = set()
@@ -225,7 +231,8 @@ def describe_models(
             continue
         with suppress(Exception):  # somebody's model may do anything when it is looked at
             inside.update(map(id, _flat(model)))
-            facts.append(describe_model(model, scopes, calls))
+            graph = (graphs or {}).get(identity)
+            facts.append(describe_model(model, scopes, calls, graph))
     return tuple(facts)
 
 
