@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from profnb.analysis.layer_flops import backward_factor, forward_flops
 from profnb.analysis.layer_tree import grow_layer_tree
 from profnb.analysis.name_scopes import layer_scope, parse_scope
 from profnb.analysis.study import Study
-from profnb.capture.graph_ops import BACKWARD, METRICS, UPDATE, OpFact
+from profnb.capture.graph_ops import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
 from profnb.capture.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.frames.layers import layer_frame
@@ -119,6 +120,48 @@ def test_what_the_graph_tells_about_ops_goes_before_what_their_names_suggest():
     assert table.loc["model/dense", "backward_us"] == 20
     assert table.loc["outside the model", "backward_us"] == 10
     assert "optimizer" not in table.index
+
+
+class FakeGraph:
+    """Ops in the order they were made: (name, type), or (name, type, weight) for an assignment."""
+
+    def __init__(self, *ops):
+        self.captures = [(w, SimpleNamespace(name=f"{w}:0")) for w in {op[2] for op in ops if len(op) > 2}]
+        self._ops = [SimpleNamespace(name=op[0], type=op[1], inputs=[SimpleNamespace(name=f"{w}:0") for w in op[2:]]) for op in ops]
+
+    def get_operations(self):
+        return self._ops
+
+
+def test_the_order_in_which_ops_were_made_tells_what_they_are_for():
+    graph = FakeGraph(
+        ("Cast", "Cast"), ("net/a/MatMul", "MatMul"), ("net/a/IdentityN", "IdentityN"), ("net/b/MatMul", "MatMul"), ("loss/Mean", "Mean"),
+        ("AssignVariableOp", "AssignVariableOp"),  # the loss' tracker
+        ("gradient_tape/loss/mul", "Mul"), ("gradient_tape/net/b/MatMul/MatMul", "MatMul"),
+        ("AddN", "AddN"), ("mul_1", "Mul"), ("Sigmoid_1", "Sigmoid"),  # swish's gradient, of a sum
+        ("gradient_tape/net/a/MatMul/MatMul", "MatMul"), ("AddN_1", "AddN"),
+        ("adam/mul", "Mul"), ("adam/AssignSub", "AssignSubVariableOp", "kernel"),
+        ("adam/mul_1", "Mul"), ("adam/AssignSub_1", "AssignSubVariableOp", "bias"),
+        ("ArgMax", "ArgMax"), ("Sum/ReadVariableOp", "ReadVariableOp"),
+    )  # fmt: skip
+    rows = {id(weight): row for weight, row in (("kernel", 1), ("bias", 2))}
+    assert describe_ops(graph, rows, has_keras_step=True) == {
+        "AssignVariableOp": OpFact(METRICS),
+        "AddN": OpFact(BACKWARD, scope="net/a"), "mul_1": OpFact(BACKWARD, scope="net/a"), "Sigmoid_1": OpFact(BACKWARD, scope="net/a"),
+        "AddN_1": OpFact(BACKWARD),
+        "adam/mul": OpFact(UPDATE, 1), "adam/AssignSub": OpFact(UPDATE, 1), "adam/mul_1": OpFact(UPDATE, 2), "adam/AssignSub_1": OpFact(UPDATE, 2),
+        "ArgMax": OpFact(METRICS), "Sum/ReadVariableOp": OpFact(METRICS),
+    }  # fmt: skip
+    own = describe_ops(graph, rows, has_keras_step=False)
+    assert {fact.part for fact in own.values()} == {BACKWARD, UPDATE}
+
+
+def test_between_two_functions_with_gradients_of_their_own_nobody_is_chosen():
+    graph = FakeGraph(
+        ("net/a/MatMul", "MatMul"), ("net/b/IdentityN", "IdentityN"), ("net/c/IdentityN", "IdentityN"), ("net/d/MatMul", "MatMul"),
+        ("gradient_tape/net/d/MatMul/MatMul", "MatMul"), ("mul_1", "Mul"), ("gradient_tape/net/a/MatMul/MatMul", "MatMul"),
+    )  # fmt: skip
+    assert describe_ops(graph, {}, has_keras_step=False) == {"mul_1": OpFact(BACKWARD)}
 
 
 def test_what_the_graph_of_another_phase_tells_does_not_count():

@@ -5,7 +5,8 @@ by weight, the metrics'. Names tell the first three. The rest follows from the o
 up to the assignment of a weight is for that weight; ops without a name scope after the optimizer's are the
 metrics' (in Keras' own step), and those among the tape's belong to the way back. Among them are gradients
 that a function defines itself (``swish``): if exactly one such function lies between the forward ops of the
-neighbours, it is of that.
+neighbours, it is of that. A sum of gradients is made right before the gradient of the op whose output they
+are of.
 
 Only reads graphs that exist; nothing is traced.
 """
@@ -143,10 +144,11 @@ def _find_updates(
     graph: Any, operations: Sequence[Any], first: int, row_of_handle: Mapping[int, int]
 ) -> dict[int, int]:
     """The layer whose weight each of the optimizer's ops is for, by the op's place."""
+    known: dict[int, dict[int, Any]] = {}
     row_of_input = {
         inner.name: row_of_handle[id(given)]
         for outer, inner in graph.captures
-        if id(given := _given(outer)) in row_of_handle
+        if id(given := _given(outer, known)) in row_of_handle
     }
     found: dict[int, int] = {}
     since = first
@@ -168,11 +170,20 @@ def _find_updates(
     return found
 
 
-def _given(tensor: Any) -> Any:
-    """What was given to the outermost function, of what a function was given by the one around it."""
+def _given(tensor: Any, known: dict[int, dict[int, Any]]) -> Any:
+    """What was given to the outermost function, of what a function was given by the one around it.
+
+    Args:
+        tensor: What a graph captured.
+        known: For graphs already looked at what each of their placeholders captured; filled in.
+    """
     for _ in range(_DEEPEST):
         graph = getattr(tensor, "graph", None) if hasattr(tensor, "op") else None
-        outer = next((o for o, inner in getattr(graph, "captures", ()) if inner is tensor), None)
+        if graph is None:
+            break
+        if id(graph) not in known:
+            known[id(graph)] = {id(inner): outer for outer, inner in getattr(graph, "captures", ())}
+        outer = known[id(graph)].get(id(tensor))
         if outer is None:
             break
         tensor = outer
@@ -197,12 +208,18 @@ def _find_gradients(
         if here is None:
             continue
         between = [place for place in custom if here < place < last]
-        scope = names[between[0]][0].rpartition("/")[0] if len(between) == 1 else ""
-        for place in run:
+        scope = _scope_of(names, between[0]) if len(between) == 1 else ""
+        following = _scope_of(names, here) if here >= 0 else ""
+        for place in reversed(run):
             own, kind = names[place]
-            facts[own] = OpFact(BACKWARD, scope="" if kind == _SUM else scope)
+            following = following if kind == _SUM else scope
+            facts[own] = OpFact(BACKWARD, scope=following)
         run, last = [], here
     return facts
+
+
+def _scope_of(names: Sequence[tuple[str, str]], at: int) -> str:
+    return names[at][0].rpartition("/")[0]
 
 
 def _forward_place(name: str, place_of: Mapping[str, int]) -> int | None:
