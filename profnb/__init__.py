@@ -16,6 +16,8 @@ The house (data flows downwards, an import only ever points back up):
         tfprof               tfprof's four views of graph runs
         environment          what the code ran with
         datasets             names of the functions that users gave to tf.data
+        models, layer_*      the Keras models that ran, as plain data: layers, shapes, name scopes
+        graph_ops            what ops are for whose names do not tell, by the order they were made in
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
         cell                 a cell of the shell, run as if no magic were there
@@ -53,6 +55,10 @@ The house (data flows downwards, an import only ever points back up):
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
         peaks, roofline      what a device could do at most, and how near each op came
+        name_scopes, layer_scopes   names of ops to scopes, scopes to a live model's layers
+        layer_rows, layers   which row an op belongs to and which way; op time handed out to rows
+        layer_flops, layer_table, layer_tree   what layers compute; the table of them; as a picture
+        input_work           which events the input pipeline ran
         graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
@@ -60,7 +66,7 @@ The house (data flows downwards, an import only ever points back up):
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, advice, report   one table of the report; what to change; the report
-        input, memory, device, xla   its tables on each; device_charts has figures of the last two
+        layers, input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where

@@ -125,8 +125,6 @@ def sums_exactly(p):
 @pytest.mark.parametrize("jit", [False, True])
 def test_every_layer_is_found_with_its_phases_and_parameters(which, name, jit):
     k = library(which)
-    if jit and name == "recurrent" and which == "keras":
-        pytest.skip("Keras 3 does not compile a recurrent layer's loop on a CPU in reasonable time")
     p, model = fit(k, name, jit_compile=jit)
     if jit and p.xla.empty:
         pytest.skip(f"TensorFlow {tf.__version__} records no XLA ops on a CPU")
