@@ -340,6 +340,39 @@ def test_a_layer_that_a_gradient_runs_again_shows_recomputation():
 
 
 @pytest.mark.parametrize("which", ["keras", "tf_keras"])
+def test_models_that_one_step_trains_in_turn_have_no_recomputation(which):
+    """A GAN: after the first gradient both models run forward again, which repeats nothing."""
+    k = library(which)
+
+    class Gan(k.Model):
+        def __init__(self):
+            super().__init__()
+            self.generator = k.Sequential([k.layers.Input((8,)), k.layers.Dense(16, name="make")], name="generator")
+            self.critic = k.Sequential([k.layers.Input((16,)), k.layers.Dense(1, name="judge")], name="critic")
+
+        def train_step(self, real):
+            noise = tf.random.normal((BATCH, 8))
+            for model, sign in ((self.critic, 1.0), (self.generator, -1.0)):
+                with tf.GradientTape() as tape:
+                    loss = sign * tf.reduce_mean(self.critic(self.generator(noise)) - self.critic(real))
+                for weight, gradient in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables)):
+                    weight.assign(weight - 0.01 * gradient)
+            return {"loss": loss}
+
+    gan = Gan()
+    gan.compile()
+    with profnb.profile() as p:
+        gan.fit(np.ones((STEPS * BATCH, 16), "float32"), batch_size=BATCH, verbose=0)
+    table = rows_of(p)
+    made, judged = (next(row for row in table.index if row.endswith(name)) for name in ("/make", "/judge"))
+    assert (table.loc[[made, judged], "forward_us"] > 0).all()
+    assert (table.loc[[made, judged], "backward_us"] > 0).all()
+    assert (table.recomputation_us == 0).all()
+    assert table.parameters.sum() == 8 * 16 + 16 + 16 + 1
+    assert sums_exactly(p)
+
+
+@pytest.mark.parametrize("which", ["keras", "tf_keras"])
 def test_no_hook_and_no_model_outlives_the_capture(which):
     k = library(which)
     call, batch = k.layers.Layer.__call__, k.Model.train_on_batch

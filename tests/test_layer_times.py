@@ -197,7 +197,7 @@ def test_scopes_that_were_seen_go_before_what_names_suggest():
 def test_what_a_gradient_repeats_is_recomputation():
     block = model(
         layer("net", "Functional", -1), layer("net/block", "Block"), layer("net/block/up", parent=1),
-        is_uniquified=False, scopes={"net": 0, "net/block": 1, "net/block/up": 2, "up": 2},
+        is_uniquified=False, scopes={"net": 0, "net/block": 1, "net/block/up": 2, "up": 2}, again=frozenset({"up"}),
     )  # fmt: skip
     _, table = table_of(
         "net/block/up/BiasAdd:BiasAdd", "up/BiasAdd:BiasAdd", "up/Gelu/mul:Mul", "gradient_tape/up/MatMul/MatMul_1:MatMul",

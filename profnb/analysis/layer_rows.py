@@ -114,8 +114,6 @@ class Rows:
         self._by_name: dict[str, int] = {}
         for row, layer in enumerate(self.layers):
             self._by_name[layer.name] = -1 if layer.name in self._by_name else row
-        places = (self._layers.place(path) for path in paths)
-        self._at_home = {place.row for place in places if place is not None and not place.is_away}
 
     def __len__(self) -> int:
         return len(self.layers) + len(OTHERS) + len(self.scopes)
@@ -149,7 +147,7 @@ class Rows:
         place = self._layers.place(scope.path[:-1])
         if place is not None:
             self.found.add(place)
-            again = scope.is_again or (place.is_away and place.row in self._at_home)
+            again = scope.is_again or place.is_again
             return OpPlace(place.row, _AGAIN if again and not scope.is_backward else _way(scope))
         told = self._told.get("/".join(scope.path))
         return self._place_outside(op_type, scope) if told is None else self._place_told(*told)

@@ -28,19 +28,19 @@ class LayerPlace:
     Attributes:
         row: Row among the layers of all models.
         scope: The scope itself, one per call where its library makes scopes unique.
-        is_away: Whether the layer was called outside of its model, as a gradient does that repeats it.
+        is_again: Whether a gradient repeated the layer's call there.
     """
 
     row: int
     scope: Path
-    is_away: bool
+    is_again: bool
 
 
 class LayerScopes:
     """Which layer each scope belongs to."""
 
     def __init__(
-        self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str]
+        self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str], again: set[Path]
     ) -> None:
         """Take what is known.
 
@@ -48,9 +48,10 @@ class LayerScopes:
             layers: The layers of all models.
             rows: The layer of each scope.
             roots: First scopes of models, which may stand anywhere in a path.
+            again: Scopes in which gradients repeated calls.
         """
         self.layers = layers
-        self._rows, self._roots = rows, roots
+        self._rows, self._roots, self._again = rows, roots, again
         self._known: dict[Path, LayerPlace | None] = {}
         self._longest = max(map(len, rows), default=0)
 
@@ -67,8 +68,7 @@ class LayerScopes:
                 scope = path[start:end]
                 row = self._rows.get(scope) if 0 < len(scope) <= self._longest else None
                 if row is not None:
-                    is_away = scope[0] not in self._roots and self.layers[row].parent >= 0
-                    return LayerPlace(row, scope, is_away)
+                    return LayerPlace(row, scope, scope in self._again)
         return None
 
 
@@ -86,9 +86,11 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
     layers: list[LayerFacts] = []
     rows: dict[Path, int] = {}
     roots: set[str] = set()
+    again: set[Path] = set()
     for model in models:
         first = len(layers)
-        seen = {parse_scope(f"{scope}/op").path[:-1]: row for scope, row in model.scopes.items()}
+        seen = {_path_of(scope): row for scope, row in model.scopes.items()}
+        again.update(map(_path_of, model.again))
         for scope, row in seen.items():
             if scope:
                 rows[scope] = first + row
@@ -97,7 +99,11 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
         if not seen:
             _match_model(model, first, inside, rows, roots)
         layers.extend(model.layers)
-    return LayerScopes(layers, rows, roots)
+    return LayerScopes(layers, rows, roots, again)
+
+
+def _path_of(scope: str) -> Path:
+    return parse_scope(f"{scope}/op").path[:-1]
 
 
 def _match_model(

@@ -192,7 +192,7 @@ def _count_flops(times: LayerTimes, batch_size: int | None, *, is_training: bool
     rows = times.rows
     observed: dict[int, int] = {}
     for place in rows.found:
-        observed[place.row] = observed.get(place.row, 0) + (not place.is_away)
+        observed[place.row] = observed.get(place.row, 0) + (not place.is_again)
     first = 0
     for model in rows.models:
         for at, layer in enumerate(model.layers):

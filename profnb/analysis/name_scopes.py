@@ -17,7 +17,7 @@ __all__ = ["OpScope", "layer_scope", "parse_scope", "without_number"]
 
 _CALLS = re.compile(
     r"(Stateful)?PartitionedCall(_\d+)?|_\d+|while(_\d+)?|while_grad(_\d+)?|body|cond(_\d+)?|cond_grad"
-    r"|then|else|branch\d+|replica(_\d+)?|XlaLaunch|cluster(_\d+)+|xla_compile|TPUPartitionedCall"
+    r"|then|else|branch\d+|update_\d+|replica(_\d+)?|XlaLaunch|cluster(_\d+)+|xla_compile|TPUPartitionedCall"
     r"|[A-Z][a-zA-Z]*(Optimizer|Folding)|Remapper|jit\(.*\)|pjit|closed_call|core_call|custom_[a-z_]+_call"
 )
 _BACKWARD = re.compile(r"gradient_tape(_\d+)?|gradients(_\d+)?")

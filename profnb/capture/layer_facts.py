@@ -5,7 +5,7 @@ keeps a model. Attributes that Keras keeps for itself are read with care: where 
 fact.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -22,7 +22,7 @@ from profnb.capture.layer_shapes import (
     settings_of,
 )
 
-__all__ = ["LayerFacts", "ModelFacts", "describe_model", "parts_of"]
+__all__ = ["LayerFacts", "ModelFacts", "TracedLayer", "describe_model", "parts_of"]
 
 T = TypeVar("T")
 
@@ -85,6 +85,7 @@ class ModelFacts:
         losses: Name scopes of its losses.
         optimizer: Name scope of its optimizer; "" without one.
         scopes: Name scopes that were seen to belong to a layer while the model was traced: to its row.
+        again: Those of the scopes in which a gradient repeated what the way forward did.
         calls: How often a traced run calls a layer, by its row; empty if not seen.
         ops: What ops are for whose names do not tell, by phase: by name, for each graph of its step. "" is
             any other function.
@@ -97,8 +98,26 @@ class ModelFacts:
     losses: tuple[str, ...] = ()
     optimizer: str = ""
     scopes: Mapping[str, int] = field(default_factory=dict)
+    again: frozenset[str] = frozenset()
     calls: Mapping[int, int] = field(default_factory=dict)
     ops: Mapping[str, Sequence[Mapping[str, OpFact]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedLayer:
+    """What was seen of a layer while functions were traced.
+
+    Attributes:
+        scopes: Name scopes that are its own.
+        again: Those in which a gradient repeated its call.
+        calls: How often a graph calls it, repetitions left out.
+        graph: The last graph that called it, if it lives.
+    """
+
+    scopes: Collection[str]
+    again: Collection[str]
+    calls: int
+    graph: Any
 
 
 class _Walk:
@@ -180,29 +199,17 @@ def _own_weights(layer: Any, parts: list[Any]) -> tuple[bool, list[Any]]:
     return bool(getattr(layer, "built", True)), own
 
 
-def describe_model(
-    model: Any,
-    scopes: Mapping[int, set[str]] | None = None,
-    calls: Mapping[int, int] | None = None,
-    graph: Any = None,
-) -> ModelFacts:
+def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) -> ModelFacts:
     """Turn a model into plain data.
 
     Args:
         model: A Keras model, or any layer.
-        scopes: Name scopes seen while tracing, by id of the layer.
-        calls: Calls in one traced run, by id of the layer.
-        graph: A graph in which it was called, if one is known.
+        traced: What was seen of layers while they were traced, by id.
     """
     walk = _Walk()
     walk.visit(model, -1, "", 0, needs_gradient=False)
-    by_scope = {
-        scope: walk.row_of[identity]
-        for identity, seen in (scopes or {}).items()
-        if identity in walk.row_of
-        for scope in seen
-    }
-    by_row = {walk.row_of[i]: count for i, count in (calls or {}).items() if i in walk.row_of}
+    own = [(walk.row_of[i], seen) for i, seen in (traced or {}).items() if i in walk.row_of]
+    graph = next((seen.graph for row, seen in own if row == 0), None)
     has_keras_step = bool(_told(_has_keras_step, model, otherwise=False))
     no_graphs: dict[str, list[Any]] = {}
     graphs = _told(function_graphs, model, no_graphs)
@@ -219,8 +226,9 @@ def describe_model(
         has_keras_step=has_keras_step,
         losses=_loss_names(model),
         optimizer=str(getattr(getattr(model, "optimizer", None), "name", "") or ""),
-        scopes=by_scope,
-        calls=by_row,
+        scopes={scope: row for row, seen in own for scope in seen.scopes},
+        again=frozenset().union(*(seen.again for _, seen in own)),
+        calls={row: seen.calls for row, seen in own if seen.calls},
         ops={
             phase: [_told(describe, each, no_ops) for each in own] for phase, own in graphs.items()
         },

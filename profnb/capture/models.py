@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.layer_facts import ModelFacts, describe_model
+from profnb.capture.layer_facts import ModelFacts, TracedLayer, describe_model
 from profnb.capture.watch import watch_method
 
 __all__ = ["ModelWatch", "as_models", "describe_models"]
@@ -25,6 +25,7 @@ _MOST_MODELS, _MOST_SCOPES = 50, 100_000
 _LIBRARIES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.
 _SCRATCH = ("scratch_graph", "keras_graph")
+_TAPE = "gradient_tape/"  # the name scope of gradients
 _RUNS = ("train_on_batch", "test_on_batch", "predict_on_batch")
 
 
@@ -34,9 +35,24 @@ class _Seen:
     def __init__(self, layer: Any) -> None:
         self.layer = weakref.ref(layer)
         self.scopes: set[str] = set()
+        self.again: set[str] = set()
         self.calls = 0
-        self.graph: Any = None
         self.in_graph = 0
+        self.was_inside = self.was_outside = False  # of calls of other layers
+        self._graph: Any = None
+
+    @property
+    def graph(self) -> Any:
+        """The graph that it was called in last; None if that is gone."""
+        return None if self._graph is None else self._graph()
+
+    def called(self, graph: Any, *, is_inside: bool) -> None:
+        """Count a call that is no repetition."""
+        self.in_graph = self.in_graph + 1 if self.graph is graph else 1
+        self._graph = weakref.ref(graph)
+        self.calls = max(self.calls, self.in_graph)
+        self.was_inside |= is_inside
+        self.was_outside |= not is_inside
 
 
 class ModelWatch:
@@ -48,7 +64,7 @@ class ModelWatch:
         self._seen: dict[int, _Seen] = {}
         self._facts: dict[int, ModelFacts] = {}
         self._final: set[int] = set()  # ids of models that were described after a run
-        self._open: list[tuple[int, Any, str]] = []
+        self._open: list[tuple[int, Any, str, bool]] = []
         self._model_types: tuple[type, ...] = ()
         self._thread = threading.get_ident()
         self._scopes_left = _MOST_SCOPES
@@ -60,7 +76,7 @@ class ModelWatch:
         callbacks = getattr(keras.callbacks, "CallbackList", None)
         self._model_types += (model,)
         with ExitStack() as stack:
-            if layer is not None:
+            if layer is not None and "tensorflow" in sys.modules:
                 began, ended = self._call_began(), self._call_ended
                 stack.enter_context(watch_method(layer, "__call__", began, ended))
             for phase in ("train", "test", "predict"):
@@ -68,7 +84,8 @@ class ModelWatch:
                     if callbacks is not None and hasattr(callbacks, f"on_{phase}_{moment}"):
                         stack.enter_context(watch_method(callbacks, f"on_{phase}_{moment}", hook))
             for name in _RUNS:
-                stack.enter_context(watch_method(model, name, self._see))
+                if hasattr(model, name):
+                    stack.enter_context(watch_method(model, name, self._see))
             yield
 
     def _see(self, model: Any) -> None:
@@ -94,17 +111,18 @@ class ModelWatch:
         """Describe a model now: it may be gone when the capture ends."""
         known = self._final if is_final else self._facts
         if id(model) not in known and len(self._facts) < _MOST_MODELS:
-            facts = describe_models([model], *self._told())
+            facts = describe_models([model], self._told())
             if facts:
                 self._facts[id(model)] = facts[0]
                 self._final.update([id(model)] if is_final else [])
 
-    def _told(self) -> tuple[dict[int, set[str]], dict[int, int], dict[int, Any]]:
-        """Name scopes, calls and the last graph of the layers that live, by id."""
-        living = {i: seen for i, seen in self._seen.items() if seen.layer() is not None}
-        scopes = {i: seen.scopes for i, seen in living.items()}
-        graphs = {i: seen.graph() for i, seen in living.items() if seen.graph is not None}
-        return scopes, {i: seen.calls for i, seen in living.items()}, graphs
+    def _told(self) -> dict[int, TracedLayer]:
+        """What was seen of the layers that live, by id."""
+        return {
+            identity: TracedLayer(seen.scopes, seen.again, seen.calls, seen.graph)
+            for identity, seen in self._seen.items()
+            if seen.layer() is not None
+        }
 
     def _call_began(self) -> Any:
         tensorflow = sys.modules["tensorflow"]
@@ -121,39 +139,42 @@ class ModelWatch:
                 return
             try:
                 graph = graph_now()
-                if graph.name.startswith(_SCRATCH) if hasattr(graph, "name") else False:
+                if str(getattr(graph, "name", "")).startswith(_SCRATCH):
                     return
                 scope = graph.unique_name(layer.name, mark_as_used=False)
+                is_again = self._open[-1][3] if self._open else self._is_again(layer, graph)
             except Exception:  # noqa: BLE001 - a layer may be anything, and its call comes first
                 return
-            self._open.append((id(layer), graph, scope))
+            self._open.append((id(layer), graph, scope, is_again))
 
         return began
+
+    def _is_again(self, layer: Any, graph: Any) -> bool:
+        """Whether a call from outside of any layer repeats one for a gradient that has begun."""
+        seen = self._seen.get(id(layer))
+        if seen is None or seen.layer() is not layer or seen.was_outside or not seen.was_inside:
+            return False
+        return any(made.name.startswith(_TAPE) for made in reversed(graph.get_operations()))
 
     def _call_ended(self, layer: Any) -> None:
         if not self._open or self._open[-1][0] != id(layer):
             return
         if threading.get_ident() != self._thread:
             return
-        identity, graph, first = self._open.pop()
+        identity, graph, first, is_again = self._open.pop()
         try:
             seen = self._seen.get(identity)
             if seen is None or seen.layer() is not layer:
                 seen = self._seen[identity] = _Seen(layer)
-            last = graph.unique_name(layer.name, mark_as_used=False)
-            if self._open or isinstance(
-                layer, self._model_types
-            ):  # else a gradient repeats the call
-                same = seen.graph is not None and seen.graph() is graph
-                seen.in_graph = seen.in_graph + 1 if same else 1
-                seen.graph = weakref.ref(graph)
+            scopes = _scopes_between(first, graph.unique_name(layer.name, mark_as_used=False))
+            if not is_again:
+                seen.called(graph, is_inside=bool(self._open))
         except Exception:  # noqa: BLE001 - likewise
             return
-        seen.calls = max(seen.calls, seen.in_graph)
-        for scope in _scopes_between(first, last):
-            if self._scopes_left > 0:
-                self._scopes_left -= 1
-                seen.scopes.add(scope)
+        scopes = scopes[: self._scopes_left]
+        self._scopes_left -= len(scopes)
+        seen.scopes.update(scopes)
+        seen.again.update(scopes if is_again else ())
         if not self._open and isinstance(layer, self._model_types):
             self._keep(layer)
 
@@ -163,7 +184,7 @@ class ModelWatch:
         """The models that ran, those of a namespace, and those given, as plain data; none is kept."""
         living = {i: model for i, reference in self._models.items() if (model := reference())}
         gone = [facts for identity, facts in self._facts.items() if identity not in living]
-        facts = describe_models([*living.values(), *given, *_models_in(namespace)], *self._told())
+        facts = describe_models([*living.values(), *given, *_models_in(namespace)], self._told())
         for kept in (self._models, self._facts, self._final, self._seen, self._open):
             kept.clear()
         return (*facts, *gone)
@@ -210,18 +231,13 @@ def as_models(given: object) -> list[object]:
 
 
 def describe_models(
-    models: Iterable[Any],
-    scopes: Mapping[int, set[str]] | None = None,
-    calls: Mapping[int, int] | None = None,
-    graphs: Mapping[int, Any] | None = None,
+    models: Iterable[Any], traced: Mapping[int, TracedLayer] | None = None
 ) -> tuple[ModelFacts, ...]:
     """Describe each model that is no part of another one.
 
     Args:
         models: Keras models, or layers; of one given twice the first counts.
-        scopes: Name scopes seen while tracing, by id of the layer.
-        calls: Calls in one traced run, by id of the layer.
-        graphs: A graph in which a model was called, by its id.
+        traced: What was seen of layers while they were traced, by id.
     """
     distinct = {id(model): model for model in models}
     inside: set[int] = set()
@@ -231,8 +247,7 @@ def describe_models(
             continue
         with suppress(Exception):  # somebody's model may do anything when it is looked at
             inside.update(map(id, _flat(model)))
-            graph = (graphs or {}).get(identity)
-            facts.append(describe_model(model, scopes, calls, graph))
+            facts.append(describe_model(model, traced or {}))
     return tuple(facts)
 
 
