@@ -220,7 +220,8 @@ def _models_in(namespace: Mapping[str, object]) -> list[Any]:
     )
     if not types:
         return []
-    return [value for value in list(namespace.values()) if isinstance(value, types)][:_MOST_MODELS]
+    found = [value for value in list(namespace.values()) if issubclass(type(value), types)]
+    return found[:_MOST_MODELS]
 
 
 def as_models(given: object) -> list[object]:
