@@ -17,6 +17,8 @@ The house (data flows downwards, an import only ever points back up):
         environment          what the code ran with
         datasets, functions  what users gave to tf.data; why tf.functions were traced anew
         histories            what Keras' fits reached
+        models, layer_*      the Keras models that ran, as plain data: layers, shapes, name scopes
+        graph_ops            what ops are for whose names do not tell, by the order they were made in
         switches, fresh      settings around a cell; a cell in a fresh process
         saved                what was seen besides the trace, beside it in a file
         held_back            the profiler's log lines and an interrupt, while it starts or stops
@@ -58,6 +60,10 @@ The house (data flows downwards, an import only ever points back up):
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
         peaks, roofline      what a device could do at most, and how near each op came
+        name_scopes, layer_scopes   names of ops to scopes, scopes to a live model's layers
+        layer_rows, layers   which row an op belongs to and which way; op time handed out to rows
+        layer_flops, layer_table, layer_tree   what layers compute; the table of them; as a picture
+        input_work           which events the input pipeline ran
         graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
@@ -65,7 +71,7 @@ The house (data flows downwards, an import only ever points back up):
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, advice, report   one table of the report; what to change; the report
-        input, memory, device, xla   its tables on each; device_charts has figures of the last two
+        layers, input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         comparison, sweep    runs against runs; settings against each other

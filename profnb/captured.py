@@ -1,10 +1,11 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from profnb.capture.models import as_models
 from profnb.capture.saved import write_recordings
 from profnb.capture.session import Capture
 from profnb.errors import TraceFormatError
@@ -48,11 +49,14 @@ class CapturedProfile:
             self.profile.repeats.append(capture.finish())
             self._write_beside()
 
-    def finish(self, namespace: Mapping[str, object] | None = None) -> Profile:
+    def finish(
+        self, namespace: Mapping[str, object] | None = None, models: Sequence[object] = ()
+    ) -> Profile:
         """End the capture, read its trace, and remove what was temporary.
 
         Args:
-            namespace: Where the user's datasets and functions live, which know their own names.
+            namespace: Where the user's datasets and models live, which know names and shapes.
+            models: Models that were given.
         """
         import numpy as np
 
@@ -63,6 +67,7 @@ class CapturedProfile:
         try:
             self._capture.finish()
             recording.describe(namespace or {})
+            recording.models = self._capture.models.describe(namespace or {}, models)
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
@@ -91,11 +96,15 @@ class CapturedProfile:
 
 
 @contextmanager
-def profile(options: CaptureOptions | None = None, **settings: Any) -> Iterator[Profile]:
+def profile(
+    options: CaptureOptions | None = None, *, model: Any = None, **settings: Any
+) -> Iterator[Profile]:
     """Capture the block's TensorFlow work; the profile has its answers when the block is over.
 
     Args:
         options: What to record; or give ``CaptureOptions``' fields as keywords.
+        model: The Keras model to tell layers by, or several; those that ``fit`` or a trace of a function
+            sees need not be given.
         settings: For instance ``max_steps=50, logdir="logs"``.
 
     Yields:
@@ -112,7 +121,7 @@ def profile(options: CaptureOptions | None = None, **settings: Any) -> Iterator[
     try:
         yield captured.profile
     finally:
-        captured.finish({**caller.f_globals, **caller.f_locals})
+        captured.finish({**caller.f_globals, **caller.f_locals}, as_models(model))
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profnb.capture.models import as_models, describe_models
 from profnb.capture.session import Recording
 from profnb.errors import CaptureError
 from profnb.options import CaptureOptions
@@ -282,6 +283,7 @@ def load(
     run: str | None = None,
     host: str | None = None,
     warmup_steps: int = 0,
+    model: Any = None,
 ) -> Profile:
     """Open a saved trace.
 
@@ -292,6 +294,7 @@ def load(
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
 
     Raises:
         FileNotFoundError: There is nothing at this path.
@@ -305,6 +308,9 @@ def load(
     options, recordings = read_recordings(file)
     if warmup_steps:
         options = replace(options, warmup_steps=warmup_steps)
+    if model is not None:
+        recordings = recordings or [Recording()]
+        recordings[0].models = describe_models(as_models(model))
     profile = Profile(read_trace(file), recordings[0] if recordings else None, options)
     profile.repeats.extend(recordings[1:])
     return profile

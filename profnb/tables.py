@@ -63,6 +63,25 @@ class Tables(DeviceTables):
         return op_frame(self.study.ops)
 
     @property
+    def layers(self) -> "pd.DataFrame":
+        """One row per layer in the order of the model, then name scopes, then what is neither.
+
+        Columns: ``layer, layer_type, forward_us, backward_us, update_us, recomputation_us, other_us,
+        total_us, with_parts_us`` (the layers inside it too)``, fraction, host_us, device_us, occurrences``
+        (runs of ops)``, parameters`` (its own; those of a model sum to ``count_params()``)``, output_shape,
+        flops`` (of a step, both ways)``, flops_forward, flops_backward, gigaflops_per_second, peak_bytes,
+        is_shared, is_estimate``.
+
+        Times are of all counted steps together; ``attrs["steps"]`` is how many. The rows sum to the op time
+        of those steps: the device's where there is one (``attrs["side"]``), else the host's. Rows that are
+        no layers: loss, metrics, optimizer, input, outside the model. What is not known is NaN, or "" for
+        names. See ``analysis.layers`` and ``analysis.layer_flops``.
+        """
+        from profnb.frames.layers import layer_frame
+
+        return layer_frame(self.study.layers)
+
+    @property
     def input_pipeline(self) -> "pd.DataFrame":
         """One row per iterator of tf.data, the outermost first; see ``analysis.input_pipeline``.
 

@@ -76,6 +76,32 @@ def test_host_and_device_rows_keep_their_colours_and_are_told_apart(open_page, t
     assert column(page, 2) == ["kernel"]
 
 
+def test_layers_are_sorted_shown_whole_and_lead_to_their_ops(open_page, tmp_path):
+    from traces import event, host, line, read
+
+    from profnb.profile import Profile
+
+    ops = [event("train", 0, 10**9, step_num=0, _r=1)]
+    ops += [event(f"net/layer_{at}/MatMul:MatMul", at * 10**7, (at + 1) * 10**5) for at in range(30)]
+    page = open_page(Profile(read(host(line("python", *ops)))).to_html(tmp_path / "r.html").as_uri())
+    page.page.click('[role=tab]:text-is("Layers")')
+    rows = page.page.locator(".profnb-rows tr")
+    names = lambda: [text.split()[0] for text in page.page.locator(".profnb-rows td:nth-child(2)").all_inner_texts()[1:]]  # noqa: E731
+    assert names()[:2] == ["layer_29", "layer_28"]
+    assert rows.count() == 21
+    page.page.get_by_role("button", name="show all 30").click()
+    assert rows.count() == 31
+    page.page.locator(".profnb-rows td", has_text="self").first.click()
+    page.page.locator(".profnb-rows td", has_text="self").first.click()
+    assert names()[0] == "layer_0"
+    page.shot("layers")
+    page.page.locator(".profnb-rows td", has_text="layer_7").first.click()
+    assert page.page.get_by_label("search ops").input_value() == "net/layer_7/"
+    assert page.page.get_by_label("search ops").is_visible()
+    assert column(page, 2) == ["net/layer_7/MatMul MatMul"]
+    assert page.errors == []
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 700)])
 def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, scheme, width):
     from programs import metadata_plane
@@ -90,10 +116,10 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri(), scheme=scheme, width=width)
     tabs = page.page.get_by_role("tab")
     tabs.first.wait_for()
-    assert tabs.all_inner_texts() == ["Ops", "Device", "Kernels", "XLA"]
+    assert tabs.all_inner_texts() == ["Ops", "Layers", "Device", "Kernels", "XLA"]
     shown = "[...document.querySelectorAll('.profnb-tab')].filter(e => e.offsetHeight).map(e => e.dataset.tab)"
     assert page.page.evaluate(shown) == ["Ops"]
-    tabs.nth(1).click()
+    tabs.nth(2).click()
     page.page.keyboard.press("ArrowRight")
     page.page.keyboard.press("ArrowRight")
     assert page.page.evaluate(shown) == ["XLA"]

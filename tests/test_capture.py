@@ -722,3 +722,16 @@ def test_sizes_of_datasets_threads_and_the_time_of_the_whole_code():
     assert int(p.environment["CPU cores"]) >= 1
     assert p.environment["Intra-op threads"] == "default"
     assert 0.2 <= p.recording.wall_ns / 1e9 < 5
+def test_a_method_that_is_watched_already_is_watched_twice():
+    seen = []
+
+    class Model:
+        def run(self, x):
+            return x
+
+    with watch_method(Model, "run", before=lambda _: seen.append("first"), after=lambda _: seen.append("end")):
+        with watch_method(Model, "run", before=lambda _: seen.append("second")):
+            assert Model().run(3) == 3
+        assert Model().run(4) == 4
+    assert Model().run(5) == 5
+    assert seen == ["second", "first", "end", "first", "end"]

@@ -28,7 +28,7 @@ from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["OpTable", "tabulate_ops"]
+__all__ = ["OpRuns", "OpTable", "find_op_runs", "sum_op_runs", "tabulate_ops"]
 
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__", "Iterator", "MakeIterator", "AnonymousIterator")
@@ -70,54 +70,88 @@ class OpTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Sums per key of one side: keys are (op name, op type)."""
+class OpRuns:
+    """Every run of an op, host side first, in event order on each side.
 
-    keys: list[tuple[str, str]]
-    occurrences: Int64s
+    Attributes:
+        keys: Distinct (op name, op type) of each side, host side first.
+        is_device: Whether each key is of device work, shape (K,).
+        events: The runs as indices of events, shape (N,).
+        code: Row of ``keys`` for each run, shape (N,).
+        total_ps: Duration of each, shape (N,).
+        self_ps: Duration less what ops that it called on the same thread took, shape (N,).
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    is_device: Bools
+    events: Int64s
+    code: Int64s
     total_ps: Int64s
     self_ps: Int64s
 
+    def __len__(self) -> int:
+        return self.events.size
 
-def tabulate_ops(trace: Trace, within: Bools | None = None, hlo: HloOps | None = None) -> OpTable:
-    """Sum up the ops of a trace.
+
+def find_op_runs(trace: Trace, hlo: HloOps | None = None) -> OpRuns:
+    """Find every run of an op.
 
     Args:
         trace: The trace.
+        hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
+    """
+    host_keys, host_code, host, own = _host_runs(trace, hlo)
+    device_keys, device_code, device = _device_runs(trace, hlo)
+    events = np.concatenate([host, device])
+    total = trace.events.duration_ps[events]
+    return OpRuns(
+        (*host_keys, *device_keys),
+        np.arange(len(host_keys) + len(device_keys)) >= len(host_keys),
+        events,
+        np.concatenate([host_code, device_code + len(host_keys)]),
+        total,
+        np.concatenate([own, total[host.size :]]),
+    )
+
+
+def tabulate_ops(trace: Trace, within: Bools | None = None, hlo: HloOps | None = None) -> OpTable:
+    """Sum up the ops of a trace; see ``sum_op_runs``."""
+    return sum_op_runs(find_op_runs(trace, hlo), within)
+
+
+def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
+    """Sum up runs of ops.
+
+    Args:
+        runs: The runs.
         within: Which events count, shape (E,); all of them by default. Self time is worked out
             before this filter, so a step's table sums to no more than the whole one.
-        hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
 
     Returns:
         The table, by self time descending, device rows first at equal time.
     """
-    host, device = _host_part(trace, within, hlo), _device_part(trace, within, hlo)
-    keys = host.keys + device.keys
-    is_device = np.arange(len(keys)) >= len(host.keys)
-    columns = [
-        np.concatenate([getattr(host, name), getattr(device, name)])
-        for name in ("occurrences", "total_ps", "self_ps")
-    ]
-    order = np.lexsort((~is_device, -columns[1], -columns[2]))
+    kept = slice(None) if within is None else within[runs.events]
+    code = runs.code[kept]
+    occurrences = np.bincount(code, minlength=len(runs.keys))
+    total, own = (np.zeros(len(runs.keys), np.int64) for _ in range(2))
+    np.add.at(total, code, runs.total_ps[kept])
+    np.add.at(own, code, runs.self_ps[kept])
+    used = np.flatnonzero(occurrences)
+    order = used[np.lexsort((~runs.is_device[used], -total[used], -own[used]))]
     return OpTable(
-        is_device[order],
-        tuple(keys[row][1] for row in order),
-        tuple(keys[row][0] for row in order),
-        *(column[order] for column in columns),
+        runs.is_device[order],
+        tuple(runs.keys[row][1] for row in order),
+        tuple(runs.keys[row][0] for row in order),
+        occurrences[order],
+        total[order],
+        own[order],
     )
 
 
-def _sum_by(codes: Int64s, keys: list[tuple[str, str]], total: Int64s, own: Int64s) -> _Part:
-    """Sum durations per code exactly, in integers; codes that never occur are dropped."""
-    occurrences = np.bincount(codes, minlength=len(keys))
-    sums = [np.zeros(len(keys), np.int64) for _ in range(2)]
-    for out, values in zip(sums, (total, own), strict=True):
-        np.add.at(out, codes, values)
-    used = np.flatnonzero(occurrences)
-    return _Part([keys[row] for row in used], occurrences[used], sums[0][used], sums[1][used])
-
-
-def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
+def _host_runs(
+    trace: Trace, hlo: HloOps | None
+) -> tuple[list[tuple[str, str]], Int64s, Int64s, Int64s]:
+    """(keys, key of each run, the runs' events, their self time)."""
     codes_of: dict[tuple[str, str], int] = {}
     code_of_name = np.full(len(trace.names), -1, np.int64)
     for row, text in enumerate(trace.names.texts):
@@ -137,9 +171,7 @@ def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     offsets = np.searchsorted(ops, trace.lines.offsets)
     own = self_times(begin, end, find_parents(end, offsets))
-    total = events.duration_ps[ops]
-    kept = slice(None) if within is None else within[ops]
-    return _sum_by(codes[ops][kept], list(codes_of), total[kept], own[kept])
+    return list(codes_of), codes[ops], ops, own
 
 
 def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:
@@ -165,15 +197,15 @@ def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], 
     codes[chosen] = eager[trace.events.name[chosen]]
 
 
-def _device_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
+def _device_runs(
+    trace: Trace, hlo: HloOps | None
+) -> tuple[tuple[tuple[str, str], ...], Int64s, Int64s]:
+    """(keys, key of each run, the runs' events)."""
     raw = raw_device_lines(trace)
     selected = raw[trace.lines.of_event] if raw.any() else np.zeros(len(trace.events), np.bool_)
-    if within is not None:
-        selected &= within
     work = np.flatnonzero(selected)
     if not work.size:
         none = np.empty(0, np.int64)
-        return _Part([], none, none, none)
+        return (), none, none
     ops = name_device_work(trace, work, hlo)
-    duration = trace.events.duration_ps[work]
-    return _sum_by(ops.code, list(ops.keys), duration, duration)
+    return ops.keys, ops.code, work

@@ -25,6 +25,7 @@ from profnb.analysis.input_diagnosis import (
 )
 from profnb.analysis.input_pipeline import InputPipeline, tabulate_input_pipeline
 from profnb.analysis.input_waits import Waiting, find_waiting
+from profnb.analysis.input_work import find_input_work
 from profnb.analysis.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.analysis.kernels import KernelTable, tabulate_kernels
 from profnb.analysis.launches import (
@@ -33,11 +34,13 @@ from profnb.analysis.launches import (
     tabulate_launches,
     tabulate_streams,
 )
-from profnb.analysis.memory import Allocator, find_allocators
+from profnb.analysis.layer_table import LayerTable, tabulate_layers
+from profnb.analysis.layers import LayerTimes, hand_out_ops
+from profnb.analysis.memory import Allocator, find_allocators, tabulate_peak
 from profnb.analysis.memory_use import MemoryUse, measure_memory
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_input, note_memory, note_steps
-from profnb.analysis.ops import OpTable, tabulate_ops
+from profnb.analysis.ops import OpRuns, OpTable, find_op_runs, sum_op_runs
 from profnb.analysis.peaks import Peak, find_peak
 from profnb.analysis.precision import Precision, measure_precision
 from profnb.analysis.roofline import Roofline, draw_roofline
@@ -147,9 +150,14 @@ class Study:
         return tabulate_xla_modules(self.trace, self.hlo, self.xla)
 
     @cached_property
+    def op_runs(self) -> OpRuns:
+        """Every run of an op."""
+        return find_op_runs(self.trace, self.hlo)
+
+    @cached_property
     def ops(self) -> OpTable:
         """The ops of the whole capture."""
-        return tabulate_ops(self.trace, hlo=self.hlo)
+        return sum_op_runs(self.op_runs)
 
     @cached_property
     def kernels(self) -> KernelTable:
@@ -285,7 +293,40 @@ class Study:
         """The ops of some steps only."""
         wanted = np.zeros(len(self.steps) + 1, np.bool_)
         wanted[rows] = True
-        return tabulate_ops(self.trace, wanted[self.groups.step], self.hlo)
+        return sum_op_runs(self.op_runs, wanted[self.groups.step])
+
+    @cached_property
+    def layer_times(self) -> LayerTimes:
+        """Op time of the counted steps by layer."""
+        counted = self.summary.counted
+        wanted = np.zeros(len(self.steps) + 1, np.bool_)
+        wanted[counted] = True
+        iterations = int(self.steps.iterations[counted].sum())
+        return hand_out_ops(
+            self.op_runs,
+            wanted[self.groups.step],
+            find_input_work(self.trace, self.iterators, self.groups.parent, self.op_runs.events),
+            self.hlo,
+            self.recording.models,
+            max(iterations, 1),
+            self.summary.phase or "",
+        )
+
+    @cached_property
+    def layers(self) -> LayerTable:
+        """The layers, with what is known of each."""
+        times = self.layer_times
+        went_back = bool(times.time_ps[:, :, 1].any())
+        largest = max(
+            self.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
+        )
+        return tabulate_layers(
+            times,
+            [] if largest is None else tabulate_peak(self.trace, largest, self.steps),
+            batch_size=None if self.steps.is_window else self.summary.batch_size,
+            is_training=went_back or self.summary.phase == "train",
+            has_device=self.has_device,
+        )
 
     @cached_property
     def _examples(self) -> Int64s:

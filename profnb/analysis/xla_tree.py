@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from profnb.analysis.hlo_costs import Costs
 from profnb.analysis.hlo_ops import HloOp, HloOps
 from profnb.analysis.xla import XlaOps
+from profnb.trace.hlo import HloModule
 
-__all__ = ["TreeBlock", "grow_xla_tree"]
+__all__ = ["TreeBlock", "grow_xla_tree", "parts_of_fusion"]
+
+Amounts = dict[str, float]
 
 _MOST_OPS = 40
 _MOST_PARTS = 4
@@ -79,14 +82,16 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[TreeBlock]:
     return blocks
 
 
-def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
-    """The framework's ops inside one of XLA's, and the share of its time each is given."""
-    module = hlo.programs.get(op.program_id)
-    if module is None or op.row < 0:
-        return [(op.op_name, 1.0)] if op.op_name else []
-    costs = Costs(module)
-    done: dict[str, float] = {}
-    made: dict[str, float] = {}
+def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
+    """What each op of the framework does inside an instruction: (operations, elements made), by its name.
+
+    Args:
+        op: The instruction, of this program.
+        module: Its program.
+        costs: That program's costs.
+    """
+    done: Amounts = {}
+    made: Amounts = {}
     for body in module.called_by(op.row):
         if body < 0 or not module.is_fused[body]:
             continue
@@ -96,6 +101,15 @@ def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
             if name and module.opcodes[row] not in ("parameter", "constant"):
                 done[name] = done.get(name, 0.0) + costs.flops(row)
                 made[name] = made.get(name, 0.0) + float(module.shapes.elements[row])
+    return done, made
+
+
+def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
+    """The framework's ops inside one of XLA's, and the share of its time each is given."""
+    module = hlo.programs.get(op.program_id)
+    if module is None or op.row < 0:
+        return [(op.op_name, 1.0)] if op.op_name else []
+    done, made = parts_of_fusion(op, module, Costs(module))
     weights = done if sum(done.values()) > 0 else made
     whole = sum(weights.values())
     if not whole > 0 or len(weights) < 2:

@@ -9,6 +9,7 @@ from typing import Any
 from profnb.capture.datasets import Chain, count_elements, describe_datasets
 from profnb.capture.functions import ChangingArguments
 from profnb.capture.histories import FitResult
+from profnb.capture.layer_facts import ModelFacts
 from profnb.capture.records import StepRecords
 
 __all__ = ["Recording"]
@@ -38,6 +39,7 @@ class Recording:
         changing_arguments: Why functions were traced anew; see ``functions``.
         fits: What each of Keras' fits reached, in order.
         graph_versions: How many changes the graph had seen at each session run, bounded.
+        models: The Keras models that ran or were given; see ``models``.
     """
 
     path: Path | None = None
@@ -57,6 +59,7 @@ class Recording:
     changing_arguments: ChangingArguments = field(default_factory=dict)
     fits: list[FitResult] = field(default_factory=list)
     graph_versions: list[int] = field(default_factory=list)
+    models: tuple[ModelFacts, ...] = ()
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

@@ -27,6 +27,7 @@ from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
 from profnb.capture.markers import StepRecorder
+from profnb.capture.models import ModelWatch
 from profnb.capture.recording import Recording
 from profnb.capture.records import RUN
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
@@ -61,6 +62,7 @@ class Capture:
             self.recorder.run_began,
             self.recorder.run_ended,
         )
+        self.models = ModelWatch()
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -155,6 +157,8 @@ class Capture:
         if hasattr(keras, "callbacks") and hasattr(keras, "Model"):
             self._watches.enter_context(self.recorder.watch_keras(keras))
             self._watches.enter_context(watch_fits(keras, self.recording.fits.append))
+            if self._traces:
+                self._watches.enter_context(self.models.watch(keras))
 
     # The window.
 

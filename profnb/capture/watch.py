@@ -12,6 +12,7 @@ Relies on CPython releasing an object as soon as nothing refers to it.
 import functools
 import importlib.abc
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -117,7 +118,8 @@ def watch_method(
     owner: type, name: str, before: MethodHook = _nothing, after: MethodHook = _nothing
 ) -> Iterator[None]:
     """Run hooks, given the instance, around a method of every instance, inside the block."""
-    with replace_attribute(owner, name, _WatchedMethod(getattr(owner, name), before, after)):
+    method = inspect.getattr_static(owner, name)  # as it stands there: it may be watched already
+    with replace_attribute(owner, name, _WatchedMethod(method, before, after)):
         yield
 
 

@@ -215,6 +215,7 @@ function upgradeFigure(root) {
 function searchOnClick(plot) {
   plot.on('plotly_click', function (event) {
     var told = event.points[0] && event.points[0].customdata;
+    if (Array.isArray(told) && told[2] === 'ops') { findOps(plot, told[1]); return; }
     var box = document.querySelector('.profnb-timeline input[type=search]');
     if (!box || !Array.isArray(told) || typeof told[1] !== 'string') return;
     box.value = told[1];
@@ -245,6 +246,7 @@ function once(selector, upgrade, mark) {
 }
 function run() {
   once('.profnb-ops[data-ops]', upgradeOps);
+  once('.profnb-rows[data-rows]', upgradeRows);
   once('.profnb', upgradeTabs, 'tabs');
   once('.profnb-figure[data-figure]', upgradeFigure);
   explainLostControls();

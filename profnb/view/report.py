@@ -25,6 +25,7 @@ from profnb.view.advice import advice_html, advice_section_text
 from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.device import device_sections
 from profnb.view.input import input_sections
+from profnb.view.layers import layer_sections
 from profnb.view.memory import memory_sections
 from profnb.view.sections import Section, section_html, section_text
 from profnb.view.tables import Cell, html_table
@@ -276,7 +277,9 @@ def _side_colour(side: str) -> str:
 def report_script() -> str:
     """The script that upgrades every report on the page it runs in."""
     here = resources.files("profnb.view")
-    parts = [(here / name).read_text(encoding="utf-8") for name in ("format.js", "report.js")]
+    parts = [
+        (here / name).read_text(encoding="utf-8") for name in ("format.js", "rows.js", "report.js")
+    ]
     return "(function () {\n" + "\n".join(parts) + "})();\n"
 
 
@@ -320,6 +323,7 @@ def build_report(
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
         sections=[
+            *layer_sections(study),
             *input_sections(study),
             *device_sections(study),
             *xla_sections(study),

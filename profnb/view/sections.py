@@ -1,8 +1,10 @@
 """One table of the report, with a sentence and perhaps a chart: a value, as HTML and as text."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import fill
 from typing import Any
 
 from profnb.view.tables import Cell, html_table
@@ -10,6 +12,10 @@ from profnb.view.text import plain_table, printable
 from profnb.view.theme import BAR, MUTED
 
 __all__ = ["Section", "section_html", "section_text"]
+
+_MOST_PLAIN = 1000
+_MOST_TEXT = 6
+_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,10 @@ class Section:
         tab: The part of the report it belongs to.
         figure: A chart that says it in one look, in plotly's schema.
         is_detail: Whether to leave it out of the report as plain text.
+        searches: For each row words that find its ops in the op table; "" for none.
+        sort_keys: For each row what each column is sorted by, None where it is not known; empty if the
+            table is not to be sorted.
+        shown: How many rows to show before the rest is asked for.
     """
 
     title: str
@@ -37,6 +47,9 @@ class Section:
     tab: str
     figure: dict[str, Any] | None = None
     is_detail: bool = False
+    searches: Sequence[str] = ()
+    sort_keys: Sequence[Sequence[float | str | None]] = ()
+    shown: int = _MOST_PLAIN
 
 
 def _plain(cell: Cell) -> str:
@@ -52,11 +65,34 @@ def section_html(section: Section) -> str:
         for row, colour in zip(section.rows, section.colours, strict=True)
     ]
     sentence = f'<div style="{MUTED}">{escape(section.sentence)}</div>' if section.sentence else ""
-    return sentence + html_table(section.headings, rows, section.numbers)
+    if not section.sort_keys:
+        return sentence + html_table(section.headings, rows, section.numbers)
+    table = html_table(section.headings, rows[: section.shown], section.numbers)
+    more = len(rows) - section.shown
+    told = f'<div class="profnb-more" style="{MUTED}">and {more:,} more</div>' if more > 0 else ""
+    data = json.dumps(
+        {
+            "shown": section.shown,
+            "cells": [[_parts(cell) for cell in row] for row in section.rows],
+            "colours": list(section.colours),
+            "numbers": list(section.numbers),
+            "keys": [list(keys) for keys in section.sort_keys],
+            "searches": list(section.searches),
+        },
+        separators=(",", ":"),
+    )
+    return f'{sentence}<div class="profnb-rows" data-rows="{escape(data)}">{table}{told}</div>'
+
+
+def _parts(cell: Cell) -> list[str]:
+    """A cell's text and the fainter text behind it."""
+    return [cell] if isinstance(cell, str) else [cell[0], *cell[2:]]
 
 
 def section_text(section: Section) -> str:
     """The section as plain text, without bars."""
-    rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in section.rows]
-    head = "\n".join(part for part in (section.title, printable(section.sentence)) if part)
+    listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
+    rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in listed]
+    sentence = fill(printable(section.sentence), _WIDTH)
+    head = "\n".join(part for part in (section.title, sentence) if part)
     return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"

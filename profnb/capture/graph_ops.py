@@ -1,0 +1,232 @@
+"""Ops whose names do not tell what they are for, by the order in which a model's step made them.
+
+A training step makes its ops in turn: the way forward, the loss, the gradient tape's, the optimizer's weight
+by weight, the metrics'. Names tell the first three. The rest follows from the order: what the optimizer makes
+up to the assignment of a weight is for that weight; ops without a name scope after the optimizer's are the
+metrics' (in Keras' own step), and those among the tape's belong to the way back. Among them are gradients
+that a function defines itself (``swish``): if exactly one such function lies between the forward ops of the
+neighbours, it is of that. A sum of gradients is made right before the gradient of the op whose output they
+are of.
+
+Only reads graphs that exist; nothing is traced.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BACKWARD",
+    "METRICS",
+    "UPDATE",
+    "OpFact",
+    "describe_ops",
+    "function_graphs",
+    "handle_of",
+]
+
+UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
+_TAPE = "gradient_tape/"
+_CUSTOM = "IdentityN"  # what tf.custom_gradient leaves in the forward pass
+_SUM = "AddN"
+_PHASES = ("train", "test", "predict")
+_MOST_OPS, _MOST_FUNCTIONS, _MOST_GRAPHS, _DEEPEST = 300_000, 200, 6, 8
+
+
+@dataclass(frozen=True, slots=True)
+class OpFact:
+    """What one op is for.
+
+    Attributes:
+        part: ``UPDATE``, ``BACKWARD`` or ``METRICS``.
+        row: The layer whose weight it updates; -1 if not known.
+        scope: The name scope of the forward op that it is the gradient of; "" if not known.
+    """
+
+    part: str
+    row: int = -1
+    scope: str = ""
+
+
+def function_graphs(model: Any) -> dict[str, list[Any]]:
+    """The graphs of a Keras model's steps, by phase.
+
+    A step is traced twice where the first time makes variables, and again for other shapes; which graph ran
+    tell the names of the ops that did.
+    """
+    found = {}
+    for phase in _PHASES:
+        seen: dict[int, Any] = {}
+        for concrete in _concrete_functions(getattr(model, f"{phase}_function", None), 0):
+            _collect(concrete.graph, seen)
+        if seen:
+            sizes = {key: len(graph.get_operations()) for key, graph in seen.items()}
+            large = [key for key, size in sizes.items() if 2 * size > max(sizes.values())]
+            found[phase] = [seen[key] for key in large[:_MOST_GRAPHS]]
+    return found
+
+
+def _concrete_functions(function: Any, depth: int) -> Iterator[Any]:
+    """What was traced of a function, and of the functions that it holds (Keras 3 wraps its steps)."""
+    listed = getattr(function, "_list_all_concrete_functions", None)
+    if listed is not None:
+        yield from listed()
+        function = function.python_function
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            inner = cell.cell_contents
+        except ValueError:  # not yet filled
+            continue
+        if depth < _DEEPEST and callable(inner) and not isinstance(inner, type):
+            yield from _concrete_functions(inner, depth + 1)
+
+
+def _collect(graph: Any, seen: dict[int, Any]) -> None:
+    waiting = [graph]
+    while waiting and len(seen) < _MOST_FUNCTIONS:
+        at = waiting.pop()
+        if id(at) in seen or not hasattr(at, "get_operations"):
+            continue
+        seen[id(at)] = at
+        functions = getattr(at, "_functions", None) or {}
+        waiting.extend(getattr(function, "graph", None) for function in functions.values())
+
+
+def handle_of(weight: Any) -> Any:
+    """The resource that a weight is, in Keras 3 and Keras 2; None where it has none."""
+    return getattr(getattr(weight, "_value", weight), "handle", None)
+
+
+def describe_ops(
+    graph: Any, row_of_handle: Mapping[int, int], *, has_keras_step: bool
+) -> dict[str, OpFact]:
+    """What the ops of a graph are for, where their names do not tell.
+
+    Args:
+        graph: The graph of a step.
+        row_of_handle: The layer of each weight, by the id of its handle.
+        has_keras_step: Whether the step is Keras' own, so that what is left over is the metrics'.
+    """
+    operations = graph.get_operations()
+    if len(operations) > _MOST_OPS:
+        return {}
+    names = [(operation.name, operation.type) for operation in operations]
+    back = [at for at, (name, _) in enumerate(names) if name.startswith(_TAPE)]
+    facts: dict[str, OpFact] = {}
+    first_back = back[0] if back else len(names)
+    updates = _find_updates(graph, operations, first_back, row_of_handle) if back else {}
+    facts |= {names[at][0]: OpFact(UPDATE, row) for at, row in updates.items()}
+    boundary = min(updates, default=back[-1] + 1 if back else len(names))
+    if back:
+        facts |= _find_gradients(names, first_back, boundary)
+    if has_keras_step:
+        forward = [at for at in range(first_back) if not _is_unscoped(names[at][0])]
+        after = max(updates, default=back[-1]) if back else len(names)
+        ranges = (
+            range(forward[-1] + 1 if forward else first_back, first_back),
+            range(after, len(names)),
+        )
+        for own in ranges:
+            facts |= {
+                names[at][0]: OpFact(METRICS)
+                for at in own
+                if _is_unscoped(names[at][0]) and names[at][0] not in facts
+            }
+    return facts
+
+
+def _is_unscoped(name: str) -> bool:
+    head, _, rest = name.partition("/")
+    return not rest or (rest in ("ReadVariableOp", "resource") and head != "")
+
+
+def _find_updates(
+    graph: Any, operations: Sequence[Any], first: int, row_of_handle: Mapping[int, int]
+) -> dict[int, int]:
+    """The layer whose weight each of the optimizer's ops is for, by the op's place."""
+    known: dict[int, dict[int, Any]] = {}
+    row_of_input = {
+        inner.name: row_of_handle[id(given)]
+        for outer, inner in graph.captures
+        if id(given := _given(outer, known)) in row_of_handle
+    }
+    found: dict[int, int] = {}
+    since = first
+    for at in range(first, len(operations)):
+        operation = operations[at]
+        kind = operation.type
+        if not ("Assign" in kind or "Apply" in kind) or not len(operation.inputs):
+            continue
+        row = row_of_input.get(operation.inputs[0].name)
+        if row is None:
+            continue
+        scope, has_scope, _ = operation.name.partition("/")
+        found[at] = row
+        if has_scope:
+            own = f"{scope}/"
+            inside = (place for place in range(since, at) if operations[place].name.startswith(own))
+            found.update(dict.fromkeys(inside, row))
+        since = at + 1
+    return found
+
+
+def _given(tensor: Any, known: dict[int, dict[int, Any]]) -> Any:
+    """What was given to the outermost function, of what a function was given by the one around it.
+
+    Args:
+        tensor: What a graph captured.
+        known: For graphs already looked at what each of their placeholders captured; filled in.
+    """
+    for _ in range(_DEEPEST):
+        graph = getattr(tensor, "graph", None) if hasattr(tensor, "op") else None
+        if graph is None:
+            break
+        if id(graph) not in known:
+            known[id(graph)] = {id(inner): outer for outer, inner in getattr(graph, "captures", ())}
+        outer = known[id(graph)].get(id(tensor))
+        if outer is None:
+            break
+        tensor = outer
+    return tensor
+
+
+def _find_gradients(
+    names: Sequence[tuple[str, str]], first: int, boundary: int
+) -> dict[str, OpFact]:
+    """Ops without a scope among those of the gradient tape, with the forward op they are the gradient of."""
+    place_of = {names[at][0]: at for at in range(first)}
+    custom = [at for at in range(first) if names[at][1] == _CUSTOM]
+    facts: dict[str, OpFact] = {}
+    run: list[int] = []
+    last = first  # where in the forward pass the gradient is
+    for at in range(first, boundary + 1):
+        name, _ = names[at] if at < boundary else ("", "")
+        if name and _is_unscoped(name):
+            run.append(at)
+            continue
+        here = _forward_place(name, place_of) if name else -1
+        if here is None:
+            continue
+        between = [place for place in custom if here < place < last]
+        scope = _scope_of(names, between[0]) if len(between) == 1 else ""
+        following = _scope_of(names, here) if here >= 0 else ""
+        for place in reversed(run):
+            own, kind = names[place]
+            following = following if kind == _SUM else scope
+            facts[own] = OpFact(BACKWARD, scope=following)
+        run, last = [], here
+    return facts
+
+
+def _scope_of(names: Sequence[tuple[str, str]], at: int) -> str:
+    return names[at][0].rpartition("/")[0]
+
+
+def _forward_place(name: str, place_of: Mapping[str, int]) -> int | None:
+    """Where the forward op is that a gradient op is named after."""
+    own = name.removeprefix(_TAPE)
+    while own:
+        if own in place_of:
+            return place_of[own]
+        own = own.rpartition("/")[0]
+    return None

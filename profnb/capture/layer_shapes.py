@@ -1,0 +1,123 @@
+"""Shapes of a live Keras layer's inputs, output and weights, and settings that decide what it computes."""
+
+from typing import Any
+
+__all__ = [
+    "Shape",
+    "inherits",
+    "input_shapes",
+    "kernel_shapes",
+    "nodes_of",
+    "output_shape",
+    "settings_of",
+]
+
+Shape = tuple[int | None, ...]
+
+
+def inherits(layer: Any, names: tuple[str, ...]) -> bool:
+    """Whether a layer's class, or one it is made from, has one of these names."""
+    return any(kind.__name__ in names for kind in type(layer).__mro__)
+
+
+def nodes_of(layer: Any) -> list[Any]:
+    """The layer's calls in a graph of layers."""
+    try:
+        nodes = layer._inbound_nodes  # noqa: SLF001 - Keras has no public name for them
+    except Exception:  # noqa: BLE001 - attributes of somebody's layer may do anything
+        return []
+    return list(nodes) if isinstance(nodes, list) else []
+
+
+def _as_shape(found: Any) -> Shape | None:
+    """A shape as a tuple with None for the batch and what is not known."""
+    try:
+        sizes = tuple(None if size is None else int(size) for size in found)
+    except (TypeError, ValueError):
+        return None
+    return (None, *sizes[1:]) if sizes else None
+
+
+def _tensor_shapes(tensors: Any) -> list[Shape]:
+    listed = tensors if isinstance(tensors, list | tuple) else [tensors]
+    found = (_as_shape(getattr(tensor, "shape", None)) for tensor in listed)
+    return [shape for shape in found if shape is not None]
+
+
+def input_shapes(layer: Any) -> tuple[Shape, ...]:
+    """The first input's shape at each call of the graph of layers, else as it was built."""
+    shapes = []
+    for node in nodes_of(layer):
+        found = _tensor_shapes(getattr(node, "input_tensors", None))
+        shapes.extend(found[:1])
+    if shapes:
+        return tuple(shapes)
+    built = getattr(layer, "_build_shapes_dict", None) or {}
+    told = built.get("input_shape") or getattr(layer, "_build_input_shape", None)
+    shape = _as_shape(told)
+    return (shape,) if shape else ()
+
+
+def output_shape(layer: Any, *, is_library: bool) -> Shape | None:
+    """From the graph of layers; else as one of Keras' own layers works it out from its input's."""
+    for node in nodes_of(layer)[-1:]:
+        outputs = getattr(node, "output_tensors", None)
+        found = _tensor_shapes(getattr(node, "outputs", None) if outputs is None else outputs)
+        if found:
+            return found[0]
+    if hasattr(layer, "_nodes_by_depth") and isinstance(getattr(layer, "outputs", None), list):
+        found = _tensor_shapes(layer.outputs)
+        return found[0] if found else None
+    if inherits(layer, ("Sequential",)):
+        parts = getattr(layer, "layers", None)
+        return output_shape(parts[-1], is_library=True) if parts else None
+    if not is_library or not inherits(layer, _PURE):
+        return None
+    shapes = input_shapes(layer)
+    return _as_shape(layer.compute_output_shape(shapes[-1])) if shapes else None
+
+
+# Layers that work out their output's shape by arithmetic alone, where others would be traced for it.
+_PURE = (
+    "Dense", "EinsumDense", "BaseConv", "Conv", "BaseConvTranspose", "BaseDepthwiseConv", "DepthwiseConv",
+    "BaseSeparableConv", "SeparableConv", "Embedding", "Dropout", "BatchNormalization",
+    "LayerNormalization", "Flatten", "Activation", "ReLU", "BasePooling", "BaseGlobalPooling",
+)  # fmt: skip
+
+
+def kernel_shapes(layer: Any) -> tuple[Shape, ...]:
+    """Shapes of the matrices that a layer multiplies with, in a fixed order."""
+    holder = getattr(layer, "cell", layer) if inherits(layer, ("RNN",)) else layer
+    if inherits(layer, ("TimeDistributed",)):
+        holder = getattr(layer, "layer", layer)
+    names = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
+    shapes = []
+    for name in names:
+        weight = getattr(holder, f"_{name}", None)
+        weight = getattr(holder, name, None) if weight is None else weight
+        shape = getattr(weight, "shape", None)
+        if shape is not None:
+            shapes.append(tuple(int(size) for size in shape))
+    return tuple(shapes)
+
+
+def settings_of(layer: Any) -> dict[str, int | str]:
+    """Settings that decide how much a layer computes."""
+    found: dict[str, int | str] = {}
+    for name in ("equation", "data_format"):
+        text = getattr(layer, name, None)
+        if isinstance(text, str):
+            found[name] = text
+    for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim"):
+        value = getattr(layer, f"_{name}", None)
+        value = getattr(layer, name, None) if value is None else value
+        if isinstance(value, int):
+            found[name] = value
+    for name in ("query", "key", "value"):
+        part = getattr(layer, f"_{name}_dense", None)
+        shapes = input_shapes(part) if part is not None else ()
+        told = getattr(layer, f"_{name}_shape", None) or (shapes[0] if shapes else None)
+        shape = _as_shape(told) if told is not None else None
+        if shape and len(shape) == 3 and shape[1]:
+            found[f"{name}_length"] = shape[1]
+    return found

@@ -1,0 +1,272 @@
+"""Layers as the report shows them: the parts of a step, each layer, and the model as a picture."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from profnb.analysis.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE, PHASES
+from profnb.analysis.layer_table import SCOPE, LayerTable
+from profnb.analysis.layer_tree import LayerBlock, grow_layer_tree
+from profnb.analysis.study import Study
+from profnb.columns import Bools
+from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
+from profnb.view.device_charts import axis, figure_layout
+from profnb.view.sections import Section
+from profnb.view.tables import Cell
+from profnb.view.theme import colour_of
+
+__all__ = ["layer_sections"]
+
+_HEADINGS = (
+    "", "layer", "forward", "backward", "update", "self", "share", "parameters", "output", "achieved",
+)  # fmt: skip
+_SHOWN, _MOST_ROWS = 20, 300
+_COLOURS = {
+    "forward": colour_of("device compute"),
+    "backward": colour_of("kernel launch"),
+    "update": colour_of("device collectives"),
+    "recomputation": colour_of("compilation"),
+    "other": colour_of("all others"),
+    LOSS: colour_of("output"),
+    METRICS: colour_of("device to device"),
+    OPTIMIZER: colour_of("device collectives"),
+    INPUT: colour_of("input"),
+    OUTSIDE: colour_of("all others"),
+}
+_LAYER_COLOURS = (colour_of("between steps"), colour_of("all others"))
+
+
+def layer_sections(study: Study) -> list[Section]:
+    """The tables on layers; none where no op lies in one."""
+    table = study.layers
+    is_layer = np.array(
+        [name not in OTHERS or kind != "" for name, kind in _named(table)], np.bool_
+    )
+    if not table.total_ps[is_layer].any():
+        return []
+    return [_part_section(table, is_layer), _layer_section(table, is_layer)]
+
+
+def _named(table: LayerTable) -> list[tuple[str, str]]:
+    return list(zip(table.layer, table.layer_type, strict=True))
+
+
+def _parts_of_step(table: LayerTable, is_layer: Bools) -> list[tuple[str, int]]:
+    """Time of what a step consists of, over all layers; what took none is left out."""
+    in_layers = table.phases_ps[is_layer].sum(axis=0).tolist()
+    others = {
+        name: int(table.total_ps[row]) for row, name in enumerate(table.layer) if not is_layer[row]
+    }
+    parts = [
+        ("forward", in_layers[0]), ("backward", in_layers[1]), ("recomputation", in_layers[3]),
+        (LOSS, others.get(LOSS, 0)), (OPTIMIZER, others.get(OPTIMIZER, 0) + in_layers[2]),
+        (METRICS, others.get(METRICS, 0)), (INPUT, others.get(INPUT, 0)),
+        (OUTSIDE, others.get(OUTSIDE, 0) + in_layers[4]),
+    ]  # fmt: skip
+    return [(name, spent) for name, spent in parts if spent]
+
+
+def _part_section(table: LayerTable, is_layer: Bools) -> Section:
+    """Where a step's op time goes: forward, backward, the optimizer and what is no layer."""
+    whole = int(table.total_ps.sum()) or 1
+    parts = _parts_of_step(table, is_layer)
+    most = max(spent for _, spent in parts)
+    flops = np.nansum(table.flops[is_layer], axis=0)
+    return Section(
+        title="Parts of a step",
+        sentence=_part_sentence(table),
+        headings=("", "part", "mean per step", "share", "operations", "achieved"),
+        rows=[
+            (
+                bar_text(spent / most, 12), name, duration_text(spent / table.steps),
+                percent_text(spent / whole), *_achieved(name, spent, flops.tolist(), table.steps),
+            )
+            for name, spent in parts
+        ],
+        numbers=(False, False, True, True, True, True),
+        colours=[_COLOURS[name] for name, _ in parts],
+        tab="Layers",
+        is_detail=True,
+    )  # fmt: skip
+
+
+def _part_sentence(table: LayerTable) -> str:
+    side = "the device" if table.side == "device" else "the CPU"
+    whole = duration_text(int(table.total_ps.sum()) / table.steps)
+    sentence = f"Ops took {whole} a step on {side}, all threads and streams added up."
+    if not table.has_models:
+        sentence += (
+            " No live model was known, so layers are told by the ops' name scopes alone; "
+            "profnb.load(path, model=model) adds parameters, shapes and operations."
+        )
+    return sentence
+
+
+def _achieved(name: str, spent: int, flops: Sequence[float], steps: int) -> tuple[str, str]:
+    if name not in PHASES[:2] or not spent:
+        return MISSING, MISSING
+    done = flops[PHASES.index(name)]
+    if not done:
+        return MISSING, MISSING
+    return rate_text(done, "flop"), rate_text(done * steps / spent * 1e12, "flop/s")
+
+
+def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
+    total, fraction = table.total_ps, table.fraction
+    rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
+    layers = int(is_layer[rows].sum())
+    listed = rows[:_MOST_ROWS]
+    most = int(total[rows[0]]) or 1
+    whole = int(total.sum())
+    parts = [
+        f"{name} {percent_text(spent / whole)}" for name, spent in _parts_of_step(table, is_layer)
+    ]
+    sentence = f"Of a step's op time: {', '.join(parts[:6])}. {count_text(layers)} "
+    sentence += "layer" if layers == 1 else "layers"
+    sentence += " with ops of their own; the rows add up to all op time."
+    if table.is_estimate[listed].any():
+        sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
+    if len(rows) > len(listed):
+        sentence += f" {count_text(len(rows) - len(listed))} more are in p.layers."
+    columns = _columns(table)
+    return Section(
+        title="Layers",
+        sentence=sentence,
+        headings=[_HEADINGS[column] for column in columns],
+        rows=[_picked(_layer_cells(table, row, most, fraction), columns) for row in listed],
+        numbers=[column > 1 for column in columns],
+        colours=[_row_colour(table, row) for row in listed],
+        tab="Layers",
+        figure=layer_figure(grow_layer_tree(table)),
+        searches=[table.search[row] for row in listed],
+        sort_keys=[_picked(_sort_keys(table, row), columns) for row in listed],
+        shown=_SHOWN,
+    )  # fmt: skip
+
+
+def _columns(table: LayerTable) -> list[int]:
+    """The columns in which anything stands."""
+    rows = table.total_ps > 0
+    has = {
+        3: table.phases_ps[rows, 1].any(),
+        4: table.phases_ps[rows, 2].any(),
+        7: not np.isnan(table.parameters[rows]).all(),
+        8: any(table.output_shape),
+        9: not np.isnan(table.flops_per_second[rows]).all(),
+    }
+    return [column for column in range(len(_HEADINGS)) if has.get(column, True)]
+
+
+def _picked(values: Sequence[Any], columns: Sequence[int]) -> list[Any]:
+    return [values[column] for column in columns]
+
+
+def _row_colour(table: LayerTable, row: int) -> str:
+    if table.layer_type[row]:
+        return _COLOURS[PHASES[int(table.phases_ps[row].argmax())]]
+    return _COLOURS.get(table.layer[row], colour_of("all others"))
+
+
+def _layer_cells(table: LayerTable, row: int, most: int, fraction: Any) -> Sequence[Cell]:
+    phases = table.phases_ps[row].tolist()
+    kind = table.layer_type[row]
+    above, _, name = table.layer[row].rpartition("/") if kind else ("", "", table.layer[row])
+    about = [kind] if kind and kind != SCOPE else []
+    inside = above.partition("/")[2] if table.has_models else above
+    about += [f"in {inside}"] if inside else []
+    about += ["shared"] if table.is_shared[row] else []
+    mark = "~ " if table.is_estimate[row] else ""
+    forward = phases[0] + phases[3]
+    return (
+        bar_text(int(table.total_ps[row]) / most, 8),
+        (name, "", " ".join(about)) if about else name,
+        *(
+            duration_text(spent / table.steps) if spent else MISSING
+            for spent in (forward, phases[1], phases[2])
+        ),
+        mark + duration_text(int(table.total_ps[row]) / table.steps),
+        percent_text(float(fraction[row])),
+        count_text(float(table.parameters[row])),
+        table.output_shape[row] or MISSING,
+        rate_text(table.flops_per_second[row] or None, "flop/s"),
+    )
+
+
+def _sort_keys(table: LayerTable, row: int) -> Sequence[float | str | None]:
+    """What each column is sorted by; None where it is not known."""
+    phases = table.phases_ps[row].tolist()
+    total = int(table.total_ps[row])
+
+    def known(value: float) -> float | None:
+        return None if np.isnan(value) else float(value)
+
+    return (
+        total, table.layer[row], phases[0] + phases[3], phases[1], phases[2], total, total,
+        known(table.parameters[row]), table.output_shape[row], known(table.flops_per_second[row]),
+    )  # fmt: skip
+
+
+def layer_figure(blocks: Sequence[LayerBlock]) -> dict[str, Any]:
+    """The model as an icicle: bars under bars as wide as their share of op time, parts of the step below.
+
+    plotly's own icicle is not in the bundle that notebooks load, stacked bars are; they zoom by dragging.
+    """
+    levels = sorted({block.level for block in blocks})
+    names = [f"level {at}" for at in range(len(levels))]
+    data = []
+    for at, level in enumerate(levels):
+        own = [block for block in blocks if block.level == level]
+        data.append(
+            {
+                "type": "bar", "orientation": "h", "name": names[at], "showlegend": False,
+                "y": [names[at]] * len(own), "base": [round(100 * block.begin, 4) for block in own],
+                "x": [round(100 * block.width, 4) for block in own],
+                "text": [escape(_short(block)) for block in own],
+                "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
+                "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
+                "customdata": [[escape(_told(block)), block.search, "ops"] for block in own],
+                "hovertemplate": "%{customdata[0]}<extra></extra>",
+                "marker": {
+                    "color": [_block_colour(block) for block in own],
+                    "line": {"width": 1, "color": "rgba(255,255,255,0.6)"},
+                },
+            }
+        )  # fmt: skip
+    layout = figure_layout(
+        "Where the model's op time goes; a click finds the ops", 70 + 34 * len(levels)
+    )
+    layout |= {
+        "barmode": "overlay",
+        "bargap": 0.06,
+        "margin": {"l": 12, "r": 12, "t": 34, "b": 40},
+        "xaxis": {**axis("% of op time"), "range": [0, 100], "showgrid": False},
+        "yaxis": {
+            **axis(""), "categoryarray": names[::-1], "categoryorder": "array", "visible": False,
+        },
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+
+
+def _short(block: LayerBlock) -> str:
+    """As much of the label as its block has room for at a usual width; the hover has it all."""
+    room = int(block.width * 120)
+    if len(block.label) <= room:
+        return block.label
+    return block.label[: room - 1] + "…" if room > 3 else ""
+
+
+def _told(block: LayerBlock) -> str:
+    about = f", {block.phase}" if block.phase else ""
+    return f"{block.path[:160]}{about}: {duration_text(block.time_ps)} a step, {percent_text(block.width)}"
+
+
+def _block_colour(block: LayerBlock) -> str:
+    if block.phase:
+        return _COLOURS.get(
+            block.path if block.phase == "other" else block.phase, _COLOURS["other"]
+        )
+    if block.path in OTHERS:
+        return _COLOURS[block.path]
+    return _LAYER_COLOURS[block.level % 2]
