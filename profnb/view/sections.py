@@ -15,7 +15,7 @@ __all__ = ["Section", "section_html", "section_text"]
 
 _MOST_PLAIN = 1000
 _MOST_TEXT = 6
-_WIDTH = 110
+_WIDTH = 150
 
 
 @dataclass(frozen=True, slots=True)
