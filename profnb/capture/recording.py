@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.datasets import Chain
+from profnb.capture.line_records import SourceRecords, StackRecords
 from profnb.capture.records import StepRecords
 
 __all__ = ["Recording"]
@@ -30,6 +31,8 @@ class Recording:
         devices: The GPUs and TPUs that TensorFlow had, by its own names.
         environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
+        source: The user's lines and the ops they made; None if not asked for.
+        stacks: Samples of Python's stack; None if not asked for.
     """
 
     path: Path | None = None
@@ -44,6 +47,8 @@ class Recording:
     devices: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
+    source: SourceRecords | None = None
+    stacks: StackRecords | None = None
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

@@ -27,6 +27,7 @@ from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.markers import StepRecorder
 from profnb.capture.recording import Recording
 from profnb.capture.records import RUN
+from profnb.capture.sources import SourceWatch
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
@@ -57,6 +58,8 @@ class Capture:
             self.recorder.run_began,
             self.recorder.run_ended,
         )
+        self.source = SourceWatch(has_lines=options.source, has_stacks=options.python)
+        self.recorder.on_traced = self.source.trace_completed
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -98,6 +101,7 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
+        recording.source, recording.stacks = self.source.finish()
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.messages.extend(runs.explain())
         if self._profiler is not None and len(recording.steps):
@@ -123,6 +127,7 @@ class Capture:
             self._watch_everywhere(name, getattr(profiler, name), hook)
         self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
         self._watches.enter_context(self.graph_runs.watch(tensorflow))
+        self._watches.enter_context(self.source.watch_tensorflow(tensorflow))
         self._open_window()
 
     def _watch_everywhere(self, name: str, function: Any, hook: Callable[[], object]) -> None:
@@ -140,6 +145,7 @@ class Capture:
         keras = sys.modules[name]
         if hasattr(keras, "callbacks") and hasattr(keras, "Model"):
             self._watches.enter_context(self.recorder.watch_keras(keras))
+            self._watches.enter_context(self.source.watch_keras(keras))
 
     # The window.
 
@@ -160,6 +166,7 @@ class Capture:
             )
             return
         self._note_ignored_options(log)
+        self.source.begin()
         now = time.perf_counter_ns()
         recording.overhead_ns += now - begin_ns
         self._tracing_since_ns = now
@@ -232,6 +239,7 @@ class Capture:
             recording.window_ns += now - self._tracing_since_ns
             recording.closed_by = closed_by
             self._tracing_since_ns = None
+            self.source.end()
             try:
                 with interrupt_held_back(), profiler_log_held_back():
                     self._stop_profiler()
