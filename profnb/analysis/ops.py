@@ -28,7 +28,7 @@ from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["OpTable", "tabulate_ops"]
+__all__ = ["HostOps", "OpTable", "find_host_ops", "tabulate_ops"]
 
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__", "Iterator", "MakeIterator", "AnonymousIterator")
@@ -67,6 +67,23 @@ class OpTable:
             if whole:
                 shares[rows] = self.self_ps[rows] / whole
         return shares
+
+
+@dataclass(frozen=True, slots=True)
+class HostOps:
+    """The events of a host that are ops.
+
+    Attributes:
+        events: Their indices, ascending, shape (N,).
+        code: Row of ``keys`` for each, shape (N,).
+        keys: Distinct (op name, op type).
+        self_ps: Time in each without the ops that it called on its thread, shape (N,).
+    """
+
+    events: Int64s
+    code: Int64s
+    keys: tuple[tuple[str, str], ...]
+    self_ps: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +134,13 @@ def _sum_by(codes: Int64s, keys: list[tuple[str, str]], total: Int64s, own: Int6
     return _Part([keys[row] for row in used], occurrences[used], sums[0][used], sums[1][used])
 
 
-def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
+def find_host_ops(trace: Trace, hlo: HloOps | None = None) -> HostOps:
+    """Find every op that ran on a host.
+
+    Args:
+        trace: The trace.
+        hlo: Its HLO instructions, if they were looked for.
+    """
     codes_of: dict[tuple[str, str], int] = {}
     code_of_name = np.full(len(trace.names), -1, np.int64)
     for row, text in enumerate(trace.names.texts):
@@ -137,9 +160,14 @@ def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     offsets = np.searchsorted(ops, trace.lines.offsets)
     own = self_times(begin, end, find_parents(end, offsets))
-    total = events.duration_ps[ops]
-    kept = slice(None) if within is None else within[ops]
-    return _sum_by(codes[ops][kept], list(codes_of), total[kept], own[kept])
+    return HostOps(ops, codes[ops], tuple(codes_of), own)
+
+
+def _host_part(trace: Trace, within: Bools | None, hlo: HloOps | None) -> _Part:
+    ops = find_host_ops(trace, hlo)
+    kept = slice(None) if within is None else within[ops.events]
+    total = trace.events.duration_ps[ops.events]
+    return _sum_by(ops.code[kept], list(ops.keys), total[kept], ops.self_ps[kept])
 
 
 def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:

@@ -50,6 +50,7 @@ from profnb.analysis.step_times import (
     tracing_cost,
     wall_step_times,
 )
+from profnb.analysis.source_lines import SourceLines, tabulate_source_lines
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.streams import raw_device_lines
 from profnb.analysis.summary import Summary, summarize
@@ -150,6 +151,12 @@ class Study:
     def ops(self) -> OpTable:
         """The ops of the whole capture."""
         return tabulate_ops(self.trace, hlo=self.hlo)
+
+    @cached_property
+    def source_lines(self) -> SourceLines | None:
+        """What each line of the user's source cost; None where the capture did not look at it."""
+        records = self.recording.source
+        return None if records is None else tabulate_source_lines(self.trace, self.hlo, records)
 
     @cached_property
     def kernels(self) -> KernelTable:

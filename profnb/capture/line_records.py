@@ -5,9 +5,11 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
-__all__ = ["ENTERED", "LEFT", "GraphLines", "LineRecords", "SourceRecords", "StackRecords"]
+__all__ = ["CLOCK_EVENT", "CLOCK_NS", "ENTERED", "LEFT", "GraphLines", "LineRecords", "SourceRecords", "StackRecords"]
 
 LEFT, ENTERED = 0, -1
+# An event of the trace, and its stat that holds a reading of ``time.perf_counter_ns``.
+CLOCK_EVENT, CLOCK_NS = "profnb.clock", "profnb_clock_ns"
 
 
 @dataclass

@@ -13,14 +13,19 @@ from types import ModuleType
 from typing import Any
 
 from profnb.capture.graph_lines import GraphWatch
-from profnb.capture.line_records import LineRecords, SourceRecords, StackRecords
+from profnb.capture.line_records import (
+    CLOCK_EVENT,
+    CLOCK_NS,
+    LineRecords,
+    SourceRecords,
+    StackRecords,
+)
 from profnb.capture.lines import LineWatch
 from profnb.capture.stacks import StackSampler, lines_of_stacks
 from profnb.capture.user_code import Places, read_sources
 
-__all__ = ["CLOCK_EVENT", "CLOCK_NS", "SourceWatch"]
+__all__ = ["SourceWatch"]
 
-CLOCK_EVENT, CLOCK_NS = "profnb.clock", "profnb_clock_ns"
 _CLOCK_READINGS = 3
 _SAMPLED_LINES_S = 0.002
 

@@ -1,0 +1,229 @@
+"""Names of ops to the lines of the user's code that made them.
+
+A trace names an op by its path through the functions that it was inlined from,
+``StatefulPartitionedCall/while/body/_14/while/MatMul``; a graph knows ``while/MatMul`` of the loop's body. The path
+is followed from call to call, beginning in the function that was running. Where Grappler has
+renamed an op, the name it was made from is taken, or the op whose scope it lies in.
+
+A gradient op is made by the tape, but caused by a forward op: ``gradient_tape/dense/MatMul/MatMul_1`` carries the
+scope that was open when the forward op was made, ``gradients/dense/MatMul_grad/MatMul`` that op's name. Both lines
+are given; the forward one only where no other could be meant.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from profnb.capture.line_records import GraphLines, SourceRecords
+
+__all__ = ["NOWHERE", "LineIndex", "OpLine"]
+
+_TAPE = re.compile(r"(?:^|/)gradient_tape/")
+_GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
+_REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
+_STAGE = re.compile(r"[A-Z][A-Za-z]+_(?=.)")
+_ADDED = re.compile(r"-\d+-[^/]*$")  # ...-0-CastToFp16-AutoMixedPrecision, ...-LayoutOptimizer
+_BRANCH = re.compile(r"(?:body|cond|then|else)/_\d+/")
+_OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
+_FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
+_UNIQUE = re.compile(r"_\d+$")
+_VERSION = re.compile(r"V\d+$")
+_DEEPEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class OpLine:
+    """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
+
+    Attributes:
+        place: The line that its time belongs to.
+        tape: The line that asked for the gradient, where it is a gradient op.
+        is_backward: Whether it is a gradient op.
+        is_known: Whether its graph was found.
+        is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
+            running says more than ``place``.
+    """
+
+    place: int = -1
+    tape: int = -1
+    is_backward: bool = False
+    is_known: bool = False
+    is_outside: bool = False
+
+
+NOWHERE = OpLine()
+
+
+class _Graph:
+    """A graph's ops by name."""
+
+    def __init__(self, lines: GraphLines) -> None:
+        self.lines = lines
+        self.rows = {name: row for row, name in enumerate(lines.op_names)}
+        self.scopes: dict[str, list[int]] = {}
+        for row, name in enumerate(lines.op_names):
+            while "/" in name:
+                name = name.rpartition("/")[0]
+                self.scopes.setdefault(name, []).append(row)
+            self.scopes.setdefault("", []).append(row)
+
+
+_Found = tuple[_Graph, int]
+
+
+class LineIndex:
+    """Finds the lines of ops.
+
+    Args:
+        records: What the capture knows of graphs and layers.
+    """
+
+    def __init__(self, records: SourceRecords) -> None:
+        """Index the graphs; of two with the same name the later one is looked at first."""
+        self._layers = records.layers
+        self._graphs = [_Graph(lines) for lines in records.graphs]
+        self._by_name: dict[str, list[_Graph]] = {}
+        self._anywhere: dict[str, _Found] = {}
+        for graph in self._graphs:
+            self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
+            for name, row in graph.rows.items():
+                self._anywhere[name] = graph, row
+        self.find = cache(self._find)
+
+    def _find(self, name: str, function: str) -> OpLine:
+        """Where the op of this name comes from.
+
+        Args:
+            name: As the trace has it.
+            function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
+        """
+        found = next((f for path in _names(name) if (f := self._locate(path, function))), None)
+        backward = _forward_of(name)
+        if found is None:
+            if backward is None:
+                return NOWHERE
+            return OpLine(self._layer(backward[0]), -1, is_backward=True)
+        graph, row = found
+        own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
+        backward = _forward_of(graph.lines.op_names[row]) or backward
+        if backward is None:
+            layer = self._layer(name) if is_outside else -1
+            return OpLine(
+                own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
+            )
+        forward = self._forward(*backward, graph.lines.op_types[row], graph)
+        if forward is not None:
+            place, outside = forward[0].lines.places[forward[1]], forward[0].lines.is_outside[forward[1]]
+            if place >= 0 and not outside:
+                return OpLine(place, own, is_backward=True, is_known=True)
+        layer = self._layer(backward[0]) if is_outside else -1
+        return OpLine(
+            own if layer < 0 else layer, own, is_backward=True, is_known=True,
+            is_outside=is_outside and layer < 0,
+        )  # fmt: skip
+
+    def _layer(self, path: str) -> int:
+        """The line that made the innermost layer of a path."""
+        if not self._layers:
+            return -1
+        for part in reversed(path.split("/")[:-1]):
+            for name in (part, _UNIQUE.sub("", part)):
+                if name in self._layers:
+                    return self._layers[name]
+        return -1
+
+    # By name.
+
+    def _graphs_of(self, function: str) -> list[_Graph]:
+        if function in self._by_name:
+            return self._by_name[function]
+        match = _FUNCTION.match(function)
+        return self._by_name.get(match.group(1), []) if match else []
+
+    def _locate(self, path: str, function: str) -> _Found | None:
+        for graph in self._graphs_of(function):
+            found = self._follow(graph, path, 0)
+            if found is not None:
+                return found
+        parts = path.split("/")
+        for first in range(len(parts)):
+            if first and not _OF_CALLS.fullmatch(parts[first - 1]):
+                break
+            found = self._anywhere.get("/".join(parts[first:]))
+            if found is not None:
+                return found
+        return None
+
+    def _follow(self, graph: _Graph, path: str, depth: int) -> _Found | None:
+        """The op at a path that begins in this graph and may lead into functions that it calls."""
+        row = graph.rows.get(path)
+        if row is not None:
+            return graph, row
+        if depth > _DEEPEST:
+            return None
+        at = path.find("/")
+        while at >= 0:
+            rest = _BRANCH.sub("", path[at + 1 :], count=1)
+            for called in graph.lines.calls.get(path[:at], ()):
+                for inner in self._graphs_of(called):
+                    found = self._follow(inner, rest, depth + 1)
+                    if found is not None:
+                        return found
+            at = path.find("/", at + 1)
+        return None
+
+    # By cause.
+
+    def _forward(self, scope: str, is_op: bool, op_type: str, graph: _Graph) -> _Found | None:
+        """The forward op that a gradient op was made for, if no other can be meant."""
+        row = graph.rows.get(scope)
+        if row is not None:
+            return graph, row
+        if is_op:
+            return self._anywhere.get(scope)
+        inside = graph.scopes.get(scope, [])
+        forward = [row for row in inside if _forward_of(graph.lines.op_names[row]) is None]
+        own = [row for row in forward if graph.lines.op_names[row].rpartition("/")[0] == scope]
+        related = [row for row in own if _is_gradient_of(op_type, graph.lines.op_types[row])]
+        for rows in (related, forward if scope else ()):
+            if len({graph.lines.places[row] for row in rows}) == 1:
+                return graph, next(iter(rows))
+        return None
+
+
+def _names(name: str) -> Iterable[str]:
+    """The name, and those it may have had before Grappler: by its rules, then of the scopes around it."""
+    yield name
+    plain = _ADDED.sub("", name)
+    match = _REWRITTEN.search(plain)
+    if match:
+        scope, rest = plain[: match.start()], plain[match.end() :]
+        plain = "/".join(part for part in (scope, _STAGE.sub("", rest, count=1)) if part)
+    if plain != name:
+        yield plain
+    scope = plain
+    while "/" in scope:
+        scope = scope.rpartition("/")[0]
+        if _OF_CALLS.fullmatch(scope.rpartition("/")[2]):
+            return  # a call is not what an op inside of it was made for
+        yield scope
+
+
+def _forward_of(name: str) -> tuple[str, bool] | None:
+    """What the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
+    matches = list(_GRADIENTS.finditer(name))
+    if matches:
+        return matches[-1].group(1), True
+    tape = list(_TAPE.finditer(name))
+    if tape:
+        return name[tape[-1].end() :].rpartition("/")[0], False
+    return None
+
+
+def _is_gradient_of(op_type: str, forward: str) -> bool:
+    """Whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
+    if "Grad" not in op_type and "Backprop" not in op_type:
+        return False
+    plain = _VERSION.sub("", forward)
+    return len(plain) > 2 and op_type.startswith(plain) and op_type != forward
