@@ -66,8 +66,8 @@ class Tables(DeviceTables):
     def source_lines(self) -> "pd.DataFrame":
         """One row per line of the user's own source that cost anything, most op time first.
 
-        Columns: ``file, line, source, host_us, device_us`` (self time of the ops it made; the rows, with one
-        of no file, add up to the ops')``, python_us`` (at the line without TensorFlow)``, wall_us, forward_us,
+        Columns: ``file, line, source, host_us, device_us`` (self time of the ops it made; with the row of no
+        file they add up to all ops')``, python_us`` (at the line without TensorFlow)``, wall_us, forward_us,
         backward_us, gradient_us`` (asked for here, charged to the lines that caused it)``, fraction, runs,
         op_runs``. No row for a saved trace or without ``source``; what was not watched is NaN.
         """

@@ -20,7 +20,16 @@ __all__ = ["Clock", "Timeline", "busy_within", "find_busy", "follow_lines", "rea
 _PS_PER_NS = 1000
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
-_TENSORFLOW = ("TFE_", "Eager", "KernelAndDevice", "Executor", "FunctionRun", "Iterator", "PjRt", "Tfrt")
+_TENSORFLOW = (
+    "TFE_",
+    "Eager",
+    "KernelAndDevice",
+    "Executor",
+    "FunctionRun",
+    "Iterator",
+    "PjRt",
+    "Tfrt",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """Names of ops to the lines of the user's code that made them.
 
 A trace names an op by its path through the functions that it was inlined from,
-``StatefulPartitionedCall/while/body/_14/while/MatMul``; a graph knows ``while/MatMul`` of the loop's body. The path
-is followed from call to call, beginning in the function that was running. Where Grappler has
-renamed an op, the name it was made from is taken, or the op whose scope it lies in.
+``StatefulPartitionedCall/while/body/_14/while/MatMul``; a graph knows ``while/MatMul`` of the loop's
+body. The path is followed from call to call, beginning in the function that was running. Where Grappler
+has renamed an op, the name it was made from is taken, or the op whose scope it lies in.
 
-A gradient op is made by the tape, but caused by a forward op: ``gradient_tape/dense/MatMul/MatMul_1`` carries the
-scope that was open when the forward op was made, ``gradients/dense/MatMul_grad/MatMul`` that op's name. Both lines
-are given; the forward one only where no other could be meant.
+A gradient op is made by the tape, but caused by a forward op: ``gradient_tape/dense/MatMul/MatMul_1``
+carries the scope that was open when the forward op was made, ``gradients/dense/MatMul_grad/MatMul`` that
+op's name. Both lines are given; the forward one only where no other could be meant.
 """
 
 import re
@@ -63,9 +63,10 @@ class _Graph:
         self.rows = {name: row for row, name in enumerate(lines.op_names)}
         self.scopes: dict[str, list[int]] = {}
         for row, name in enumerate(lines.op_names):
-            while "/" in name:
-                name = name.rpartition("/")[0]
-                self.scopes.setdefault(name, []).append(row)
+            scope = name
+            while "/" in scope:
+                scope = scope.rpartition("/")[0]
+                self.scopes.setdefault(scope, []).append(row)
             self.scopes.setdefault("", []).append(row)
 
 
@@ -114,7 +115,10 @@ class LineIndex:
             )
         forward = self._forward(*backward, graph.lines.op_types[row], graph)
         if forward is not None:
-            place, outside = forward[0].lines.places[forward[1]], forward[0].lines.is_outside[forward[1]]
+            place, outside = (
+                forward[0].lines.places[forward[1]],
+                forward[0].lines.is_outside[forward[1]],
+            )
             if place >= 0 and not outside:
                 return OpLine(place, own, is_backward=True, is_known=True)
         layer = self._layer(backward[0]) if is_outside else -1

@@ -5,8 +5,8 @@ self time exactly:
 
 - an op that Python ran eagerly, and the device work that it launched: the line that was running;
 - an op of a graph: the line that made it (``op_lines``), a gradient op the forward line that caused it;
-- an op of a graph that no line of the user's made (``fit`` of a model made of layers only): the line that made the
-  layer, else the line that was running when the graph was;
+- an op of a graph that no line of the user's made (``fit`` of a model made of layers only): the line
+  that made the layer, else the line that was running when the graph was;
 - ops of other threads whose graph is not known, such as tf.data's own: none.
 
 Besides, each line has the time that Python spent at it (``code_times``).
@@ -58,6 +58,7 @@ class SourceLines:
         runs: How often it began to run; -1 likewise or where lines were sampled, shape (N,).
         op_runs: Executions of its ops, shape (N,).
         texts: The lines of each file.
+        cells: The number of the cell that each file stands for, where it is one.
         remarks: What the numbers do not say, in sentences.
     """
 
@@ -73,6 +74,7 @@ class SourceLines:
     runs: Int64s
     op_runs: Int64s
     texts: dict[str, tuple[str, ...]]
+    cells: dict[str, int]
     remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -145,7 +147,9 @@ def tabulate_source_lines(trace: Trace, hlo: HloOps, records: SourceRecords) -> 
     rows = _Rows(places, records, timeline, calls, hlo)
     host_rows, device_rows = rows.charge(host), rows.charge(device)
     busy = None if clock is None else find_busy(trace, clock.line)
-    times = _times_of_lines(timeline, busy, [places.setdefault(p, len(places)) for p in timeline.places])
+    times = _times_of_lines(
+        timeline, busy, [places.setdefault(p, len(places)) for p in timeline.places]
+    )
     return _tabulate(places, (host, *host_rows), (device, *device_rows), times, records)
 
 
@@ -302,8 +306,9 @@ def _tabulate(
         np.array([listed[row][1] for row in order], np.int64),
         tuple(_text(records.texts, *listed[row]) for row in order),
         *(table[column, order] for column in range(8)),
-        records.texts,
-        _remarks(records.lines),
+        texts=records.texts,
+        cells=records.cells,
+        remarks=_remarks(records.lines),
     )
 
 
@@ -326,5 +331,7 @@ def _remarks(lines: LineRecords) -> tuple[str, ...]:
             "recorded one by one: their Python time stands at the last of them that was."
         )
     if lines.is_cut:
-        remarks.append("Python's lines were recorded for a part of the window only: there were too many.")
+        remarks.append(
+            "Python's lines were recorded for a part of the window only: there were too many."
+        )
     return tuple(remarks)

@@ -43,6 +43,7 @@ from profnb.analysis.precision import Precision, measure_precision
 from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.samples import find_samples
+from profnb.analysis.source_lines import SourceLines, tabulate_source_lines
 from profnb.analysis.step_times import (
     StepTimes,
     TracingCost,
@@ -50,7 +51,6 @@ from profnb.analysis.step_times import (
     tracing_cost,
     wall_step_times,
 )
-from profnb.analysis.source_lines import SourceLines, tabulate_source_lines
 from profnb.analysis.steps import Steps, find_steps
 from profnb.analysis.streams import raw_device_lines
 from profnb.analysis.summary import Summary, summarize

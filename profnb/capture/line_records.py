@@ -5,7 +5,16 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
-__all__ = ["CLOCK_EVENT", "CLOCK_NS", "ENTERED", "LEFT", "GraphLines", "LineRecords", "SourceRecords", "StackRecords"]
+__all__ = [
+    "CLOCK_EVENT",
+    "CLOCK_NS",
+    "ENTERED",
+    "LEFT",
+    "GraphLines",
+    "LineRecords",
+    "SourceRecords",
+    "StackRecords",
+]
 
 LEFT, ENTERED = 0, -1
 # An event of the trace, and its stat that holds a reading of ``time.perf_counter_ns``.
@@ -94,6 +103,7 @@ class SourceRecords:
         graphs: The graphs that were traced during the capture or still lived when it ended, oldest first.
         layers: The place at which a layer was made, by the layer's name; during the capture only.
         texts: The lines of each file.
+        cells: The number of the cell that each file stands for, where it is one.
     """
 
     places: list[tuple[str, int]] = field(default_factory=list)
@@ -101,3 +111,4 @@ class SourceRecords:
     graphs: tuple[GraphLines, ...] = ()
     layers: dict[str, int] = field(default_factory=dict)
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)

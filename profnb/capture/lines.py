@@ -50,7 +50,7 @@ class LineWatch:
         self._codes: list[CodeType] = []
         self._rows: dict[int, int] = {}  # by id: equal code may stand in two cells
         self._muted: set[tuple[int, int]] = set()
-        self._tool: int | None = None
+        self._tool = -1
         self._thread = 0
 
     def start(self) -> bool:
@@ -171,8 +171,8 @@ class LineWatch:
         self.records.line.extend(batch[2::3])
 
     def _detach(self) -> None:
-        tool, self._tool = self._tool, None
-        if tool is None:
+        tool, self._tool = self._tool, -1
+        if tool < 0:
             return
         monitoring = sys.monitoring
         monitoring.set_events(tool, 0)

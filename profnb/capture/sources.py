@@ -22,7 +22,7 @@ from profnb.capture.line_records import (
 )
 from profnb.capture.lines import LineWatch
 from profnb.capture.stacks import StackSampler, lines_of_stacks
-from profnb.capture.user_code import Places, read_sources
+from profnb.capture.user_code import Places, number_cells, read_sources
 
 __all__ = ["SourceWatch"]
 
@@ -116,4 +116,6 @@ class SourceWatch:
         graphs = self._graphs.finish()
         lines, places = self._line_records, self._places.listed
         texts = read_sources([*lines.files, *(file for file, _ in places)])
-        return SourceRecords(places, lines, graphs, self._graphs.layers, texts), stacks
+        numbers = number_cells()
+        cells = {file: numbers[file] for file in texts if file in numbers}
+        return SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells), stacks

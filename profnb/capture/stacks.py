@@ -1,15 +1,15 @@
 """Running Python to samples of one thread's stack: a sampling profiler of a thread of its own.
 
-A sample a millisecond, taken by another thread, costs the same whatever the code does, gives whole stacks, and
-leaves the interpreter's one profile hook to the user's own profiler. Measured with TensorFlow 2.21 on two cores,
-it slows a loop of eager ops and a ``fit`` of tiny batches by 1 to 4 %; the standard library's cProfile slows
-them by 52 and 76 %, all of it in Python, which is then no longer in proportion to TensorFlow.
+A sample a millisecond, taken by another thread, costs the same whatever the code does, gives whole stacks,
+and leaves the interpreter's one profile hook to the user's own profiler. Measured with TensorFlow 2.21 on
+two cores, it slows a loop of eager ops and a ``fit`` of tiny batches by 1 to 4 %; the standard library's
+cProfile slows them by 52 and 76 %, all of it in Python, which is then no longer in proportion.
 
-The other thread needs the interpreter's lock. TensorFlow gives it away while it works, plain Python only when
-asked to and by default after 5 ms: then callbacks of up to 3 ms were never met, though they took 87 % of the time.
-So the interpreter is told to give way sooner while samples are taken (``sys.setswitchinterval``): with 50 us,
-callbacks of 0.2, 1 and 3 ms are found with 36, 71 and 84 % of the time where they take 33, 71 and 87 %. What passed
-since the sample before is counted as the sample's.
+The other thread needs the interpreter's lock. TensorFlow gives it away while it works, plain Python only
+when asked to and by default after 5 ms: then callbacks of up to 3 ms were never met, though they took 87 %
+of the time. So the interpreter is told to give way sooner while samples are taken
+(``sys.setswitchinterval``): with 50 us, callbacks of 0.2, 1 and 3 ms are found with 36, 71 and 84 % of the
+time where they take 33, 71 and 87 %. What passed since the sample before is counted as the sample's.
 """
 
 import sys

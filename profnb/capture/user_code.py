@@ -6,13 +6,14 @@ functions to temporary files, which stand for the function they were made from a
 """
 
 import linecache
+import sys
 import sysconfig
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Places", "is_user_file", "read_sources", "user_place"]
+__all__ = ["Places", "is_user_file", "number_cells", "read_sources", "user_place"]
 
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
@@ -80,3 +81,12 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
             found[file] = tuple(line.rstrip("\r\n")[:_LONGEST_LINE] for line in lines[:_MOST_LINES])
     return found
 
+
+def number_cells() -> dict[str, int]:
+    """The number of the cell that each file name of the shell stands for; none outside of IPython."""
+    interactive = sys.modules.get("IPython.core.interactiveshell")
+    shell_type = getattr(interactive, "InteractiveShell", None)
+    if shell_type is None or not shell_type.initialized():
+        return {}
+    numbers = getattr(shell_type.instance().compile, "_filename_map", {})
+    return {file: number for file, number in numbers.items() if isinstance(number, int)}

@@ -9,10 +9,16 @@ from profnb.columns import Floats, Int64s
 __all__ = ["source_line_frame"]
 
 _PS_PER_US = 1e6
+_COLUMNS = [
+    "file", "line", "source", "host_us", "device_us", "python_us", "wall_us", "forward_us", "backward_us",
+    "gradient_us", "fraction", "runs", "op_runs",
+]  # fmt: skip
 
 
-def source_line_frame(lines: SourceLines, *, has_device: bool) -> pd.DataFrame:
-    """One row per line that cost anything, most op time first."""
+def source_line_frame(lines: SourceLines | None, *, has_device: bool) -> pd.DataFrame:
+    """One row per line that cost anything, most op time first; none where lines were not looked at."""
+    if lines is None:
+        return pd.DataFrame(columns=_COLUMNS)
 
     def known(values: Int64s) -> Floats:
         return np.where(values >= 0, values / _PS_PER_US, np.nan)

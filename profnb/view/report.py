@@ -25,6 +25,7 @@ from profnb.view.device import device_sections
 from profnb.view.input import input_sections
 from profnb.view.memory import memory_sections
 from profnb.view.sections import Section, section_html, section_text
+from profnb.view.source import source_sections
 from profnb.view.tables import Cell, html_table
 from profnb.view.text import (
     Fact,
@@ -317,6 +318,7 @@ def build_report(
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
         sections=[
+            *source_sections(study),
             *input_sections(study),
             *device_sections(study),
             *xla_sections(study),

@@ -1,0 +1,162 @@
+"""The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
+
+from profnb.analysis.source_lines import SourceLines
+from profnb.analysis.study import Study
+from profnb.columns import Floats
+from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.view.sections import Section
+from profnb.view.tables import Cell
+from profnb.view.theme import MUTED, colour_of
+
+__all__ = ["source_sections"]
+
+_SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
+_WHOLE_FILE, _CONTEXT = 60, 2
+_LONGEST = 110
+_SMALL = 0.001
+_CODE = "font-family:monospace;white-space:pre"
+_GAP = "⋮"
+_NBSP = "\u00a0"
+
+
+def source_sections(study: Study) -> list[Section]:
+    """The tables on source lines; none where the capture did not look at them or found none."""
+    lines = study.source_lines
+    if lines is None or not any(lines.file):
+        return []
+    return [_line_section(lines, study), *_file_sections(lines, has_device=study.has_device)]
+
+
+def file_title(file: str, cells: dict[str, int]) -> str:
+    """What a person calls a file: the cell's number, or the end of its path."""
+    if file in cells:
+        return f"Cell [{cells[file]}]"
+    parts = file.replace("\\", "/").split("/")
+    return "/".join(parts[-2:])[-_LONGEST:]
+
+
+def _line_section(lines: SourceLines, study: Study) -> Section:
+    """The lines that cost most, whichever file they stand in."""
+    has_device = study.has_device
+    cost = lines.host_ps + lines.device_ps
+    shown = [row for row in range(len(lines)) if lines.file[row]][:_SHOWN_LINES]
+    most = max((int(cost[row]) for row in shown), default=0) or 1
+    device = ("device",) if has_device else ()
+    backward = ("backward",) if lines.backward_ps.any() else ()
+    return Section(
+        title="Lines of your code",
+        sentence=" ".join([_sentence(lines, has_device=has_device), *lines.remarks]),
+        headings=("", "line", "source", *device, "host", *backward, "Python"),
+        rows=[
+            (
+                bar_text(float(cost[row] / most), 8),
+                f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}",
+                _code(lines.text[row].strip()),
+                *(_time(lines.device_ps[row]) for _ in device),
+                _time(lines.host_ps[row]),
+                *(_time(lines.backward_ps[row]) for _ in backward),
+                _time(lines.python_ps[row]),
+            )
+            for row in shown
+        ],
+        numbers=(False, False, False, *(True for _ in (*device, "host", *backward, "Python"))),
+        colours=[_colour(has_device=has_device)] * len(shown),
+        tab="Source",
+    )
+
+
+def _colour(*, has_device: bool) -> str:
+    return colour_of("device compute" if has_device else "host compute")
+
+
+def _time(value_ps: int) -> str:
+    return duration_text(int(value_ps)) if value_ps > 0 else ""
+
+
+def _code(text: str) -> Cell:
+    """A line of code; its indent stays where styles are dropped."""
+    bare = text.lstrip()
+    indent = _NBSP * len(text[: len(text) - len(bare)].expandtabs(4))
+    cut = bare if len(bare) <= _LONGEST else bare[: _LONGEST - 1] + "…"
+    return indent + cut, _CODE
+
+
+def _sentence(lines: SourceLines, *, has_device: bool) -> str:
+    ops = lines.device_ps if has_device else lines.host_ps
+    whole = int(ops.sum())
+    known = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
+    side = "device" if has_device else "host"
+    text = (
+        f"{percent_text(known / whole) if whole else MISSING} of the {side} time of ops was found in your "
+        f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
+    )
+    if lines.gradient_ps.any():
+        text += " A gradient counts for the forward line that caused it."
+    return text
+
+
+def _file_sections(lines: SourceLines, *, has_device: bool) -> list[Section]:
+    """Each file with times in its gutter, the one with the most time of ops first."""
+    rows: dict[str, list[int]] = {}
+    for row, file in enumerate(lines.file):
+        if file:
+            rows.setdefault(file, []).append(row)
+    cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
+    order = sorted(rows, key=lambda file: -cost[rows[file]].sum())
+    return [
+        _file_section(lines, file, rows[file], cost, has_device=has_device)
+        for file in order[:_MOST_FILES]
+        if lines.texts.get(file)
+    ]
+
+
+def _file_section(
+    lines: SourceLines, file: str, rows: list[int], cost: Floats, *, has_device: bool
+) -> Section:
+    of_line = {int(lines.line[row]): row for row in rows}
+    text = lines.texts[file]
+    shown = _shown_lines(of_line, len(text), cost)
+    ops = lines.host_ps + lines.device_ps
+    most = int(ops[rows].max()) or 1
+    longest = int(max(ops[rows].max(), lines.python_ps[rows].max()))
+    cells: list[tuple[Cell, ...]] = []
+    before = 0
+    for number in shown:
+        if number > before + 1:
+            cells.append(("", (_GAP, MUTED), *(("",) if has_device else ()), "", "", ""))
+        before = number
+        row = of_line.get(number)
+        times = [("" if row is None else _notable(int(column[row]), longest)) for column in (
+            *((lines.device_ps,) if has_device else ()), lines.host_ps, lines.python_ps,
+        )]  # fmt: skip
+        bar = "" if row is None else bar_text(float(ops[row] / most), 8)
+        cells.append((bar, (str(number), MUTED), *times, _code(text[number - 1])))
+    rest = len(of_line) - sum(number in of_line for number in shown)
+    return Section(
+        title=file_title(file, lines.cells),
+        sentence=f"{rest} more lines with times are in p.source_lines." if rest > 0 else "",
+        headings=("", "", *(("device",) if has_device else ()), "host", "Python", ""),
+        rows=cells,
+        numbers=(False, True, *((True,) if has_device else ()), True, True, False),
+        colours=[_colour(has_device=has_device)] * len(cells),
+        tab="Source",
+        is_detail=True,
+    )
+
+
+def _notable(value_ps: int, longest_ps: int) -> str:
+    """A time, unless it is lost beside the longest one."""
+    return _time(value_ps) if value_ps > longest_ps * _SMALL else ""
+
+
+def _shown_lines(of_line: dict[int, int], count: int, cost: Floats) -> list[int]:
+    """The lines to show: all of a short file, else those that cost most and what stands around them."""
+    if count <= _WHOLE_FILE:
+        return list(range(1, count + 1))
+    kept: set[int] = set()
+    for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):
+        around = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)
+        if len(kept.union(around)) > _MOST_ROWS:
+            break
+        kept.update(around)
+    return sorted(kept)
