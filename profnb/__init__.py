@@ -19,6 +19,10 @@ The house (data flows downwards, an import only ever points back up):
         histories            what Keras' fits reached
         models, layer_*      the Keras models that ran, as plain data: layers, shapes, name scopes
         graph_ops            what ops are for whose names do not tell, by the order they were made in
+        user_code            which files are the user's, and their text
+        lines, stacks        lines of the user's code as they run; samples of Python's stack
+        graph_lines, layer_lines   which lines made the ops of graphs; and Keras' layers
+        sources, line_records   all three around a capture; columns of what they saw
         switches, fresh      settings around a cell; a cell in a fresh process
         saved                what was seen besides the trace, beside it in a file
         held_back            the profiler's log lines and an interrupt, while it starts or stops
@@ -33,6 +37,7 @@ The house (data flows downwards, an import only ever points back up):
         run_metadata*        TF1 RunMetadata to a Trace
         json_scan, json_*    JSON bytes to columns and columns to JSON text (Numba)
         chrome*, kineto      Chrome trace JSON to a Trace, whoever wrote it
+        pstats_file          profiles that Python's cProfile saved
         chrome_write, graph_timeline, stat_texts   a Trace to Chrome trace JSON
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
@@ -59,6 +64,9 @@ The house (data flows downwards, an import only ever points back up):
         launches, samples    kernels, their launches and streams; memory and buffers over time
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
+        op_lines, code_times which line made an op; which line was running when
+        source_lines         every op's time to a line of the user's source
+        python_time, python_counts   Python's functions, from samples and from cProfile's counts
         peaks, roofline      what a device could do at most, and how near each op came
         name_scopes, layer_scopes   names of ops to scopes, scopes to a live model's layers
         layer_rows, layers   which row an op belongs to and which way; op time handed out to rows
@@ -71,6 +79,7 @@ The house (data flows downwards, an import only ever points back up):
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, advice, report   one table of the report; what to change; the report
+        source, python       the user's code with times in its gutter; who called whom in Python
         layers, input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code

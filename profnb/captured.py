@@ -58,14 +58,15 @@ class CapturedProfile:
             namespace: Where the user's datasets and models live, which know names and shapes.
             models: Models that were given.
         """
-        import numpy as np
-
-        from profnb.trace.files import read_trace
-        from profnb.trace.run_metadata import read_run_metadata
-
         recording = self._capture.recording
         try:
             self._capture.finish()
+            # Only now, when the window has closed: the first time, this takes a while.
+            import numpy as np
+
+            from profnb.trace.files import read_trace
+            from profnb.trace.run_metadata import read_run_metadata
+
             recording.describe(namespace or {})
             recording.models = self._capture.models.describe(namespace or {}, models)
             if recording.graph_runs:

@@ -43,9 +43,11 @@ from profnb.analysis.notes import note_contents, note_devices, note_input, note_
 from profnb.analysis.ops import OpRuns, OpTable, find_op_runs, sum_op_runs
 from profnb.analysis.peaks import Peak, find_peak
 from profnb.analysis.precision import Precision, measure_precision
+from profnb.analysis.python_time import PythonTime, tabulate_python
 from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.samples import find_samples
+from profnb.analysis.source_lines import SourceLines, tabulate_source_lines
 from profnb.analysis.step_times import (
     StepTimes,
     TracingCost,
@@ -158,6 +160,22 @@ class Study:
     def ops(self) -> OpTable:
         """The ops of the whole capture."""
         return sum_op_runs(self.op_runs)
+
+    @cached_property
+    def source_lines(self) -> SourceLines | None:
+        """What each line of the user's source cost; None where the capture did not look at it."""
+        records = self.recording.source
+        return (
+            None
+            if records is None
+            else tabulate_source_lines(self.trace, self.hlo, self.op_runs, records)
+        )
+
+    @cached_property
+    def python(self) -> PythonTime | None:
+        """Where Python's time went; None where the capture did not sample it."""
+        stacks = self.recording.stacks
+        return None if stacks is None else tabulate_python(stacks, self.recording.steps)
 
     @cached_property
     def kernels(self) -> KernelTable:

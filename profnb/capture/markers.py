@@ -61,6 +61,7 @@ class StepRecorder:
 
     def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
         """Start with no steps, on the calling thread."""
+        self.on_traced: Callable[[], object] = lambda: None  # a tf.function was traced and called
         self.records = StepRecords()
         self.traced_functions: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_tracing, self._on_step = is_tracing, on_step
@@ -168,6 +169,8 @@ class StepRecorder:
             if self._stack[index].marker is trace:
                 span = self._stack[index]
                 del self._stack[index:]
+                if span.retraced and all(outer.kind == USER for outer in self._stack):
+                    self.on_traced()
                 if span.kind is not None and not failed and not self._inside_step():
                     self._record(span, end_ns)
                     self._report()

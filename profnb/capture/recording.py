@@ -10,6 +10,7 @@ from profnb.capture.datasets import Chain, count_elements, describe_datasets
 from profnb.capture.functions import ChangingArguments
 from profnb.capture.histories import FitResult
 from profnb.capture.layer_facts import ModelFacts
+from profnb.capture.line_records import SourceRecords, StackRecords
 from profnb.capture.records import StepRecords
 
 __all__ = ["Recording"]
@@ -40,6 +41,8 @@ class Recording:
         fits: What each of Keras' fits reached, in order.
         graph_versions: How many changes the graph had seen at each session run, bounded.
         models: The Keras models that ran or were given; see ``models``.
+        source: The user's lines and the ops they made; None if not asked for.
+        stacks: Samples of Python's stack; None if not asked for.
     """
 
     path: Path | None = None
@@ -60,6 +63,8 @@ class Recording:
     fits: list[FitResult] = field(default_factory=list)
     graph_versions: list[int] = field(default_factory=list)
     models: tuple[ModelFacts, ...] = ()
+    source: SourceRecords | None = None
+    stacks: StackRecords | None = None
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ from profnb.capture.markers import StepRecorder
 from profnb.capture.models import ModelWatch
 from profnb.capture.recording import Recording
 from profnb.capture.records import RUN
+from profnb.capture.sources import SourceWatch
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
@@ -63,6 +65,10 @@ class Capture:
             self.recorder.run_ended,
         )
         self.models = ModelWatch()
+        self.source = SourceWatch(
+            has_lines=options.source and traces, has_stacks=options.python and traces
+        )
+        self.recorder.on_traced = self.source.trace_completed
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -85,11 +91,8 @@ class Capture:
     def start(self) -> None:
         """Begin: now, or when the code imports TensorFlow."""
         self.recording.steps = self.recorder.records
-        hooks = {
-            "tensorflow": self._tensorflow_imported,
-            "keras": lambda: self._keras_imported("keras"),
-            "tf_keras": lambda: self._keras_imported("tf_keras"),
-        }
+        hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
+        hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         try:
             self._watches.enter_context(on_import(hooks))
         except BaseException:
@@ -109,6 +112,7 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
+        recording.source, recording.stacks = self.source.finish(runs.graph)
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
         if self._traces:
@@ -136,6 +140,7 @@ class Capture:
         self._watches.enter_context(self.graph_runs.watch(tensorflow))
         if not self._traces:
             return
+        self._watches.enter_context(self.source.watch_tensorflow(tensorflow))
         self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
         for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
             self._watch_everywhere(name, getattr(profiler, name), hook)
@@ -159,6 +164,7 @@ class Capture:
             self._watches.enter_context(watch_fits(keras, self.recording.fits.append))
             if self._traces:
                 self._watches.enter_context(self.models.watch(keras))
+                self._watches.enter_context(self.source.watch_keras(keras))
 
     # The window.
 
@@ -179,6 +185,7 @@ class Capture:
             )
             return
         self._note_ignored_options(log)
+        self.source.begin()
         now = time.perf_counter_ns()
         recording.overhead_ns += now - begin_ns
         self._tracing_since_ns = now
@@ -251,6 +258,7 @@ class Capture:
             recording.window_ns += now - self._tracing_since_ns
             recording.closed_by = closed_by
             self._tracing_since_ns = None
+            self.source.end()
             try:
                 with interrupt_held_back(), profiler_log_held_back():
                     self._stop_profiler()

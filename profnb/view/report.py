@@ -18,6 +18,7 @@ from typing import Any
 from profnb.analysis.advice import Advice
 from profnb.analysis.op_names import without_call
 from profnb.analysis.ops import OpTable
+from profnb.analysis.python_time import PythonTime
 from profnb.analysis.study import Study
 from profnb.columns import Floats
 from profnb.units import bar_text, count_text, duration_text, percent_text
@@ -27,7 +28,9 @@ from profnb.view.device import device_sections
 from profnb.view.input import input_sections
 from profnb.view.layers import layer_sections
 from profnb.view.memory import memory_sections
+from profnb.view.python import python_sections
 from profnb.view.sections import Section, section_html, section_text
+from profnb.view.source import source_sections
 from profnb.view.tables import Cell, html_table
 from profnb.view.text import (
     Fact,
@@ -45,6 +48,7 @@ from profnb.view.xla import xla_sections
 __all__ = [
     "OpRow",
     "Report",
+    "build_python_report",
     "build_report",
     "op_rows",
     "op_table_html",
@@ -324,6 +328,10 @@ def build_report(
         chart=step_chart(steps, study.breakdown) if has_chart else None,
         sections=[
             *layer_sections(study),
+            *source_sections(study),
+            *python_sections(
+                study.python, study.recording.source.cells if study.recording.source else {}
+            ),
             *input_sections(study),
             *device_sections(study),
             *xla_sections(study),
@@ -331,3 +339,10 @@ def build_report(
         ],
         advice=None if steps.is_window and not advice else advice,
     )
+
+
+def build_python_report(python: PythonTime, title: str) -> Report:
+    """Decide what the report of a profile of Python alone shows."""
+    headline = f"{duration_text(python.whole_ps)} of Python in {count_text(len(python))} functions"
+    sections = python_sections(python, {})
+    return Report(title, headline, "", (), (), (), 0, (), None, sections)

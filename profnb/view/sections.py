@@ -36,6 +36,7 @@ class Section:
         sort_keys: For each row what each column is sorted by, None where it is not known; empty if the
             table is not to be sorted.
         shown: How many rows to show before the rest is asked for.
+        row_style: What to add to the style of each row's bar.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Section:
     searches: Sequence[str] = ()
     sort_keys: Sequence[Sequence[float | str | None]] = ()
     shown: int = _MOST_PLAIN
+    row_style: str = ""
 
 
 def _plain(cell: Cell) -> str:
@@ -61,7 +63,7 @@ def _plain(cell: Cell) -> str:
 def section_html(section: Section) -> str:
     """The section's sentence and table."""
     rows: list[list[Cell]] = [
-        [(_plain(row[0]), f"{BAR};color:{colour}"), *row[1:]]
+        [(_plain(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
         for row, colour in zip(section.rows, section.colours, strict=True)
     ]
     sentence = f'<div style="{MUTED}">{escape(section.sentence)}</div>' if section.sentence else ""
