@@ -112,7 +112,9 @@ def profile(
         The profile. It holds what was captured even if the block raises.
     """
     captured = CapturedProfile(options or CaptureOptions(**settings))
-    caller = sys._getframe()  # the code around the block; its names are read when the block is over
+    # The module around the block; its names are read when the block is over. Reading a function's would
+    # keep what they are bound to alive (frame.f_locals, before Python 3.13).
+    caller = sys._getframe()
     while caller.f_back is not None and caller.f_globals.get("__name__") in (
         __name__,
         "contextlib",
@@ -122,7 +124,7 @@ def profile(
     try:
         yield captured.profile
     finally:
-        captured.finish({**caller.f_globals, **caller.f_locals}, as_models(model))
+        captured.finish(caller.f_globals, as_models(model))
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:

@@ -711,12 +711,16 @@ def test_why_a_function_was_traced_anew_is_kept_wherever_it_lives():
 
 
 def test_sizes_of_datasets_threads_and_the_time_of_the_whole_code():
-    train = tf.data.Dataset.range(7)
-    endless = train.repeat()
-    with profnb.profile() as p:
-        time.sleep(0.2)
-        tf.ones(3) + 1
-    del endless
+    module = {"profnb": profnb, "tf": tf, "time": time, "__name__": "script"}
+    code = """
+train = tf.data.Dataset.range(7)
+endless = train.repeat()
+with profnb.profile() as p:
+    time.sleep(0.2)
+    tf.ones(3) + 1
+"""
+    exec(code, module)
+    p = module["p"]
     assert p.recording.cardinalities["train"] == 7
     assert "endless" not in p.recording.cardinalities
     assert int(p.environment["CPU cores"]) >= 1
