@@ -229,7 +229,7 @@ def compare(
     first: Source | Sequence[Source],
     second: Source | Sequence[Source],
     *,
-    labels: tuple[str, str] | None = None,
+    labels: tuple[str | None, str | None] | None = None,
 ) -> Comparison:
     """Compare B with A.
 
@@ -237,7 +237,7 @@ def compare(
         first: A: a profile or the path of a saved trace, or a list of them, one per run. A logdir is
             all its runs.
         second: B.
-        labels: What to call them; their labels, names or places by default.
+        labels: What to call them; their own labels, or where they are, by default and for None.
 
     Raises:
         CaptureError: One of them has no trace.
@@ -255,9 +255,10 @@ def compare(
         sides.append(profiles)
         told.append(profiles[0].options.label if profiles else None)
         paths.append("" if not listed or isinstance(listed[0], Profile) else os.fspath(listed[0]))
-    names = zip(told, _differing_parts(paths[0], paths[1]), ("A", "B"), strict=True)
-    one, two = (label or path or place for label, path, place in names)
-    return Comparison(sides[0], sides[1], labels or ((one, two) if one != two else ("A", "B")))
+    given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
+    names = zip(given, told, short, ("A", "B"), strict=True)
+    one, two = (asked or label or path or place for asked, label, path, place in names)
+    return Comparison(sides[0], sides[1], (one, two) if one != two else ("A", "B"))
 
 
 def _differing_parts(first: str, second: str) -> tuple[str, str]:

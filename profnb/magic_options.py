@@ -69,7 +69,8 @@ CAPTURE_ARGUMENTS = (
     ),
     argument(
         "--repeat", type=_count, default=1, metavar="N",
-        help="run the cell N times: the first under trace, the others only timed",
+        help="run the cell N times: the first under trace, the others only timed; a repetition that fails "
+        "ends the series, not the cell",
     ),
     argument(
         "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,

@@ -265,13 +265,16 @@ class ProfnbMagics(Magics):
         return profile
 
 
-def _labels(names: list[str], sources: list[Any]) -> tuple[str, str]:
-    """What to call two results: their own labels where they have different ones, else their names."""
+def _labels(names: list[str], sources: list[Any]) -> tuple[str | None, str | None]:
+    """What to call two results: labels where they have different ones, else names; None for saved traces."""
+    own = [getattr(getattr(source, "options", None), "label", None) for source in sources]
+    if own[0] == own[1]:
+        own = [None, None]
     first, second = (
-        getattr(getattr(source, "options", None), "label", None) or name
-        for source, name in zip(sources, names, strict=True)
+        label or (None if isinstance(source, Path) else name)
+        for label, source, name in zip(own, sources, names, strict=True)
     )
-    return (first, second) if first != second else (names[0], names[1])
+    return first, second
 
 
 def _write_json(profile: Profile, arguments: Namespace) -> None:

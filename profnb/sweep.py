@@ -35,6 +35,8 @@ class Sweep:
         profiles: One per setting, with its further runs in ``repeats``; None where the first run failed or
             was not made.
         errors: Why a setting has no more runs, or "", one per setting.
+        without_effect: Switches that changed nothing in some run: the code gives the value itself, compiles
+            no model, or fits no dataset.
         metric: The metric that speaks for what was learned; None for the one a person would look at first.
     """
 
@@ -43,6 +45,7 @@ class Sweep:
         self.settings = tuple(settings)
         self.profiles: list[Profile | None] = [None] * len(settings)
         self.errors = [""] * len(settings)
+        self.without_effect: set[str] = set()
         self.metric = metric
 
     @cached_property
@@ -51,7 +54,7 @@ class Sweep:
         from profnb.analysis.sweeps import tabulate_sweep
 
         rows = zip(self.settings, self.profiles, self.errors, strict=True)
-        return tabulate_sweep([_point(*row) for row in rows], self.metric)
+        return tabulate_sweep([_point(*row) for row in rows], self.metric, self.without_effect)
 
     @property
     def table(self) -> "pd.DataFrame":

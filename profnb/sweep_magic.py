@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from profnb.analysis.sweeps import setting_text
-from profnb.capture.cell import body_of, names_read, run_quietly
+from profnb.capture.cell import body_of, names_of, run_quietly
 from profnb.capture.switches import SWITCHES, THREADS, apply_switches, switches_of
 from profnb.magic_options import parse_settings
 from profnb.options import CaptureOptions
@@ -35,7 +35,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     body = body_of(f"%%magic\n{cell}")
     choices = parse_settings(arguments.settings)
     try:
-        read = names_read(shell, body)
+        read, bound = names_of(shell, body)
     except SyntaxError as error:
         raise UsageError(f"The cell is no Python: {error}") from None
     unread = [name for name in choices if name not in read and name not in SWITCHES]
@@ -43,6 +43,12 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
         raise UsageError(
             f"The cell does not read {', '.join(unread)}. Use the name in the cell; switches that work "
             f"without are {', '.join(SWITCHES)}."
+        )
+    assigned = [name for name in choices if name in bound]
+    if assigned:
+        raise UsageError(
+            f"The cell gives {', '.join(assigned)} a value itself, so the sweep's would not count. Take that "
+            "line out of the cell."
         )
     if arguments.steps < 1:
         raise UsageError(f"steps must be at least 1, got {arguments.steps}.")
@@ -53,6 +59,8 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
         raise UsageError("The cell awaits something; such a cell cannot be run again and again.")
     sweep = Sweep(settings, arguments.metric)
     interrupted = _run(shell, sweep, arguments, body, read)
+    if interrupted and not any(sweep.profiles):
+        raise UsageError("Interrupted before the first run was done.")
     if not arguments.quiet:
         sweep.report()
         if interrupted:
@@ -75,10 +83,14 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
                 if is_fresh:
                     sweep.run_in_fresh_process(row, options, body)
                     continue
-                with _bound(shell.user_ns, setting), apply_switches(switches_of(setting, read)):
+                switches = switches_of(setting, read)
+                with _bound(shell.user_ns, setting), apply_switches(switches) as applied:
                     sweep.run_here(row, options, lambda: run_quietly(shell, body), shell.user_ns)
+                sweep.without_effect |= switches.keys() - applied
             except KeyboardInterrupt:
                 return f"Interrupted after {done} of {len(order)} runs, which are kept."
+            except Exception as error:  # noqa: BLE001 - whatever Keras says of a switch's value
+                sweep.errors[row] = f"{type(error).__name__}: {error}"
     return ""
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from profnb.capture.cell import names_read
+from profnb.capture.cell import names_of
 from profnb.capture.fresh import read_job
 from profnb.capture.saved import write_recordings
 from profnb.capture.session import Capture
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads = {name: value for name, value in setting.items() if name in THREADS}
     captured = CapturedProfile(options)
     capture = None if traces else Capture(options, traces=False)
-    switches = switches_of(setting, names_read(shell, body))
+    switches = switches_of(setting, names_of(shell, body)[0])
     with set_threads(threads), apply_switches(switches):
         (capture or captured).start()
         result = shell.run_cell(body)

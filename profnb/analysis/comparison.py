@@ -26,7 +26,14 @@ import numpy as np
 from profnb.columns import Floats
 
 __all__ = [
-    "Difference", "RunSet", "compare_runs", "mann_whitney", "student_factor", "typical_run", "typical_step",
+    "Difference",
+    "Estimate",
+    "RunSet",
+    "compare_runs",
+    "estimate_mean",
+    "estimate_step",
+    "mann_whitney",
+    "student_factor",
 ]  # fmt: skip
 
 _MOST_STEPS = 1000
@@ -154,33 +161,50 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     )  # fmt: skip
 
 
-def typical_step(runs: Sequence[Floats], seed: int = 0) -> tuple[float, float, float]:
-    """The typical step time of one set of runs and its 95 % interval, as for a comparison.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and how sure it is.
 
-    Returns:
-        The mean over runs of each run's median (of logarithms), and where the interval begins and ends; NaN
-        without a run of two steps or more.
+    Attributes:
+        mean: The mean; NaN if there is none.
+        variance: Of the mean; NaN where one value cannot tell it.
+        freedom: Its degrees of freedom.
     """
+
+    mean: float
+    variance: float = math.nan
+    freedom: int = 1
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the 95 % interval begins and ends."""
+        reach = student_factor([self.variance], [self.freedom]) * math.sqrt(self.variance)
+        return self.mean - reach, self.mean + reach
+
+    def exceeds(self, other: "Estimate") -> bool:
+        """Whether it is surely larger: the 95 % interval of the difference lies above 0."""
+        variances = [self.variance, other.variance]
+        if math.isnan(sum(variances)):
+            return False
+        factor = student_factor(variances, [self.freedom, other.freedom])
+        return self.mean - other.mean > factor * math.sqrt(sum(variances))
+
+
+def estimate_mean(values: Sequence[float]) -> Estimate:
+    """The mean of independent values, of runs for instance."""
+    if not len(values):
+        return Estimate(math.nan)
+    variance = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else math.nan
+    return Estimate(float(np.mean(values)), variance, max(len(values) - 1, 1))
+
+
+def estimate_step(runs: Sequence[Floats], seed: int = 0) -> Estimate:
+    """The logarithm of the typical step time of one set of runs, as a comparison takes it."""
     known = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
     if not known:
-        return math.nan, math.nan, math.nan
+        return Estimate(math.nan)
     centre = float(np.mean([np.log(np.median(steps)) for steps in known]))
-    variance = _variance(known, np.random.default_rng(seed))
-    reach = student_factor([variance], [_freedom_of(known)]) * math.sqrt(variance)
-    return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
-
-
-def typical_run(run_ps: Sequence[float]) -> tuple[float, float, float]:
-    """The typical time of whole runs and its 95 % interval; one run has no interval."""
-    if not run_ps:
-        return math.nan, math.nan, math.nan
-    logs = np.log(np.maximum(run_ps, 1.0))
-    centre = float(logs.mean())
-    if logs.size == 1:
-        return math.exp(centre), math.nan, math.nan
-    variance = float(logs.var(ddof=1)) / logs.size
-    reach = student_factor([variance], [logs.size - 1]) * math.sqrt(variance)
-    return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
+    return Estimate(centre, _variance(known, np.random.default_rng(seed)), _freedom_of(known))
 
 
 def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:

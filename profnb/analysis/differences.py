@@ -15,11 +15,12 @@ _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor",
 
 
 def compare_categories(first: Study, second: Study) -> list[tuple[str, float, float]]:
-    """(category, mean of A, mean of B) in picoseconds per step, the largest difference first."""
+    """(category, mean of A, mean of B) in picoseconds per iteration, the largest difference first."""
     means: dict[str, list[float]] = {}
     for column, study in enumerate((first, second)):
         for share in study.summary.shares:
-            means.setdefault(share.category, [0.0, 0.0])[column] = share.mean_ps
+            mean_ps = share.mean_ps / max(study.summary.iterations, 1)
+            means.setdefault(share.category, [0.0, 0.0])[column] = mean_ps
     rows = [(name, pair[0], pair[1]) for name, pair in means.items()]
     return sorted(rows, key=lambda row: -abs(row[2] - row[1]))
 
@@ -42,10 +43,12 @@ def find_guards(
             f"Batch sizes differ ({sizes[0]} and {sizes[1]}): compare the time per example, not steps."
         )
     phases = [study.summary.phase for study in (first, second)]
-    if phases[0] != phases[1]:
+    counts = [_iterations_of(study) for study in (first, second)]
+    if None in phases:
+        guards.append("One of them has no events of TensorFlow's: there is nothing to compare.")
+    elif phases[0] != phases[1]:
         guards.append(f"Their steps are of different kinds: {phases[0]} and {phases[1]}.")
-    counts = [_steps_of(study) for study in (first, second)]
-    if counts[0] != counts[1]:
+    elif counts[0] != counts[1]:
         guards.append(f"They ran {counts[0]:,} and {counts[1]:,} {phases[0]} steps.")
     one, two = first.recording.cardinalities, second.recording.cardinalities
     guards.extend(
@@ -56,14 +59,16 @@ def find_guards(
     iterations = [study.summary.iterations for study in (first, second)]
     if iterations[0] != iterations[1]:
         guards.append(
-            f"A step runs {iterations[0]} iterations in one and {iterations[1]} in the other."
+            f"A step runs {iterations[0]} and {iterations[1]} iterations (steps_per_execution); all times "
+            "are per iteration."
         )
     return guards
 
 
-def _steps_of(study: Study) -> int:
-    """How many steps of the compared kind one run made, traced or not."""
-    return study.step_times.phase.count(study.summary.phase or "")
+def _iterations_of(study: Study) -> int:
+    """How many iterations of the compared kind one run made, traced or not."""
+    steps = study.step_times.phase.count(study.summary.phase or "")
+    return steps * max(study.summary.iterations, 1)
 
 
 def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:

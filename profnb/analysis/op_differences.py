@@ -87,7 +87,7 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     counted = study.summary.counted
     ops = study.ops_of_steps(counted)
     kernels = _kernels_of(study)
-    steps = max(counted.size, 1)
+    steps = max(counted.size, 1) * max(study.summary.iterations, 1)
     found = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
         if ops.op_type[row] == _DATASET and len(study.iterators):
@@ -109,7 +109,7 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     if not len(study.iterators) or study.steps.is_window:
         return {}
     waiting, table = study.waiting, study.input_pipeline
-    steps = max(int(waiting.counted.sum()), 1)
+    steps = max(int(waiting.counted.sum()), 1) * max(study.summary.iterations, 1)
     charged = (waiting.charged_ps[0::2] + waiting.charged_ps[1::2]) / steps
     return {
         ("input", path): _Op(path, kind, float(spent), float(spent), frozenset())

@@ -79,6 +79,14 @@ class MetricDifference:
         """How the metric differs, in a sentence."""
         one, two = float(np.median(self.first)), float(np.median(self.second))
         medians = f"{self.text(one)} for {first}, {self.text(two)} for {second}"
+        broken = [
+            sum(not math.isfinite(value) for value in side) for side in (self.first, self.second)
+        ]
+        if any(broken):
+            return (
+                f"{self.metric} is no finite number in {broken[0]} of {len(self.first)} runs of {first} and "
+                f"{broken[1]} of {len(self.second)} of {second}: those trainings diverged."
+            )
         if math.isnan(self.low):
             return f"{self.metric}: {medians}. One run a side cannot tell whether that is more than chance."
         worst = " and ".join(self.text(self.worst(side)) for side in (self.first, self.second))

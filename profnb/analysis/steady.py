@@ -12,9 +12,10 @@ _ENOUGH_UNTRACED = 10
 
 
 def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
-    """The times from step to step of one run, warm-up left out, in picoseconds.
+    """The times from iteration to iteration of one run, warm-up left out, in picoseconds.
 
-    Untraced steps are taken where there are enough, because tracing slows steps.
+    Untraced steps are taken where there are enough, because tracing slows steps. A step of several iterations
+    (``steps_per_execution``) counts as that many, or it would look slow for doing more.
 
     Args:
         study: The trace, which says which steps are compared and which of its own count.
@@ -32,10 +33,11 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
     period = np.append(np.diff(times.begin_ps), 0).astype(np.float64)
     period = np.where(follows & same & (period > 0), period, times.duration_ps)
     untraced = chosen & ~times.was_traced
+    iterations = max(study.summary.iterations, 1)
     if untraced.sum() >= _ENOUGH_UNTRACED or not times.was_traced.any():
-        return period[untraced], False
+        return period[untraced] / iterations, False
     if not len(study.steps):
-        return period[chosen], True
+        return period[chosen] / iterations, True
     steps, counted = study.steps, study.summary.counted
     gaps = np.maximum(steps.gap_ps[counted], 0)
-    return (steps.duration_ps[counted] + gaps).astype(np.float64), True
+    return (steps.duration_ps[counted] + gaps) / iterations, True

@@ -1,16 +1,16 @@
 """The runs of a sweep to what each setting achieves: throughput and its interval, quality, memory, the front.
 
-A setting is on the Pareto front if no other is at least as good in both respects and better in one:
-throughput, and either the metric of what was learned or the memory at the peak.
+A setting is on the Pareto front if no other is surely better in one respect and not surely worse in the
+other: throughput, and either the metric of what was learned or the memory at the peak.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.comparison import typical_run, typical_step
+from profnb.analysis.comparison import Estimate, estimate_mean, estimate_step
 from profnb.analysis.quality import is_higher_better, pick_metric
 from profnb.analysis.study import Study
 from profnb.capture.histories import FitResult
@@ -19,6 +19,7 @@ from profnb.columns import Bools, Floats
 __all__ = ["SweepPoint", "SweepTable", "peak_bytes", "setting_text", "tabulate_sweep"]
 
 _LONGEST_ERROR = 600
+_EQUAL_MEMORY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class SweepTable:
         memory: Bytes in use at the peak, shape (N,).
         against: What the front weighs throughput against: the metric, "memory", or "" for neither.
         is_best: Which settings are on the front; by throughput alone where nothing can be weighed against it.
+        equals: How many settings the runs cannot tell from the fastest one.
         notes: What to know before trusting the figures, in sentences.
     """
 
@@ -84,7 +86,8 @@ class SweepTable:
     memory: Floats
     against: str
     is_best: Bools
-    notes: Sequence[str] = field(default_factory=tuple)
+    equals: int
+    notes: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.points)
@@ -107,20 +110,21 @@ def peak_bytes(study: Study) -> float:
     return max((float(use.peak_bytes) for use in chosen), default=float("nan"))
 
 
-def tabulate_sweep(points: Sequence[SweepPoint], metric: str | None = None) -> SweepTable:
+def tabulate_sweep(
+    points: Sequence[SweepPoint], metric: str | None = None, without_effect: Collection[str] = ()
+) -> SweepTable:
     """What each setting achieves.
 
     Args:
         points: The settings and their runs.
         metric: The metric that speaks for quality; by default the one a person would look at first.
+        without_effect: Switches that changed nothing.
     """
     unit = _unit_of(points)
-    typical = np.array([
-        typical_run(point.run_ps) if unit == "runs" else typical_step(point.step_ps) for point in points
-    ]).reshape(-1, 3)  # fmt: skip
+    steps = [_estimate(point, unit) for point in points]
+    bounds = np.exp([(step.mean, *step.interval) for step in steps]).reshape(-1, 3)
     sizes = [point.batch_size or 1 if unit == "examples" else 1 for point in points]
     counts = np.array(sizes, np.float64)
-    step, slow, fast = typical[:, 0], typical[:, 2], typical[:, 1]
     if metric is None:
         names = dict.fromkeys(
             name
@@ -135,17 +139,33 @@ def tabulate_sweep(points: Sequence[SweepPoint], metric: str | None = None) -> S
     worst_of = max if falls else min
     quality = np.array([float(np.median(values)) if values else math.nan for values in learned])
     memory = np.array([point.peak_bytes for point in points])
-    against, value = "", None
-    if np.isfinite(quality).sum() > 1 and np.nanmin(quality) < np.nanmax(quality):
-        against, value = str(metric), -quality if falls else quality
-    elif np.isfinite(step).any() and np.isfinite(memory[np.isfinite(step)]).all():
-        against, value = "memory", -memory
-    rate = counts * 1e12 / step
+    # Logarithms of the rate: what is larger is better.
+    rates = [
+        Estimate(math.log(size) - step.mean, step.variance, step.freedom)
+        for size, step in zip(sizes, steps, strict=True)
+    ]
+    against, prices = "", [Estimate(0.0, 0.0)] * len(points)
+    if np.isfinite(quality).sum() > 1:
+        sign = -1 if falls else 1
+        against = str(metric)
+        prices = [estimate_mean([sign * value for value in values]) for values in learned]
+    elif bounds.size and np.isfinite(memory[np.isfinite(bounds[:, 0])]).all():
+        against = "memory"
+        prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
+    is_best = _front(rates, prices)
+    per_second = counts * 1e12 / bounds[:, 0]
     return SweepTable(
-        points, unit, step, rate, counts * 1e12 / slow, counts * 1e12 / fast, metric, quality,
-        np.array([float(worst_of(values)) if values else math.nan for values in learned]),
-        memory, against, _front(rate, value), tuple(_notes(points)),
+        points, unit, bounds[:, 0], per_second, counts * 1e12 / bounds[:, 2], counts * 1e12 / bounds[:, 1],
+        metric, quality, np.array([float(worst_of(values)) if values else math.nan for values in learned]),
+        memory, against, is_best, _count_equals(rates), tuple(_notes(points, without_effect)),
     )  # fmt: skip
+
+
+def _estimate(point: SweepPoint, unit: str) -> Estimate:
+    """The logarithm of the typical time of a step, or of a run where there are no steps."""
+    if unit == "runs":
+        return estimate_mean(np.log(np.maximum(point.run_ps, 1.0)).tolist())
+    return estimate_step(point.step_ps)
 
 
 def _unit_of(points: Sequence[SweepPoint]) -> str:
@@ -160,18 +180,39 @@ def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
     return [fits[-1].metrics[metric] for fits in point.fits if fits and metric in fits[-1].metrics]
 
 
-def _front(rate: Floats, value: Floats | None) -> Bools:
-    """Which points no other beats: the larger both are, the better; a missing value is the worst."""
-    other = np.zeros(rate.size) if value is None else np.nan_to_num(value, nan=-np.inf)
-    speed = np.nan_to_num(rate, nan=-np.inf)
-    reaches = (speed[:, None] >= speed) & (other[:, None] >= other)
-    beats = reaches & ((speed[:, None] > speed) | (other[:, None] > other))
-    return np.asarray(~beats.any(axis=0) & np.isfinite(rate))
+def _front(rates: Sequence[Estimate], prices: Sequence[Estimate]) -> Bools:
+    """Which points no other beats: surely better in one respect, and not surely worse in the other.
+
+    Differences that the runs cannot tell from chance beat nobody.
+    """
+    known = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
+    best = np.zeros(len(rates), np.bool_)
+    for row in known:
+        best[row] = not any(
+            (rates[other].exceeds(rates[row]) and not prices[row].exceeds(prices[other]))
+            or (prices[other].exceeds(prices[row]) and not rates[row].exceeds(rates[other]))
+            for other in known
+        )
+    return best
 
 
-def _notes(points: Sequence[SweepPoint]) -> list[str]:
+def _count_equals(rates: Sequence[Estimate]) -> int:
+    """How many points the runs cannot tell from the fastest one."""
+    known = [rate for rate in rates if not math.isnan(rate.mean)]
+    if not known:
+        return 0
+    fastest = max(known, key=lambda rate: rate.mean)
+    return sum(not fastest.exceeds(rate) for rate in known) - 1
+
+
+def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:
     failed = [point for point in points if point.error]
     notes = [f"{setting_text(point.setting)}: {one_line(point.error)}" for point in failed[:3]]
+    if without_effect:
+        notes.append(
+            f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, compiles "
+            "no model, or (prefetch) fits no tf.data.Dataset. Rows that differ in nothing else differ by chance."
+        )
     if any(point.was_traced for point in points):
         notes.append(
             "Some settings have no untraced steps, so tracing slows theirs: run more steps, or --repeat 2."

@@ -18,7 +18,7 @@ from typing import Any
 
 from profnb.capture.watch import replace_attribute
 
-__all__ = ["body_of", "call_after_cell", "make_transformer", "names_read", "run_quietly"]
+__all__ = ["body_of", "call_after_cell", "make_transformer", "names_of", "run_quietly"]
 
 Transformer = Callable[[list[str]], list[str]]
 _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
@@ -92,15 +92,24 @@ def body_of(cell: str) -> str:
     return body if body.startswith("%%") else f"#\n{body}"
 
 
-def names_read(shell: Any, body: str) -> frozenset[str]:
-    """The names that a body reads anywhere, in its functions too.
+def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that a body reads anywhere, in its functions too, and those that it binds itself.
 
     Raises:
         SyntaxError: It is no Python.
     """
     tree = ast.parse(shell.transform_cell(body))
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    read = frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
+    inner = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, functions)
+        for node in ast.walk(function)
+    }
+    outer = (node for node in named if id(node) not in inner)
+    return read, frozenset(node.id for node in outer if isinstance(node.ctx, ast.Store))
 
 
 def run_quietly(shell: Any, body: str) -> BaseException | None:
@@ -121,7 +130,7 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
         errors.append(sys.exc_info())
 
     with capture_output(), replace_attribute(shell, "showtraceback", keep):
-        result = shell.run_cell(body, store_history=False)
+        result = shell.run_cell(body, silent=True)
     if result.success:
         return None
     if not errors:  # it did not compile, and its traceback went where syntax errors go

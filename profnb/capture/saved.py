@@ -21,6 +21,8 @@ __all__ = ["read_recordings", "sidecar_of", "write_recordings"]
 
 _SUFFIX, _TRACE_SUFFIX = ".profnb.json", ".xplane.pb"
 _VERSION = 1
+_LONGEST_NS = 1 << 60
+_LARGEST = 1e100
 _MOST_BYTES = 256 << 20
 _MOST_STEPS, _MOST_RUNS, _MOST_ITEMS, _LONGEST = 200_000, 1000, 10_000, 2000
 _COLUMNS = (
@@ -127,7 +129,13 @@ class _Reader:
     def text(self, value: object) -> str:
         if not isinstance(value, str):
             self.refuse(f"{type(value).__name__} where text belongs")
-        return value[:_LONGEST]
+        return value[:_LONGEST].encode("utf-8", "replace").decode("utf-8")  # no lone surrogates
+
+    def count(self, value: object) -> int:
+        number = self.number(value)
+        if number < 0:
+            self.refuse(f"{number} where nothing below 0 belongs")
+        return number
 
     def number(self, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 63:
@@ -149,9 +157,9 @@ class _Reader:
         closed_by = run.get("closed_by")
         return Recording(
             steps=self.steps(run.get("steps"), run.get("names")),
-            window_ns=self.number(run.get("window_ns")),
-            wall_ns=self.number(run.get("wall_ns")),
-            overhead_ns=self.number(run.get("overhead_ns")),
+            window_ns=self.count(run.get("window_ns")),
+            wall_ns=self.count(run.get("wall_ns")),
+            overhead_ns=self.count(run.get("overhead_ns")),
             closed_by=None if closed_by is None else self.text(closed_by),
             messages=self.texts(run.get("messages")),
             devices=tuple(self.texts(run.get("devices"))),
@@ -160,7 +168,7 @@ class _Reader:
                 tuple((kind, self.text(own)) for kind, own in map(self.pair, self.items(chain)))
                 for chain in self.items(run.get("datasets"))
             ),
-            cardinalities=self.named(run.get("cardinalities"), self.number),
+            cardinalities=self.named(run.get("cardinalities"), self.count),
             changing_arguments=self.named(run.get("changing_arguments"), self.changing),
             fits=[self.fit(fit) for fit in self.items(run.get("fits"))],
             graph_versions=[self.number(one) for one in self.items(run.get("graph_versions"))],
@@ -174,7 +182,7 @@ class _Reader:
 
     def fit(self, value: object) -> FitResult:
         metrics, epochs, is_continued = self.items(value, 3)
-        return FitResult(self.named(metrics, _real), self.number(epochs), bool(is_continued))
+        return FitResult(self.named(metrics, _real), self.count(epochs), bool(is_continued))
 
     def steps(self, columns: object, names: object) -> StepRecords:
         told, steps = self.mapping(columns), StepRecords(names=self.texts(names))
@@ -185,6 +193,11 @@ class _Reader:
                 self.refuse(f"{len(values):,} values of {column} for {length:,} steps")
             own: array[int] = getattr(steps, column)
             own.extend(values)  # refuses what is no number, or too large
+        spans = zip(steps.begin_ns, steps.end_ns, strict=True)
+        if any(not -_LONGEST_NS < begin <= end < _LONGEST_NS for begin, end in spans):
+            self.refuse("steps that end before they begin, or last for centuries")
+        if length and min(steps.iterations) < 1:
+            self.refuse("steps of less than one iteration")
         bounds = {"name": len(steps.names), "kind": len(steps.kinds)}
         for column, most in bounds.items():
             own = getattr(steps, column)
@@ -194,4 +207,5 @@ class _Reader:
 
 
 def _real(value: object) -> float:
-    return float(value)  # type: ignore[arg-type]
+    number = float(value)  # type: ignore[arg-type]
+    return number if abs(number) < _LARGEST else float("inf") if number > 0 else number

@@ -34,31 +34,36 @@ def switches_of(setting: Mapping[str, object], read: AbstractSet[str]) -> dict[s
 
 
 @contextmanager
-def apply_switches(values: Mapping[str, object]) -> Iterator[None]:
+def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
     """Run the block with these settings, also where it imports Keras itself.
+
+    Yields:
+        The names of those that took effect, when the block is over: what the code gives explicitly stays, and
+        there may be no ``compile`` and no dataset to change.
 
     Args:
         values: Names of ``SWITCHES``, without those of threads, to values.
     """
+    applied: set[str] = set()
     with ExitStack() as stack:
 
         def imported(name: str) -> None:
             keras = sys.modules[name]
             if hasattr(keras, "Model"):
-                _apply(stack, keras, values)
+                _apply(stack, keras, values, applied)
 
         hooks = {name: functools.partial(imported, name) for name in _KERAS}
         stack.enter_context(on_import(hooks))
-        yield
+        yield applied
 
 
-def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object]) -> None:
+def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: set[str]) -> None:
     defaults = {name: values[name] for name in _OF_COMPILE if name in values}
     if defaults:
-        changed = _with_defaults(keras.Model.compile, defaults)
+        changed = _with_defaults(keras.Model.compile, defaults, applied)
         stack.enter_context(replace_attribute(keras.Model, "compile", changed))
-    if values.get("prefetch"):
-        changed = _with_prefetch(keras.Model.fit, values["prefetch"])
+    if "prefetch" in values:
+        changed = _with_prefetch(keras.Model.fit, values["prefetch"], applied)
         stack.enter_context(replace_attribute(keras.Model, "fit", changed))
     if "mixed_precision" in values:
         asked = values["mixed_precision"]
@@ -67,26 +72,31 @@ def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object]) -> None:
         before = getattr(precision, "dtype_policy", None) or precision.global_policy
         stack.callback(precision.set_global_policy, before())
         precision.set_global_policy(policy)
+        applied.add("mixed_precision")
 
 
-def _with_defaults(method: Callable[..., Any], defaults: Mapping[str, object]) -> Any:
+def _with_defaults(
+    method: Callable[..., Any], defaults: Mapping[str, object], applied: set[str]
+) -> Any:
     """A method whose keyword arguments have other defaults; what is given explicitly stays."""
 
     @functools.wraps(method)
     def changed(model: Any, *arguments: Any, **keywords: Any) -> Any:
+        applied.update(defaults.keys() - keywords.keys())
         return method(model, *arguments, **{**defaults, **keywords})
 
     return changed
 
 
-def _with_prefetch(method: Callable[..., Any], buffer: object) -> Any:
+def _with_prefetch(method: Callable[..., Any], buffer: object, applied: set[str]) -> Any:
     """A ``fit`` that prefetches the dataset it is given; other data stays as it is."""
 
     @functools.wraps(method)
     def changed(model: Any, x: Any = None, *arguments: Any, **keywords: Any) -> Any:
         dataset_type = sys.modules["tensorflow"].data.Dataset
         if isinstance(x, dataset_type):
-            x = x.prefetch(buffer)
+            x = x.prefetch(buffer) if buffer else x
+            applied.add("prefetch")
         return method(model, x, *arguments, **keywords)
 
     return changed

@@ -76,6 +76,9 @@ def _headline(table: SweepTable) -> str:
         return "No setting has a run to speak of."
     best = int(known[np.argmax(table.per_second[known])])
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
+    if table.equals:
+        others = "one other" if table.equals == 1 else f"{table.equals} others"
+        return f"{_label(table, best)} is fastest ({rate}), but these runs cannot tell it from {others}."
     return f"{_label(table, best)} is fastest: {rate}."
 
 
@@ -116,7 +119,7 @@ def _section(table: SweepTable) -> Section:
         f" {table.against}" if table.against == "memory" else f" {table.against} (median over runs)"
     )
     sentence = (
-        f"On the front: nothing else is as good in throughput and in{weighed}."
+        f"On the front: nothing else is surely better in throughput or in{weighed} at no price."
         if shows_front
         else ""
     )
