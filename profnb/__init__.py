@@ -66,7 +66,7 @@ The house (data flows downwards, an import only ever points back up):
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, advice, report   one table of the report; what to change; the report
-        layers, input, memory, device, xla   its tables on each; device_charts has figures of the last two
+        layers, input, memory, device, xla   its tables on each; device_charts, layer_chart have figures
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         controls, frontend   ipywidgets; what to show where
