@@ -20,8 +20,8 @@ from profnb.view.theme import colour_of
 __all__ = ["layer_sections"]
 
 _HEADINGS = (
-    "", "layer", "forward", "backward", "recomputed", "update", "self", "with parts", "share",
-    "parameters", "output", "achieved",
+    "", "layer", "forward", "backward", "recomputed", "update", "self", "share", "parameters", "output",
+    "achieved",
 )  # fmt: skip
 _SHOWN, _MOST_ROWS = 20, 300
 
@@ -31,13 +31,12 @@ class _Values:
     """Columns of the table that are worked out from others, once for all rows."""
 
     total: Int64s
-    with_parts: Int64s
     fraction: Floats
     rate: Floats
 
     @classmethod
     def of(cls, table: LayerTable) -> "_Values":
-        return cls(table.total_ps, table.with_parts_ps, table.fraction, table.flops_per_second)
+        return cls(table.total_ps, table.fraction, table.flops_per_second)
 
 
 def layer_sections(study: Study) -> list[Section]:
@@ -152,12 +151,10 @@ def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
 def _columns(table: LayerTable, values: _Values) -> list[int]:
     """The columns in which anything stands."""
     rows = values.total > 0
-    inner = rows & (table.parent >= 0)
     has = {
         "backward": table.phases_ps[rows, 1].any(),
         "recomputed": table.phases_ps[rows, 3].any(),
         "update": table.phases_ps[rows, 2].any(),
-        "with parts": (values.with_parts > values.total)[inner].any(),
         "parameters": not np.isnan(table.parameters[rows]).all(),
         "output": any(table.output_shape),
         "achieved": not np.isnan(values.rate[rows]).all(),
@@ -192,12 +189,17 @@ def _layer_cells(table: LayerTable, row: int, most: int, values: _Values) -> Seq
             for spent in (phases[0], phases[1], phases[3], phases[2])
         ),
         mark + duration_text(int(values.total[row]) / table.steps),
-        duration_text(int(values.with_parts[row]) / table.steps),
         percent_text(float(values.fraction[row])),
         count_text(float(table.parameters[row])),
-        table.output_shape[row] or MISSING,
+        _sizes(table.output_shape[row]),
         rate_text(values.rate[row] or None, "flop/s"),
     )
+
+
+def _sizes(shape: str) -> str:
+    """A shape without the batch: ``(None, 20, 16)`` is 20 x 16."""
+    sizes = shape.strip("()").rstrip(",").split(", ")[1:]
+    return " x ".join("?" if size == "None" else size for size in sizes) or MISSING
 
 
 def _sort_keys(table: LayerTable, row: int, values: _Values) -> Sequence[float | str | None]:
@@ -210,6 +212,6 @@ def _sort_keys(table: LayerTable, row: int, values: _Values) -> Sequence[float |
 
     return (
         total, table.layer[row], phases[0], phases[1], phases[3], phases[2], total,
-        int(values.with_parts[row]), total, known(table.parameters[row]), table.output_shape[row],
+        total, known(table.parameters[row]), table.output_shape[row],
         known(values.rate[row]),
     )  # fmt: skip
