@@ -121,13 +121,11 @@ def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_ROWS]
     most = int(total[rows[0]]) or 1
+    largest = sorted(_parts_of_step(table, is_layer), key=lambda part: -part[1])[:4]
     whole = int(total.sum())
-    parts = [
-        f"{name} {percent_text(spent / whole)}" for name, spent in _parts_of_step(table, is_layer)
-    ]
-    sentence = f"Of a step's op time: {', '.join(parts[:6])}. {count_text(layers)} "
-    sentence += "layer" if layers == 1 else "layers"
-    sentence += " with ops of their own; the rows add up to all op time."
+    parts = ", ".join(f"{name} {percent_text(spent / whole)}" for name, spent in largest)
+    plural = "layer" if layers == 1 else "layers"
+    sentence = f"{count_text(layers)} {plural} with ops of their own; of op time: {parts}."
     if table.is_estimate[listed].any():
         sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
     if len(rows) > len(listed):
