@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from profnb.analysis.advice import Advice
     from profnb.analysis.step_times import StepTimes
     from profnb.analysis.study import Study
+    from profnb.capture.layer_facts import ModelFacts
     from profnb.columns import Floats
     from profnb.trace.model import Trace
     from profnb.view.report import Report
@@ -42,9 +43,11 @@ class Profile(Tables):
         trace: "Trace | None" = None,
         recording: Recording | None = None,
         options: CaptureOptions | None = None,
+        models: "tuple[ModelFacts, ...]" = (),
     ) -> None:
-        """Wrap a trace that was read, or a recording whose trace comes later."""
+        """Wrap a trace that was read (and the models that ran), or a recording whose trace comes later."""
         self._trace = trace
+        self._models = models
         self.recording = recording
         self.options = options or CaptureOptions()
 
@@ -84,7 +87,8 @@ class Profile(Tables):
         """The analyses behind the tables, as columns in picoseconds."""
         from profnb.analysis.study import Study
 
-        return Study(self.trace, self.options.warmup_steps, self.recording)
+        recording = self.recording or Recording(models=self._models)
+        return Study(self.trace, self.options.warmup_steps, recording)
 
     @cached_property
     def _step_times(self) -> "StepTimes":
@@ -277,5 +281,5 @@ def load(
     from profnb.trace.files import find_traces, pick_trace, read_trace
 
     trace = read_trace(pick_trace(find_traces(path), run, host).path)
-    recording = None if model is None else Recording(models=describe_models(as_models(model)))
-    return Profile(trace, recording, CaptureOptions(warmup_steps=warmup_steps))
+    options = CaptureOptions(warmup_steps=warmup_steps)
+    return Profile(trace, options=options, models=describe_models(as_models(model)))

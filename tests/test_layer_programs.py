@@ -281,6 +281,16 @@ def test_a_trace_that_was_saved_takes_a_model_later(tmp_path):
     again = profnb.load(tmp_path, model=model)
     assert rows_of(again).parameters.sum() == model.count_params()
     assert rows_of(again).forward_us.to_dict() == rows_of(p).forward_us.to_dict()
+    assert again.recording is None  # nothing is known of how it was captured
+    assert "starting and saving" not in again.summary()
+
+
+def test_ops_that_run_eagerly_have_no_scope_and_lose_nothing():
+    model = compiled(keras, "nested", run_eagerly=True)
+    with profnb.profile() as p:
+        model.fit(*data_for("nested"), batch_size=BATCH, verbose=0)
+    assert sums_exactly(p)
+    assert p.layers.set_index("layer").total_us["outside the model"] > 0
 
 
 def test_a_module_without_keras_is_told_by_its_name_scope():

@@ -53,9 +53,7 @@ def layer_figure(blocks: Sequence[LayerBlock]) -> dict[str, Any]:
                 },
             }
         )  # fmt: skip
-    layout = figure_layout(
-        "Where the model's op time goes; a click finds the ops", 70 + 34 * len(levels)
-    )
+    layout = figure_layout("Where the model's op time goes", 70 + 34 * len(levels))
     layout |= {
         "barmode": "overlay",
         "bargap": 0.06,
