@@ -80,7 +80,7 @@ The house (data flows downwards, an import only ever points back up):
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, advice, report   one table of the report; what to change; the report
         source, python       the user's code with times in its gutter; who called whom in Python
-        layers, input, memory, device, xla   its tables on each; device_charts has figures of the last two
+        layers, input, memory, device, xla   its tables on each; device_charts, layer_chart have figures
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
         comparison, sweep    runs against runs; settings against each other

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from profnb.analysis.python_time import PythonTime
     from profnb.analysis.step_times import StepTimes
     from profnb.analysis.study import Study
+    from profnb.capture.layer_facts import ModelFacts
     from profnb.columns import Floats
     from profnb.trace.model import Trace
     from profnb.view.report import Report
@@ -48,9 +49,11 @@ class Profile(Tables):
         recording: Recording | None = None,
         options: CaptureOptions | None = None,
         counted: "tuple[PythonTime, str] | None" = None,
+        models: "tuple[ModelFacts, ...]" = (),
     ) -> None:
         """Wrap a trace that was read, a recording whose trace comes later, or a profile of Python."""
         self._trace = trace
+        self._models = models
         self._counted: PythonTime | None = None
         self._counted_source = ""
         if counted is not None:
@@ -98,7 +101,8 @@ class Profile(Tables):
         """The analyses behind the tables, as columns in picoseconds."""
         from profnb.analysis.study import Study
 
-        return Study(self.trace, self.options.warmup_steps, self.recording)
+        recording = self.recording or Recording(models=self._models)
+        return Study(self.trace, self.options.warmup_steps, recording)
 
     @property
     def _python(self) -> "PythonTime | None":
@@ -332,10 +336,11 @@ def load(
     options, recordings = read_recordings(file)
     if warmup_steps:
         options = replace(options, warmup_steps=warmup_steps)
-    if model is not None:
-        recordings = recordings or [Recording()]
-        recordings[0].models = describe_models(as_models(model))
-    profile = Profile(read_trace(file), recordings[0] if recordings else None, options)
+    models = describe_models(as_models(model))
+    if recordings:
+        recordings[0].models = models
+    recording = recordings[0] if recordings else None
+    profile = Profile(read_trace(file), recording, options, models=models)
     profile.repeats.extend(recordings[1:])
     return profile
 

@@ -78,8 +78,8 @@ class Tables(DeviceTables):
 
         Times are of all counted steps together; ``attrs["steps"]`` is how many. The rows sum to the op time
         of those steps: the device's where there is one (``attrs["side"]``), else the host's. Rows that are
-        no layers: loss, metrics, optimizer, input, outside the model. What is not known is NaN, or "" for
-        names. See ``analysis.layers`` and ``analysis.layer_flops``.
+        no layers: loss, metrics, optimizer (updates of nobody knows whose weights), input, outside the model.
+        What is not known is NaN, or "" for names. See ``analysis.layers`` and ``analysis.layer_flops``.
         """
         from profnb.frames.layers import layer_frame
 

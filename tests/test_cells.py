@@ -213,7 +213,7 @@ def kinds(cell):
 
 
 def test_the_report_comes_under_the_value_with_chart_and_controls(shown):
-    assert kinds(shown[0]) == ["execute_result", "profnb", "plotly", "javascript", "widget"]
+    assert kinds(shown[0]) == ["execute_result", "profnb", "plotly", "plotly", "javascript", "widget"]
     assert "8 train steps" in shown[0].outputs[1].data["text/plain"]
 
 
@@ -245,7 +245,7 @@ def test_a_result_can_be_shown_again_and_a_missing_trace_is_one_line(shown):
 
 
 def test_controls_can_be_left_out(shown):
-    assert kinds(shown[9]) == ["profnb", "plotly", "javascript"]
+    assert kinds(shown[9]) == ["profnb", "plotly", "plotly", "javascript"]
 
 
 def test_callers_that_bypass_the_transformer_get_the_same_and_the_cell_fails(shown):

@@ -223,14 +223,16 @@ def test_a_nested_model_keeps_its_place_in_the_path(which):
 
 
 @pytest.mark.parametrize("which", ["keras", "tf_keras"])
-@pytest.mark.parametrize("name", ["sequential", "subclassed", "shared"])
-def test_layers_are_found_though_the_model_was_traced_before(which, name):
+@pytest.mark.parametrize(("name", "jit"), [("sequential", False), ("subclassed", False), ("shared", False), ("transformer", True)])
+def test_layers_are_found_though_the_model_was_traced_before(which, name, jit):
     """No call of a layer is seen then: names alone must do."""
-    model = compiled(library(which), name)
+    model = compiled(library(which), name, jit_compile=jit)
     model.fit(*data_for(name), batch_size=BATCH, verbose=0)
     with profnb.profile() as p:
         model.fit(*data_for(name), batch_size=BATCH, verbose=0)
     assert not p.recording.models[0].scopes
+    if jit and p.xla.empty:
+        pytest.skip(f"TensorFlow {tf.__version__} records no XLA ops on a CPU")
     table = rows_of(p)
     kinds = table[table.layer_type.isin(["Dense", "Conv2D"])]
     assert (kinds.forward_us > 0).all()
@@ -281,6 +283,16 @@ def test_a_trace_that_was_saved_takes_a_model_later(tmp_path):
     again = profnb.load(tmp_path, model=model)
     assert rows_of(again).parameters.sum() == model.count_params()
     assert rows_of(again).forward_us.to_dict() == rows_of(p).forward_us.to_dict()
+    assert again.recording is None  # nothing is known of how it was captured
+    assert "starting and saving" not in again.summary()
+
+
+def test_ops_that_run_eagerly_have_no_scope_and_lose_nothing():
+    model = compiled(keras, "nested", run_eagerly=True)
+    with profnb.profile() as p:
+        model.fit(*data_for("nested"), batch_size=BATCH, verbose=0)
+    assert sums_exactly(p)
+    assert p.layers.set_index("layer").total_us["outside the model"] > 0
 
 
 def test_a_module_without_keras_is_told_by_its_name_scope():

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.hlo_costs import Costs
-from profnb.analysis.hlo_ops import HloOps
+from profnb.analysis.hlo_ops import HloOp, HloOps
 from profnb.analysis.layer_rows import OUTSIDE, PHASES, OpPlace, Rows
 from profnb.analysis.ops import OpRuns
 from profnb.analysis.xla_tree import parts_of_fusion
@@ -100,8 +100,10 @@ def hand_out_ops(
     spent = np.zeros(keys.size, np.int64)
     np.add.at(spent, row, own)
     code, instruction = np.divmod(keys, len(hlo.ops) + 1)
-    rows = Rows(models, [runs.keys[at][0] for at in np.unique(code // 2).tolist()], phase)
-    sums, costs = _Sums({}, {}, {}, set()), {i: Costs(m) for i, m in hlo.programs.items()}
+    fusions = _read_fusions(hlo, np.unique(instruction[instruction > 0] - 1))
+    names = {runs.keys[at][0] for at in np.unique(code // 2).tolist()}
+    names.update(name for fusion in fusions.values() for name in fusion.amounts)
+    rows, sums = Rows(models, sorted(names), phase), _Sums({}, {}, {}, set())
     row_of_op: dict[str, int] = {}
     parts_of: dict[int, _Parts] = {}
     for at in range(keys.size):
@@ -109,7 +111,7 @@ def hand_out_ops(
         name, op_type = runs.keys[op_code]
         side, ran = int(runs.is_device[op_code]), int(instruction[at]) - 1
         if ran >= 0 and ran not in parts_of:
-            parts_of[ran] = _parts_of(ran, hlo, costs, rows)
+            parts_of[ran] = _parts_of(hlo.ops[ran], fusions.get(ran), rows)
         if ran >= 0 and len(parts_of[ran].shares) > 0:
             _share_out(sums, side, parts_of[ran], int(spent[at]), int(often[at]))
             row_of_op.setdefault(name, parts_of[ran].shares[0][0].row)
@@ -145,29 +147,53 @@ class _Parts:
     flops: Sequence[tuple[OpPlace, float]]
 
 
-def _parts_of(ran: int, hlo: HloOps, costs: Mapping[int, Costs], rows: Rows) -> _Parts:
+@dataclass(frozen=True, slots=True)
+class _Fusion:
+    """What the framework's ops do inside an instruction whose program is known.
+
+    Attributes:
+        amounts: Operations by op name, or elements made where none does any.
+        has_flops: Whether the amounts are operations.
+        flops: Operations of the whole instruction.
+    """
+
+    amounts: Mapping[str, float]
+    has_flops: bool
+    flops: float
+
+
+def _read_fusions(hlo: HloOps, ran: Int64s) -> dict[int, _Fusion]:
+    """The instructions that ran and whose program is known."""
+    costs = {program: Costs(module) for program, module in hlo.programs.items()}
+    found = {}
+    for row in ran.tolist():
+        op = hlo.ops[row]
+        module = hlo.programs.get(op.program_id)
+        if module is not None and op.row >= 0:
+            cost = costs[op.program_id]
+            done, made = parts_of_fusion(op, module, cost)
+            has_flops = sum(done.values()) > 0
+            found[row] = _Fusion(done if has_flops else made, has_flops, cost.flops(op.row))
+    return found
+
+
+def _parts_of(op: HloOp, fusion: _Fusion | None, rows: Rows) -> _Parts:
     """Whom an instruction works for, largest share first."""
-    op = hlo.ops[ran]
-    module = hlo.programs.get(op.program_id)
     if not op.op_name:  # a copy or the like that no op of the framework asked for
         return _Parts([(OpPlace(rows.other(OUTSIDE), PHASES.index("other")), 1.0)], [])
     whole = rows.place(op.op_name, op.key[1])
-    if module is None or op.row < 0:
+    if fusion is None:
         return _Parts([(whole, 1.0)], [])
-    cost = costs[op.program_id]
-    done, made = parts_of_fusion(op, module, cost)
-    weights = done if sum(done.values()) > 0 else made
     by_place: dict[OpPlace, float] = {}
-    for name, weight in weights.items():
+    for name, amount in fusion.amounts.items():
         place = rows.place(name, _type_of(name))
-        by_place[place] = by_place.get(place, 0.0) + weight
+        by_place[place] = by_place.get(place, 0.0) + amount
     total = sum(by_place.values())
     if not total > 0 or not np.isfinite(total):
-        return _Parts([(whole, 1.0)], [(whole, cost.flops(op.row))])
-    shares = [(place, weight / total) for place, weight in by_place.items() if weight > 0]
+        return _Parts([(whole, 1.0)], [(whole, fusion.flops)])
+    shares = [(place, amount / total) for place, amount in by_place.items() if amount > 0]
     shares.sort(key=lambda share: -share[1])
-    flops = list(by_place.items()) if weights is done else []
-    return _Parts(shares, flops)
+    return _Parts(shares, list(by_place.items()) if fusion.has_flops else [])
 
 
 def _type_of(name: str) -> str:

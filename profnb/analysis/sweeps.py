@@ -210,8 +210,9 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
     notes = [f"{setting_text(point.setting)}: {one_line(point.error)}" for point in failed[:3]]
     if without_effect:
         notes.append(
-            f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, compiles "
-            "no model, or (prefetch) fits no tf.data.Dataset. Rows that differ in nothing else differ by chance."
+            f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, "
+            "compiles no model, or (prefetch) fits no tf.data.Dataset. Rows "
+            "that differ in nothing else differ by chance."
         )
     if any(point.was_traced for point in points):
         notes.append(

@@ -76,7 +76,7 @@ class ModelWatch:
         callbacks = getattr(keras.callbacks, "CallbackList", None)
         self._model_types += (model,)
         with ExitStack() as stack:
-            if layer is not None and "tensorflow" in sys.modules:
+            if layer is not None and sys.modules.get("tensorflow") is not None:
                 began, ended = self._call_began(), self._call_ended
                 stack.enter_context(watch_method(layer, "__call__", began, ended))
             for phase in ("train", "test", "predict"):

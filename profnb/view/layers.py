@@ -1,18 +1,18 @@
 """Layers as the report shows them: the parts of a step, each layer, and the model as a picture."""
 
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from profnb.analysis.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE, PHASES
 from profnb.analysis.layer_table import SCOPE, LayerTable
-from profnb.analysis.layer_tree import LayerBlock, grow_layer_tree
+from profnb.analysis.layer_tree import grow_layer_tree
 from profnb.analysis.study import Study
-from profnb.columns import Bools
+from profnb.columns import Bools, Floats, Int64s
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
-from profnb.view.device_charts import axis, figure_layout
+from profnb.view.layer_chart import PART_COLOURS, layer_figure
 from profnb.view.sections import Section
 from profnb.view.tables import Cell
 from profnb.view.theme import colour_of
@@ -20,22 +20,23 @@ from profnb.view.theme import colour_of
 __all__ = ["layer_sections"]
 
 _HEADINGS = (
-    "", "layer", "forward", "backward", "update", "self", "share", "parameters", "output", "achieved",
+    "", "layer", "forward", "backward", "recomputed", "update", "self", "share", "parameters", "output",
+    "achieved",
 )  # fmt: skip
 _SHOWN, _MOST_ROWS = 20, 300
-_COLOURS = {
-    "forward": colour_of("device compute"),
-    "backward": colour_of("kernel launch"),
-    "update": colour_of("device collectives"),
-    "recomputation": colour_of("compilation"),
-    "other": colour_of("all others"),
-    LOSS: colour_of("output"),
-    METRICS: colour_of("device to device"),
-    OPTIMIZER: colour_of("device collectives"),
-    INPUT: colour_of("input"),
-    OUTSIDE: colour_of("all others"),
-}
-_LAYER_COLOURS = (colour_of("between steps"), colour_of("all others"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Columns of the table that are worked out from others, once for all rows."""
+
+    total: Int64s
+    fraction: Floats
+    rate: Floats
+
+    @classmethod
+    def of(cls, table: LayerTable) -> "_Values":
+        return cls(table.total_ps, table.fraction, table.flops_per_second)
 
 
 def layer_sections(study: Study) -> list[Section]:
@@ -86,7 +87,7 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
             for name, spent in parts
         ],
         numbers=(False, False, True, True, True, True),
-        colours=[_COLOURS[name] for name, _ in parts],
+        colours=[PART_COLOURS[name] for name, _ in parts],
         tab="Layers",
         is_detail=True,
     )  # fmt: skip
@@ -114,49 +115,49 @@ def _achieved(name: str, spent: int, flops: Sequence[float], steps: int) -> tupl
 
 
 def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
-    total, fraction = table.total_ps, table.fraction
+    values = _Values.of(table)
+    total = values.total
     rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_ROWS]
     most = int(total[rows[0]]) or 1
+    largest = sorted(_parts_of_step(table, is_layer), key=lambda part: -part[1])[:4]
     whole = int(total.sum())
-    parts = [
-        f"{name} {percent_text(spent / whole)}" for name, spent in _parts_of_step(table, is_layer)
-    ]
-    sentence = f"Of a step's op time: {', '.join(parts[:6])}. {count_text(layers)} "
-    sentence += "layer" if layers == 1 else "layers"
-    sentence += " with ops of their own; the rows add up to all op time."
+    parts = ", ".join(f"{name} {percent_text(spent / whole)}" for name, spent in largest)
+    plural = "layer" if layers == 1 else "layers"
+    sentence = f"{count_text(layers)} {plural} with ops of their own; of op time: {parts}."
     if table.is_estimate[listed].any():
         sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
     if len(rows) > len(listed):
         sentence += f" {count_text(len(rows) - len(listed))} more are in p.layers."
-    columns = _columns(table)
+    columns = _columns(table, values)
     return Section(
         title="Layers",
         sentence=sentence,
         headings=[_HEADINGS[column] for column in columns],
-        rows=[_picked(_layer_cells(table, row, most, fraction), columns) for row in listed],
+        rows=[_picked(_layer_cells(table, row, most, values), columns) for row in listed],
         numbers=[column > 1 for column in columns],
         colours=[_row_colour(table, row) for row in listed],
         tab="Layers",
         figure=layer_figure(grow_layer_tree(table)),
         searches=[table.search[row] for row in listed],
-        sort_keys=[_picked(_sort_keys(table, row), columns) for row in listed],
+        sort_keys=[_picked(_sort_keys(table, row, values), columns) for row in listed],
         shown=_SHOWN,
     )  # fmt: skip
 
 
-def _columns(table: LayerTable) -> list[int]:
+def _columns(table: LayerTable, values: _Values) -> list[int]:
     """The columns in which anything stands."""
-    rows = table.total_ps > 0
+    rows = values.total > 0
     has = {
-        3: table.phases_ps[rows, 1].any(),
-        4: table.phases_ps[rows, 2].any(),
-        7: not np.isnan(table.parameters[rows]).all(),
-        8: any(table.output_shape),
-        9: not np.isnan(table.flops_per_second[rows]).all(),
+        "backward": table.phases_ps[rows, 1].any(),
+        "recomputed": table.phases_ps[rows, 3].any(),
+        "update": table.phases_ps[rows, 2].any(),
+        "parameters": not np.isnan(table.parameters[rows]).all(),
+        "output": any(table.output_shape),
+        "achieved": not np.isnan(values.rate[rows]).all(),
     }
-    return [column for column in range(len(_HEADINGS)) if has.get(column, True)]
+    return [column for column, name in enumerate(_HEADINGS) if has.get(name, True)]
 
 
 def _picked(values: Sequence[Any], columns: Sequence[int]) -> list[Any]:
@@ -165,11 +166,11 @@ def _picked(values: Sequence[Any], columns: Sequence[int]) -> list[Any]:
 
 def _row_colour(table: LayerTable, row: int) -> str:
     if table.layer_type[row]:
-        return _COLOURS[PHASES[int(table.phases_ps[row].argmax())]]
-    return _COLOURS.get(table.layer[row], colour_of("all others"))
+        return PART_COLOURS[PHASES[int(table.phases_ps[row].argmax())]]
+    return PART_COLOURS.get(table.layer[row], colour_of("all others"))
 
 
-def _layer_cells(table: LayerTable, row: int, most: int, fraction: Any) -> Sequence[Cell]:
+def _layer_cells(table: LayerTable, row: int, most: int, values: _Values) -> Sequence[Cell]:
     phases = table.phases_ps[row].tolist()
     kind = table.layer_type[row]
     above, _, name = table.layer[row].rpartition("/") if kind else ("", "", table.layer[row])
@@ -178,95 +179,37 @@ def _layer_cells(table: LayerTable, row: int, most: int, fraction: Any) -> Seque
     about += [f"in {inside}"] if inside else []
     about += ["shared"] if table.is_shared[row] else []
     mark = "~ " if table.is_estimate[row] else ""
-    forward = phases[0] + phases[3]
     return (
-        bar_text(int(table.total_ps[row]) / most, 8),
+        bar_text(int(values.total[row]) / most, 8),
         (name, "", " ".join(about)) if about else name,
         *(
             duration_text(spent / table.steps) if spent else MISSING
-            for spent in (forward, phases[1], phases[2])
+            for spent in (phases[0], phases[1], phases[3], phases[2])
         ),
-        mark + duration_text(int(table.total_ps[row]) / table.steps),
-        percent_text(float(fraction[row])),
+        mark + duration_text(int(values.total[row]) / table.steps),
+        percent_text(float(values.fraction[row])),
         count_text(float(table.parameters[row])),
-        table.output_shape[row] or MISSING,
-        rate_text(table.flops_per_second[row] or None, "flop/s"),
+        _sizes(table.output_shape[row]),
+        rate_text(values.rate[row] or None, "flop/s"),
     )
 
 
-def _sort_keys(table: LayerTable, row: int) -> Sequence[float | str | None]:
+def _sizes(shape: str) -> str:
+    """A shape without the batch: ``(None, 20, 16)`` is 20 x 16."""
+    sizes = shape.strip("()").rstrip(",").split(", ")[1:]
+    return " x ".join("?" if size == "None" else size for size in sizes) or MISSING
+
+
+def _sort_keys(table: LayerTable, row: int, values: _Values) -> Sequence[float | str | None]:
     """What each column is sorted by; None where it is not known."""
     phases = table.phases_ps[row].tolist()
-    total = int(table.total_ps[row])
+    total = int(values.total[row])
 
     def known(value: float) -> float | None:
         return None if np.isnan(value) else float(value)
 
     return (
-        total, table.layer[row], phases[0] + phases[3], phases[1], phases[2], total, total,
-        known(table.parameters[row]), table.output_shape[row], known(table.flops_per_second[row]),
+        total, table.layer[row], phases[0], phases[1], phases[3], phases[2], total,
+        total, known(table.parameters[row]), table.output_shape[row],
+        known(values.rate[row]),
     )  # fmt: skip
-
-
-def layer_figure(blocks: Sequence[LayerBlock]) -> dict[str, Any]:
-    """The model as an icicle: bars under bars as wide as their share of op time, parts of the step below.
-
-    plotly's own icicle is not in the bundle that notebooks load, stacked bars are; they zoom by dragging.
-    """
-    levels = sorted({block.level for block in blocks})
-    names = [f"level {at}" for at in range(len(levels))]
-    data = []
-    for at, level in enumerate(levels):
-        own = [block for block in blocks if block.level == level]
-        data.append(
-            {
-                "type": "bar", "orientation": "h", "name": names[at], "showlegend": False,
-                "y": [names[at]] * len(own), "base": [round(100 * block.begin, 4) for block in own],
-                "x": [round(100 * block.width, 4) for block in own],
-                "text": [escape(_short(block)) for block in own],
-                "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
-                "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
-                "customdata": [[escape(_told(block)), block.search, "ops"] for block in own],
-                "hovertemplate": "%{customdata[0]}<extra></extra>",
-                "marker": {
-                    "color": [_block_colour(block) for block in own],
-                    "line": {"width": 1, "color": "rgba(255,255,255,0.6)"},
-                },
-            }
-        )  # fmt: skip
-    layout = figure_layout(
-        "Where the model's op time goes; a click finds the ops", 70 + 34 * len(levels)
-    )
-    layout |= {
-        "barmode": "overlay",
-        "bargap": 0.06,
-        "margin": {"l": 12, "r": 12, "t": 34, "b": 40},
-        "xaxis": {**axis("% of op time"), "range": [0, 100], "showgrid": False},
-        "yaxis": {
-            **axis(""), "categoryarray": names[::-1], "categoryorder": "array", "visible": False,
-        },
-    }  # fmt: skip
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
-
-
-def _short(block: LayerBlock) -> str:
-    """As much of the label as its block has room for at a usual width; the hover has it all."""
-    room = int(block.width * 120)
-    if len(block.label) <= room:
-        return block.label
-    return block.label[: room - 1] + "…" if room > 3 else ""
-
-
-def _told(block: LayerBlock) -> str:
-    about = f", {block.phase}" if block.phase else ""
-    return f"{block.path[:160]}{about}: {duration_text(block.time_ps)} a step, {percent_text(block.width)}"
-
-
-def _block_colour(block: LayerBlock) -> str:
-    if block.phase:
-        return _COLOURS.get(
-            block.path if block.phase == "other" else block.phase, _COLOURS["other"]
-        )
-    if block.path in OTHERS:
-        return _COLOURS[block.path]
-    return _LAYER_COLOURS[block.level % 2]

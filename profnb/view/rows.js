@@ -12,7 +12,7 @@ function upgradeRows(box) {
 
   // Long names may break after a separator and before a capital, as in the table it replaces.
   function fill(place, text) {
-    text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])/).forEach(function (part, i) {
+    text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z][a-z])/).forEach(function (part, i) {
       if (i) place.appendChild(document.createElement('wbr'));
       place.appendChild(document.createTextNode(part));
     });
