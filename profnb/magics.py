@@ -1,6 +1,6 @@
 """The magics: parse, capture or load, show. No logic of their own."""
 
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,16 @@ _CAPTURE_ARGUMENTS = (
         "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
         help="detail of host events: 1 critical, 2 info (default), 3 verbose",
     ),
-    argument("--python", action="store_true", help="record Python calls too (slow)"),
+    argument("--source", dest="source", action="store_true", default=True, help=SUPPRESS),
+    argument(
+        "--no-source", dest="source", action="store_false",
+        help="do not find the lines of your code that the time goes to",
+    ),
+    argument("--python", action="store_true", help="sample Python's stack, 1000 times a second"),
+    argument(
+        "--python-tracer", action="store_true",
+        help="let TensorFlow record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it)",
+    ),
     argument("--no-device", action="store_true", help="do not record device activity"),
     *_SHOW_ARGUMENTS,
 )  # fmt: skip
@@ -97,7 +106,9 @@ def _options(arguments: Namespace) -> CaptureOptions:
             logdir=arguments.logdir,
             label=arguments.label,
             host_level=arguments.host_level,
-            python_tracer=arguments.python,
+            source=arguments.source,
+            python=arguments.python,
+            python_tracer=arguments.python_tracer,
             device_tracer=not arguments.no_device,
         )
     except ValueError as error:

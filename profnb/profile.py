@@ -16,6 +16,7 @@ from profnb.tables import Tables
 
 if TYPE_CHECKING:
     from profnb.analysis.advice import Advice
+    from profnb.analysis.python_time import PythonTime
     from profnb.analysis.step_times import StepTimes
     from profnb.analysis.study import Study
     from profnb.columns import Floats
@@ -84,6 +85,10 @@ class Profile(Tables):
         from profnb.analysis.study import Study
 
         return Study(self.trace, self.options.warmup_steps, self.recording)
+
+    @property
+    def _python(self) -> "PythonTime | None":
+        return self.study.python
 
     @cached_property
     def _step_times(self) -> "StepTimes":

@@ -10,6 +10,7 @@ from profnb.device_tables import DeviceTables
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profnb.analysis.python_time import PythonTime
     from profnb.analysis.step_times import StepTimes
     from profnb.capture.recording import Recording
     from profnb.trace.model import Trace
@@ -27,6 +28,9 @@ class Tables(DeviceTables):
         @property
         def trace(self) -> Trace:
             """The trace."""
+
+        @property
+        def _python(self) -> "PythonTime | None": ...
 
         @property
         def _step_times(self) -> StepTimes: ...
@@ -74,6 +78,18 @@ class Tables(DeviceTables):
         from profnb.frames.lines import source_line_frame
 
         return source_line_frame(self.study.source_lines, has_device=self.study.has_device)
+
+    @property
+    def python(self) -> "pd.DataFrame":
+        """One row per function of Python, most self time first; with ``python=True`` or of a ``.prof`` file.
+
+        Columns: ``function, file, line, is_user, samples, calls, self_ms, total_ms, inside_steps_ms,
+        between_steps_ms``. Times are of the main thread, TensorFlow's own work and waiting included; a
+        sampled function has no ``calls``, a counted one no ``samples``.
+        """
+        from profnb.frames.lines import python_frame
+
+        return python_frame(self._python)
 
     @property
     def input_pipeline(self) -> "pd.DataFrame":

@@ -305,11 +305,18 @@ def _tabulate(
         tuple(listed[row][0] for row in order),
         np.array([listed[row][1] for row in order], np.int64),
         tuple(_text(records.texts, *listed[row]) for row in order),
-        *(table[column, order] for column in range(8)),
-        texts=records.texts,
-        cells=records.cells,
-        remarks=_remarks(records.lines),
+        *_columns(table[:, order]),
+        records.texts,
+        records.cells,
+        _remarks(records.lines),
     )
+
+
+def _columns(
+    table: Int64s,
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s]:
+    host, device, backward, gradient, python, wall, runs, op_runs = table
+    return host, device, backward, gradient, python, wall, runs, op_runs
 
 
 def _text(texts: dict[str, tuple[str, ...]], file: str, line: int) -> str:
@@ -327,8 +334,8 @@ def _remarks(lines: LineRecords) -> tuple[str, ...]:
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
         remarks.append(
-            f"Lines that ran very often (line {shown}{', ...' if len(lines.untimed) > 6 else ''}) were not "
-            "recorded one by one: their Python time stands at the last of them that was."
+            f"Lines that ran very often ({shown}{', ...' if len(lines.untimed) > 6 else ''}) were not timed "
+            "one by one: the Python time of such a loop stands at one of its lines."
         )
     if lines.is_cut:
         remarks.append(

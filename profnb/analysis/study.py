@@ -40,6 +40,7 @@ from profnb.analysis.notes import note_contents, note_devices, note_input, note_
 from profnb.analysis.ops import OpTable, tabulate_ops
 from profnb.analysis.peaks import Peak, find_peak
 from profnb.analysis.precision import Precision, measure_precision
+from profnb.analysis.python_time import PythonTime, tabulate_python
 from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
 from profnb.analysis.samples import find_samples
@@ -157,6 +158,12 @@ class Study:
         """What each line of the user's source cost; None where the capture did not look at it."""
         records = self.recording.source
         return None if records is None else tabulate_source_lines(self.trace, self.hlo, records)
+
+    @cached_property
+    def python(self) -> PythonTime | None:
+        """Where Python's time went; None where the capture did not sample it."""
+        stacks = self.recording.stacks
+        return None if stacks is None else tabulate_python(stacks, self.recording.steps)
 
     @cached_property
     def kernels(self) -> KernelTable:

@@ -12,8 +12,9 @@ Python's own time; ``sys.settrace`` and ``sys.setprofile`` are called for Tensor
 belong to the user's debugger and profiler.
 
 A line costs about 0.2 us. Where lines run so often that this would be felt (a loop of plain Python), the
-busiest of them are no longer recorded: their time stays with the last line that was. Python 3.10 and 3.11
-have no monitoring; there the lines are sampled.
+busiest of them are recorded only the first time after their function was entered: then the time of the
+whole loop stands at one of its lines. A function that is called that often counts to the line that calls it.
+Python 3.10 and 3.11 have no monitoring; there the lines are sampled.
 """
 
 import inspect
@@ -33,6 +34,7 @@ _TOOL_IDS = (4, 3)  # 0, 1, 2 and 5 are meant for debuggers, coverage, profilers
 _BATCH = 1 << 13
 _FASTEST_BATCH_NS = _BATCH * 6_000  # at 6 us a line, recording it costs some 3 %
 _MOST_ROWS = 2_000_000
+_REARMED_NS = 100_000
 
 
 class LineWatch:
@@ -50,6 +52,10 @@ class LineWatch:
         self._codes: list[CodeType] = []
         self._rows: dict[int, int] = {}  # by id: equal code may stand in two cells
         self._muted: set[tuple[int, int]] = set()
+        self._armed_ns: dict[
+            int, int
+        ] = {}  # when the muted lines of a function were last asked for
+        self._ignored: set[int] = set()
         self._tool = -1
         self._thread = 0
 
@@ -95,6 +101,9 @@ class LineWatch:
         self._rows[id(code)] = len(self._codes)
         self._codes.append(code)
         self.records.files.append(code.co_filename)
+        self._arm(code)
+
+    def _arm(self, code: CodeType) -> None:
         events = sys.monitoring.events
         wanted = events.LINE | events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
         sys.monitoring.set_local_events(self._tool, code, wanted)
@@ -107,7 +116,15 @@ class LineWatch:
                 return sys.monitoring.DISABLE
             self._ask_for(code)
         if threading.get_ident() == self._thread:
-            self._batch += time.perf_counter_ns(), code, ENTERED
+            if id(code) in self._ignored:
+                sys.monitoring.set_local_events(self._tool, code, 0)
+                return sys.monitoring.DISABLE
+            now = time.perf_counter_ns()
+            self._batch += now, code, ENTERED
+            if now - self._armed_ns.get(id(code), now) > _REARMED_NS:
+                self._armed_ns[id(code)] = now
+                sys.monitoring.set_local_events(self._tool, code, 0)
+                self._arm(code)
         return None
 
     def _generator_resumed(self, code: CodeType, _: int) -> None:
@@ -135,12 +152,11 @@ class LineWatch:
                     next_batch()
             return None
 
-        def line_begins_unless_muted(code: CodeType, line: int) -> object:
-            if (id(code), line) in muted:
-                return disabled
-            return line_begins(code, line)
+        def line_begins_once_if_muted(code: CodeType, line: int) -> object:
+            line_begins(code, line)
+            return disabled if (id(code), line) in muted else None
 
-        callback = line_begins_unless_muted if muted else line_begins
+        callback = line_begins_once_if_muted if muted else line_begins
         line_event = sys.monitoring.events.LINE
         sys.monitoring.register_callback(self._tool, line_event, callback)
 
@@ -155,14 +171,20 @@ class LineWatch:
             self._detach()
 
     def _mute_busiest(self, batch: list[Any]) -> None:
-        """Stop recording the lines that make up most of a batch."""
+        """Record no longer each time what makes up most of a batch."""
         often = Counter(zip(map(id, batch[1::3]), batch[2::3], strict=True))
         for (code, line), count in often.most_common():
             if count < _BATCH // 64:
                 break
-            if line > 0 and code in self._rows:
-                self._muted.add((code, line))
-                self.records.untimed.append((self.records.files[self._rows[code]], line))
+            row = self._rows.get(code)
+            if row is None or line == LEFT:
+                continue
+            if line == ENTERED:
+                self._ignored.add(code)
+                line = self._codes[row].co_firstlineno  # noqa: PLW2901
+            self._muted.add((code, line))
+            self._armed_ns.setdefault(code, 0)
+            self.records.untimed.append((self.records.files[row], line))
 
     def _keep(self, batch: list[Any]) -> None:
         rows = self._rows

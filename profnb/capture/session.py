@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,11 +82,8 @@ class Capture:
     def start(self) -> None:
         """Begin: now, or when the code imports TensorFlow."""
         self.recording.steps = self.recorder.records
-        hooks = {
-            "tensorflow": self._tensorflow_imported,
-            "keras": lambda: self._keras_imported("keras"),
-            "tf_keras": lambda: self._keras_imported("tf_keras"),
-        }
+        keras = {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
+        hooks = {"tensorflow": self._tensorflow_imported, **keras}
         try:
             self._watches.enter_context(on_import(hooks))
         except BaseException:

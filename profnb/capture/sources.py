@@ -78,6 +78,12 @@ class SourceWatch:
         """The window has opened, on this thread."""
         if not (self._has_lines or self._has_stacks):
             return
+        try:
+            self._begin()
+        except Exception:  # noqa: BLE001 - no thread to be had, say; the user's code comes first
+            self.end()
+
+    def _begin(self) -> None:
         self._tell_clock()
         if self._has_stacks:
             self._sampler = StackSampler()

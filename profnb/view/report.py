@@ -24,6 +24,7 @@ from profnb.view.charts import StepChart, step_chart, step_figure
 from profnb.view.device import device_sections
 from profnb.view.input import input_sections
 from profnb.view.memory import memory_sections
+from profnb.view.python import python_sections
 from profnb.view.sections import Section, section_html, section_text
 from profnb.view.source import source_sections
 from profnb.view.tables import Cell, html_table
@@ -319,6 +320,9 @@ def build_report(
         chart=step_chart(steps, study.breakdown) if has_chart else None,
         sections=[
             *source_sections(study),
+            *python_sections(
+                study.python, study.recording.source.cells if study.recording.source else {}
+            ),
             *input_sections(study),
             *device_sections(study),
             *xla_sections(study),

@@ -26,6 +26,7 @@ class Section:
         tab: The part of the report it belongs to.
         figure: A chart that says it in one look, in plotly's schema.
         is_detail: Whether to leave it out of the report as plain text.
+        row_style: What to add to the style of each row's bar.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Section:
     tab: str
     figure: dict[str, Any] | None = None
     is_detail: bool = False
+    row_style: str = ""
 
 
 def _plain(cell: Cell) -> str:
@@ -48,7 +50,7 @@ def _plain(cell: Cell) -> str:
 def section_html(section: Section) -> str:
     """The section's sentence and table."""
     rows: list[list[Cell]] = [
-        [(_plain(row[0]), f"{BAR};color:{colour}"), *row[1:]]
+        [(_plain(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
         for row, colour in zip(section.rows, section.colours, strict=True)
     ]
     sentence = f'<div style="{MUTED}">{escape(section.sentence)}</div>' if section.sentence else ""

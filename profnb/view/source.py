@@ -14,7 +14,11 @@ _SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
 _WHOLE_FILE, _CONTEXT = 60, 2
 _LONGEST = 110
 _SMALL = 0.001
-_CODE = "font-family:monospace;white-space:pre"
+_FONT = "font-family:monospace"
+_CODE = f"{_FONT};white-space:pre"
+_TIGHT = (
+    "border-bottom:0;padding-top:0;padding-bottom:0"  # a listing has no rules between its lines
+)
 _GAP = "⋮"
 _NBSP = "\u00a0"
 
@@ -46,12 +50,15 @@ def _line_section(lines: SourceLines, study: Study) -> Section:
     return Section(
         title="Lines of your code",
         sentence=" ".join([_sentence(lines, has_device=has_device), *lines.remarks]),
-        headings=("", "line", "source", *device, "host", *backward, "Python"),
+        headings=("", "line", *device, "host", *backward, "Python"),
         rows=[
             (
                 bar_text(float(cost[row] / most), 8),
-                f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}",
-                _code(lines.text[row].strip()),
+                (
+                    _cut(lines.text[row].strip()),
+                    _FONT,
+                    f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}",
+                ),
                 *(_time(lines.device_ps[row]) for _ in device),
                 _time(lines.host_ps[row]),
                 *(_time(lines.backward_ps[row]) for _ in backward),
@@ -59,7 +66,7 @@ def _line_section(lines: SourceLines, study: Study) -> Section:
             )
             for row in shown
         ],
-        numbers=(False, False, False, *(True for _ in (*device, "host", *backward, "Python"))),
+        numbers=(False, False, *(True for _ in (*device, "host", *backward, "Python"))),
         colours=[_colour(has_device=has_device)] * len(shown),
         tab="Source",
     )
@@ -73,12 +80,15 @@ def _time(value_ps: int) -> str:
     return duration_text(int(value_ps)) if value_ps > 0 else ""
 
 
-def _code(text: str) -> Cell:
+def _code(text: str, look: str = _CODE) -> Cell:
     """A line of code; its indent stays where styles are dropped."""
     bare = text.lstrip()
     indent = _NBSP * len(text[: len(text) - len(bare)].expandtabs(4))
-    cut = bare if len(bare) <= _LONGEST else bare[: _LONGEST - 1] + "…"
-    return indent + cut, _CODE
+    return indent + _cut(bare), look
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _sentence(lines: SourceLines, *, has_device: bool) -> str:
@@ -120,17 +130,20 @@ def _file_section(
     most = int(ops[rows].max()) or 1
     longest = int(max(ops[rows].max(), lines.python_ps[rows].max()))
     cells: list[tuple[Cell, ...]] = []
-    before = 0
+    shown_ps = (*((lines.device_ps,) if has_device else ()), lines.host_ps, lines.python_ps)
+    before, columns = 0, len(shown_ps) + 1
     for number in shown:
         if number > before + 1:
-            cells.append(("", (_GAP, MUTED), *(("",) if has_device else ()), "", "", ""))
+            cells.append(("", (_GAP, f"{MUTED};{_TIGHT}"), *(("", _TIGHT) for _ in range(columns))))
         before = number
         row = of_line.get(number)
-        times = [("" if row is None else _notable(int(column[row]), longest)) for column in (
-            *((lines.device_ps,) if has_device else ()), lines.host_ps, lines.python_ps,
-        )]  # fmt: skip
+        times = [
+            ("" if row is None else _notable(int(column[row]), longest), _TIGHT)
+            for column in shown_ps
+        ]
         bar = "" if row is None else bar_text(float(ops[row] / most), 8)
-        cells.append((bar, (str(number), MUTED), *times, _code(text[number - 1])))
+        code = _code(text[number - 1], f"{_CODE};{_TIGHT}")
+        cells.append((bar, (str(number), f"{MUTED};{_TIGHT}"), *times, code))
     rest = len(of_line) - sum(number in of_line for number in shown)
     return Section(
         title=file_title(file, lines.cells),
@@ -141,6 +154,7 @@ def _file_section(
         colours=[_colour(has_device=has_device)] * len(cells),
         tab="Source",
         is_detail=True,
+        row_style=f";{_TIGHT}",
     )
 
 

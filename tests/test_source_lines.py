@@ -1,0 +1,589 @@
+"""Which line of the user's code an op came from: by name, by the frame that ran it, and in real programs."""
+
+import sys
+import textwrap
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from patience import patient
+from traces import event, gpu, host, line, read
+
+import profnb
+from profnb.analysis.code_times import busy_within, find_busy, follow_lines, read_clock
+from profnb.analysis.op_lines import NOWHERE, LineIndex
+from profnb.analysis.source_lines import tabulate_source_lines
+from profnb.analysis.study import Study
+from profnb.capture.line_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
+from profnb.capture.lines import LineWatch
+from profnb.capture.recording import Recording
+from profnb.capture.user_code import is_user_file
+
+US = 1_000_000
+needs_monitoring = pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="lines are told since Python 3.12")
+
+
+def graph(name, *ops, calls=None):
+    """A graph of (op name, type, place[, is_outside])."""
+    columns = list(zip(*((*op, False)[:4] for op in ops)))
+    return GraphLines(name, *(tuple(column) for column in columns), calls or {})
+
+
+def index(*graphs, layers=None):
+    return LineIndex(SourceRecords(graphs=graphs, layers=layers or {}))
+
+
+# Names to lines.
+
+
+def test_an_op_is_looked_up_in_the_function_that_ran():
+    found = index(graph("train", ("MatMul", "MatMul", 1)), graph("test", ("MatMul", "MatMul", 2))).find
+    assert found("MatMul", "__inference_train_17").place == 1
+    assert found("MatMul", "__inference_test_18").place == 2
+    assert found("MatMul", "").place == 2  # where no function is known, the latest
+
+
+@pytest.mark.parametrize(("name", "place"), [
+    ("StatefulPartitionedCall/dense/MatMul", 3),
+    ("while/body/_14/while/MatMul", 4),
+    ("cond/then/_5/cond/add", 5),
+    ("StatefulPartitionedCall/PartitionedCall_1/dense/MatMul", 3),
+])  # fmt: skip
+def test_the_path_of_an_inlined_op_is_followed_through_calls(name, place):
+    inner = graph("inner", ("dense/MatMul", "MatMul", 3))
+    body, then = graph("while_body_9", ("while/MatMul", "MatMul", 4)), graph("cond_true_2", ("cond/add", "AddV2", 5))
+    step = graph(
+        "step", ("StatefulPartitionedCall", "StatefulPartitionedCall", 0), ("while", "While", 0), ("cond", "If", 0), ("dense/MatMul", "MatMul", 9),
+        calls={"StatefulPartitionedCall": ("__inference_inner_7",), "while": ("while_cond_8", "while_body_9"), "cond": ("cond_true_2", "cond_false_3")},
+    )  # fmt: skip
+    other = graph("outer", ("dense/MatMul", "MatMul", 8))
+    if "_1" in name:  # a call that no graph knows: the op is the only one of that name that is known
+        assert index(inner).find(name, "__inference_step_1").place == place
+    else:
+        assert index(other, inner, body, then, step).find(name, "__inference_step_1").place == place
+
+
+@pytest.mark.parametrize(("name", "place"), [
+    ("ArithmeticOptimizer/ReplaceMulWithSquare_mul", 2),
+    ("layer/ArithmeticOptimizer/AddOpsRewrite_add_1", 3),
+    ("layer/Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer", 4),
+    ("layer/Conv2D/something_new", 4),
+    ("nothing/like/it", -1),
+])  # fmt: skip
+def test_what_grappler_renamed_is_found_by_the_name_it_had(name, place):
+    step = graph("step", ("mul", "Mul", 2), ("layer/add_1", "AddV2", 3), ("layer/Conv2D", "Conv2D", 4))
+    assert index(step).find(name, "__inference_step_1").place == place
+
+
+def test_a_gradient_op_counts_for_the_forward_line_and_remembers_the_tape():
+    step = graph(
+        "step", ("dense/MatMul", "MatMul", 1), ("dense/Relu", "Relu", 2), ("tanh/Tanh", "Tanh", 3),
+        ("gradient_tape/dense/MatMul/MatMul_1", "MatMul", 7), ("gradient_tape/dense/ReluGrad", "ReluGrad", 7),
+        ("gradient_tape/Tile", "Tile", 7), ("gradients/tanh/Tanh_grad/TanhGrad", "TanhGrad", 8),
+    )  # fmt: skip
+    found = {name: index(step).find(name, "__inference_step_1") for name in step.op_names}
+    assert [(f.place, f.tape) for f in found.values()] == [(1, -1), (2, -1), (3, -1), (1, 7), (2, 7), (7, 7), (3, 8)]
+    assert [f.is_backward for f in found.values()] == [False] * 3 + [True] * 4
+
+
+def test_a_gradient_that_two_lines_may_have_caused_stays_with_the_tape():
+    step = graph("step", ("Relu", "Relu", 1), ("Relu_1", "Relu", 2), ("gradient_tape/ReluGrad", "ReluGrad", 7))
+    assert index(step).find("gradient_tape/ReluGrad", "__inference_step_1").place == 7
+    same = graph("step", ("Relu", "Relu", 1), ("Relu_1", "Relu", 1), ("gradient_tape/ReluGrad", "ReluGrad", 7))
+    assert index(same).find("gradient_tape/ReluGrad", "__inference_step_1").place == 1
+
+
+def test_ops_that_no_line_inside_the_function_made_go_to_the_line_that_made_the_layer():
+    step = graph(
+        "one_step", ("sequential_1/big_1/MatMul", "MatMul", 5, True), ("loss/Mean", "Mean", 5, True),
+        ("gradient_tape/sequential_1/big_1/MatMul/MatMul", "MatMul", 5, True), ("big/add", "AddV2", 3, False),
+    )  # fmt: skip
+    found = index(step, layers={"big": 2}).find
+    assert (found("sequential_1/big_1/MatMul", "").place, found("sequential_1/big_1/MatMul", "").is_outside) == (2, False)
+    assert found("loss/Mean", "").is_outside
+    backward = found("gradient_tape/sequential_1/big_1/MatMul/MatMul", "")
+    assert (backward.place, backward.tape, backward.is_backward) == (2, 5, True)
+    assert found("big/add", "").place == 3  # called from a line of the user's: that says more
+    assert found("no/such", "") is NOWHERE
+
+
+def test_hostile_names_end():
+    ring = graph("a", ("f", "PartitionedCall", 0), calls={"f": ("a",)})
+    name = "f/" * 5000 + "x"
+    assert index(ring).find(name, "__inference_a_1").place in (-1, 0)
+    assert index(ring).find("gradients/" * 3000 + "x_grad/y", "").place == -1
+
+
+# Lines to a timeline.
+
+
+def records(*rows, files=("a.py", "b.py")):
+    lines = LineRecords(files=list(files))
+    for time_ns, code, number in rows:
+        lines.time_ns.append(time_ns)
+        lines.code.append(code)
+        lines.line.append(number)
+    return lines
+
+
+def follow(*rows, end=100):
+    timeline = follow_lines(records(*rows), SimpleNamespace(offset_ps=0), end * 1000)
+    return [(int(b) // 1000, timeline.places[p][1] if p >= 0 else None) for b, p in zip(timeline.begin_ps, timeline.place, strict=False)]
+
+
+def test_a_caller_goes_on_where_its_function_returns():
+    rows = (0, 0, ENTERED), (1, 0, 10), (5, 1, ENTERED), (6, 1, 20), (9, 1, LEFT), (12, 0, 11), (20, 0, LEFT)
+    assert follow(*rows) == [(0, None), (1, 10), (5, 10), (6, 20), (9, 10), (12, 11), (20, None)]
+
+
+def test_a_function_that_an_exception_left_is_forgotten():
+    rows = (0, 0, ENTERED), (1, 0, 10), (2, 1, ENTERED), (3, 1, 20), (8, 0, 12), (9, 0, LEFT)
+    assert follow(*rows) == [(0, None), (1, 10), (2, 10), (3, 20), (8, 12), (9, None)]
+
+
+def test_recursion_returns_to_the_line_that_called():
+    rows = (0, 0, ENTERED), (1, 0, 5), (2, 0, ENTERED), (3, 0, 6), (4, 0, LEFT), (6, 0, LEFT)
+    assert follow(*rows) == [(0, None), (1, 5), (2, 5), (3, 6), (4, 5), (6, None)]
+
+
+def test_busy_time_is_counted_once():
+    trace = read(host(line("main", event("EagerExecute", 0, 100), event("Add:Add", 10, 20), event("my region", 0, 900), event("EagerExecute", 300, 50))))
+    busy = find_busy(trace, 0)
+    assert [b.tolist() for b in busy] == [[0, 300], [100, 350]]
+    assert busy_within(busy, np.array([-5, 0, 40, 200, 310, 1000])).tolist() == [0, 0, 40, 100, 110, 150]
+
+
+def clock(begin, reading_ns):
+    return event(CLOCK_EVENT, begin, 10, **{CLOCK_NS: reading_ns})
+
+
+def test_the_clock_is_read_where_it_was_told_with_least_delay():
+    trace = read(host(line("main", clock(5000, 1), clock(11_500, 10))))
+    assert read_clock(trace).offset_ps == 1500
+    assert read_clock(read(host(line("main", event("x", 0, 1))))) is None
+
+
+# Both to the table.
+
+
+def call(name, begin, duration):
+    return event(f"EagerLocalExecute: {name}", begin * US, duration * US)
+
+
+def table_of(trace, **source):
+    study = Study(trace, recording=Recording(source=SourceRecords(**source)))
+    lines = study.source_lines
+    assert lines.host_ps.sum() == study.ops.self_ps[~study.ops.is_device].sum()
+    assert lines.device_ps.sum() == study.ops.self_ps[study.ops.is_device].sum()
+    return {(f, int(n)): row for row, (f, n) in enumerate(zip(lines.file, lines.line, strict=True))}, lines
+
+
+def test_eager_ops_count_for_the_line_that_ran_and_graph_ops_for_the_line_that_made_them():
+    trace = read(host(
+        line("main", clock(0, 0),
+             call("Add", 10, 20), event("Add:AddV2", 12 * US, 15 * US),
+             call("__inference_step_1", 40, 50), event("Mul:Mul", 50 * US, 6 * US)),
+        line("worker", event("MatMul:MatMul", 60 * US, 20 * US), event("unknown/op:Cast", 62 * US, 5 * US), line_id=2),
+    ))  # fmt: skip
+    rows, lines = table_of(
+        trace, places=[("a.py", 3), ("a.py", 4)],
+        graphs=(graph("step", ("Mul", "Mul", 0), ("MatMul", "MatMul", 1)),), texts={"a.py": ("one", "two", "three", "four")},
+        lines=records((0, 0, ENTERED), (5_000, 0, 1), (35_000, 0, 2), (95_000, 0, LEFT), (100_000, 0, LEFT)),
+    )  # fmt: skip
+    host_us = {number: lines.host_ps[row] / US for (_, number), row in rows.items()}
+    # the op of no known graph ran in a call from line 2, inside another op's time on its thread
+    assert host_us == {1: 15, 2: 5, 3: 6, 4: 15}
+    assert lines.wall_ps[rows["a.py", 1]] == 30 * US
+    assert lines.python_ps[rows["a.py", 1]] == 10 * US
+    assert lines.python_ps[rows["a.py", 2]] == 10 * US
+    assert lines.text[rows["a.py", 3]] == "three"
+    assert lines.runs[rows["a.py", 1]] == 1
+
+
+def test_device_work_counts_for_the_line_that_launched_it_eagerly_or_that_made_its_op():
+    trace = read(
+        host(line("main", clock(0, 0), call("MatMul", 10, 10), event("cuLaunchKernel", 12 * US, US, correlation_id=7),
+                  call("__inference_step_1", 40, 10), event("cuLaunchKernel", 42 * US, US, correlation_id=8))),
+        gpu(line("stream 1", event("gemm", 100 * US, 30 * US, correlation_id=7, tf_op="MatMul:MatMul"),
+                 event("gemm", 150 * US, 40 * US, correlation_id=8, tf_op="MatMul:MatMul"))),
+    )  # fmt: skip
+    rows, lines = table_of(
+        trace, places=[("a.py", 9)], graphs=(graph("step", ("MatMul", "MatMul", 0)),),
+        lines=records((0, 0, ENTERED), (5_000, 0, 1), (35_000, 0, 2), (95_000, 0, LEFT)),
+    )  # fmt: skip
+    assert lines.device_ps[rows["a.py", 1]] == 30 * US
+    assert lines.device_ps[rows["a.py", 9]] == 40 * US
+
+
+def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
+    trace = read(host(
+        line("main", clock(0, 0), call("__inference_step_1", 0, 90)),
+        line("worker", event("dense/MatMul:MatMul", 10 * US, 10 * US), event("gradient_tape/dense/MatMul/MatMul:MatMul", 30 * US, 20 * US), line_id=2),
+    ))  # fmt: skip
+    step = graph("step", ("dense/MatMul", "MatMul", 0), ("gradient_tape/dense/MatMul/MatMul", "MatMul", 1))
+    rows, lines = table_of(trace, places=[("a.py", 5), ("a.py", 8)], graphs=(step,))
+    forward, tape = rows["a.py", 5], rows["a.py", 8]
+    assert (lines.host_ps[forward], lines.backward_ps[forward]) == (30 * US, 20 * US)
+    assert (lines.host_ps[tape], lines.gradient_ps[tape]) == (0, 20 * US)
+    assert lines.python_ps[forward] == -1  # Python was not watched: not zero
+
+
+def test_a_trace_without_a_clock_still_has_the_lines_of_graphs():
+    trace = read(host(line("worker", event("MatMul:MatMul", 0, 100))))
+    lines = tabulate_source_lines(trace, Study(trace).hlo, SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
+    assert (lines.file, lines.host_ps.tolist()) == (("a.py",), [100])
+
+
+def test_a_saved_trace_has_no_source_lines(cpu_trace_path):
+    p = profnb.load(cpu_trace_path)
+    assert p.source_lines.empty
+    assert "host_us" in p.source_lines.columns
+    assert p.python.empty
+
+
+# What is the user's.
+
+
+@pytest.mark.parametrize(("file", "is_own"), [
+    ("/tmp/ipykernel_12/34.py", True), ("<ipython-input-3-abc>", True), ("/home/me/model.py", True), ("<frozen abc>", False), ("<string>", False),
+    ("/usr/lib/python3/dist-packages/x.py", False), (np.__file__, False), (textwrap.__file__, False), (profnb.__file__, False),
+    ("/tmp/__autograph_generated_filexyz.py", False),
+])  # fmt: skip
+def test_the_users_own_code_is_what_is_not_installed(file, is_own):
+    assert is_user_file(file) == is_own
+
+
+# The watch.
+
+
+def watched(function):
+    watch = LineWatch()
+    assert watch.start()
+    try:
+        function()
+    finally:
+        watch.stop()
+    return watch.records
+
+
+@needs_monitoring
+def test_lines_are_told_in_order_and_nothing_stays_behind():
+    def double(value):
+        doubled = value * 2
+        return doubled
+
+    def work():
+        a = double(1)
+        return textwrap.dedent(str(a))
+
+    found = watched(work)
+    first = double.__code__.co_firstlineno
+    own = [number - first for number in found.line if number > first]
+    assert own[own.index(5) :][:4] == [5, 1, 2, 6]
+    assert set(found.files) == {__file__}
+    assert all(sys.monitoring.get_tool(tool) is None for tool in (3, 4))
+    assert sys.monitoring.get_local_events(4, double.__code__) == 0
+
+
+@needs_monitoring
+def test_a_loop_of_plain_python_is_not_recorded_line_by_line():
+    def busy():
+        total = 0
+        for number in range(300_000):
+            total += number
+        return total
+
+    found = watched(busy)
+    assert len(found) < 20_000
+    first = busy.__code__.co_firstlineno
+    assert {number - first for _, number in found.untimed} == {2, 3}
+    timeline = follow_lines(found, SimpleNamespace(offset_ps=0), found.time_ns[-1] * 1000)
+    took = np.diff(timeline.begin_ps)
+    wall = {number - first: int(took[timeline.place == row].sum()) for row, (_, number) in enumerate(timeline.places)}
+    assert wall[2] + wall[3] > 0.9 * sum(took)
+
+
+@needs_monitoring
+def test_an_exception_passes_and_other_tools_are_left_alone():
+    import cProfile
+
+    def fails():
+        raise ValueError("mine")
+
+    own = cProfile.Profile()
+    own.enable()
+    try:
+        with pytest.raises(ValueError, match="mine") as caught:
+            watched(fails)
+    finally:
+        own.disable()
+    assert any("fails" in str(entry.code) for entry in own.getstats())
+    assert caught.traceback[-1].name == "fails"
+
+
+@needs_monitoring
+def test_where_all_tools_are_taken_there_is_no_watch():
+    for tool in (3, 4):
+        sys.monitoring.use_tool_id(tool, "somebody")
+    try:
+        assert not LineWatch().start()
+    finally:
+        for tool in (3, 4):
+            sys.monitoring.free_tool_id(tool)
+
+
+@needs_monitoring
+def test_other_threads_are_not_mixed_in():
+    import threading
+
+    def elsewhere():
+        return 1 + 1
+
+    def here():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+
+    found = watched(here)
+    assert elsewhere.__code__.co_firstlineno + 1 not in found.line
+
+
+# Real programs.
+
+tensorflow = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow")
+
+
+def shares(frame, first, numbers):
+    own = frame[frame.file == __file__].set_index("line").host_us
+    return [own.get(first + number, 0.0) for number in numbers]
+
+
+@tensorflow
+@patient
+def test_three_eager_lines_that_cost_1_2_4_are_found_so(tf):
+    left = tf.random.normal((256, 256))
+    wide = {times: tf.random.normal((256, 512 * times)) for times in (1, 2, 4)}
+
+    def loop(count):
+        for _ in range(count):
+            tf.matmul(left, wide[1])
+            tf.matmul(left, wide[2])
+            tf.matmul(left, wide[4])
+
+    loop(5)
+    with profnb.profile() as p:
+        loop(60)
+    one, two, four = shares(p.source_lines, loop.__code__.co_firstlineno, (2, 3, 4))
+    by_line = [own for own in p.events[p.events.name.str.startswith("EagerLocalExecute: MatMul")].duration_us]
+    assert len(by_line) == 180
+    # what each of the three really took, by their order, which the attribution knows nothing of
+    truth = [sum(by_line[which::3]) for which in range(3)]
+    whole = sum(truth)
+    for found, true in zip((one, two, four), truth, strict=True):
+        assert found / (one + two + four) == pytest.approx(true / whole, rel=0.1)
+    assert two / one == pytest.approx(2, rel=0.35)  # the machine's own truth, not ours
+    assert four / one == pytest.approx(4, rel=0.35)
+
+
+@tensorflow
+@patient
+def test_three_lines_of_a_function_that_cost_1_2_4_are_found_so(tf):
+    left = tf.random.normal((256, 256))
+    wide = {times: tf.random.normal((256, 512 * times)) for times in (1, 2, 4)}
+
+    @tf.function
+    def step(data):
+        first = tf.matmul(data, wide[1])
+        with tf.control_dependencies([first]):  # one after the other, so that they do not share cores
+            second = tf.matmul(data, wide[2])
+        with tf.control_dependencies([second]):
+            return tf.matmul(data, wide[4])
+
+    step(left)
+    with profnb.profile() as p:
+        for _ in range(60):
+            step(left)
+    first = step.python_function.__code__.co_firstlineno
+    one, two, four = shares(p.source_lines, first, (2, 4, 6))
+    ops = p.ops[p.ops.op_name.isin(["MatMul", "MatMul_1", "MatMul_2"])].set_index("op_name").self_us
+    assert [one, two, four] == pytest.approx([ops["MatMul"], ops["MatMul_1"], ops["MatMul_2"]])
+    assert two / one == pytest.approx(2, rel=0.35)
+    assert four / one == pytest.approx(4, rel=0.35)
+
+
+@tensorflow
+def test_gradients_of_a_custom_loop_point_to_the_forward_line_and_the_tape(tf):
+    weights = tf.Variable(tf.random.normal((128, 128)))
+
+    @tf.function
+    def step(data):
+        with tf.GradientTape() as tape:
+            product = tf.matmul(data, weights)
+            loss = tf.reduce_mean(tf.sqrt(tf.abs(product)))
+        gradient = tape.gradient(loss, weights)
+        weights.assign_sub(1e-9 * gradient)
+
+    with profnb.profile() as p:
+        for _ in range(5):
+            step(tf.ones((64, 128)))
+    own = p.source_lines[p.source_lines.file == __file__].set_index("line")
+    first = step.python_function.__code__.co_firstlineno
+    assert own.backward_us[first + 3] > 0
+    assert own.forward_us[first + 3] > 0
+    assert own.gradient_us[first + 5] >= own.backward_us[first + 3]
+    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+
+
+@tensorflow
+def test_a_function_that_is_gone_when_the_capture_ends_is_known(tf):
+    def run():
+        @tf.function
+        def gone(x):
+            return tf.linalg.expm(x) * 3.0
+
+        for _ in range(3):
+            gone(tf.ones((30, 30)))
+
+    with profnb.profile() as p:
+        run()
+    lines = p.source_lines
+    assert (lines.source == "return tf.linalg.expm(x) * 3.0").any()
+
+
+@tensorflow
+@patient
+def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
+    keras = pytest.importorskip("keras")
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            del batch, logs
+            until = time.perf_counter() + 0.004
+            while time.perf_counter() < until: pass  # noqa: E701 - one line to look for
+
+    with profnb.profile() as p:
+        model = keras.Sequential([
+            keras.layers.Input((64,)),
+            keras.layers.Dense(8, name="small"),
+            keras.layers.Dense(2048, name="large_one"),
+            keras.layers.Dense(3, name="last"),
+        ])  # fmt: skip
+        model.compile("sgd", "mse")
+        model.fit(np.ones((640, 64), "float32"), np.ones((640, 3), "float32"), batch_size=32, verbose=0, callbacks=[Slow()])
+    lines = p.source_lines
+    slow = lines[lines.source.str.startswith("while time.perf_counter")]
+    assert slow.python_us.sum() == pytest.approx(20 * 4000, rel=0.25)
+    def made(name):
+        found = lines[lines.source.str.contains(name)]
+        return found.host_us.sum(), found.backward_us.sum()
+
+    assert all(part > 0 for part in made("large_one"))
+    assert made("large_one")[0] > made('"small"')[0]
+    fit = lines[lines.source.str.startswith("model.fit")].iloc[0]
+    assert fit.wall_us > 0
+
+
+@tensorflow
+def test_a_layers_call_in_the_users_code_is_where_its_ops_are(tf):
+    keras = pytest.importorskip("keras")
+
+    class Mine(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(256), keras.layers.Dense(3)
+
+        def call(self, x):
+            x = self.first(x)
+            return self.second(x)
+
+    model = Mine()
+    model.compile("sgd", "mse")
+    x, y = np.ones((320, 64), "float32"), np.ones((320, 3), "float32")
+    model.fit(x, y, verbose=0)
+    with profnb.profile() as p:  # it was traced before
+        model.fit(x, y, verbose=0)
+    lines = p.source_lines.set_index("source")
+    assert lines.forward_us["x = self.first(x)"] > 0
+    assert lines.backward_us["x = self.first(x)"] > 0
+    assert lines.host_us["x = self.first(x)"] > lines.host_us["return self.second(x)"]
+
+
+@tensorflow
+def test_jit_compiled_code_finds_its_lines(tf):
+    @tf.function(jit_compile=True)
+    def step(x):
+        y = tf.matmul(x, x)
+        return tf.reduce_sum(tf.nn.relu(y) * 2.0)
+
+    x = tf.random.normal((300, 300))
+    with profnb.profile() as p:
+        for _ in range(5):
+            step(x)
+    lines = p.source_lines
+    if not len(p.xla):
+        pytest.skip("this TensorFlow records no HLO ops on a CPU")
+    product = lines[lines.source == "y = tf.matmul(x, x)"]
+    assert product.host_us.sum() > 0
+    assert lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+
+
+@tensorflow
+def test_without_source_nothing_is_looked_at(tf):
+    with profnb.profile(source=False) as p:
+        tf.ones(3) + 1
+    assert p.recording.source is None
+    assert p.source_lines.empty
+    assert not (p.events.name == CLOCK_EVENT).any()
+
+
+@tensorflow
+def test_the_hooks_are_gone_and_no_graph_is_held(tf):
+    import gc
+    import weakref
+
+    keras = pytest.importorskip("keras")
+    graph_type = tf.__internal__.FuncGraph
+    before = graph_type.__init__, keras.layers.Layer.__init__
+
+    @tf.function
+    def f(x):
+        return x + 1
+
+    with profnb.profile() as p, pytest.raises(ZeroDivisionError):
+        f(tf.constant(1.0))
+        graph_of = weakref.ref(f.get_concrete_function(tf.TensorSpec((), tf.float32)).graph)
+        1 / 0  # noqa: B018
+    assert (graph_type.__init__, keras.layers.Layer.__init__) == before
+    del f
+    gc.collect()
+    assert graph_of() is None
+    assert len(p.recording.source.graphs)
+
+
+@tensorflow
+def test_a_report_of_2000_ops_stays_small_and_shows_the_code(tf):
+    source = "\n".join(["import tensorflow as tf", "@tf.function", "def many(x):", *(f"    x = x * {n}.5 + 1.0" for n in range(1000)), "    return x"])
+    import linecache
+
+    linecache.cache["<ipython-input-77-many>"] = len(source), None, source.splitlines(keepends=True), "<ipython-input-77-many>"
+    scope = {}
+    exec(compile(source, "<ipython-input-77-many>", "exec"), scope)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        with profnb.profile() as p:
+            for _ in range(3):
+                scope["many"](tf.ones((8, 8)))
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    assert len(p.ops) > 1900
+    own = p.source_lines[p.source_lines.file == "<ipython-input-77-many>"]
+    assert len(own) >= 1000
+    html = p._report.html
+    assert "x\u200b" not in html
+    assert len(html) < 500_000
