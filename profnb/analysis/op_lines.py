@@ -29,7 +29,8 @@ _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|el
 _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
 _UNIQUE = re.compile(r"_\d+$")
 _VERSION = re.compile(r"V\d+$")
-_DEEPEST = 40
+_DEEPEST, _LONGEST = 40, 1_000
+_MOST_SCOPES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class LineIndex:
             name: As the trace has it.
             function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
         """
+        if len(name) > _LONGEST:  # no op of a program: it would only cost time
+            return NOWHERE
         found = next((f for path in _names(name) if (f := self._locate(path, function))), None)
         backward = _forward_of(name)
         if found is None:
@@ -207,7 +210,7 @@ def _names(name: str) -> Iterable[str]:
     if plain != name:
         yield plain
     scope = plain
-    while "/" in scope:
+    for _ in range(min(scope.count("/"), _MOST_SCOPES)):
         scope = scope.rpartition("/")[0]
         if _OF_CALLS.fullmatch(scope.rpartition("/")[2]):
             return  # a call is not what an op inside of it was made for

@@ -82,8 +82,8 @@ class Capture:
     def start(self) -> None:
         """Begin: now, or when the code imports TensorFlow."""
         self.recording.steps = self.recorder.records
-        keras = {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
-        hooks = {"tensorflow": self._tensorflow_imported, **keras}
+        hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
+        hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         try:
             self._watches.enter_context(on_import(hooks))
         except BaseException:
