@@ -400,10 +400,10 @@ def test_three_lines_of_a_function_that_cost_1_2_4_are_found_so(tf):
     @tf.function
     def step(data):
         first = tf.matmul(data, wide[1])
-        with tf.control_dependencies([first]):  # one after the other, so that they do not share cores
-            second = tf.matmul(data, wide[2])
-        with tf.control_dependencies([second]):
-            return tf.matmul(data, wide[4])
+        data += 1e-9 * first[:, :256]  # one after the other, so that they do not share cores
+        second = tf.matmul(data, wide[2])
+        data += 1e-9 * second[:, :256]
+        return tf.matmul(data, wide[4])
 
     step(left)
     with profnb.profile() as p:
@@ -461,11 +461,14 @@ def test_a_function_that_is_gone_when_the_capture_ends_is_known(tf):
 def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
     keras = pytest.importorskip("keras")
 
+    spent = []
+
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             del batch, logs
-            until = time.perf_counter() + 0.004
-            while time.perf_counter() < until: pass  # noqa: E701 - one line to look for
+            begin = time.perf_counter()
+            while time.perf_counter() < begin + 0.004: pass  # noqa: E701 - one line to look for
+            spent.append(time.perf_counter() - begin)
 
     with profnb.profile() as p:
         model = keras.Sequential([
@@ -478,7 +481,7 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
         model.fit(np.ones((640, 64), "float32"), np.ones((640, 3), "float32"), batch_size=32, verbose=0, callbacks=[Slow()])
     lines = p.source_lines
     slow = lines[lines.source.str.startswith("while time.perf_counter")]
-    assert slow.python_us.sum() == pytest.approx(20 * 4000, rel=0.25)
+    assert slow.python_us.sum() == pytest.approx(1e6 * sum(spent), rel=0.05)
     def made(name):
         found = lines[lines.source.str.contains(name)]
         return found.host_us.sum(), found.backward_us.sum()
