@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Profile", "load"]
 
+_PYTHON_SUFFIXES = (".prof", ".pstats")
+
 
 class Profile(Tables):
     """The answer to "where did the time go?" for one capture.
@@ -42,9 +44,14 @@ class Profile(Tables):
         trace: "Trace | None" = None,
         recording: Recording | None = None,
         options: CaptureOptions | None = None,
+        counted: "tuple[PythonTime, str] | None" = None,
     ) -> None:
-        """Wrap a trace that was read, or a recording whose trace comes later."""
+        """Wrap a trace that was read, a recording whose trace comes later, or a profile of Python."""
         self._trace = trace
+        self._counted: PythonTime | None = None
+        self._counted_source = ""
+        if counted is not None:
+            self._counted, self._counted_source = counted
         self.recording = recording
         self.options = options or CaptureOptions()
 
@@ -70,6 +77,10 @@ class Profile(Tables):
             CaptureError: There is no trace, or not yet; the message says why.
         """
         if self._trace is None:
+            if self._counted is not None:
+                raise CaptureError(
+                    f"{self._counted_source} is a profile of Python and has no trace."
+                )
             messages = self.recording.messages if self.recording else []
             raise CaptureError(" ".join(messages) or "The capture has not ended yet.")
         return self._trace
@@ -88,7 +99,7 @@ class Profile(Tables):
 
     @property
     def _python(self) -> "PythonTime | None":
-        return self.study.python
+        return self._counted or self.study.python
 
     @cached_property
     def _step_times(self) -> "StepTimes":
@@ -114,8 +125,10 @@ class Profile(Tables):
 
     @cached_property
     def _report(self) -> "Report":
-        from profnb.view.report import build_report
+        from profnb.view.report import build_python_report, build_report
 
+        if self._counted is not None:
+            return build_python_report(self._counted, self._counted_source)
         return build_report(
             self.study if self.has_trace else None,
             title=self.options.label or (self._trace.source if self._trace else "capture"),
@@ -180,10 +193,10 @@ class Profile(Tables):
         """
         from profnb.view.frontend import show_report, show_sentence
 
-        if not self.has_trace:
+        if not self.has_trace and self._counted is None:
             show_sentence(" ".join(self.notes))
             return
-        show_report(self._report, self.study, live)
+        show_report(self._report, self.study if self.has_trace else None, live)
 
     def timeline(self, live: bool | None = None) -> None:
         """Show the trace itself in the notebook: threads and streams, nested events, steps.
@@ -249,6 +262,8 @@ class Profile(Tables):
         return self._report.bundle()
 
     def __repr__(self) -> str:
+        if self._counted is not None:
+            return f"<Profile of {self._counted_source}>"
         if not self.has_trace:
             return "<Profile without a trace>"
         return f"<Profile of {self._trace.source}>" if self._trace else "<Profile>"
@@ -266,7 +281,8 @@ def load(
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
             (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
-            ``trace.json.gz``, PyTorch's), or TF1 ``RunMetadata``.
+            ``trace.json.gz``, PyTorch's), or TF1 ``RunMetadata``. A ``.prof`` file of Python's cProfile
+            opens too: it has ``p.python`` and a report, but no trace.
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
@@ -278,5 +294,17 @@ def load(
     """
     from profnb.trace.files import find_traces, pick_trace, read_trace
 
+    target = Path(path).expanduser()
+    if target.suffix in _PYTHON_SUFFIXES and target.is_file():
+        return _load_python(target)
     trace = read_trace(pick_trace(find_traces(path), run, host).path)
     return Profile(trace, options=CaptureOptions(warmup_steps=warmup_steps))
+
+
+def _load_python(path: Path) -> Profile:
+    """Open a profile that Python's cProfile saved."""
+    from profnb.analysis.python_counts import tabulate_counts
+    from profnb.trace.pstats_file import read_pstats
+
+    python = tabulate_counts(read_pstats(path.read_bytes(), path.name))
+    return Profile(counted=(python, path.name))

@@ -6,6 +6,7 @@ functions to temporary files, which stand for the function they were made from a
 """
 
 import linecache
+import re
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -16,6 +17,8 @@ from types import FrameType
 __all__ = ["Places", "is_user_file", "number_cells", "read_sources", "user_place"]
 
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
+# What a cell's first line became (``capture.cell``), and how the user wrote it.
+_OUR_LINE = re.compile(r"^get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$")
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
 _OURS = Path(__file__).parents[1].as_posix() + "/"
 _LIBRARY = tuple(
@@ -26,7 +29,7 @@ _LIBRARY = tuple(
 @lru_cache(maxsize=1 << 14)
 def is_user_file(file: str) -> bool:
     """Whether code of this file name is the user's own."""
-    if file.startswith("<"):
+    if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
         return file.startswith(("<ipython-input", "<stdin>"))
     path = file.replace("\\", "/")
     return not (path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES))
@@ -78,7 +81,8 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
         except (OSError, UnicodeError, MemoryError):  # gone, or no text
             continue
         if lines:
-            found[file] = tuple(line.rstrip("\r\n")[:_LONGEST_LINE] for line in lines[:_MOST_LINES])
+            kept = (line.rstrip("\r\n")[:_LONGEST_LINE] for line in lines[:_MOST_LINES])
+            found[file] = tuple(_OUR_LINE.sub(r"%%\1 \2", line) for line in kept)
     return found
 
 

@@ -30,12 +30,12 @@ def is_colab() -> bool:
     return "google.colab" in sys.modules
 
 
-def show_report(report: Report, study: Study, live: bool | None) -> None:
+def show_report(report: Report, study: Study | None, live: bool | None) -> None:
     """Show a report under the cell.
 
     Args:
         report: The report.
-        study: The analyses that the controls ask again.
+        study: The analyses that the controls ask again; None without a trace.
         live: Whether to add controls that work while the kernel lives; None for what the notebook
             was configured to, and by default everywhere but in Colab.
     """
@@ -63,7 +63,7 @@ def show_report(report: Report, study: Study, live: bool | None) -> None:
         if choice is not None:
             live = choice
             break
-    if live and len(study.steps):
+    if live and study is not None and len(study.steps):
         show_controls(study)
 
 

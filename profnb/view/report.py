@@ -17,6 +17,7 @@ from typing import Any
 
 from profnb.analysis.advice import Advice
 from profnb.analysis.ops import OpTable
+from profnb.analysis.python_time import PythonTime
 from profnb.analysis.study import Study
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.advice import advice_html, advice_text
@@ -43,6 +44,7 @@ from profnb.view.xla import xla_sections
 __all__ = [
     "OpRow",
     "Report",
+    "build_python_report",
     "build_report",
     "op_rows",
     "op_table_html",
@@ -330,3 +332,10 @@ def build_report(
         ],
         advice=advice,
     )
+
+
+def build_python_report(python: PythonTime, title: str) -> Report:
+    """Decide what the report of a profile of Python alone shows."""
+    headline = f"{duration_text(python.whole_ps)} of Python in {count_text(len(python))} functions"
+    sections = python_sections(python, {})
+    return Report(title, headline, "", (), (), (), 0, (), None, sections)
