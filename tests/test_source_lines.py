@@ -367,8 +367,10 @@ def shares(frame, first, numbers):
 @tensorflow
 @patient
 def test_three_eager_lines_that_cost_1_2_4_are_found_so(tf):
+    # Where lines are sampled, every 2 ms, ops have to be longer than that to be sure of their line.
+    width = 512 if hasattr(sys, "monitoring") else 4096
     left = tf.random.normal((256, 256))
-    wide = {times: tf.random.normal((256, 512 * times)) for times in (1, 2, 4)}
+    wide = {times: tf.random.normal((256, width * times)) for times in (1, 2, 4)}
 
     def loop(count):
         for _ in range(count):
@@ -481,7 +483,7 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
         model.fit(np.ones((640, 64), "float32"), np.ones((640, 3), "float32"), batch_size=32, verbose=0, callbacks=[Slow()])
     lines = p.source_lines
     slow = lines[lines.source.str.startswith("while time.perf_counter")]
-    assert slow.python_us.sum() == pytest.approx(1e6 * sum(spent), rel=0.05)
+    assert slow.python_us.sum() == pytest.approx(1e6 * sum(spent), rel=0.05 if hasattr(sys, "monitoring") else 0.25)
     def made(name):
         found = lines[lines.source.str.contains(name)]
         return found.host_us.sum(), found.backward_us.sum()
