@@ -16,6 +16,10 @@ The house (data flows downwards, an import only ever points back up):
         tfprof               tfprof's four views of graph runs
         environment          what the code ran with
         datasets             names of the functions that users gave to tf.data
+        user_code            which files are the user's, and their text
+        lines, stacks        lines of the user's code as they run; samples of Python's stack
+        graph_lines          which lines made the ops of graphs
+        sources, line_records   all three around a capture; columns of what they saw
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped
         cell                 a cell of the shell, run as if no magic were there
@@ -28,6 +32,7 @@ The house (data flows downwards, an import only ever points back up):
         run_metadata*        TF1 RunMetadata to a Trace
         json_scan, json_*    JSON bytes to columns and columns to JSON text (Numba)
         chrome*, kineto      Chrome trace JSON to a Trace, whoever wrote it
+        pstats_file          profiles that Python's cProfile saved
         chrome_write, graph_timeline, stat_texts   a Trace to Chrome trace JSON
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
@@ -52,6 +57,9 @@ The house (data flows downwards, an import only ever points back up):
         launches, samples    kernels, their launches and streams; memory and buffers over time
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
+        op_lines, code_times which line made an op; which line was running when
+        source_lines         every op's time to a line of the user's source
+        python_time, python_counts   Python's functions, from samples and from cProfile's counts
         peaks, roofline      what a device could do at most, and how near each op came
         graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows
         examples, summary    batch sizes and throughput; the numbers of the headline
@@ -60,6 +68,7 @@ The house (data flows downwards, an import only ever points back up):
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one
         sections, advice, report   one table of the report; what to change; the report
+        source, python       the user's code with times in its gutter; who called whom in Python
         input, memory, device, xla   its tables on each; device_charts has figures of the last two
         page                 all of it as one offline file
         timeline/            the trace itself: packed marks, a still picture, browser code
