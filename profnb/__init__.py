@@ -18,7 +18,7 @@ The house (data flows downwards, an import only ever points back up):
         datasets             names of the functions that users gave to tf.data
         user_code            which files are the user's, and their text
         lines, stacks        lines of the user's code as they run; samples of Python's stack
-        graph_lines          which lines made the ops of graphs
+        graph_lines, layer_lines   which lines made the ops of graphs; and Keras' layers
         sources, line_records   all three around a capture; columns of what they saw
         held_back            the profiler's log lines and an interrupt, while it starts or stops
         session              the TensorFlow profiler: start, bounded window, always stopped

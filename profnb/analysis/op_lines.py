@@ -59,8 +59,10 @@ NOWHERE = OpLine()
 class _Graph:
     """A graph's ops by name."""
 
-    def __init__(self, lines: GraphLines) -> None:
+    def __init__(self, lines: GraphLines, layers: dict[str, int]) -> None:
         self.lines = lines
+        parts = {part for name in lines.op_names for part in name.split("/")} if layers else set()
+        self.layers = _name_layers(parts, layers)
         self.rows = {name: row for row, name in enumerate(lines.op_names)}
         self.scopes: dict[str, list[int]] = {}
         for row, name in enumerate(lines.op_names):
@@ -69,6 +71,29 @@ class _Graph:
                 scope = scope.rpartition("/")[0]
                 self.scopes.setdefault(scope, []).append(row)
             self.scopes.setdefault("", []).append(row)
+
+
+def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
+    """Which layer each scope of a graph is.
+
+    A scope carries the layer's name, or that with a number where it was taken: ``dense_1`` is either the
+    layer of that name or a second scope of ``dense``. It is the former unless ``dense_1`` has a scope that
+    can be no other's, as ``dense_1_2``.
+    """
+    waiting = {
+        part: names
+        for part in sorted(parts)
+        if (names := [n for n in dict.fromkeys((part, _UNIQUE.sub("", part))) if n in layers])
+    }
+    named: dict[str, str] = {}
+    while waiting:
+        taken = set(named.values())
+        free = {part: [n for n in names if n not in taken] for part, names in waiting.items()}
+        sure = [part for part, names in waiting.items() if len(names) == 1 or len(free[part]) < 2]
+        for part in sure or list(waiting)[:1]:
+            named[part] = (free[part] or waiting[part])[0]
+            del waiting[part]
+    return named
 
 
 _Found = tuple[_Graph, int]
@@ -84,7 +109,7 @@ class LineIndex:
     def __init__(self, records: SourceRecords) -> None:
         """Index the graphs; of two with the same name the later one is looked at first."""
         self._layers = records.layers
-        self._graphs = [_Graph(lines) for lines in records.graphs]
+        self._graphs = [_Graph(lines, records.layers) for lines in records.graphs]
         self._by_name: dict[str, list[_Graph]] = {}
         self._anywhere: dict[str, _Found] = {}
         for graph in self._graphs:
@@ -107,12 +132,12 @@ class LineIndex:
         if found is None:
             if backward is None:
                 return NOWHERE
-            return OpLine(self._layer(backward[0]), -1, is_backward=True)
+            return OpLine(-1, -1, is_backward=True)
         graph, row = found
         own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
         backward = _forward_of(graph.lines.op_names[row]) or backward
         if backward is None:
-            layer = self._layer(name) if is_outside else -1
+            layer = self._layer(name, graph) if is_outside else -1
             return OpLine(
                 own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
             )
@@ -124,20 +149,17 @@ class LineIndex:
             )
             if place >= 0 and not outside:
                 return OpLine(place, own, is_backward=True, is_known=True)
-        layer = self._layer(backward[0]) if is_outside else -1
+        layer = self._layer(f"{backward[0]}/", graph) if is_outside else -1
         return OpLine(
             own if layer < 0 else layer, own, is_backward=True, is_known=True,
             is_outside=is_outside and layer < 0,
         )  # fmt: skip
 
-    def _layer(self, path: str) -> int:
+    def _layer(self, path: str, graph: _Graph) -> int:
         """The line that made the innermost layer of a path."""
-        if not self._layers:
-            return -1
         for part in reversed(path.split("/")[:-1]):
-            for name in (part, _UNIQUE.sub("", part)):
-                if name in self._layers:
-                    return self._layers[name]
+            if part in graph.layers:
+                return self._layers[graph.layers[part]]
         return -1
 
     # By name.

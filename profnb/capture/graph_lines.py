@@ -7,7 +7,8 @@ ends; older ones when it ends, as far as they still live. Where several lines of
 the other, the innermost one is the one that called TensorFlow or Keras.
 
 A model made of layers only has no line of the user's inside its traced function. The line that made the layer
-tells more there than the call of ``fit``; it is known for layers that are made while the capture runs.
+tells more there than the call of ``fit``; it is seen for layers that are made while the capture runs, and of
+older ones looked for in the text of the cells (``layer_lines``).
 """
 
 import gc
@@ -19,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
+from profnb.capture.layer_lines import find_layer_lines
 from profnb.capture.line_records import GraphLines
 from profnb.capture.user_code import Places, is_user_file, user_place
 from profnb.capture.watch import watch_method
@@ -160,19 +162,28 @@ class GraphWatch:
                 return self._places.row_of(frame.filename, frame.lineno or 0)
         return -1
 
-    def finish(self) -> tuple[GraphLines, ...]:
-        """Read the graphs that are older than the capture, and give back all, oldest first."""
+    def finish(self, graph_of_runs: Any = None) -> tuple[GraphLines, ...]:
+        """Read the graphs that are older than the capture, and give back all, oldest first.
+
+        Args:
+            graph_of_runs: The graph that ran in sessions, or None.
+        """
         self.read_traced()
         self.is_reading = False
         traced, self._readings, self._waiting = self._readings, [], []
         self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
         func_graph = sys.modules.get("tensorflow.python.framework.func_graph")
         kind = getattr(func_graph, "FuncGraph", None)
+        if graph_of_runs is not None:
+            self._read(graph_of_runs, _Reading(graph_of_runs, None))
         if isinstance(kind, type):
-            old = [thing for thing in gc.get_objects() if isinstance(thing, kind)]
-            for graph in old:
+            # A fresh list: it holds nothing longer than this call, whatever is found in it.
+            living = gc.get_objects()
+            for graph in [thing for thing in living if isinstance(thing, kind)]:
                 if id(graph) not in self._known:
                     self._read(graph, _Reading(graph, None))
+            for name, place in find_layer_lines(living).items():
+                self.layers.setdefault(name, self._places.row_of(*place))
         older, self._readings = self._readings, []
         read = (*older, *traced)
         return tuple(own.lines(name) for name, own in read if own.names and name not in _SCRATCH)

@@ -99,7 +99,7 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
-        recording.source, recording.stacks = self.source.finish()
+        recording.source, recording.stacks = self.source.finish(runs.graph)
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.messages.extend(runs.explain())
         if self._profiler is not None and len(recording.steps):

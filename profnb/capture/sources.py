@@ -114,12 +114,16 @@ class SourceWatch:
             if self._has_lines and not len(self._line_records):
                 self._line_records = lines_of_stacks(self._stacks)
 
-    def finish(self) -> tuple[SourceRecords | None, StackRecords | None]:
-        """What was recorded: lines and stacks, None where they were not asked for."""
+    def finish(self, graph_of_runs: Any = None) -> tuple[SourceRecords | None, StackRecords | None]:
+        """What was recorded: lines and stacks, None where they were not asked for.
+
+        Args:
+            graph_of_runs: The graph that ran in sessions, or None.
+        """
         stacks = self._stacks if self._has_stacks else None
         if not self._has_lines:
             return None, stacks
-        graphs = self._graphs.finish()
+        graphs = self._graphs.finish(graph_of_runs)
         lines, places = self._line_records, self._places.listed
         texts = read_sources([*lines.files, *(file for file, _ in places)])
         numbers = number_cells()
