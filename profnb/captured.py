@@ -36,14 +36,15 @@ class CapturedProfile:
         Args:
             namespace: Where the user's datasets live, which know the names of their functions.
         """
-        import numpy as np
-
-        from profnb.trace.files import read_trace
-        from profnb.trace.run_metadata import read_run_metadata
-
         recording = self._capture.recording
         try:
             self._capture.finish()
+            # Only now, when the window has closed: the first time, this takes a while.
+            import numpy as np
+
+            from profnb.trace.files import read_trace
+            from profnb.trace.run_metadata import read_run_metadata
+
             recording.datasets = describe_datasets(namespace or {})
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]

@@ -108,6 +108,19 @@ def test_ops_that_no_line_inside_the_function_made_go_to_the_line_that_made_the_
     assert found("no/such", "") is NOWHERE
 
 
+@pytest.mark.parametrize(("scopes", "layers"), [
+    (("dense", "dense_1", "dense_2"), ("dense", "dense_1", "dense_2")),  # Keras 2
+    (("dense_1", "dense_1_2", "dense_2_1"), ("dense", "dense_1", "dense_2")),  # Keras 3: each name was taken once before
+    (("dense", "dense_1"), ("dense", "dense")),  # one layer, called twice
+    (("other", "big_1"), (None, "big")),
+])  # fmt: skip
+def test_a_scope_is_told_which_layer_it_is(scopes, layers):
+    names = {name: place for place, name in enumerate(sorted({n for n in layers if n}), 10)}
+    step = graph("one_step", *((f"model/{scope}/MatMul", "MatMul", 5, True) for scope in scopes))
+    found = index(step, layers=names).find
+    assert [found(f"model/{scope}/MatMul", "").place for scope in scopes] == [names.get(layer, 5) for layer in layers]
+
+
 def test_hostile_names_end():
     ring = graph("a", ("f", "PartitionedCall", 0), calls={"f": ("a",)})
     name = "f/" * 5000 + "x"
@@ -492,6 +505,66 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
     assert made("large_one")[0] > made('"small"')[0]
     fit = lines[lines.source.str.startswith("model.fit")].iloc[0]
     assert fit.wall_us > 0
+
+
+@tensorflow
+def test_layers_that_were_made_before_the_capture_are_found_in_the_text(tf):
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([
+        keras.layers.Input((16, 16, 1)),
+        keras.layers.Conv2D(7, 3, activation="relu"),
+        keras.layers.Conv2D(9, (3, 3), activation="relu"),
+        keras.layers.Flatten(),
+        keras.layers.Dense(11, activation="relu"),
+        keras.layers.Dense(units=11),
+    ])  # fmt: skip
+    model.compile("sgd", "mse")
+    x, y = np.ones((320, 16, 16, 1), "float32"), np.ones((320, 11), "float32")
+    model.fit(x, y, verbose=0)
+    with profnb.profile() as p:
+        model.fit(x, y, verbose=0)
+    lines = p.source_lines.set_index("source")
+    for source in ('keras.layers.Conv2D(7, 3, activation="relu"),', 'keras.layers.Conv2D(9, (3, 3), activation="relu"),', 'keras.layers.Dense(11, activation="relu"),', "keras.layers.Dense(units=11),"):
+        assert lines.forward_us[source] > 0
+        assert lines.backward_us[source] > 0
+    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+
+
+@tensorflow
+def test_a_layer_that_two_lines_may_have_made_has_none(tf):
+    keras = pytest.importorskip("keras")
+    from profnb.capture.layer_lines import find_layer_lines
+
+    one = keras.layers.EinsumDense("ab,bc->ac", output_shape=13, name="twice_a")
+    two = keras.layers.EinsumDense("ab,bc->ac", output_shape=13)
+    inputs = keras.layers.Input((4,))
+    model = keras.Model(inputs, [two(one(inputs)), keras.layers.Rescaling(0.25)(inputs)])
+    found = find_layer_lines([model, "not a model", 3])
+    assert found["twice_a"][1] == test_a_layer_that_two_lines_may_have_made_has_none.__code__.co_firstlineno + 5
+    assert two.name not in found
+    assert find_layer_lines([]) == {}
+
+
+@tensorflow
+@pytest.mark.kernel
+def test_a_cell_of_a_notebook_shows_its_own_lines(tf):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    cells = [
+        "%load_ext profnb\nimport os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'",
+        "import tensorflow as tf\n@tf.function\ndef step(x):\n    return tf.linalg.expm(x)",
+        "%%tfprofile -q -o p --python\nx = tf.ones((90, 90))\nfor _ in range(5):\n    step(x)\n    z = tf.linalg.inv(x + tf.eye(90))",
+        "%%tfprofile -q -o without --no-source\nstep(x)",
+        "lines = p.source_lines\nprint([(p.recording.source.cells.get(f), n, s) for f, n, s in zip(lines.file, lines.line, lines.source)])\n"
+        "print(len(without.source_lines), without.recording.source, len(p.python) > 0)\nprint(p.summary())",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    text = "".join(output.text for output in notebook.cells[-1].outputs if output.output_type == "stream")
+    assert "(2, 4, 'return tf.linalg.expm(x)')" in text
+    assert "(3, 5, 'z = tf.linalg.inv(x + tf.eye(90))')" in text
+    assert "_begin" not in text
+    assert "0 None True" in text
+    assert "Cell [3]:5" in text
 
 
 @tensorflow

@@ -44,6 +44,7 @@ class OpLine:
         is_known: Whether its graph was found.
         is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
             running says more than ``place``.
+        is_tape_outside: Likewise of ``tape``.
     """
 
     place: int = -1
@@ -51,6 +52,7 @@ class OpLine:
     is_backward: bool = False
     is_known: bool = False
     is_outside: bool = False
+    is_tape_outside: bool = False
 
 
 NOWHERE = OpLine()
@@ -64,13 +66,19 @@ class _Graph:
         parts = {part for name in lines.op_names for part in name.split("/")} if layers else set()
         self.layers = _name_layers(parts, layers)
         self.rows = {name: row for row, name in enumerate(lines.op_names)}
-        self.scopes: dict[str, list[int]] = {}
+        # Of forward ops, one row per place: by scope and type, and by each scope around them.
+        self.made: dict[str, dict[str, dict[int, int]]] = {}
+        self.inside: dict[str, dict[int, int]] = {}
         for row, name in enumerate(lines.op_names):
-            scope = name
-            while "/" in scope:
-                scope = scope.rpartition("/")[0]
-                self.scopes.setdefault(scope, []).append(row)
-            self.scopes.setdefault("", []).append(row)
+            if _forward_of(name) is None:
+                self._note_forward(name.rpartition("/")[0], lines.op_types[row], row)
+
+    def _note_forward(self, scope: str, kind: str, row: int) -> None:
+        place = self.lines.places[row]
+        self.made.setdefault(scope, {}).setdefault(kind, {}).setdefault(place, row)
+        while scope:
+            self.inside.setdefault(scope, {}).setdefault(place, row)
+            scope = scope.rpartition("/")[0]
 
 
 def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
@@ -143,16 +151,19 @@ class LineIndex:
             )
         forward = self._forward(*backward, graph.lines.op_types[row], graph)
         if forward is not None:
-            place, outside = (
-                forward[0].lines.places[forward[1]],
-                forward[0].lines.is_outside[forward[1]],
-            )
-            if place >= 0 and not outside:
-                return OpLine(place, own, is_backward=True, is_known=True)
+            made, at = forward[0].lines, forward[1]
+            if made.places[at] >= 0 and not made.is_outside[at]:
+                return OpLine(
+                    made.places[at],
+                    own,
+                    is_backward=True,
+                    is_known=True,
+                    is_tape_outside=is_outside,
+                )
         layer = self._layer(f"{backward[0]}/", graph) if is_outside else -1
         return OpLine(
             own if layer < 0 else layer, own, is_backward=True, is_known=True,
-            is_outside=is_outside and layer < 0,
+            is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
         )  # fmt: skip
 
     def _layer(self, path: str, graph: _Graph) -> int:
@@ -211,13 +222,13 @@ class LineIndex:
             return graph, row
         if is_op:
             return self._anywhere.get(scope)
-        inside = graph.scopes.get(scope, [])
-        forward = [row for row in inside if _forward_of(graph.lines.op_names[row]) is None]
-        own = [row for row in forward if graph.lines.op_names[row].rpartition("/")[0] == scope]
-        related = [row for row in own if _is_gradient_of(op_type, graph.lines.op_types[row])]
-        for rows in (related, forward if scope else ()):
-            if len({graph.lines.places[row] for row in rows}) == 1:
-                return graph, next(iter(rows))
+        related: dict[int, int] = {}
+        for kind, rows in graph.made.get(scope, {}).items():
+            if _is_gradient_of(op_type, kind):
+                related |= rows
+        for found in (related, graph.inside.get(scope, {})):
+            if len(found) == 1:
+                return graph, next(iter(found.values()))
         return None
 
 

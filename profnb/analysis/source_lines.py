@@ -238,7 +238,11 @@ class _Rows:
         is_outside = np.array([line.is_outside for line in found], np.bool_)[pair]
         asks_current = is_running & in_function & (is_outside | (~is_known & (place == 0)))
         row = np.where(is_eager | (asks_current & (current > 0)), current, place)
-        tape = np.where((tape >= 0) & ~is_eager, self._row_of_place[tape], -1)
+        is_tape_outside = np.array([line.is_tape_outside for line in found], np.bool_)[pair]
+        asked = np.where(
+            is_tape_outside & is_running & (current > 0), current, self._row_of_place[tape]
+        )
+        tape = np.where((tape >= 0) & ~is_eager, asked, -1)
         return row, np.where(tape == row, -1, tape), is_backward & ~is_eager
 
     def _find(self, name: str, function: str) -> OpLine:
