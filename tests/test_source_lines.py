@@ -535,12 +535,12 @@ def test_a_layer_that_two_lines_may_have_made_has_none(tf):
     keras = pytest.importorskip("keras")
     from profnb.capture.layer_lines import find_layer_lines
 
-    one = keras.layers.EinsumDense("ab,bc->ac", output_shape=13, name="twice_a")
+    one = keras.layers.EinsumDense("ab,bc->ac", output_shape=13, name="named")
     two = keras.layers.EinsumDense("ab,bc->ac", output_shape=13)
+    keras.layers.EinsumDense("ab,bc->ac", output_shape=13)
     inputs = keras.layers.Input((4,))
-    model = keras.Model(inputs, [two(one(inputs)), keras.layers.Rescaling(0.25)(inputs)])
-    found = find_layer_lines([model, "not a model", 3])
-    assert found["twice_a"][1] == test_a_layer_that_two_lines_may_have_made_has_none.__code__.co_firstlineno + 5
+    found = find_layer_lines([keras.Model(inputs, one(inputs)), keras.Model(inputs, two(inputs)), "no model", 3])
+    assert found["named"][1] == test_a_layer_that_two_lines_may_have_made_has_none.__code__.co_firstlineno + 5
     assert two.name not in found
     assert find_layer_lines([]) == {}
 
