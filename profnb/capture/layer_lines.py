@@ -9,6 +9,7 @@ read.
 
 import ast
 import linecache
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class _Call:
     line: int
     positional: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...]
+    gives_name: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,14 @@ class _Layer:
     kind: str
     attributes: Mapping[str, Any]
 
+    @property
+    def _is_named_by_keras(self) -> bool:
+        """Whether the name is what Keras calls a layer of this class: ``max_pooling2d_3``."""
+        return re.sub(r"(_\d+)?$", "", self.name, count=1).replace("_", "") == self.kind.lower()
+
     def may_come_from(self, call: _Call) -> bool:
         """Whether a call can have made this layer."""
-        if call.name != self.kind:
+        if call.name != self.kind or not (call.gives_name or self._is_named_by_keras):
             return False
         own = self.attributes
         plain = [value for value in own.values() if isinstance(value, _PLAIN)]
@@ -151,7 +158,8 @@ def _calls_in(file: str, text: str, wanted: set[str]) -> list[_Call]:
                 for k in node.keywords
                 if k.arg is not None and isinstance(k.value, ast.Constant)
             )
-            calls.append(_Call(name, file, node.lineno, positional, keywords))
+            gives_name = any(k.arg in ("name", None) for k in node.keywords)
+            calls.append(_Call(name, file, node.lineno, positional, keywords, gives_name))
     return sorted(calls, key=lambda call: call.line)[:_MOST_CALLS]
 
 

@@ -128,7 +128,6 @@ def _file_section(
     shown = _shown_lines(of_line, len(text), cost)
     ops = lines.host_ps + lines.device_ps
     most = int(ops[rows].max()) or 1
-    longest = int(max(ops[rows].max(), lines.python_ps[rows].max()))
     cells: list[tuple[Cell, ...]] = []
     shown_ps = (*((lines.device_ps,) if has_device else ()), lines.host_ps, lines.python_ps)
     before, columns = 0, len(shown_ps) + 1
@@ -138,7 +137,7 @@ def _file_section(
         before = number
         row = of_line.get(number)
         times = [
-            ("" if row is None else _notable(int(column[row]), longest), _TIGHT)
+            ("" if row is None else _notable(int(column[row]), int(column[rows].max())), _TIGHT)
             for column in shown_ps
         ]
         bar = "" if row is None else bar_text(float(ops[row] / most), 8)
