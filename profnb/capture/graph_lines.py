@@ -27,7 +27,7 @@ from profnb.capture.watch import watch_method
 
 __all__ = ["GraphWatch"]
 
-_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 20_000, 200_000, 5_000
+_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 20_000, 60_000, 5_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
 _UNSEEN = frozenset({"Const", "Placeholder", "NoOp"})  # they leave no event, or none of any length
 _CALLED = {
@@ -38,26 +38,56 @@ _CALLED = {
 
 
 class _Reading:
-    """A graph that is being traced, and what was read of it so far."""
+    """A graph, and what was read of it: frames stay as TensorFlow keeps them until the capture is over."""
 
-    __slots__ = ("calls", "driver", "graph", "is_outside", "names", "places", "seen", "types")
+    __slots__ = ("calls", "driver", "graph", "input", "name", "names", "tracebacks", "types")
 
     def __init__(self, graph: Any, driver: int | None) -> None:
         self.graph = weakref.ref(graph)
+        self.name = ""
         self.driver = driver
-        self.seen = 0
+        self.input: Any = None
         self.names: list[str] = []
         self.types: list[str] = []
-        self.places: list[int] = []
-        self.is_outside: list[bool] = []
+        self.tracebacks: list[Any] = []
         self.calls: dict[str, tuple[str, ...]] = {}
 
-    def lines(self, name: str) -> GraphLines:
+    def read(self, graph: Any, most: int) -> int:
+        """Take in the ops of the graph; how many."""
+        self.name = str(getattr(graph, "name", ""))
+        for operation in graph.get_operations():
+            kind = operation.type
+            if kind == "Placeholder" and self.input is None:
+                self.input = operation.traceback
+            if kind in _UNSEEN:
+                continue
+            if len(self.names) >= most:
+                break
+            self.names.append(operation.name)
+            self.types.append(kind)
+            self.tracebacks.append(operation.traceback)
+            called = _CALLED.get(kind)
+            if called is not None:
+                names = (operation.get_attr(attribute).name for attribute in called)
+                self.calls[operation.name] = tuple(map(str, names))
+        return len(self.names)
+
+    def lines(self, places: Places) -> GraphLines:
         """What was read, as a value."""
-        return GraphLines(
-            name, tuple(self.names), tuple(self.types), tuple(self.places),
-            tuple(self.is_outside), self.calls,
-        )  # fmt: skip
+        own = tuple(_innermost(traceback, places) for traceback in self.tracebacks)
+        driver = self.driver
+        if driver is None and self.input is not None:
+            driver = _innermost(self.input, places)  # an input is made by whoever calls
+        is_outside = tuple(place == driver for place in own)
+        names, types = tuple(self.names), tuple(self.types)
+        return GraphLines(self.name, names, types, own, is_outside, self.calls)
+
+
+def _innermost(traceback: Any, places: Places) -> int:
+    for frame in reversed(traceback.get_user_frames()):
+        if is_user_file(frame.filename):
+            return places.row_of(frame.filename, frame.lineno or 0)
+    return -1
 
 
 class GraphWatch:
@@ -70,7 +100,7 @@ class GraphWatch:
     def __init__(self, places: Places) -> None:
         """Nothing is watched yet."""
         self._places = places
-        self._readings: list[tuple[str, _Reading]] = []
+        self._readings: list[_Reading] = []
         self._waiting: list[_Reading] = []
         self._known: set[int] = set()
         self._ops = 0
@@ -109,58 +139,26 @@ class GraphWatch:
     def _graph_made(self, graph: Any) -> None:
         if not self.is_reading:
             return
-        self.read_traced()
         place = user_place(inspect.currentframe())
         driver = None if place is None else self._places.row_of(*place)
         self._waiting.append(_Reading(graph, driver))
         self._known.add(id(graph))
 
     def read_traced(self) -> None:
-        """Read what has been added to graphs since the last time; call it when a trace is complete."""
-        still: list[_Reading] = []
-        for reading in self._waiting:
+        """Read the graphs that were made since the last time; call it when a trace is complete."""
+        waiting, self._waiting = self._waiting, []
+        for reading in waiting:
             graph = reading.graph()
-            if graph is None:
-                continue
-            self._read(graph, reading)
-            still.append(reading)
-        self._waiting = still
+            if graph is not None:
+                self._read(graph, reading)
 
     def _read(self, graph: Any, reading: _Reading) -> None:
         try:
-            operations = graph.get_operations()
-            for operation in operations[reading.seen :]:
-                if self._ops >= _MOST_OPS:
-                    break
-                self._read_op(operation, reading)
-            if not reading.seen and operations:
-                self._readings.append((str(getattr(graph, "name", "")), reading))
-            reading.seen = len(operations)
+            self._ops += reading.read(graph, _MOST_OPS - self._ops)
         except Exception:  # noqa: BLE001 - a graph half made, or of another version's making
             return
-
-    def _read_op(self, operation: Any, reading: _Reading) -> None:
-        kind = operation.type
-        if kind == "Placeholder" and reading.driver is None:
-            reading.driver = self._innermost(operation)  # an input is made by whoever calls
-        if kind in _UNSEEN:
-            return
-        self._ops += 1
-        place = self._innermost(operation)
-        reading.names.append(operation.name)
-        reading.types.append(kind)
-        reading.places.append(place)
-        reading.is_outside.append(place == reading.driver)
-        called = _CALLED.get(kind)
-        if called is not None:
-            names = (operation.get_attr(attribute).name for attribute in called)
-            reading.calls[operation.name] = tuple(map(str, names))
-
-    def _innermost(self, operation: Any) -> int:
-        for frame in reversed(operation.traceback.get_user_frames()):
-            if is_user_file(frame.filename):
-                return self._places.row_of(frame.filename, frame.lineno or 0)
-        return -1
+        if reading.names and reading.name not in _SCRATCH:
+            self._readings.append(reading)
 
     def finish(self, graph_of_runs: Any = None) -> tuple[GraphLines, ...]:
         """Read the graphs that are older than the capture, and give back all, oldest first.
@@ -185,8 +183,7 @@ class GraphWatch:
             for name, place in find_layer_lines(living).items():
                 self.layers.setdefault(name, self._places.row_of(*place))
         older, self._readings = self._readings, []
-        read = (*older, *traced)
-        return tuple(own.lines(name) for name, own in read if own.names and name not in _SCRATCH)
+        return tuple(reading.lines(self._places) for reading in (*older, *traced))
 
 
 def _maker(frame: FrameType | None) -> tuple[str, int] | None:

@@ -157,7 +157,7 @@ class StepRecorder:
             if self._stack[index].marker is trace:
                 span = self._stack[index]
                 del self._stack[index:]
-                if span.retraced:
+                if span.retraced and all(outer.kind == USER for outer in self._stack):
                     self.on_traced()
                 if span.kind is not None and not failed and not self._inside_step():
                     self._record(span, end_ns)

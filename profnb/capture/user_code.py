@@ -92,5 +92,17 @@ def number_cells() -> dict[str, int]:
     shell_type = getattr(interactive, "InteractiveShell", None)
     if shell_type is None or not shell_type.initialized():
         return {}
-    numbers = getattr(shell_type.instance().compile, "_filename_map", {})
-    return {file: number for file, number in numbers.items() if isinstance(number, int)}
+    shell = shell_type.instance()
+    numbers = getattr(shell.compile, "_filename_map", None)
+    if isinstance(numbers, dict):
+        return {file: number for file, number in numbers.items() if isinstance(number, int)}
+    found = {}  # IPython 7 keeps no such map
+    inputs = [text.strip() for text in shell.history_manager.input_hist_parsed]
+    for file in [name for name in list(linecache.cache) if is_user_file(name)]:
+        named = re.match(r"<ipython-input-(\d+)-", file)
+        text = "".join(linecache.getlines(file)).strip()
+        if named:
+            found[file] = int(named.group(1))
+        elif text and text in inputs:
+            found[file] = len(inputs) - 1 - inputs[::-1].index(text)
+    return found

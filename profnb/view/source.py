@@ -40,10 +40,11 @@ def file_title(file: str, cells: dict[str, int]) -> str:
 
 
 def _line_section(lines: SourceLines, study: Study) -> Section:
-    """The lines that cost most, whichever file they stand in."""
+    """The lines that cost most, ops and Python together, whichever file they stand in."""
     has_device = study.has_device
-    cost = lines.host_ps + lines.device_ps
-    shown = [row for row in range(len(lines)) if lines.file[row]][:_SHOWN_LINES]
+    cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
+    own = [row for row in range(len(lines)) if lines.file[row]]
+    shown = sorted(own, key=lambda row: -cost[row])[:_SHOWN_LINES]
     most = max((int(cost[row]) for row in shown), default=0) or 1
     device = ("device",) if has_device else ()
     backward = ("backward",) if lines.backward_ps.any() else ()
@@ -56,7 +57,7 @@ def _line_section(lines: SourceLines, study: Study) -> Section:
                 bar_text(float(cost[row] / most), 8),
                 (
                     _cut(lines.text[row].strip()),
-                    _FONT,
+                    f"{_FONT};white-space:pre-wrap",
                     f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}",
                 ),
                 *(_time(lines.device_ps[row]) for _ in device),
