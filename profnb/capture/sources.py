@@ -69,11 +69,6 @@ class SourceWatch:
         with self._graphs.watch_keras(keras):
             yield
 
-    def trace_completed(self) -> None:
-        """A ``tf.function`` was traced and called."""
-        if self._has_lines:
-            self._graphs.read_traced()
-
     def begin(self) -> None:
         """The window has opened, on this thread."""
         if not (self._has_lines or self._has_stacks):
