@@ -638,6 +638,7 @@ def test_the_hooks_are_gone_and_no_graph_is_held(tf):
         graph_of = weakref.ref(f.get_concrete_function(tf.TensorSpec((), tf.float32)).graph)
         1 / 0  # noqa: B018
     assert (graph_type.__init__, keras.layers.Layer.__init__) == before
+    assert "__del__" not in vars(graph_type)
     del f
     gc.collect()
     assert graph_of() is None
