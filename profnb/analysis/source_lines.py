@@ -255,7 +255,12 @@ def _remarks(lines: LineRecords) -> tuple[str, ...]:
     if lines.is_sampled:
         remarks.append(
             "This Python cannot tell of lines as they run (3.12 can), so Python's lines were sampled every "
-            "2 ms; short ones may be missing."
+            "millisecond; shorter ones may be missing."
+        )
+    elif not len(lines):
+        remarks.append(
+            "Lines of Python were not followed as they ran (that needs Python 3.12, or --python), so ops "
+            "outside of any tf.function have no line."
         )
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
