@@ -65,7 +65,7 @@ The house (data flows downwards, an import only ever points back up):
         xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
         hlo_costs            operations and bytes of an instruction
         op_lines, code_times which line made an op; which line was running when
-        source_lines         every op's time to a line of the user's source
+        op_work, source_lines   ops and who asked for them; their time to lines of the user's source
         python_time, python_counts   Python's functions, from samples and from cProfile's counts
         peaks, roofline      what a device could do at most, and how near each op came
         name_scopes, layer_scopes   names of ops to scopes, scopes to a live model's layers

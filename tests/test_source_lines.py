@@ -21,7 +21,8 @@ from profnb.capture.recording import Recording
 from profnb.capture.user_code import is_user_file
 
 US = 1_000_000
-needs_monitoring = pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="lines are told since Python 3.12")
+HAS_MONITORING = hasattr(sys, "monitoring")
+needs_monitoring = pytest.mark.skipif(not HAS_MONITORING, reason="lines are told since Python 3.12")
 
 
 def graph(name, *ops, calls=None):
@@ -380,8 +381,8 @@ def shares(frame, first, numbers):
 @tensorflow
 @patient
 def test_three_eager_lines_that_cost_1_2_4_are_found_so(tf):
-    # Where lines are sampled, every 2 ms, ops have to be longer than that to be sure of their line.
-    width = 512 if hasattr(sys, "monitoring") else 4096
+    # Where lines are sampled, every millisecond, ops have to be longer than that to be sure of their line.
+    width = 512 if HAS_MONITORING else 4096
     left = tf.random.normal((256, 256))
     wide = {times: tf.random.normal((256, width * times)) for times in (1, 2, 4)}
 
@@ -392,7 +393,7 @@ def test_three_eager_lines_that_cost_1_2_4_are_found_so(tf):
             tf.matmul(left, wide[4])
 
     loop(5)
-    with profnb.profile() as p:
+    with profnb.profile(python=not HAS_MONITORING) as p:
         loop(60)
     one, two, four = shares(p.source_lines, loop.__code__.co_firstlineno, (2, 3, 4))
     by_line = [own for own in p.events[p.events.name.str.startswith("EagerLocalExecute: MatMul")].duration_us]
@@ -485,7 +486,7 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
             while time.perf_counter() < begin + 0.004: pass  # noqa: E701 - one line to look for
             spent.append(time.perf_counter() - begin)
 
-    with profnb.profile() as p:
+    with profnb.profile(python=not HAS_MONITORING) as p:
         model = keras.Sequential([
             keras.layers.Input((64,)),
             keras.layers.Dense(8, name="small"),
@@ -496,7 +497,7 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
         model.fit(np.ones((640, 64), "float32"), np.ones((640, 3), "float32"), batch_size=32, verbose=0, callbacks=[Slow()])
     lines = p.source_lines
     slow = lines[lines.source.str.startswith("while time.perf_counter")]
-    assert slow.python_us.sum() == pytest.approx(1e6 * sum(spent), rel=0.05 if hasattr(sys, "monitoring") else 0.25)
+    assert slow.python_us.sum() == pytest.approx(1e6 * sum(spent), rel=0.05 if HAS_MONITORING else 0.25)
     def made(name):
         found = lines[lines.source.str.contains(name)]
         return found.host_us.sum(), found.backward_us.sum()
@@ -638,6 +639,7 @@ def test_the_hooks_are_gone_and_no_graph_is_held(tf):
         graph_of = weakref.ref(f.get_concrete_function(tf.TensorSpec((), tf.float32)).graph)
         1 / 0  # noqa: B018
     assert (graph_type.__init__, keras.layers.Layer.__init__) == before
+    assert "__del__" not in vars(graph_type)
     del f
     gc.collect()
     assert graph_of() is None

@@ -24,16 +24,15 @@ from profnb.analysis.code_times import (
     read_clock,
 )
 from profnb.analysis.hlo_ops import HloOps
-from profnb.analysis.launches import find_launches
 from profnb.analysis.op_lines import NOWHERE, LineIndex, OpLine
+from profnb.analysis.op_work import Calls, Work, find_calls, find_device_work, find_host_work
 from profnb.analysis.ops import OpRuns
 from profnb.capture.line_records import LineRecords, SourceRecords
-from profnb.columns import Bools, Int64s, look_up
+from profnb.columns import Bools, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["SourceLines", "tabulate_source_lines"]
 
-_EAGER = "EagerLocalExecute: "
 _FUNCTION = "__"
 
 
@@ -79,49 +78,6 @@ class SourceLines:
         return self.line.size
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Ops that ran.
-
-    Attributes:
-        name: Row of ``keys``, shape (N,).
-        keys: Op names.
-        self_ps: Time, shape (N,).
-        asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
-        is_own_thread: Whether it ran on that thread or was launched from it, shape (N,).
-    """
-
-    name: Int64s
-    keys: tuple[str, ...]
-    self_ps: Int64s
-    asked_ps: Int64s
-    is_own_thread: Bools
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """What the watched thread asked TensorFlow to run, in order: eager ops and functions.
-
-    Attributes:
-        begin_ps: Begins, ascending, shape (C,).
-        end_ps: Ends, shape (C,).
-        name: Row of ``names``, shape (C,).
-        names: Ops' types and functions' names.
-    """
-
-    begin_ps: Int64s
-    end_ps: Int64s
-    name: Int64s
-    names: tuple[str, ...]
-
-    def at(self, times_ps: Int64s) -> tuple[Int64s, Bools]:
-        """The latest call that had begun at each time, or -1, and whether it was still running."""
-        if not self.begin_ps.size:
-            return np.full(times_ps.size, -1, np.int64), np.zeros(times_ps.size, np.bool_)
-        at = np.searchsorted(self.begin_ps, times_ps, side="right") - 1
-        return at, (at >= 0) & (times_ps < self.end_ps[np.maximum(at, 0)])
-
-
 def tabulate_source_lines(
     trace: Trace, hlo: HloOps, runs: OpRuns, records: SourceRecords
 ) -> SourceLines:
@@ -138,12 +94,12 @@ def tabulate_source_lines(
     if clock is None:
         none = np.empty(0, np.int64)
         timeline = Timeline(none, none, none, ())
-        calls = _Calls(none, none, none, ())
+        calls = Calls(none, none, none, ())
     else:
         timeline = follow_lines(records.lines, clock, end_ps)
-        calls = _find_calls(trace, clock.line)
+        calls = find_calls(trace, clock.line)
     line = -1 if clock is None else clock.line
-    host, device = _host_work(trace, runs, line), _device_work(trace, runs, line)
+    host, device = find_host_work(trace, runs, line), find_device_work(trace, runs, line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
     rows = _Rows(places, records, timeline, calls, hlo)
     host_rows, device_rows = rows.charge(host), rows.charge(device)
@@ -152,40 +108,6 @@ def tabulate_source_lines(
         timeline, busy, [places.setdefault(p, len(places)) for p in timeline.places]
     )
     return _tabulate(places, (host, *host_rows), (device, *device_rows), times, records)
-
-
-def _find_calls(trace: Trace, line: int) -> _Calls:
-    """The outermost eager executions on the watched thread."""
-    first, last = trace.lines.offsets[line : line + 2].tolist()
-    is_call = trace.names.rows_where(lambda name: name.startswith(_EAGER))
-    chosen = first + np.flatnonzero(is_call[trace.events.name[first:last]])
-    begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
-    outermost = np.concatenate([[True], begin[1:] >= np.maximum.accumulate(end)[:-1]])[: begin.size]
-    chosen, begin, end = chosen[outermost], begin[outermost], end[outermost]
-    rows, name = np.unique(trace.events.name[chosen], return_inverse=True)
-    names = tuple(trace.names[row].removeprefix(_EAGER) for row in rows)
-    return _Calls(begin, end, name, names)
-
-
-def _host_work(trace: Trace, runs: OpRuns, line: int) -> _Work:
-    chosen = ~runs.is_device[runs.code]
-    events = runs.events[chosen]
-    is_own = trace.lines.of_event[events] == line
-    keys = tuple(name for name, _ in runs.keys)
-    return _Work(
-        runs.code[chosen], keys, runs.self_ps[chosen], trace.events.begin_ps[events], is_own
-    )
-
-
-def _device_work(trace: Trace, runs: OpRuns, line: int) -> _Work:
-    chosen = runs.is_device[runs.code]
-    work = runs.events[chosen]
-    launches, launched = find_launches(trace)
-    launch = look_up(launched, launches, work)
-    asked = np.where(launch >= 0, trace.events.begin_ps[launch], trace.events.begin_ps[work])
-    is_own = (launch >= 0) & (trace.lines.of_event[launch] == line)
-    keys = tuple(name for name, _ in runs.keys)
-    return _Work(runs.code[chosen], keys, runs.self_ps[chosen], asked, is_own)
 
 
 class _Rows:
@@ -204,7 +126,7 @@ class _Rows:
         places: dict[tuple[str, int], int],
         records: SourceRecords,
         timeline: Timeline,
-        calls: _Calls,
+        calls: Calls,
         hlo: HloOps,
     ) -> None:
         self._places, self._timeline, self._calls = places, timeline, calls
@@ -218,7 +140,7 @@ class _Rows:
         rows = [self._places.setdefault(place, len(self._places)) for place in places]
         return np.array([*rows, 0], np.int64)
 
-    def charge(self, work: _Work) -> tuple[Int64s, Int64s, Bools]:
+    def charge(self, work: Work) -> tuple[Int64s, Int64s, Bools]:
         """Per op: the row of its line, the row that asked for the gradient (else -1), whether it is one."""
         current = self._row_of_current[self._timeline.place_at(work.asked_ps)]
         call, is_running = self._calls.at(work.asked_ps)
@@ -284,8 +206,8 @@ def _times_of_lines(
 
 def _tabulate(
     places: dict[tuple[str, int], int],
-    host: tuple[_Work, Int64s, Int64s, Bools],
-    device: tuple[_Work, Int64s, Int64s, Bools],
+    host: tuple[Work, Int64s, Int64s, Bools],
+    device: tuple[Work, Int64s, Int64s, Bools],
     times: _Times,
     records: SourceRecords,
 ) -> SourceLines:
@@ -337,7 +259,12 @@ def _remarks(lines: LineRecords) -> tuple[str, ...]:
     if lines.is_sampled:
         remarks.append(
             "This Python cannot tell of lines as they run (3.12 can), so Python's lines were sampled every "
-            "2 ms; short ones may be missing."
+            "millisecond; shorter ones may be missing."
+        )
+    elif not len(lines):
+        remarks.append(
+            "Lines of Python were not followed as they ran (that needs Python 3.12, or --python), so ops "
+            "outside of any tf.function have no line."
         )
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])

@@ -165,11 +165,9 @@ class Study:
     def source_lines(self) -> SourceLines | None:
         """What each line of the user's source cost; None where the capture did not look at it."""
         records = self.recording.source
-        return (
-            None
-            if records is None
-            else tabulate_source_lines(self.trace, self.hlo, self.op_runs, records)
-        )
+        if records is None:
+            return None
+        return tabulate_source_lines(self.trace, self.hlo, self.op_runs, records)
 
     @cached_property
     def python(self) -> PythonTime | None:

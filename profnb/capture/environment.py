@@ -1,14 +1,28 @@
-"""What the captured code ran with: accelerators, versions, precision policy."""
+"""What the captured code ran with: accelerators, versions, precision policy; or why with nothing."""
 
 import contextlib
+import importlib.util
 import os
 import sys
 from typing import Any
 
-__all__ = ["CORES", "INTER_OP", "INTRA_OP", "describe_environment", "list_devices"]
+__all__ = [
+    "CORES", "INTER_OP", "INTRA_OP", "describe_environment", "explain_nothing", "list_devices",
+]  # fmt: skip
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 _DEFAULT = "default"
+_INSTALL = (
+    "TensorFlow is not installed here, so nothing was captured. Install it with "
+    "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
+)
+
+
+def explain_nothing() -> str:
+    """Why a capture that never saw TensorFlow is empty."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return _INSTALL
+    return "The code did not import TensorFlow, so there was nothing to capture."
 
 
 def list_devices() -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Graphs to the lines that made their ops.
 
 TensorFlow keeps with each op the Python frames that made it, already led back from AutoGraph's copies to the
-original source. What is read of them is the innermost line of the user's own code. Graphs that are traced
-during the capture are read as soon as a trace is complete, because a function may be gone before the capture
-ends; older ones when it ends, as far as they still live. Where several lines of the user's stand one inside
+original source. What is read of them is the innermost line of the user's own code. Reading them takes 30 us
+an op, so graphs are read when the capture has ended; one that dies before is read as it dies, in a
+``__del__`` that its class has while the capture runs. Where several lines of the user's stand one inside
 the other, the innermost one is the one that called TensorFlow or Keras.
 
 A model made of layers only has no line of the user's inside its traced function. The line that made the layer
@@ -14,7 +14,6 @@ older ones looked for in the text of the cells (``layer_lines``).
 import gc
 import inspect
 import sys
-import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType, ModuleType
@@ -23,13 +22,15 @@ from typing import Any
 from profnb.capture.layer_lines import find_layer_lines
 from profnb.capture.line_records import GraphLines
 from profnb.capture.user_code import Places, is_user_file, user_place
-from profnb.capture.watch import watch_method
+from profnb.capture.watch import replace_attribute, watch_method
 
 __all__ = ["GraphWatch"]
 
-_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 20_000, 60_000, 5_000
+_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 10_000, 30_000, 5_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
-_UNSEEN = frozenset({"Const", "Placeholder", "NoOp"})  # they leave no event, or none of any length
+_UNSEEN = frozenset(
+    {"Const", "Placeholder", "NoOp", "Identity"}
+)  # they leave no event, or none of any length
 _CALLED = {
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
     **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
@@ -38,52 +39,52 @@ _CALLED = {
 
 
 class _Reading:
-    """A graph, and what was read of it: frames stay as TensorFlow keeps them until the capture is over."""
+    """A graph, and what was read of it."""
 
-    __slots__ = ("calls", "driver", "graph", "input", "name", "names", "tracebacks", "types")
+    __slots__ = ("calls", "driver", "name", "names", "places", "types")
 
-    def __init__(self, graph: Any, driver: int | None) -> None:
-        self.graph = weakref.ref(graph)
+    def __init__(self, driver: int | None) -> None:
         self.name = ""
         self.driver = driver
-        self.input: Any = None
         self.names: list[str] = []
         self.types: list[str] = []
-        self.tracebacks: list[Any] = []
+        self.places: list[int] = []
         self.calls: dict[str, tuple[str, ...]] = {}
 
-    def read(self, graph: Any, most: int) -> int:
-        """Take in the ops of the graph; how many."""
+    def read(self, graph: Any, places: Places, most: int) -> int:
+        """Take in the ops of the graph; how many.
+
+        What TensorFlow gives out as an op's traceback lives as long as the graph does and no longer, so
+        nothing of it is kept.
+        """
         self.name = str(getattr(graph, "name", ""))
         for operation in graph.get_operations():
             kind = operation.type
-            if kind == "Placeholder" and self.input is None:
-                self.input = operation.traceback
+            if kind == "Placeholder" and self.driver is None:
+                self.driver = _innermost(operation.traceback, places)  # made by whoever calls
             if kind in _UNSEEN:
                 continue
             if len(self.names) >= most:
                 break
+            place = _innermost(operation.traceback, places)
             self.names.append(operation.name)
             self.types.append(kind)
-            self.tracebacks.append(operation.traceback)
+            self.places.append(place)
             called = _CALLED.get(kind)
             if called is not None:
                 names = (operation.get_attr(attribute).name for attribute in called)
                 self.calls[operation.name] = tuple(map(str, names))
         return len(self.names)
 
-    def lines(self, places: Places) -> GraphLines:
+    def lines(self) -> GraphLines:
         """What was read, as a value."""
-        own = tuple(_innermost(traceback, places) for traceback in self.tracebacks)
-        driver = self.driver
-        if driver is None and self.input is not None:
-            driver = _innermost(self.input, places)  # an input is made by whoever calls
-        is_outside = tuple(place == driver for place in own)
-        names, types = tuple(self.names), tuple(self.types)
-        return GraphLines(self.name, names, types, own, is_outside, self.calls)
+        is_outside = tuple(place == self.driver for place in self.places)
+        own = tuple(self.names), tuple(self.types), tuple(self.places)
+        return GraphLines(self.name, *own, is_outside, self.calls)
 
 
 def _innermost(traceback: Any, places: Places) -> int:
+    """The place of the innermost line of the user's own in an op's traceback, or -1."""
     for frame in reversed(traceback.get_user_frames()):
         if is_user_file(frame.filename):
             return places.row_of(frame.filename, frame.lineno or 0)
@@ -101,8 +102,7 @@ class GraphWatch:
         """Nothing is watched yet."""
         self._places = places
         self._readings: list[_Reading] = []
-        self._waiting: list[_Reading] = []
-        self._known: set[int] = set()
+        self._drivers: dict[int, int | None] = {}  # who traced each living graph, by its id
         self._ops = 0
         self.layers: dict[str, int] = {}
         self.is_reading = True
@@ -114,6 +114,14 @@ class GraphWatch:
         with ExitStack() as stack:
             if isinstance(graph_type, type):
                 stack.enter_context(watch_method(graph_type, "__init__", after=self._graph_made))
+                before = getattr(graph_type, "__del__", None)
+
+                def graph_dies(graph: Any) -> None:
+                    self._graph_dies(graph)
+                    if before is not None:
+                        before(graph)
+
+                stack.enter_context(replace_attribute(graph_type, "__del__", graph_dies))
             yield
 
     @contextmanager
@@ -137,27 +145,26 @@ class GraphWatch:
             self.layers[name] = self._places.row_of(*place)
 
     def _graph_made(self, graph: Any) -> None:
-        if not self.is_reading:
+        if self.is_reading:
+            place = user_place(inspect.currentframe())
+            driver = None if place is None else self._places.row_of(*place)
+            self._drivers[id(graph)] = driver
+
+    def _graph_dies(self, graph: Any) -> None:
+        """Nothing refers to a graph any more; it is whole until this returns."""
+        driver = self._drivers.pop(id(graph), None)
+        if self.is_reading:
+            self._read(graph, driver)
+
+    def _read(self, graph: Any, driver: int | None) -> None:
+        if self._ops >= _MOST_OPS or getattr(graph, "name", "") in _SCRATCH:
             return
-        place = user_place(inspect.currentframe())
-        driver = None if place is None else self._places.row_of(*place)
-        self._waiting.append(_Reading(graph, driver))
-        self._known.add(id(graph))
-
-    def read_traced(self) -> None:
-        """Read the graphs that were made since the last time; call it when a trace is complete."""
-        waiting, self._waiting = self._waiting, []
-        for reading in waiting:
-            graph = reading.graph()
-            if graph is not None:
-                self._read(graph, reading)
-
-    def _read(self, graph: Any, reading: _Reading) -> None:
+        reading = _Reading(driver)
         try:
-            self._ops += reading.read(graph, _MOST_OPS - self._ops)
+            self._ops += reading.read(graph, self._places, _MOST_OPS - self._ops)
         except Exception:  # noqa: BLE001 - a graph half made, or of another version's making
             return
-        if reading.names and reading.name not in _SCRATCH:
+        if reading.names:
             self._readings.append(reading)
 
     def finish(self, graph_of_runs: Any = None) -> tuple[GraphLines, ...]:
@@ -166,24 +173,27 @@ class GraphWatch:
         Args:
             graph_of_runs: The graph that ran in sessions, or None.
         """
-        self.read_traced()
         self.is_reading = False
-        traced, self._readings, self._waiting = self._readings, [], []
-        self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
+        # A fresh list: it holds nothing longer than this call, whatever is found in it.
+        living = gc.get_objects()
         func_graph = sys.modules.get("tensorflow.python.framework.func_graph")
         kind = getattr(func_graph, "FuncGraph", None)
+        graphs = [t for t in living if isinstance(t, kind)] if isinstance(kind, type) else []
         if graph_of_runs is not None:
-            self._read(graph_of_runs, _Reading(graph_of_runs, None))
-        if isinstance(kind, type):
-            # A fresh list: it holds nothing longer than this call, whatever is found in it.
-            living = gc.get_objects()
-            for graph in [thing for thing in living if isinstance(thing, kind)]:
-                if id(graph) not in self._known:
-                    self._read(graph, _Reading(graph, None))
-            for name, place in find_layer_lines(living).items():
-                self.layers.setdefault(name, self._places.row_of(*place))
+            self._read(graph_of_runs, None)
+        for graph in graphs:
+            if id(graph) in self._drivers:
+                self._read(graph, self._drivers[id(graph)])
+        traced, self._readings = self._readings, []
+        self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
+        for graph in graphs:
+            if id(graph) not in self._drivers:
+                self._read(graph, None)
         older, self._readings = self._readings, []
-        return tuple(reading.lines(self._places) for reading in (*older, *traced))
+        for name, place in find_layer_lines(living).items():
+            self.layers.setdefault(name, self._places.row_of(*place))
+        self._drivers.clear()
+        return tuple(reading.lines() for reading in (*older, *traced))
 
 
 def _maker(frame: FrameType | None) -> tuple[str, int] | None:

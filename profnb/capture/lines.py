@@ -14,7 +14,7 @@ belong to the user's debugger and profiler.
 A line costs about 0.2 us. Where lines run so often that this would be felt (a loop of plain Python), the
 busiest of them are recorded only the first time after their function was entered: then the time of the
 whole loop stands at one of its lines. A function that is called that often counts to the line that calls it.
-Python 3.10 and 3.11 have no monitoring; there the lines are sampled.
+Python 3.10 and 3.11 have no monitoring; there lines are known from samples of the stack (``--python``) only.
 """
 
 import inspect

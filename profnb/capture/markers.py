@@ -20,34 +20,17 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from profnb.capture.functions import function_of
-from profnb.capture.records import CALL, KERAS, RUN, USER, StepRecords
+from profnb.capture.records import CALL, KERAS, RUN, USER, OpenStep, StepRecords
 from profnb.capture.watch import replace_attribute, watch_method
 
 __all__ = ["StepRecorder"]
 
 _MOST_FUNCTIONS = 1000
 _PHASES = ("train", "test", "predict")
-
-
-@dataclass(slots=True)
-class _Open:
-    """Something that began and has not ended."""
-
-    marker: Any
-    kind: str | None
-    name: str
-    begin_ns: int
-    first_record: int
-    was_traced: bool
-    step_num: int
-    retraced: bool = False
-    failed: bool = False
-    iterations: int = 1
 
 
 class StepRecorder:
@@ -61,14 +44,13 @@ class StepRecorder:
 
     def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
         """Start with no steps, on the calling thread."""
-        self.on_traced: Callable[[], object] = lambda: None  # a tf.function was traced and called
         self.records = StepRecords()
         self.traced_functions: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_tracing, self._on_step = is_tracing, on_step
         self._thread = threading.get_ident()
-        self._stack: list[_Open] = []
-        self._batch: _Open | None = None
-        self._session_run: _Open | None = None
+        self._stack: list[OpenStep] = []
+        self._batch: OpenStep | None = None
+        self._session_run: OpenStep | None = None
         self._session_runs = 0
         self._batches_begun = 0
         self._to_report: int | None = None
@@ -81,15 +63,17 @@ class StepRecorder:
 
     def _begin(
         self, marker: object, kind: str | None, name: str, step_num: int | None = None
-    ) -> _Open:
+    ) -> OpenStep:
         first = len(self.records)
         number = first if step_num is None else step_num
-        return _Open(marker, kind, name, time.perf_counter_ns(), first, self._is_tracing(), number)
+        return OpenStep(
+            marker, kind, name, time.perf_counter_ns(), first, self._is_tracing(), number
+        )
 
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
 
-    def _record(self, span: _Open, end_ns: int, *, was_traced: bool = False) -> None:
+    def _record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         code = self._code_of_name.setdefault(span.name, len(self.records.names))
         if code == len(self.records.names):
             self.records.names.append(span.name)
@@ -169,8 +153,6 @@ class StepRecorder:
             if self._stack[index].marker is trace:
                 span = self._stack[index]
                 del self._stack[index:]
-                if span.retraced and all(outer.kind == USER for outer in self._stack):
-                    self.on_traced()
                 if span.kind is not None and not failed and not self._inside_step():
                     self._record(span, end_ns)
                     self._report()

@@ -4,10 +4,27 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 
 from array import array
 from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["CALL", "KERAS", "RUN", "USER", "StepRecords"]
+__all__ = ["CALL", "KERAS", "RUN", "USER", "OpenStep", "StepRecords"]
 
 KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
+
+
+@dataclass(slots=True)
+class OpenStep:
+    """Something that began and has not ended."""
+
+    marker: Any
+    kind: str | None
+    name: str
+    begin_ns: int
+    first_record: int
+    was_traced: bool
+    step_num: int
+    retraced: bool = False
+    failed: bool = False
+    iterations: int = 1
 
 
 @dataclass

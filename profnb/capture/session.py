@@ -10,7 +10,6 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
-import importlib.util
 import sys
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.environment import describe_environment, list_devices
+from profnb.capture.environment import describe_environment, explain_nothing, list_devices
 from profnb.capture.functions import find_changing_arguments
 from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
@@ -36,11 +35,6 @@ from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 
 __all__ = ["Capture", "Recording"]
-
-_INSTALL = (
-    "TensorFlow is not installed here, so nothing was captured. Install it with "
-    "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
-)
 
 
 class Capture:
@@ -68,7 +62,6 @@ class Capture:
         self.source = SourceWatch(
             has_lines=options.source and traces, has_stacks=options.python and traces
         )
-        self.recorder.on_traced = self.source.trace_completed
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -122,13 +115,8 @@ class Capture:
         recording.environment = describe_environment()
         recording.changing_arguments = find_changing_arguments(self.recorder.traced_functions)
         if self._profiler is None and not self.recording.messages:
-            self.recording.messages.append(self._why_nothing())
+            self.recording.messages.append(explain_nothing())
         return self.recording
-
-    def _why_nothing(self) -> str:
-        if importlib.util.find_spec("tensorflow") is None:
-            return _INSTALL
-        return "The code did not import TensorFlow, so there was nothing to capture."
 
     def _tensorflow_imported(self) -> None:
         tensorflow = sys.modules["tensorflow"]
