@@ -67,6 +67,7 @@ def test_the_last_fit_counts_settings_do_not_and_a_broken_run_has_no_interval():
     assert (found.first, found.second) == ((1.0,), (2.0,))
     [broken] = compare_metrics(fits("loss", 1.0, 1.1), fits("loss", float("nan"), 1.0))
     assert math.isnan(broken.low)
+    assert "no finite number in 0 of 2 runs of a and 1 of 2 of b" in broken.sentence("a", "b")
     assert compare_metrics([], []) == []
 
 

@@ -166,7 +166,8 @@ def test_a_saved_profile_has_its_label_its_runs_and_its_metrics(tmp_path):
         lambda told: told["runs"][0]["steps"].update(kind=[0]), lambda told: told["runs"][0]["steps"].update(begin_ns=["a", 1]),
         lambda told: told["runs"][0]["steps"].update(kind=[-1, 0]), lambda told: told["runs"][0]["steps"].update(end_ns=[1 << 80, 0]),
         lambda told: told["runs"][0].update(fits=[[1]]), lambda told: told["runs"][0].update(environment={"a": 5}),
-        lambda told: told["runs"][0].update(window_ns=True), lambda told: told["runs"][0].update(datasets=[[["a"]]]),
+        lambda told: told["runs"][0].update(wall_ns=-5), lambda told: told["runs"][0]["steps"].update(end_ns=[-5, 30]),
+        lambda told: told["runs"][0]["steps"].update(iterations=[0, 1]), lambda told: told["runs"][0].update(window_ns=True), lambda told: told["runs"][0].update(datasets=[[["a"]]]),
     ],
 )  # fmt: skip
 def test_a_damaged_file_beside_a_trace_is_one_clear_error(tmp_path, change):
@@ -177,6 +178,14 @@ def test_a_damaged_file_beside_a_trace_is_one_clear_error(tmp_path, change):
     sidecar_of(path).write_text(json.dumps(told))
     with pytest.raises(profnb.TraceFormatError, match=r"host\.profnb\.json is not what profnb writes"):
         read_recordings(path)
+
+
+def test_a_label_that_is_no_text_for_a_page_is_mended(tmp_path):
+    profile = made(batch=8)
+    profile.recording, profile.options = recording(), CaptureOptions(label="a")
+    path = sidecar_of(profile.save(tmp_path))
+    path.write_text(path.read_text().replace('"label":"a"', '"label":"\\ud800"'))
+    assert profnb.load(tmp_path).to_html(tmp_path / "x.html").exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\xff", "null", '{"profnb": 1, "runs": [' + "9" * 5000 + "]}"])
@@ -211,6 +220,7 @@ def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
     def texts(outputs):
         return [out.get("text") or out.get("ename") or out["data"].get("text/plain", "") for out in outputs]
 
+    assert [out.output_type for out in one].count("execute_result") == 1
     assert texts(one)[:2] == ["hello\n", "1"]  # what the first run shows; the others are quiet
     assert "from run to run" in "".join(texts(one))
     assert not any("<progress" in out.get("data", {}).get("text/html", "") for out in one + two + sweep)

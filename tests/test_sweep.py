@@ -8,6 +8,7 @@ from patience import patient
 
 from profnb.analysis.sweeps import SweepPoint, tabulate_sweep
 from profnb.capture.histories import FitResult
+from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of
 from profnb.frames.sweep import sweep_frame
 from profnb.sweep import combine, run_order
@@ -88,6 +89,21 @@ def test_cells_without_steps_are_timed_as_a_whole():
     table = tabulate_sweep([SweepPoint({"a": 1}, (np.ones(1),), (2e12, 2.2e12)), SweepPoint({"a": 2}, (np.ones(1),), (4e12, 4.1e12))])
     assert table.unit == "runs"
     assert table.per_second.tolist() == pytest.approx([0.477, 0.247], abs=0.001)
+
+
+def test_what_chance_could_be_is_called_neither_fastest_nor_best():
+    def noisy(size, step_ms, *accuracies):
+        runs = [np.full(30, step_ms * MS) * factor for factor in (0.9, 1.0, 1.1)]
+        fits = [[FitResult({"accuracy": value}, 1, False)] for value in accuracies]
+        return SweepPoint({"n": size}, runs, [1e12] * 3, False, 32, fits)
+
+    table = tabulate_sweep([noisy(1, 4.0, 0.90, 0.80, 0.85), noisy(2, 4.1, 0.84, 0.88, 0.86), noisy(3, 8.0, 0.87, 0.88, 0.86)])
+    assert table.equals == 1
+    assert "cannot tell it from one other" in sweep_text(table)
+    assert table.is_best.tolist() == [True, True, False]  # the third is surely slower, and surely no better
+    better = tabulate_sweep([noisy(1, 4.0, 0.70, 0.71, 0.70), noisy(3, 8.0, 0.87, 0.88, 0.86)])
+    assert better.is_best.tolist() == [True, True]
+    assert better.equals == 0
 
 
 def test_one_run_says_that_it_is_one():
@@ -202,8 +218,34 @@ def test_failures_and_interrupts_keep_what_is_done(shell, capsys):
     assert "Interrupted after 3 of 6 runs, which are kept." in capsys.readouterr().out
 
 
+@pytest.mark.tensorflow
+@patient
+def test_a_step_of_several_iterations_counts_as_many(shell):
+    cell = FIT.replace("width", "16").replace("batch_size=batch_size, epochs=3", "batch_size=8, epochs=4").replace("made.append(16)\n", "")
+    assert shell.run_cell("%%tfsweep steps_per_execution=1,8 --repeat 3 -q -o found\n" + cell).success
+    found = shell.user_ns["found"].set_index("steps_per_execution")
+    assert found.examples_per_second[8] > 1.2 * found.examples_per_second[1]
+    one, eight = shell.user_ns["_tfsweep"].profiles
+    assert compare(one, eight).ratio < 0.9
+    assert any("per iteration" in guard for guard in compare(one, eight).guards)
+
+
+@pytest.mark.tensorflow
+def test_a_switch_without_effect_and_one_with_a_value_that_cannot_be(shell):
+    cell = FIT.replace("width", "16").replace("batch_size=batch_size, epochs=3", "batch_size=64").replace("made.append(16)\n", "")
+    shell.run_cell("%%tfsweep prefetch=0,2 -q\n" + cell)
+    assert any("prefetch had no effect" in note for note in shell.user_ns["_tfsweep"].notes)
+    shell.run_cell("%%tfsweep mixed_precision=float32,bogus -q -o found\n" + cell)
+    found = shell.user_ns["found"]
+    assert found.error[0] == ""
+    assert "bogus" in found.error[1]
+    assert not any("had no effect" in note for note in shell.user_ns["_tfsweep"].notes)
+
+
 @pytest.mark.parametrize("line", ["nothing=1,2", "n=1 --repeat 0", "n", "n=1 -o 3x", "n=1 -n 0"])
 def test_sweeps_that_cannot_be_meant(shell, line, capsys):
+    assert not shell.run_cell("%%tfsweep n=1,2\nn = 5\nmade.append(n)").success
+    assert "gives n a value itself" in capsys.readouterr().err
     assert not shell.run_cell(f"%%tfsweep {line}\nmade.append(n)").success
     assert "UsageError" in capsys.readouterr().err
     assert shell.user_ns["made"] == []
