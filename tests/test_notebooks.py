@@ -20,6 +20,7 @@ READABLE = {
     "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", "20 session_run steps, median", "MatMul"],
     "04-mixed-precision": ["mixed precision", r"95 % interval", r"4 \+ 4 runs", "What was learned", "val_ ?accuracy", "Ops that account for it", "Precision policy differs"],
     "05-slow-to-fast": ["Put the step into a tf.function", r"compiled is [\d.]+x faster than eager", r"pipeline is [\d.]+x faster than compiled", "is fastest", "On the front"],
+    "06-layers-and-lines": ["Layers", "conv2d", "backward", "Lines of your code", "tf.matmul\\(batch, weights\\)", "596,458 parameters in the table, 596,458 in the model"],
     "03-input-pipeline": ["What to change", "Feed the model faster", "runs Python, one element at a time", "Input pipeline", "the pipeline makes", "times as fast"],
 }
 

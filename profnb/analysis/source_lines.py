@@ -226,7 +226,7 @@ def _tabulate(
         table[6] = -1
     listed = list(places)
     cost = table[0] + table[1]
-    costs = (table[[0, 1, 3, 5]] > 0).any(axis=0)
+    costs: Bools = np.any(table[[0, 1, 3, 5]] > 0, axis=0)
     for at, place in enumerate(listed):  # our own line is not the user's
         costs[at] &= not (place[1] == 1 and _text(records.texts, *place).startswith("%%tf"))
     order = np.lexsort((-table[5], -cost))
