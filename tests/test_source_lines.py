@@ -667,3 +667,32 @@ def test_a_report_of_2000_ops_stays_small_and_shows_the_code(tf):
     html = p._report.html
     assert "x\u200b" not in html
     assert len(html) < 500_000
+
+
+@tensorflow
+def test_an_object_that_nobody_may_look_at_is_left_alone(tf):
+    class Proxy:
+        @property
+        def __class__(self):
+            raise RuntimeError("working outside of a context")
+
+    keep = [Proxy()]
+    with profnb.profile() as p:
+        tf.ones(3) + 1
+    assert p.recording.source is not None
+    assert not any("could not be read" in note for note in p.notes)
+    del keep
+
+
+@tensorflow
+def test_trouble_with_source_lines_costs_a_sentence(tf, monkeypatch):
+    from profnb.capture.sources import SourceWatch
+
+    def fail(*_):
+        raise ValueError("odd")
+
+    monkeypatch.setattr(SourceWatch, "finish", fail)
+    with profnb.profile() as p:
+        tf.ones(3) + 1
+    assert p.has_trace
+    assert any("could not be read (odd)" in note for note in p.notes)

@@ -178,7 +178,8 @@ class GraphWatch:
         living = gc.get_objects()
         func_graph = sys.modules.get("tensorflow.python.framework.func_graph")
         kind = getattr(func_graph, "FuncGraph", None)
-        graphs = [t for t in living if isinstance(t, kind)] if isinstance(kind, type) else []
+        # By type: isinstance would ask proxies of other libraries for their class, which may raise.
+        graphs = [t for t in living if issubclass(type(t), kind)] if isinstance(kind, type) else []
         if graph_of_runs is not None:
             self._read(graph_of_runs, None)
         for graph in graphs:

@@ -97,7 +97,7 @@ def find_layer_lines(things: Iterable[object]) -> dict[str, tuple[str, int]]:
     )
     if not kinds:
         return {}
-    models = [thing for thing in things if isinstance(thing, kinds)][:_MOST_MODELS]
+    models = [thing for thing in things if issubclass(type(thing), kinds)][:_MOST_MODELS]
     layered = [layers for model in models if (layers := _layers_of(model))]
     if not layered:
         return {}

@@ -105,7 +105,12 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
-        recording.source, recording.stacks = self.source.finish(runs.graph)
+        try:
+            recording.source, recording.stacks = self.source.finish(runs.graph)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            recording.messages.append(
+                f"Source lines could not be read ({_first_line(error)}); --no-source leaves them out."
+            )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
         if self._traces:
