@@ -88,7 +88,7 @@ The house (data flows downwards, an import only ever points back up):
         notebook_file        repair saved notebooks
     frames/                  columns to pandas tables
     device_tables, tables    the tables of a profile
-    profile, captured        Profile, load(); profile(), step()
+    profile, loading, captured   Profile; load(); profile(), step()
     comparison               compare(): did a change help
     sweep, sweep_process     several settings of one cell; one run in a process of its own
     warm                     compile the kernels ahead of use
@@ -101,8 +101,9 @@ from typing import Any
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.errors import CaptureError, ProfnbError, TraceFormatError
+from profnb.loading import load
 from profnb.options import CaptureOptions
-from profnb.profile import Profile, load
+from profnb.profile import Profile
 
 __all__ = [
     "CaptureError",

@@ -20,7 +20,7 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from profnb.profile import load
+    from profnb.loading import load
     from profnb.trace.files import find_traces
 
     if arguments.list:
@@ -38,7 +38,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _timeline(arguments: argparse.Namespace) -> None:
-    from profnb.profile import load
+    from profnb.loading import load
     from profnb.view.timeline.element import build_timeline
 
     result = load(arguments.path, run=arguments.run, host=arguments.host)

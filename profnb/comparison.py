@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profnb.errors import CaptureError
-from profnb.profile import Profile, load
+from profnb.loading import load
+from profnb.profile import Profile
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,6 +16,7 @@ from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.errors import ProfnbError
+from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
     COMPARE_ARGUMENTS,
@@ -24,7 +25,7 @@ from profnb.magic_options import (
     capture_options,
     with_arguments,
 )
-from profnb.profile import Profile, load
+from profnb.profile import Profile
 from profnb.sweep_magic import sweep_cell
 from profnb.view.frontend import show_sentence
 from profnb.view.progress import Progress

@@ -13,8 +13,9 @@ from profnb.capture.fresh import run_fresh
 from profnb.capture.saved import read_recordings
 from profnb.captured import CapturedProfile
 from profnb.errors import CaptureError, TraceFormatError
+from profnb.loading import load
 from profnb.options import CaptureOptions
-from profnb.profile import Profile, load
+from profnb.profile import Profile
 from profnb.sweep_process import UNTRACED
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "profnb"
 ORDER = [
     {"errors", "units", "options", "columns", "kernels"}, {"capture"}, {"trace"}, {"analysis"}, {"view", "frames"},
-    {"device_tables"}, {"tables"}, {"profile"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm", "magic_options"}, {"sweep_magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
+    {"device_tables"}, {"tables"}, {"profile"}, {"loading"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm", "magic_options"}, {"sweep_magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
 DOORS = {"tensorflow": {"capture", "demo"}, "plotly": {"view/plotly"}, "ipywidgets": {"view/controls", "view/timeline/live"}, "numba": {"kernels"}}

@@ -1,0 +1,66 @@
+"""``load``: a saved trace, or a profile that Python's cProfile saved, to a ``Profile``."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.models import as_models, describe_models
+from profnb.profile import Profile
+
+__all__ = ["load"]
+
+_PYTHON_SUFFIXES = (".prof", ".pstats")
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    run: str | None = None,
+    host: str | None = None,
+    warmup_steps: int = 0,
+    model: Any = None,
+) -> Profile:
+    """Open a saved trace.
+
+    Args:
+        path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
+            (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
+            ``trace.json.gz``, PyTorch's), or TF1 ``RunMetadata``. A ``.prof`` file of Python's cProfile
+            opens too: it has ``p.python`` and a report, but no trace.
+        run: Which run of a logdir; the newest by default.
+        host: Which host of the run; the first by default.
+        warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
+
+    Raises:
+        FileNotFoundError: There is nothing at this path.
+        TraceFormatError: There is no trace there, or it is damaged.
+        ValueError: No such run or host.
+    """
+    from profnb.capture.saved import read_recordings
+    from profnb.trace.files import find_traces, pick_trace, read_trace
+
+    target = Path(path).expanduser()
+    if target.suffix in _PYTHON_SUFFIXES and target.is_file():
+        return _load_python(target)
+    file = pick_trace(find_traces(path), run, host).path
+    options, recordings = read_recordings(file)
+    if warmup_steps:
+        options = replace(options, warmup_steps=warmup_steps)
+    models = describe_models(as_models(model))
+    if recordings:
+        recordings[0].models = models
+    recording = recordings[0] if recordings else None
+    profile = Profile(read_trace(file), recording, options, models=models)
+    profile.repeats.extend(recordings[1:])
+    return profile
+
+
+def _load_python(path: Path) -> Profile:
+    """Open a profile that Python's cProfile saved."""
+    from profnb.analysis.python_counts import tabulate_counts
+    from profnb.trace.pstats_file import read_pstats
+
+    python = tabulate_counts(read_pstats(path.read_bytes(), path.name))
+    return Profile(counted=(python, path.name))
