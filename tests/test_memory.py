@@ -190,7 +190,7 @@ def test_a_real_training_on_a_cpu():
         pytest.skip(f"TensorFlow {tf.__version__} records no memory on a CPU")
     largest = summary.loc[summary.peak_bytes.idxmax()]
     assert largest.peak_bytes >= 8 * size
-    assert largest.peak_bytes == largest.lifetime_peak_bytes
+    assert largest.peak_bytes <= largest.lifetime_peak_bytes  # other tests ran in this process before
     assert largest.growth_bytes_per_step == pytest.approx(size, rel=0.1)
     own = p.memory_peak[p.memory_peak.allocator == largest.allocator]
     assert own.bytes.sum() == largest.peak_bytes

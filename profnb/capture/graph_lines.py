@@ -187,10 +187,10 @@ class GraphWatch:
                 self._read(graph, self._drivers[id(graph)])
         traced, self._readings = self._readings, []
         self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
-        for graph in graphs:
+        for graph in reversed(graphs):  # the youngest first: there may be more than will be read
             if id(graph) not in self._drivers:
                 self._read(graph, None)
-        older, self._readings = self._readings, []
+        older, self._readings = self._readings[::-1], []
         for name, place in find_layer_lines(living).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         self._drivers.clear()
