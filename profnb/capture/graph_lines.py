@@ -187,7 +187,9 @@ class GraphWatch:
                 self._read(graph, self._drivers[id(graph)])
         traced, self._readings = self._readings, []
         self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
-        for graph in reversed(graphs):  # the youngest first: there may be more than will be read
+        for graph in sorted(
+            graphs, key=_age
+        ):  # the youngest first: there may be more than will be read
             if id(graph) not in self._drivers:
                 self._read(graph, None)
         older, self._readings = self._readings[::-1], []
@@ -195,6 +197,12 @@ class GraphWatch:
             self.layers.setdefault(name, self._places.row_of(*place))
         self._drivers.clear()
         return tuple(reading.lines() for reading in (*older, *traced))
+
+
+def _age(graph: Any) -> int:
+    """Less for a graph that was made later; TensorFlow numbers them, the collector does not order them."""
+    digits = "".join(filter(str.isdigit, str(getattr(graph, "_graph_key", ""))))
+    return -int(digits[:18] or 0)
 
 
 def _maker(frame: FrameType | None) -> tuple[str, int] | None:
