@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from profnb.analysis.op_differences import OpDifference
     from profnb.analysis.quality import MetricDifference
     from profnb.capture.histories import FitResult
+    from profnb.columns import Floats
     from profnb.view.comparison import ComparisonView
 
 __all__ = ["Comparison", "compare"]
@@ -46,13 +47,21 @@ class Comparison:
         self.first, self.second, self.labels = tuple(first), tuple(second), labels
 
     @cached_property
+    def _timed(self) -> "list[list[tuple[Floats, bool]]]":
+        """For each side and run the times from step to step, and whether they were traced."""
+        return [
+            [run for profile in side for run in profile.steady_step_times]
+            for side in (self.first, self.second)
+        ]
+
+    @cached_property
     def runs(self) -> "tuple[RunSet, RunSet]":
         """The steps of both sides, run by run, in picoseconds."""
         from profnb.analysis.comparison import RunSet
 
         sides = []
-        for label, profiles in zip(self.labels, (self.first, self.second), strict=True):
-            runs = [run for profile in profiles for run in profile.steady_step_times]
+        rows = zip(self.labels, (self.first, self.second), self._timed, strict=True)
+        for label, profiles, runs in rows:
             untraced = [run for run in runs if not run[1] and len(run[0])]
             whole = tuple(float(run) for profile in profiles for run in profile.run_ps)
             sides.append(RunSet(label, tuple(steps for steps, _ in untraced or runs), whole))
@@ -110,11 +119,7 @@ class Comparison:
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
-        traced = {
-            all(was_traced for profile in side for _, was_traced in profile.steady_step_times)
-            for side in (self.first, self.second)
-        }
-        if len(traced) > 1:
+        if len({all(was_traced for _, was_traced in side) for side in self._timed}) > 1:
             guards.append(
                 "Steps of one side were timed under tracing, of the other without: tracing slows them."
             )

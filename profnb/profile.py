@@ -143,7 +143,7 @@ class Profile(Tables):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the code ran with (versions, precision policy); empty for a saved trace."""
+        """What the code ran with (versions, precision policy); empty for others' traces."""
         return dict(self.recording.environment) if self.recording else {}
 
     @cached_property

@@ -7,6 +7,7 @@ import numpy as np
 from profnb.analysis.advice_parts import GUIDE, Advice, idle_share_of, share_of, window_of
 from profnb.analysis.precision import WIDTHS
 from profnb.analysis.study import Study
+from profnb.columns import Bools
 from profnb.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = [
@@ -17,6 +18,12 @@ __all__ = [
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
 )
+
+
+def _share_of_kernels(study: Study, chosen: Bools) -> float:
+    """The chosen kernels' share of the time of all; 0 without kernels."""
+    times = study.kernels.total_ps
+    return float(times[chosen].sum() / times.sum()) if times.sum() else 0.0
 
 
 def launch_bound(study: Study) -> Advice | None:
@@ -81,13 +88,12 @@ def synchronising_reads(study: Study) -> Advice | None:
 def mixed_precision(study: Study) -> Advice | None:
     """The device has tensor cores, a fifth of kernel time could use them, and 16-bit is under a tenth."""
     kernels, peak = study.kernels, study.peak
-    whole = int(kernels.total_ps.sum()) if len(kernels) else 0
     known = {} if peak is None else peak.flops
     rates = known.get("16-bit", 0.0), known.get("32-bit", 0.0)
-    if not whole or not 0 < rates[1] < rates[0]:
+    if not len(kernels) or not 0 < rates[1] < rates[0]:
         return None
     narrow = study.precision.fraction[: WIDTHS.index("32-bit")].sum()
-    eligible = float(kernels.total_ps[kernels.is_tensor_core_eligible].sum() / whole)
+    eligible = _share_of_kernels(study, kernels.is_tensor_core_eligible)
     if narrow >= 0.1 or eligible < 0.2:
         return None
     bound = share_of(study, "device compute") * eligible
@@ -105,12 +111,11 @@ def mixed_precision(study: Study) -> Advice | None:
 def missed_tensor_cores(study: Study) -> Advice | None:
     """16-bit products and convolutions of a twentieth of kernel time ran outside the tensor cores."""
     kernels = study.kernels
-    whole = int(kernels.total_ps.sum()) if len(kernels) else 0
-    narrow = study.precision.fraction[WIDTHS.index("16-bit")] if whole else 0.0
-    if not whole or narrow < 0.1:
+    narrow = study.precision.fraction[WIDTHS.index("16-bit")] if len(kernels) else 0.0
+    if narrow < 0.1:
         return None
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
-    share = float(kernels.total_ps[missed].sum() / whole)
+    share = _share_of_kernels(study, missed)
     if share < 0.05:
         return None
     worst = kernels.op_name[int(np.argmax(np.where(missed, kernels.total_ps, 0)))]
@@ -127,12 +132,9 @@ def missed_tensor_cores(study: Study) -> Advice | None:
 def layout_changes(study: Study) -> Advice | None:
     """Kernels that only change the order of dimensions take 5 % of kernel time or more."""
     kernels = study.kernels
-    whole = int(kernels.total_ps.sum()) if len(kernels) else 0
-    if not whole:
-        return None
     names = zip(kernels.kernel_name, kernels.op_name, strict=True)
     moved = np.array([bool(_LAYOUT.search(f"{kernel} {op}")) for kernel, op in names], np.bool_)
-    share = float(kernels.total_ps[moved].sum() / whole)
+    share = _share_of_kernels(study, moved)
     if share < 0.05:
         return None
     return Advice(

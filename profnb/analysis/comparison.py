@@ -143,17 +143,13 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
         nan = float("nan")
         return Difference(nan, nan, nan, is_different=False, p_value=nan, runs=runs, steps=counts)
     random = np.random.default_rng(seed)
-    centres = [float(np.mean([np.log(np.median(steps)) for steps in side])) for side in sides]
-    variances = [_variance(side, random) for side in sides]
-    spread = math.sqrt(sum(variances))
-    reach = student_factor(variances, [_freedom_of(side) for side in sides]) * spread
-    difference = centres[1] - centres[0]
-    low, high = math.exp(difference - reach), math.exp(difference + reach)
+    one, two = (estimate_step(side, random) for side in sides)
+    low, high = (math.exp(bound) for bound in two.less(one))
     medians = first.medians, second.medians
     samples = medians if max(runs) > 1 else tuple(_block_medians(side[0]) for side in sides)
     tells = min(map(len, samples)) >= _FEWEST_RANKED
     return Difference(
-        math.exp(difference), low, high,
+        math.exp(two.mean - one.mean), low, high,
         is_different=not low <= 1 <= high,
         p_value=mann_whitney(samples[0], samples[1]) if tells else float("nan"),
         runs=runs,
@@ -181,13 +177,16 @@ class Estimate:
         reach = student_factor([self.variance], [self.freedom]) * math.sqrt(self.variance)
         return self.mean - reach, self.mean + reach
 
+    def less(self, other: "Estimate") -> tuple[float, float]:
+        """The 95 % interval of the difference: this mean less the other's."""
+        variances = [self.variance, other.variance]
+        factor = student_factor(variances, [self.freedom, other.freedom])
+        reach = factor * math.sqrt(sum(variances))
+        return self.mean - other.mean - reach, self.mean - other.mean + reach
+
     def exceeds(self, other: "Estimate") -> bool:
         """Whether it is surely larger: the 95 % interval of the difference lies above 0."""
-        variances = [self.variance, other.variance]
-        if math.isnan(sum(variances)):
-            return False
-        factor = student_factor(variances, [self.freedom, other.freedom])
-        return self.mean - other.mean > factor * math.sqrt(sum(variances))
+        return self.less(other)[0] > 0
 
 
 def estimate_mean(values: Sequence[float]) -> Estimate:
@@ -198,13 +197,19 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), variance, max(len(values) - 1, 1))
 
 
-def estimate_step(runs: Sequence[Floats], seed: int = 0) -> Estimate:
-    """The logarithm of the typical step time of one set of runs, as a comparison takes it."""
+def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = None) -> Estimate:
+    """The logarithm of the typical step time of one set of runs.
+
+    Args:
+        runs: For each run the times of its steps.
+        random: For resampling the steps of a single run; the same draws each time by default.
+    """
     known = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
     if not known:
         return Estimate(math.nan)
     centre = float(np.mean([np.log(np.median(steps)) for steps in known]))
-    return Estimate(centre, _variance(known, np.random.default_rng(seed)), _freedom_of(known))
+    variance = _variance(known, random or np.random.default_rng(0))
+    return Estimate(centre, variance, _freedom_of(known))
 
 
 def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:

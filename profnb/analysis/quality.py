@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.comparison import student_factor
+from profnb.analysis.comparison import estimate_mean
 from profnb.capture.histories import FitResult
 from profnb.units import metric_text
 
@@ -131,13 +131,8 @@ def _values(runs: Sequence[Sequence[FitResult]]) -> dict[str, list[float]]:
 
 def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> MetricDifference:
     low = high = float("nan")
-    if min(len(first), len(second)) > 1 and np.isfinite([*first, *second]).all():
-        variances = [float(np.var(values, ddof=1)) / len(values) for values in (first, second)]
-        reach = student_factor(variances, [len(first) - 1, len(second) - 1]) * math.sqrt(
-            sum(variances)
-        )
-        difference = float(np.mean(second) - np.mean(first))
-        low, high = difference - reach, difference + reach
+    if np.isfinite([*first, *second]).all():
+        low, high = estimate_mean(second).less(estimate_mean(first))
     return MetricDifference(name, first, second, is_higher_better(name), low, high)
 
 

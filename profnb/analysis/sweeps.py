@@ -98,7 +98,7 @@ def setting_text(setting: Mapping[str, object]) -> str:
     return " ".join(f"{name}={value}" for name, value in setting.items())
 
 
-def one_line(error: str) -> str:
+def _one_line(error: str) -> str:
     """An error without its line breaks, cut where it is long."""
     return " ".join(error.split())[:_LONGEST_ERROR]
 
@@ -207,7 +207,7 @@ def _count_equals(rates: Sequence[Estimate]) -> int:
 
 def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:
     failed = [point for point in points if point.error]
-    notes = [f"{setting_text(point.setting)}: {one_line(point.error)}" for point in failed[:3]]
+    notes = [f"{setting_text(point.setting)}: {_one_line(point.error)}" for point in failed[:3]]
     if without_effect:
         notes.append(
             f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, "

@@ -1,7 +1,7 @@
 """A cell's body in a fresh Python process, captured: for settings that hold for a whole process.
 
-The process is this module; it takes a job file, runs the body in an IPython shell of its own, and leaves the
-trace and what was seen in a folder. The cell must import and make all it needs.
+The process is ``profnb.sweep_process``; it takes a job file, runs the body in an IPython shell of its own,
+and leaves the trace and what was seen in a folder. The cell must import and make all it needs.
 """
 
 import ast
@@ -17,9 +17,9 @@ from pathlib import Path
 from profnb.errors import CaptureError
 from profnb.options import CaptureOptions
 
-__all__ = ["JOB", "read_job", "run_fresh"]
+__all__ = ["read_job", "run_fresh"]
 
-JOB = "job.json"
+_JOB = "job.json"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -50,7 +50,7 @@ def run_fresh(
         "options": {**asdict(options), "logdir": None},
         "traces": traces,
     }
-    (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
     paths = [path for path in sys.path if path]
     done = subprocess.run(  # noqa: S603 - our own module, by this Python
         [sys.executable, "-m", "profnb.sweep_process", str(folder)],
@@ -70,6 +70,6 @@ def run_fresh(
 
 def read_job(folder: Path) -> tuple[str, dict[str, object], CaptureOptions, bool]:
     """The body, the setting, the options and whether to trace, as ``run_fresh`` wrote them."""
-    job = json.loads((folder / JOB).read_text(encoding="utf-8"))
+    job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     setting: dict[str, object] = ast.literal_eval(job["setting"])
     return job["body"], setting, CaptureOptions(**job["options"]), bool(job["traces"])

@@ -28,9 +28,8 @@ __all__ = ["GraphWatch"]
 
 _MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 10_000, 30_000, 5_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
-_UNSEEN = frozenset(
-    {"Const", "Placeholder", "NoOp", "Identity"}
-)  # they leave no event, or none of any length
+# They leave no event, or none of any length.
+_UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
 _CALLED = {
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
     **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
@@ -187,9 +186,8 @@ class GraphWatch:
                 self._read(graph, self._drivers[id(graph)])
         traced, self._readings = self._readings, []
         self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
-        for graph in sorted(
-            graphs, key=_age
-        ):  # the youngest first: there may be more than will be read
+        # The youngest first: there may be more than will be read.
+        for graph in sorted(graphs, key=_age):
             if id(graph) not in self._drivers:
                 self._read(graph, None)
         older, self._readings = self._readings[::-1], []
