@@ -549,10 +549,33 @@ def test_a_layer_that_two_lines_may_have_made_has_none(tf):
     two = keras.layers.EinsumDense("ab,bc->ac", output_shape=13)
     keras.layers.EinsumDense("ab,bc->ac", output_shape=13)
     inputs = keras.layers.Input((4,))
-    found = find_layer_lines([keras.Model(inputs, one(inputs)), keras.Model(inputs, two(inputs)), "no model", 3])
+    ran = [keras.Model(inputs, one(inputs)), keras.Model(inputs, two(inputs)), "no model", 3]
+    found = find_layer_lines(ran)
     assert found["named"][1] == test_a_layer_that_two_lines_may_have_made_has_none.__code__.co_firstlineno + 5
     assert two.name not in found
     assert find_layer_lines([]) == {}
+    others = [keras.Sequential([keras.layers.Dense(2)]) for _ in range(30)]
+    assert find_layer_lines((), [*others, *ran]) == {}
+    assert find_layer_lines((), [*others, *ran], {"named"}) == {"named": found["named"]}
+
+
+@tensorflow
+def test_a_model_that_ran_is_found_among_many_that_did_not(tf, all_graphs):
+    keras = pytest.importorskip("keras")
+    others = [keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)]) for _ in range(40)]
+    model = keras.Sequential([
+        keras.layers.Input((8,)),
+        keras.layers.Dense(17),
+    ])  # fmt: skip
+    others += [keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)]) for _ in range(40)]
+    predict = tf.function(model)
+    x = tf.ones((64, 8))
+    predict(x)
+    for run in (predict, model.predict_on_batch):
+        run(x)
+        with profnb.profile() as p:
+            run(x)
+        assert "keras.layers.Dense(17)," in set(p.source_lines.source)
 
 
 @tensorflow

@@ -13,8 +13,9 @@ older ones looked for in the text of the cells (``layer_lines``).
 
 import gc
 import inspect
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType, ModuleType
 from typing import Any
@@ -166,11 +167,14 @@ class GraphWatch:
         if reading.names:
             self._readings.append(reading)
 
-    def finish(self, graph_of_runs: Any = None) -> tuple[GraphLines, ...]:
+    def finish(
+        self, graph_of_runs: Any = None, models: Iterable[object] = ()
+    ) -> tuple[GraphLines, ...]:
         """Read the graphs that are older than the capture, and give back all, oldest first.
 
         Args:
             graph_of_runs: The graph that ran in sessions, or None.
+            models: The Keras models that are known to have run.
         """
         self.is_reading = False
         # A fresh list: it holds nothing longer than this call, whatever is found in it.
@@ -191,10 +195,14 @@ class GraphWatch:
             if id(graph) not in self._drivers:
                 self._read(graph, None)
         older, self._readings = self._readings[::-1], []
-        for name, place in find_layer_lines(living).items():
+        readings = (*older, *traced)
+        names = {name for reading in readings for name in reading.names}
+        scopes = {part for name in names for part in name.split("/")[:-1]}
+        scopes |= {re.sub(r"_\d+$", "", part) for part in scopes}  # Keras 3 makes scopes unique
+        for name, place in find_layer_lines(models, living, scopes).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         self._drivers.clear()
-        return tuple(reading.lines() for reading in (*older, *traced))
+        return tuple(reading.lines() for reading in readings)
 
 
 def _age(graph: Any) -> int:

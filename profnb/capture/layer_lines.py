@@ -3,16 +3,18 @@
 A layer does not remember its line. But the text of the cells and modules is at hand, and so is the model: a
 call of ``Dense(64, name="head")`` in it can only have made a layer of that class with these arguments. Layers
 of a model are looked for one after the other as they stand in it, then one by one. A layer that two calls may
-have made has no line. Nothing is run or imported: texts are parsed, and of layers only plain attributes are
-read.
+have made has no line. Of models only those are looked at that ran, or one of whose layers a graph names: a
+long session leaves many others alive. Nothing is run or imported: texts are parsed, and of layers only plain
+attributes are read.
 """
 
 import ast
 import linecache
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +22,8 @@ from profnb.capture.user_code import is_user_file
 
 __all__ = ["find_layer_lines"]
 
-_MOST_FILES, _MOST_BYTES, _MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 60, 200_000, 20, 600, 2_000
+_MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
+_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 20, 600, 2_000
 _PLAIN = (bool, int, float, str)
 
 
@@ -81,14 +84,19 @@ def _stands_in(value: Any, attributes: Mapping[str, Any]) -> bool:
     return False
 
 
-def find_layer_lines(things: Iterable[object]) -> dict[str, tuple[str, int]]:
+def find_layer_lines(
+    ran: Iterable[object], others: Iterable[object] = (), scopes: Collection[str] = ()
+) -> dict[str, tuple[str, int]]:
     """Find the line of each layer of the live models among some objects.
 
     Args:
-        things: Objects among which models are.
+        ran: Objects among which are the models that are known to have run.
+        others: Objects among which may be models that ran unseen, inside of functions traced long ago.
+        scopes: The name scopes of the graphs; of the others, only models with a layer in them are looked at.
 
     Returns:
-        (file, line) by the layer's name, of those that could be told.
+        (file, line) by the layer's name, of those that could be told; of two models that name a layer alike
+        the one that is known to have run counts.
     """
     kinds = tuple(
         kind
@@ -97,15 +105,20 @@ def find_layer_lines(things: Iterable[object]) -> dict[str, tuple[str, int]]:
     )
     if not kinds:
         return {}
-    models = [thing for thing in things if issubclass(type(thing), kinds)][:_MOST_MODELS]
-    layered = [layers for model in models if (layers := _layers_of(model))]
+    sure = [layers for thing in ran if (layers := _layers_of(thing, kinds))]
+    likely = (
+        layers
+        for thing in others
+        if (layers := _layers_of(thing, kinds)) and any(layer.name in scopes for layer in layers)
+    )
+    layered = list(islice(chain(sure, likely), _MOST_MODELS))
     if not layered:
         return {}
     wanted = {layer.kind for layers in layered for layer in layers}
     files = [calls for file in _texts() if (calls := _calls_in(*file, wanted))]
     found: dict[str, tuple[str, int]] = {}
     for layers in layered:
-        found |= _match_in_order(layers, files) or {}
+        found = (_match_in_order(layers, files) or {}) | found
         for layer in layers:
             if layer.name not in found:
                 line = _only_line(layer, files)
@@ -114,7 +127,11 @@ def find_layer_lines(things: Iterable[object]) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _layers_of(model: Any) -> list[_Layer]:
+def _layers_of(model: Any, kinds: tuple[type, ...]) -> list[_Layer]:
+    """The layers of a thing, none if it is no model."""
+    # By type: isinstance would ask proxies of other libraries for their class, which may raise.
+    if not issubclass(type(model), kinds):
+        return []
     try:
         layers = list(model.layers)[:_MOST_LAYERS]
         found = [
@@ -126,15 +143,23 @@ def _layers_of(model: Any) -> list[_Layer]:
 
 
 def _texts() -> Iterable[tuple[str, str]]:
-    """The user's cells and modules, the newest first."""
-    files = [file for file in list(linecache.cache) if is_user_file(file)]
-    for module in list(sys.modules.values()):
-        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if isinstance(file, str) and file not in files and is_user_file(file):
-            files.append(file)
-    for file in files[-_MOST_FILES:][::-1]:
+    """The user's cells, then modules, the newest first of each."""
+    imported = [
+        file
+        for module in list(sys.modules.values())
+        if isinstance(module, ModuleType)
+        and isinstance(file := vars(module).get("__file__"), str)
+        and is_user_file(file)
+    ]
+    modules = set(imported)
+    cells = [file for file in list(linecache.cache) if file not in modules and is_user_file(file)]
+    left = _MOST_BYTES
+    for file in (*cells[::-1], *imported[::-1]):
         text = "".join(linecache.getlines(file))
-        if 0 < len(text) < _MOST_BYTES:
+        if 0 < len(text) < _MOST_BYTES_OF_FILE:
+            left -= len(text)
+            if left < 0:
+                return
             yield file, text
 
 

@@ -178,6 +178,10 @@ class ModelWatch:
         if not self._open and isinstance(layer, self._model_types):
             self._keep(layer)
 
+    def living(self) -> list[Any]:
+        """The models that ran and are alive."""
+        return [model for reference in list(self._models.values()) if (model := reference())]
+
     def describe(
         self, namespace: Mapping[str, object], given: Sequence[object] = ()
     ) -> tuple[ModelFacts, ...]:

@@ -106,7 +106,9 @@ class Capture:
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
         try:
-            recording.source, recording.stacks = self.source.finish(runs.graph)
+            recording.source, recording.stacks = self.source.finish(
+                runs.graph, self.models.living()
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
                 f"Source lines could not be read ({_first_line(error)}); --no-source leaves them out."

@@ -10,7 +10,7 @@ for; taken only for that, they would cost 2 to 3 %.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -110,16 +110,19 @@ class SourceWatch:
             if self._has_lines and not len(self._line_records):
                 self._line_records = lines_of_stacks(self._stacks)
 
-    def finish(self, graph_of_runs: Any = None) -> tuple[SourceRecords | None, StackRecords | None]:
+    def finish(
+        self, graph_of_runs: Any = None, models: Iterable[object] = ()
+    ) -> tuple[SourceRecords | None, StackRecords | None]:
         """What was recorded: lines and stacks, None where they were not asked for.
 
         Args:
             graph_of_runs: The graph that ran in sessions, or None.
+            models: The Keras models that are known to have run.
         """
         stacks = self._stacks if self._has_stacks else None
         if not self._has_lines:
             return None, stacks
-        graphs = self._graphs.finish(graph_of_runs)
+        graphs = self._graphs.finish(graph_of_runs, models)
         lines, places = self._line_records, self._places.listed
         texts = read_sources([*lines.files, *(file for file, _ in places)])
         numbers = number_cells()
