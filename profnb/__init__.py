@@ -12,17 +12,17 @@ The house (data flows downwards, an import only ever points back up):
         watch                hooks around calls, without a frame in the user's tracebacks
         records, recording   columns of what was seen; what one capture left behind
         markers, inlined     step markers, every step timed; frameless hooks that change arguments
-        graph_runs           TF1: Session.run with FULL_TRACE, as RunMetadata
-        tfprof               tfprof's four views of graph runs
+        graph_runs, tfprof   TF1: Session.run with FULL_TRACE, as RunMetadata; tfprof's four views of it
+        graph_ops            what ops are for whose names do not tell, by the order they were made in
         environment          what the code ran with
         datasets, functions  what users gave to tf.data; why tf.functions were traced anew
         histories            what Keras' fits reached
-        models, layer_*      the Keras models that ran, as plain data: layers, shapes, name scopes
-        graph_ops            what ops are for whose names do not tell, by the order they were made in
-        user_code            which files are the user's, and their text
-        lines, stacks        lines of the user's code as they run; samples of Python's stack
-        graph_lines, layer_lines   which lines made the ops of graphs; and Keras' layers
-        sources, line_records   all three around a capture; columns of what they saw
+        models/              the Keras models that ran, as plain data: layers, shapes, name scopes
+        source/              around a capture, what is known of the user's own code
+            user_code        which files are the user's, and their text
+            lines, stacks    lines as they run; samples of Python's stack
+            graph_lines, layer_lines   which lines made the ops of graphs; and Keras' layers
+            watch, records   all of them around a capture; columns of what they saw
         switches, fresh      settings around a cell; a cell in a fresh process
         saved                what was seen besides the trace, beside it in a file
         held_back            the profiler's log lines and an interrupt, while it starts or stops
@@ -34,47 +34,53 @@ The house (data flows downwards, an import only ever points back up):
         hlo, hlo_shapes      XLA's programs, saved in a trace, to columns
         xplane, xplane_stats *.xplane.pb to a Trace; its stats, on demand
         assemble             events in any order to a Trace, for the formats below
-        run_metadata*        TF1 RunMetadata to a Trace
-        json_scan, json_*    JSON bytes to columns and columns to JSON text (Numba)
-        chrome*, kineto      Chrome trace JSON to a Trace, whoever wrote it
+        run_metadata/        TF1 RunMetadata to a Trace
+        chrome/              Chrome trace JSON to a Trace, whoever wrote it, and back
+            json_*           JSON bytes to columns and columns to JSON text (Numba)
+            reader, kineto   its dialects; events, pairs, counters and stats are their parts
+            writer, graph_timeline, stat_texts   a Trace to JSON
         pstats_file          profiles that Python's cProfile saved
-        chrome_write, graph_timeline, stat_texts   a Trace to Chrome trace JSON
         files                a path, a logdir, a run: which files, which reader
     analysis/                what it means: pure functions over columns
         nesting, op_names    parents and self time; which names are ops
-        streams              which lines are a device's work, and of which kind
-        hlo_ops, device_ops  what XLA ran, and for which op of the framework; the op of device work
+        streams, compilation which lines are a device's work, of which kind; programs being compiled
+        steps/               when training went through its iterations
+            windows, cycles  steps of a trace; which repeated calls make up one iteration
+            times            wall times of every step
+            grouping         which step an event belongs to, across threads
+            examples         batch sizes
+        xla/                 what XLA ran: hlo_ops, for which op of the framework; hlo_costs, its operations
+                             and bytes; tables of ops and programs; where its time goes, as a tree
+        device/              what devices did
+            ops, kernels     the op of device work; what ran, and with numbers of which width (precision)
+            launches, copies kernels, their launches and streams; what was moved
+            devices, idle    how busy each was, and why the busiest was not
+            peaks, roofline  what a device could do at most, and how near each op came
         ops                  the op table
-        compilation, cycles  programs being compiled; which repeated calls make up one iteration
-        steps, step_times    steps of a trace; wall times of every step
-        grouping             which step an event belongs to, across threads
-        breakdown            every picosecond of a step to one category
+        breakdown, summary   every picosecond of a step to one category; the numbers of the headline
+        input/               what tf.data did
+            iterators, work  its iterators; which events it ran
+            waiting, waits   the training's waiting, charged to them, and step by step
+            pipeline         what each costs
+            diagnosis        which iterator starves the training, and why
+        memory/              what allocators held, what was alive at the peak; use: what grows, what would
+                             fit; samples over time
+        layers/              op time by layer
+            name_scopes, model_scopes   names of ops to scopes, scopes to a live model's layers
+            rows, times      which row an op belongs to and which way; op time handed out to rows
+            flops, table, tree   what layers compute; the table of them; as a picture
+        source/              time by the user's code
+            op_lines, code_times   which line made an op; which line was running when
+            op_work, lines   ops and who asked for them; their time to lines
+            python_time, python_counts   Python's functions, from samples and from cProfile's counts
         rows, marks          where events stand in a picture; what of them fits into it
-        kernels, precision   what devices ran, and with numbers of which width
-        copies               what they moved
-        devices, idle        how busy each was, and why the busiest was not
-        iterators, waiting   tf.data's iterators; the training's waiting, charged to them
-        input_pipeline, input_waits   what each costs; waiting step by step, and both sides' rates
-        input_diagnosis      which iterator starves the training, and why
-        advice, advice_*     findings to what to change, ranked by what it can gain
-        steady, comparison   the steps of a run that count; how much faster, how sure
-        differences, op_differences   which categories and ops account for it
-        quality, sweeps      what was learned, compared; what each setting of a sweep achieves
-        memory, memory_use   what allocators held, what was alive at the peak; what grows, what would fit
-        launches, samples    kernels, their launches and streams; memory and buffers over time
-        xla, xla_tree        XLA's ops and programs; where its time goes, as a tree
-        hlo_costs            operations and bytes of an instruction
-        op_lines, code_times which line made an op; which line was running when
-        op_work, source_lines   ops and who asked for them; their time to lines of the user's source
-        python_time, python_counts   Python's functions, from samples and from cProfile's counts
-        peaks, roofline      what a device could do at most, and how near each op came
-        name_scopes, layer_scopes   names of ops to scopes, scopes to a live model's layers
-        layer_rows, layers   which row an op belongs to and which way; op time handed out to rows
-        layer_flops, layer_table, layer_tree   what layers compute; the table of them; as a picture
-        input_work           which events the input pipeline ran
         graph_runs, export   the runs of a TF1 timeline; all that a Chrome trace shows
-        examples, summary    batch sizes and throughput; the numbers of the headline
         notes, study         what is missing and why; all analyses of a trace, each once
+        advice/              findings to what to change, ranked by what it can gain
+        comparison/          runs against runs
+            steady, speedup  the steps of a run that count; how much faster, how sure
+            differences, op_differences   which categories and ops account for it
+            quality, sweeps  what was learned, compared; what each setting of a sweep achieves
     view/                    how it looks: values in, figures, HTML and text out
         theme, text, tables  palette, words, HTML tables
         charts, plotly       figures as plotly JSON; how each frontend is given one

@@ -13,9 +13,9 @@ from profnb.profile import Profile
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.comparison import Difference, RunSet
-    from profnb.analysis.op_differences import OpDifference
-    from profnb.analysis.quality import MetricDifference
+    from profnb.analysis.comparison.op_differences import OpDifference
+    from profnb.analysis.comparison.quality import MetricDifference
+    from profnb.analysis.comparison.speedup import Difference, RunSet
     from profnb.capture.histories import FitResult
     from profnb.columns import Floats
     from profnb.view.comparison import ComparisonView
@@ -29,7 +29,7 @@ class Comparison:
     """B against A: how much faster, how sure that is, and where the difference comes from.
 
     Several runs of each side make the interval mean what a user wants to know; see
-    ``analysis.comparison`` for the method.
+    ``analysis.comparison.speedup`` for the method.
 
     Attributes:
         first: The profiles of A, one per run.
@@ -57,7 +57,7 @@ class Comparison:
     @cached_property
     def runs(self) -> "tuple[RunSet, RunSet]":
         """The steps of both sides, run by run, in picoseconds."""
-        from profnb.analysis.comparison import RunSet
+        from profnb.analysis.comparison.speedup import RunSet
 
         sides = []
         rows = zip(self.labels, (self.first, self.second), self._timed, strict=True)
@@ -70,7 +70,7 @@ class Comparison:
     @cached_property
     def difference(self) -> "Difference":
         """The ratio and its interval."""
-        from profnb.analysis.comparison import compare_runs
+        from profnb.analysis.comparison.speedup import compare_runs
 
         return compare_runs(*self.runs)
 
@@ -87,7 +87,7 @@ class Comparison:
     @property
     def ratio_per_example(self) -> float:
         """Time per example of B over that of A; NaN where a batch size is not known."""
-        from profnb.analysis.differences import batch_sizes
+        from profnb.analysis.comparison.differences import batch_sizes
 
         sizes = batch_sizes(self.first[0].study, self.second[0].study)
         return float("nan") if sizes is None else self.ratio * sizes[0] / sizes[1]
@@ -115,7 +115,7 @@ class Comparison:
     @cached_property
     def guards(self) -> list[str]:
         """What differs besides what was meant to, in sentences; read them before the verdict."""
-        from profnb.analysis.differences import find_guards
+        from profnb.analysis.comparison.differences import find_guards
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
@@ -153,7 +153,7 @@ class Comparison:
 
     @cached_property
     def _metrics(self) -> "list[MetricDifference]":
-        from profnb.analysis.quality import compare_metrics
+        from profnb.analysis.comparison.quality import compare_metrics
 
         return compare_metrics(*self._fits)
 
@@ -199,13 +199,13 @@ class Comparison:
 
     @cached_property
     def _categories(self) -> list[tuple[str, float, float]]:
-        from profnb.analysis.differences import compare_categories
+        from profnb.analysis.comparison.differences import compare_categories
 
         return compare_categories(self.first[0].study, self.second[0].study)
 
     @cached_property
     def _ops(self) -> "list[OpDifference]":
-        from profnb.analysis.op_differences import compare_ops
+        from profnb.analysis.comparison.op_differences import compare_ops
 
         return compare_ops(self.first[0].study, self.second[0].study)
 

@@ -15,11 +15,11 @@ from profnb.options import CaptureOptions
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
-    from profnb.analysis.advice import Advice
-    from profnb.analysis.python_time import PythonTime
-    from profnb.analysis.step_times import StepTimes
+    from profnb.analysis.advice.ranking import Advice
+    from profnb.analysis.source.python_time import PythonTime
+    from profnb.analysis.steps.times import StepTimes
     from profnb.analysis.study import Study
-    from profnb.capture.layer_facts import ModelFacts
+    from profnb.capture.models.layer_facts import ModelFacts
     from profnb.columns import Floats
     from profnb.trace.model import Trace
     from profnb.view.report import Report
@@ -106,7 +106,7 @@ class Profile(Tables):
 
     @cached_property
     def _step_times(self) -> "StepTimes":
-        from profnb.analysis.step_times import wall_step_times
+        from profnb.analysis.steps.times import wall_step_times
 
         if self.recording is not None and len(self.recording.steps):
             return wall_step_times(self.recording.steps)
@@ -120,8 +120,8 @@ class Profile(Tables):
 
         Where there are untraced runs, only those count: tracing slows steps.
         """
-        from profnb.analysis.steady import steady_step_times
-        from profnb.analysis.step_times import wall_step_times
+        from profnb.analysis.comparison.steady import steady_step_times
+        from profnb.analysis.steps.times import wall_step_times
 
         times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
         runs = [steady_step_times(self.study, one) for one in times]
@@ -164,7 +164,7 @@ class Profile(Tables):
     @cached_property
     def advice(self) -> "list[Advice]":
         """What to change, with the numbers that say so; what can gain most comes first."""
-        from profnb.analysis.advice import advise
+        from profnb.analysis.advice.ranking import advise
 
         return advise(self.study) if self.has_trace else []
 

@@ -21,7 +21,7 @@ from profnb.sweep_process import UNTRACED
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.sweeps import SweepPoint, SweepTable
+    from profnb.analysis.comparison.sweeps import SweepPoint, SweepTable
 
 __all__ = ["Sweep", "combine", "run_order"]
 
@@ -52,7 +52,7 @@ class Sweep:
     @cached_property
     def columns(self) -> "SweepTable":
         """What each setting achieves, as columns; ask when all runs are made."""
-        from profnb.analysis.sweeps import tabulate_sweep
+        from profnb.analysis.comparison.sweeps import tabulate_sweep
 
         rows = zip(self.settings, self.profiles, self.errors, strict=True)
         return tabulate_sweep([_point(*row) for row in rows], self.metric, self.without_effect)
@@ -156,8 +156,8 @@ class Sweep:
 
 
 def _point(setting: Setting, profile: Profile | None, error: str) -> "SweepPoint":
-    from profnb.analysis.examples import usual_batch_size
-    from profnb.analysis.sweeps import SweepPoint, peak_bytes
+    from profnb.analysis.comparison.sweeps import SweepPoint, peak_bytes
+    from profnb.analysis.steps.examples import usual_batch_size
 
     if profile is None:
         return SweepPoint(setting, error=error)

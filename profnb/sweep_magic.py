@@ -7,7 +7,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from profnb.analysis.sweeps import setting_text
+from profnb.analysis.comparison.sweeps import setting_text
 from profnb.capture.cell import body_of, names_of, run_quietly
 from profnb.capture.switches import SWITCHES, THREADS, apply_switches, switches_of
 from profnb.magic_options import parse_settings

@@ -10,8 +10,8 @@ from profnb.device_tables import DeviceTables
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.python_time import PythonTime
-    from profnb.analysis.step_times import StepTimes
+    from profnb.analysis.source.python_time import PythonTime
+    from profnb.analysis.steps.times import StepTimes
     from profnb.capture.recording import Recording
     from profnb.trace.model import Trace
 
@@ -79,7 +79,7 @@ class Tables(DeviceTables):
         Times are of all counted steps together; ``attrs["steps"]`` is how many. The rows sum to the op time
         of those steps: the device's where there is one (``attrs["side"]``), else the host's. Rows that are
         no layers: loss, metrics, optimizer (updates of nobody knows whose weights), input, outside the model.
-        What is not known is NaN, or "" for names. See ``analysis.layers`` and ``analysis.layer_flops``.
+        What is not known is NaN or "". See ``analysis.layers.times`` and ``analysis.layers.flops``.
         """
         from profnb.frames.layers import layer_frame
 
@@ -112,7 +112,7 @@ class Tables(DeviceTables):
 
     @property
     def input_pipeline(self) -> "pd.DataFrame":
-        """One row per iterator of tf.data, the outermost first; see ``analysis.input_pipeline``.
+        """One row per iterator of tf.data, the outermost first; see ``analysis.input.pipeline``.
 
         Columns: ``iterator, kind, dataset, function, depth, calls, total_us, self_us, mean_us, max_us,
         function_runs, function_us, function_ops, is_async, is_blocking, waited_us, waited_fraction,

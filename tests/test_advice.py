@@ -10,8 +10,8 @@ from test_memory import training
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.advice import RULES, advise
-from profnb.analysis.advice_parts import covered_share, op_events
+from profnb.analysis.advice.ranking import RULES, advise
+from profnb.analysis.advice.parts import covered_share, op_events
 from profnb.analysis.study import Study
 from profnb.capture.recording import Recording
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import DATA, every_shared_trace
 from traces import event, gpu, host, line, read
 
-from profnb.analysis import grouping
+from profnb.analysis.steps import grouping
 from profnb.analysis.breakdown import CATEGORIES, break_down_steps
 from profnb.analysis.nesting import find_parents
 from profnb.analysis.study import Study

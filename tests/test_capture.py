@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture import held_back, session
+from profnb.capture import held_back
+from profnb.capture import session
 from profnb.capture.watch import WatchedCall, on_import, watch_method
 
 tf = pytest.importorskip("tensorflow")

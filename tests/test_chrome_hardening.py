@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.analysis.kernels import tabulate_kernels
+from profnb.analysis.device.kernels import tabulate_kernels
 from profnb.errors import TraceFormatError
 from profnb.profile import Profile
-from profnb.trace.chrome import read_chrome
+from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.files import read_trace
 
 ONE = {"ph": "X", "ts": 1, "dur": 2, "pid": 1, "tid": 1, "name": "a"}

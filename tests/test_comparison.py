@@ -10,9 +10,9 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.__main__ import main
-from profnb.analysis.comparison import RunSet, compare_runs, mann_whitney
-from profnb.analysis.differences import compare_categories, find_guards
-from profnb.analysis.op_differences import compare_ops, rank_scopes
+from profnb.analysis.comparison.speedup import RunSet, compare_runs, mann_whitney
+from profnb.analysis.comparison.differences import compare_categories, find_guards
+from profnb.analysis.comparison.op_differences import compare_ops, rank_scopes
 from profnb.analysis.study import Study
 from profnb.capture.recording import Recording
 from profnb.comparison import Comparison, compare

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from programs import BF16, F16, F32, PRED, S32, convolution, dot, metadata_plane, op, parameter, program, shape
 from traces import event, host, line, read
 
-from profnb.analysis.hlo_costs import Costs, _valid_positions
+from profnb.analysis.xla.hlo_costs import Costs, _valid_positions
 from profnb.errors import TraceFormatError
 from profnb.trace.hlo import read_hlo_module, read_hlo_modules
 

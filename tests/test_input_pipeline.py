@@ -10,10 +10,10 @@ from traces import event, host, line, read
 
 import profnb
 from profnb import Profile
-from profnb.analysis.iterators import find_iterators, label_of
+from profnb.analysis.input.iterators import find_iterators, label_of
 from profnb.analysis.study import Study
 from profnb.capture.recording import Recording
-from profnb.analysis.waiting import charge_waiting
+from profnb.analysis.input.waiting import charge_waiting
 from profnb.frames.input import buffer_frame, input_pipeline_frame, input_wait_frame
 from profnb.view.input import input_sections
 

@@ -11,12 +11,12 @@ from programs import F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, read, ref
 
 import profnb
-from profnb.analysis.layer_flops import backward_factor, forward_flops
-from profnb.analysis.layer_tree import grow_layer_tree
-from profnb.analysis.name_scopes import layer_scope, parse_scope
+from profnb.analysis.layers.flops import backward_factor, forward_flops
+from profnb.analysis.layers.tree import grow_layer_tree
+from profnb.analysis.layers.name_scopes import layer_scope, parse_scope
 from profnb.analysis.study import Study
 from profnb.capture.graph_ops import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
-from profnb.capture.layer_facts import LayerFacts, ModelFacts
+from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.frames.layers import layer_frame
 from profnb.view.report import build_report
@@ -256,9 +256,9 @@ def test_ops_that_the_input_pipeline_runs_are_input():
 
 def replace_window(study):
     """The layers of all events, whichever step they belong to."""
-    from profnb.analysis.input_work import find_input_work
-    from profnb.analysis.layer_table import tabulate_layers
-    from profnb.analysis.layers import hand_out_ops
+    from profnb.analysis.input.work import find_input_work
+    from profnb.analysis.layers.table import tabulate_layers
+    from profnb.analysis.layers.times import hand_out_ops
 
     everything = np.ones(len(study.trace.events), np.bool_)
     is_input = find_input_work(study.trace, study.iterators, study.groups.parent, study.op_runs.events)

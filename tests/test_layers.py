@@ -1,6 +1,7 @@
 """The architecture: an import points only backwards, and importing profnb loads nothing heavy."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,21 @@ def test_imports_point_backwards(path):
     for module in imports(path):
         if module.startswith("profnb.") and path.name != "__init__.py":
             assert room(module.split(".")[1]) <= room(own), f"{path.name} imports {module}"
+
+
+def test_no_circle_between_files_or_folders():
+    """A folder inside of a room counts as one thing: what it needs stands before it, whole."""
+
+    def thing(parts):
+        return ".".join(parts[:3])
+
+    needs = {}
+    for path in FILES:
+        own = thing(("profnb", *path.relative_to(PACKAGE).with_suffix("").parts))
+        if path.name != "__init__.py":
+            needs[own] = needs.get(own, set()) | {thing(m.split(".")) for m in imports(path) if m.startswith("profnb.")} - {own}
+    assert "profnb.analysis.steps" in needs["profnb.analysis.study"]
+    list(graphlib.TopologicalSorter(needs).static_order())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

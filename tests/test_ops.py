@@ -5,7 +5,7 @@ import pytest
 from conftest import DATA, every_shared_trace
 from traces import event, gpu, host, line, read, ref
 
-from profnb.analysis.device_ops import name_device_work
+from profnb.analysis.device.ops import name_device_work
 from profnb.analysis.op_names import parse_op
 from profnb.analysis.ops import tabulate_ops
 from profnb.analysis.streams import raw_device_lines

@@ -11,10 +11,10 @@ import pytest
 from patience import patient
 
 import profnb
-from profnb.analysis.python_time import tabulate_python
-from profnb.capture.line_records import StackRecords
+from profnb.analysis.source.python_time import tabulate_python
+from profnb.capture.source.records import StackRecords
 from profnb.capture.records import KERAS, StepRecords
-from profnb.capture.stacks import StackSampler, lines_of_stacks
+from profnb.capture.source.stacks import StackSampler, lines_of_stacks
 from profnb.errors import CaptureError, TraceFormatError
 from profnb.trace.pstats_file import read_pstats
 

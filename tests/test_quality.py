@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from profnb.analysis.op_differences import rank_scopes
+from profnb.analysis.comparison.op_differences import rank_scopes
 from profnb.analysis.op_names import without_call
-from profnb.analysis.quality import compare_metrics, is_higher_better, pick_metric
+from profnb.analysis.comparison.quality import compare_metrics, is_higher_better, pick_metric
 from profnb.capture.histories import FitResult
 
 

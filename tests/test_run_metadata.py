@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from conftest import SHARED
 from profnb.errors import TraceFormatError
 from profnb.profile import Profile
-from profnb.trace.run_metadata import looks_like_run_metadata, read_run_metadata
-from profnb.trace.run_metadata_stats import parse_label
+from profnb.trace.run_metadata.reader import looks_like_run_metadata, read_run_metadata
+from profnb.trace.run_metadata.stats import parse_label
 
 
 def varint(number):

@@ -11,14 +11,14 @@ from patience import patient
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.code_times import busy_within, find_busy, follow_lines, read_clock
-from profnb.analysis.op_lines import NOWHERE, LineIndex
-from profnb.analysis.source_lines import tabulate_source_lines
+from profnb.analysis.source.code_times import busy_within, find_busy, follow_lines, read_clock
+from profnb.analysis.source.op_lines import NOWHERE, LineIndex
+from profnb.analysis.source.lines import tabulate_source_lines
 from profnb.analysis.study import Study
-from profnb.capture.line_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
-from profnb.capture.lines import LineWatch
+from profnb.capture.source.records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
+from profnb.capture.source.lines import LineWatch
 from profnb.capture.recording import Recording
-from profnb.capture.user_code import is_user_file
+from profnb.capture.source.user_code import is_user_file
 
 US = 1_000_000
 HAS_MONITORING = hasattr(sys, "monitoring")
@@ -511,7 +511,7 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
 @pytest.fixture
 def all_graphs(monkeypatch):
     """Other tests of this process leave graphs alive, more than are read."""
-    from profnb.capture import graph_lines
+    from profnb.capture.source import graph_lines
 
     monkeypatch.setattr(graph_lines, "_MOST_OPS", 10**8)
     monkeypatch.setattr(graph_lines, "_MOST_OLD_OPS", 10**8)
@@ -543,7 +543,7 @@ def test_layers_that_were_made_before_the_capture_are_found_in_the_text(tf, all_
 @tensorflow
 def test_a_layer_that_two_lines_may_have_made_has_none(tf):
     keras = pytest.importorskip("keras")
-    from profnb.capture.layer_lines import find_layer_lines
+    from profnb.capture.source.layer_lines import find_layer_lines
 
     one = keras.layers.EinsumDense("ab,bc->ac", output_shape=13, name="named")
     two = keras.layers.EinsumDense("ab,bc->ac", output_shape=13)
@@ -718,7 +718,7 @@ def test_an_object_that_nobody_may_look_at_is_left_alone(tf):
 
 @tensorflow
 def test_trouble_with_source_lines_costs_a_sentence(tf, monkeypatch):
-    from profnb.capture.sources import SourceWatch
+    from profnb.capture.source.watch import SourceWatch
 
     def fail(*_):
         raise ValueError("odd")

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.analysis.examples import batch_size_of
-from profnb.analysis.step_times import StepTimes, tracing_cost, wall_step_times
+from profnb.analysis.steps.examples import batch_size_of
+from profnb.analysis.steps.times import StepTimes, tracing_cost, wall_step_times
 from profnb.analysis.notes import note_cost
 from profnb.analysis.study import Study
 from profnb.analysis.summary import GAP, share_time

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from patience import patient
 
-from profnb.analysis.sweeps import SweepPoint, tabulate_sweep
+from profnb.analysis.comparison.sweeps import SweepPoint, tabulate_sweep
 from profnb.capture.histories import FitResult
 from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of

@@ -9,7 +9,7 @@ import pytest
 import profnb
 from profnb.capture.tfprof import VIEWS, tfprof_view
 from profnb.profile import Profile
-from profnb.trace.run_metadata import read_run_metadata
+from profnb.trace.run_metadata.reader import read_run_metadata
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow

@@ -10,7 +10,7 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
-from profnb.analysis.launches import find_launches
+from profnb.analysis.device.launches import find_launches
 from profnb.analysis.marks import merge_events, pick_marks
 from profnb.analysis.rows import busy_in_bins
 from profnb.analysis.study import Study

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.analysis.compilation import is_compilation
-from profnb.analysis.grouping import Groups
-from profnb.analysis.launches import find_launches
-from profnb.analysis.steps import Steps
+from profnb.analysis.device.launches import find_launches
+from profnb.analysis.steps.grouping import Groups
+from profnb.analysis.steps.windows import Steps
 from profnb.analysis.streams import COLLECTIVE, kind_of_work, raw_device_lines
 from profnb.columns import Int8s, Int64s
 from profnb.kernels import compiled

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.analysis.launches import find_launches
-from profnb.analysis.samples import find_samples
-from profnb.analysis.steps import Steps
-from profnb.trace.chrome_write import Additions, write_chrome
-from profnb.trace.graph_timeline import is_graph_run, write_graph_timeline
+from profnb.analysis.device.launches import find_launches
+from profnb.analysis.memory.samples import find_samples
+from profnb.analysis.steps.windows import Steps
+from profnb.trace.chrome.graph_timeline import is_graph_run, write_graph_timeline
+from profnb.trace.chrome.writer import Additions, write_chrome
 from profnb.trace.model import Trace
 
 __all__ = ["export_chrome"]

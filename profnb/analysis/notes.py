@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profnb.analysis.input_diagnosis import InputDiagnosis
-from profnb.analysis.iterators import IteratorTree
-from profnb.analysis.memory_use import MemoryUse
-from profnb.analysis.step_times import TracingCost
-from profnb.analysis.steps import Steps
+from profnb.analysis.input.diagnosis import InputDiagnosis
+from profnb.analysis.input.iterators import IteratorTree
+from profnb.analysis.memory.use import MemoryUse
+from profnb.analysis.steps.times import TracingCost
+from profnb.analysis.steps.windows import Steps
 from profnb.analysis.summary import GAP, Summary
 from profnb.trace.model import Trace
 from profnb.units import bytes_text, count_text, duration_text, percent_text

@@ -3,7 +3,7 @@
 Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow op, ``name:type`` for
 a JAX primitive, ``Iterator::...`` for a tf.data iterator, or if XLA ran an HLO instruction there. Total
 time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread.
-Device side: every event of a stream is work of one op (``device_ops``); lines that a profiler derived
+Device side: every event of a stream is work of one op (``device.ops``); lines that a profiler derived
 from the streams are left out.
 
 An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.device_ops import name_device_work
-from profnb.analysis.hlo_ops import HloOps
+from profnb.analysis.device.ops import name_device_work
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.op_names import parse_op
 from profnb.analysis.streams import raw_device_lines
+from profnb.analysis.xla.hlo_ops import HloOps
 from profnb.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 

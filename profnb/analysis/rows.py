@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.nesting import find_parents
-from profnb.analysis.steps import Steps
+from profnb.analysis.steps.windows import Steps
 from profnb.analysis.streams import raw_device_lines
 from profnb.columns import Floats, Int32s, Int64s
 from profnb.kernels import compiled

@@ -11,55 +11,60 @@ from profnb.analysis.breakdown import (
     categorize_events,
     extend_to_device_work,
 )
-from profnb.analysis.copies import CopyTable, tabulate_copies
-from profnb.analysis.devices import DeviceTable, busiest_device, tabulate_devices, working_devices
-from profnb.analysis.examples import examples_per_step, usual_batch_size
-from profnb.analysis.grouping import Groups, group_events
-from profnb.analysis.hlo_ops import HloOps, find_hlo_ops
-from profnb.analysis.idle import IdleTable, attribute_idle
-from profnb.analysis.input_diagnosis import (
-    InputDiagnosis,
-    diagnose_input,
-    explain_first_element,
-    name_functions,
+from profnb.analysis.device.copies import CopyTable, tabulate_copies
+from profnb.analysis.device.devices import (
+    DeviceTable,
+    busiest_device,
+    tabulate_devices,
+    working_devices,
 )
-from profnb.analysis.input_pipeline import InputPipeline, tabulate_input_pipeline
-from profnb.analysis.input_waits import Waiting, find_waiting
-from profnb.analysis.input_work import find_input_work
-from profnb.analysis.iterators import IteratorTree, count_first_fill, find_iterators
-from profnb.analysis.kernels import KernelTable, tabulate_kernels
-from profnb.analysis.launches import (
+from profnb.analysis.device.idle import IdleTable, attribute_idle
+from profnb.analysis.device.kernels import KernelTable, tabulate_kernels
+from profnb.analysis.device.launches import (
     LaunchTable,
     StreamTable,
     tabulate_launches,
     tabulate_streams,
 )
-from profnb.analysis.layer_table import LayerTable, tabulate_layers
-from profnb.analysis.layers import LayerTimes, hand_out_ops
-from profnb.analysis.memory import Allocator, find_allocators, tabulate_peak
-from profnb.analysis.memory_use import MemoryUse, measure_memory
+from profnb.analysis.device.peaks import Peak, find_peak
+from profnb.analysis.device.precision import Precision, measure_precision
+from profnb.analysis.device.roofline import Roofline, draw_roofline
+from profnb.analysis.input.diagnosis import (
+    InputDiagnosis,
+    diagnose_input,
+    explain_first_element,
+    name_functions,
+)
+from profnb.analysis.input.iterators import IteratorTree, count_first_fill, find_iterators
+from profnb.analysis.input.pipeline import InputPipeline, tabulate_input_pipeline
+from profnb.analysis.input.waiting import Pieces, charge_waiting
+from profnb.analysis.input.waits import Waiting, find_waiting
+from profnb.analysis.input.work import find_input_work
+from profnb.analysis.layers.table import LayerTable, tabulate_layers
+from profnb.analysis.layers.times import LayerTimes, hand_out_ops
+from profnb.analysis.memory.allocators import Allocator, find_allocators, tabulate_peak
+from profnb.analysis.memory.samples import find_samples
+from profnb.analysis.memory.use import MemoryUse, measure_memory
 from profnb.analysis.nesting import self_times
 from profnb.analysis.notes import note_contents, note_devices, note_input, note_memory, note_steps
 from profnb.analysis.ops import OpRuns, OpTable, find_op_runs, sum_op_runs
-from profnb.analysis.peaks import Peak, find_peak
-from profnb.analysis.precision import Precision, measure_precision
-from profnb.analysis.python_time import PythonTime, tabulate_python
-from profnb.analysis.roofline import Roofline, draw_roofline
 from profnb.analysis.rows import Rows, lay_out_rows
-from profnb.analysis.samples import find_samples
-from profnb.analysis.source_lines import SourceLines, tabulate_source_lines
-from profnb.analysis.step_times import (
+from profnb.analysis.source.lines import SourceLines, tabulate_source_lines
+from profnb.analysis.source.python_time import PythonTime, tabulate_python
+from profnb.analysis.steps.examples import examples_per_step, usual_batch_size
+from profnb.analysis.steps.grouping import Groups, group_events
+from profnb.analysis.steps.times import (
     StepTimes,
     TracingCost,
     step_times_of_trace,
     tracing_cost,
     wall_step_times,
 )
-from profnb.analysis.steps import Steps, find_steps
+from profnb.analysis.steps.windows import Steps, find_steps
 from profnb.analysis.streams import raw_device_lines
 from profnb.analysis.summary import Summary, summarize
-from profnb.analysis.waiting import Pieces, charge_waiting
-from profnb.analysis.xla import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
+from profnb.analysis.xla.hlo_ops import HloOps, find_hlo_ops
+from profnb.analysis.xla.tables import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 from profnb.capture.recording import Recording
 from profnb.columns import Int8s, Int64s
 from profnb.trace.model import Counter, Trace

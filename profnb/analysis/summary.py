@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown
-from profnb.analysis.steps import Steps
+from profnb.analysis.steps.windows import Steps
 from profnb.columns import Int64s
 
 __all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]

@@ -9,9 +9,9 @@ from typing import Any
 from profnb.capture.datasets import Chain, count_elements, describe_datasets
 from profnb.capture.functions import ChangingArguments
 from profnb.capture.histories import FitResult
-from profnb.capture.layer_facts import ModelFacts
-from profnb.capture.line_records import SourceRecords, StackRecords
+from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.records import StepRecords
+from profnb.capture.source.records import SourceRecords, StackRecords
 
 __all__ = ["Recording"]
 
@@ -40,7 +40,7 @@ class Recording:
         changing_arguments: Why functions were traced anew; see ``functions``.
         fits: What each of Keras' fits reached, in order.
         graph_versions: How many changes the graph had seen at each session run, bounded.
-        models: The Keras models that ran or were given; see ``models``.
+        models: The Keras models that ran or were given; see ``capture.models``.
         source: The user's lines and the ops they made; None if not asked for.
         stacks: Samples of Python's stack; None if not asked for.
     """

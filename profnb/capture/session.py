@@ -27,10 +27,10 @@ from profnb.capture.graph_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
 from profnb.capture.markers import StepRecorder
-from profnb.capture.models import ModelWatch
+from profnb.capture.models.watch import ModelWatch
 from profnb.capture.recording import Recording
 from profnb.capture.records import RUN
-from profnb.capture.sources import SourceWatch
+from profnb.capture.source.watch import SourceWatch
 from profnb.capture.watch import WatchedCall, on_import, replace_attribute
 from profnb.options import CaptureOptions
 

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
-from profnb.analysis.copies import CopyTable
-from profnb.analysis.devices import DeviceTable
-from profnb.analysis.idle import IDLE_CAUSES, WORK, IdleTable
-from profnb.analysis.kernels import KernelTable
-from profnb.analysis.launches import LaunchTable, StreamTable
-from profnb.analysis.precision import WIDTHS, Precision
-from profnb.analysis.steps import Steps
+from profnb.analysis.device.copies import CopyTable
+from profnb.analysis.device.devices import DeviceTable
+from profnb.analysis.device.idle import IDLE_CAUSES, WORK, IdleTable
+from profnb.analysis.device.kernels import KernelTable
+from profnb.analysis.device.launches import LaunchTable, StreamTable
+from profnb.analysis.device.precision import WIDTHS, Precision
+from profnb.analysis.steps.windows import Steps
 from profnb.columns import Floats
 
 __all__ = [

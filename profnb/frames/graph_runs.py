@@ -9,7 +9,7 @@ import pandas as pd
 from profnb.capture.tfprof import TfprofRow, tfprof_view
 from profnb.errors import CaptureError
 from profnb.trace.model import Trace
-from profnb.trace.run_metadata_stats import GraphStats
+from profnb.trace.run_metadata.stats import GraphStats
 
 __all__ = ["tfprof_frame"]
 

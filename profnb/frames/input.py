@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.input_pipeline import InputPipeline
-from profnb.analysis.input_waits import Waiting
-from profnb.analysis.samples import BUFFER
-from profnb.analysis.steps import Steps
+from profnb.analysis.input.pipeline import InputPipeline
+from profnb.analysis.input.waits import Waiting
+from profnb.analysis.memory.samples import BUFFER
+from profnb.analysis.steps.windows import Steps
 from profnb.columns import Floats
 from profnb.trace.model import Counter
 

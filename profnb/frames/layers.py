@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.layer_rows import PHASES
-from profnb.analysis.layer_table import LayerTable
+from profnb.analysis.layers.rows import PHASES
+from profnb.analysis.layers.table import LayerTable
 
 __all__ = ["layer_frame"]
 

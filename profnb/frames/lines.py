@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.python_time import PythonTime
-from profnb.analysis.source_lines import SourceLines
+from profnb.analysis.source.lines import SourceLines
+from profnb.analysis.source.python_time import PythonTime
 from profnb.columns import Floats, Int64s
 
 __all__ = ["python_frame", "source_line_frame"]

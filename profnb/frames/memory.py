@@ -6,10 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.memory import Allocator, tabulate_peak
-from profnb.analysis.memory_use import MemoryUse
-from profnb.analysis.samples import RESERVED, find_samples
-from profnb.analysis.steps import Steps
+from profnb.analysis.memory.allocators import Allocator, tabulate_peak
+from profnb.analysis.memory.samples import RESERVED, find_samples
+from profnb.analysis.memory.use import MemoryUse
+from profnb.analysis.steps.windows import Steps
 from profnb.trace.model import Trace
 
 __all__ = ["memory_frame", "memory_peak_frame", "memory_summary_frame"]

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
-from profnb.analysis.grouping import Groups
 from profnb.analysis.nesting import find_parents, self_times
 from profnb.analysis.ops import OpTable
-from profnb.analysis.step_times import StepTimes
-from profnb.analysis.steps import Steps
+from profnb.analysis.steps.grouping import Groups
+from profnb.analysis.steps.times import StepTimes
+from profnb.analysis.steps.windows import Steps
 from profnb.columns import Int32s, Int64s
 from profnb.trace.model import Trace
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from profnb.analysis.sweeps import SweepTable
+from profnb.analysis.comparison.sweeps import SweepTable
 
 __all__ = ["sweep_frame"]
 

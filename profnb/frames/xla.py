@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.roofline import Roofline
-from profnb.analysis.xla import XlaModules, XlaOps
+from profnb.analysis.device.roofline import Roofline
+from profnb.analysis.xla.tables import XlaModules, XlaOps
 from profnb.columns import Floats
 
 __all__ = ["roofline_frame", "xla_frame", "xla_module_frame"]

@@ -14,8 +14,7 @@ import numpy as np
 
 from profnb.columns import Bytes, Int32s, Int64s
 from profnb.kernels import compiled
-from profnb.trace.model import StatColumn, Stats, StringTable
-from profnb.trace.stat_texts import (
+from profnb.trace.chrome.stat_texts import (
     BYTES,
     DOUBLE,
     INT64,
@@ -25,6 +24,7 @@ from profnb.trace.stat_texts import (
     StatCsr,
     StatTexts,
 )
+from profnb.trace.model import StatColumn, Stats, StringTable
 from profnb.trace.wire import Number, check, read_fixed64, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import fill
 
-from profnb.analysis.advice import Advice
+from profnb.analysis.advice.ranking import Advice
 from profnb.units import percent_text
 from profnb.view.text import printable
 from profnb.view.theme import MUTED

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from profnb.analysis.breakdown import CATEGORIES, StepBreakdown
-from profnb.analysis.steps import Steps
+from profnb.analysis.steps.windows import Steps
 from profnb.analysis.summary import GAP
 from profnb.units import duration_text
 from profnb.view.theme import GRID, TEXT_COLOUR, colour_of

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.comparison import RunSet
-from profnb.analysis.op_differences import OpDifference
+from profnb.analysis.comparison.op_differences import OpDifference
+from profnb.analysis.comparison.quality import MetricDifference
+from profnb.analysis.comparison.speedup import RunSet
 from profnb.analysis.op_names import without_call
-from profnb.analysis.quality import MetricDifference
 from profnb.columns import Floats
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.view.device_charts import axis, figure_layout

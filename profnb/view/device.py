@@ -5,12 +5,12 @@ Only where the trace has device work; a trace without any shows none of this, an
 
 import numpy as np
 
-from profnb.analysis.copies import CopyTable
-from profnb.analysis.devices import DeviceTable
-from profnb.analysis.idle import IDLE_CAUSES, IdleTable
-from profnb.analysis.kernels import KernelTable
-from profnb.analysis.launches import LaunchTable, StreamTable
-from profnb.analysis.precision import WIDTHS, Precision
+from profnb.analysis.device.copies import CopyTable
+from profnb.analysis.device.devices import DeviceTable
+from profnb.analysis.device.idle import IDLE_CAUSES, IdleTable
+from profnb.analysis.device.kernels import KernelTable
+from profnb.analysis.device.launches import LaunchTable, StreamTable
+from profnb.analysis.device.precision import WIDTHS, Precision
 from profnb.analysis.study import Study
 from profnb.units import MISSING, bar_text, bytes_text, count_text, duration_text, percent_text
 from profnb.view.device_charts import utilisation_figure

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.idle import IDLE_CAUSES, WORK, IdleTable
-from profnb.analysis.roofline import Roofline
-from profnb.analysis.xla import XlaOps
-from profnb.analysis.xla_tree import TreeBlock
+from profnb.analysis.device.idle import IDLE_CAUSES, WORK, IdleTable
+from profnb.analysis.device.roofline import Roofline
+from profnb.analysis.xla.tables import XlaOps
+from profnb.analysis.xla.tree import TreeBlock
 from profnb.units import duration_text, percent_text
 from profnb.view.theme import CAUSE_COLOURS, GRID, TEXT_COLOUR, colour_of
 

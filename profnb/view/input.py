@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.input_pipeline import InputPipeline
-from profnb.analysis.samples import BUFFER
-from profnb.analysis.steps import Steps
+from profnb.analysis.input.pipeline import InputPipeline
+from profnb.analysis.memory.samples import BUFFER
+from profnb.analysis.steps.windows import Steps
 from profnb.analysis.study import Study
 from profnb.trace.model import Counter
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text

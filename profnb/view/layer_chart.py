@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from profnb.analysis.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE
-from profnb.analysis.layer_tree import LayerBlock
+from profnb.analysis.layers.rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE
+from profnb.analysis.layers.tree import LayerBlock
 from profnb.units import duration_text, percent_text
 from profnb.view.device_charts import axis, figure_layout
 from profnb.view.theme import colour_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE, PHASES
-from profnb.analysis.layer_table import SCOPE, LayerTable
-from profnb.analysis.layer_tree import grow_layer_tree
+from profnb.analysis.layers.rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE, PHASES
+from profnb.analysis.layers.table import SCOPE, LayerTable
+from profnb.analysis.layers.tree import grow_layer_tree
 from profnb.analysis.study import Study
 from profnb.columns import Bools, Floats, Int64s
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text

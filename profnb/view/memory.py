@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.memory import UNATTRIBUTED, step_around, tabulate_peak
-from profnb.analysis.memory_use import MemoryUse
+from profnb.analysis.memory.allocators import UNATTRIBUTED, step_around, tabulate_peak
+from profnb.analysis.memory.use import MemoryUse
 from profnb.analysis.study import Study
 from profnb.units import MISSING, bar_text, bytes_text, count_text, percent_text
 from profnb.view.device_charts import axis, figure_layout

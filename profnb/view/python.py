@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from profnb.analysis.python_time import CallBlock, Function, PythonTime
+from profnb.analysis.source.python_time import CallBlock, Function, PythonTime
 from profnb.units import bar_text, count_text, duration_text, percent_text
 from profnb.view.device_charts import axis, figure_layout
 from profnb.view.sections import Section

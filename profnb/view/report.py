@@ -15,10 +15,10 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from profnb.analysis.advice import Advice
+from profnb.analysis.advice.ranking import Advice
 from profnb.analysis.op_names import without_call
 from profnb.analysis.ops import OpTable
-from profnb.analysis.python_time import PythonTime
+from profnb.analysis.source.python_time import PythonTime
 from profnb.analysis.study import Study
 from profnb.columns import Floats
 from profnb.units import bar_text, count_text, duration_text, percent_text

@@ -1,6 +1,6 @@
 """The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
 
-from profnb.analysis.source_lines import SourceLines
+from profnb.analysis.source.lines import SourceLines
 from profnb.analysis.study import Study
 from profnb.columns import Floats
 from profnb.units import MISSING, bar_text, count_text, duration_text, percent_text

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from profnb.analysis.quality import is_higher_better
-from profnb.analysis.sweeps import SweepTable, setting_text
+from profnb.analysis.comparison.quality import is_higher_better
+from profnb.analysis.comparison.sweeps import SweepTable, setting_text
 from profnb.units import (
     MISSING,
     bar_text,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.analysis.step_times import StepTimes, TracingCost
-from profnb.analysis.steps import Steps
+from profnb.analysis.steps.times import StepTimes, TracingCost
+from profnb.analysis.steps.windows import Steps
 from profnb.analysis.study import Study
 from profnb.analysis.summary import GAP, Share, Summary
 from profnb.columns import Floats

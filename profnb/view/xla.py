@@ -1,9 +1,9 @@
 """What XLA did, as the report shows it: its programs, its ops, and how near they come to the limits."""
 
-from profnb.analysis.roofline import Roofline
+from profnb.analysis.device.roofline import Roofline
 from profnb.analysis.study import Study
-from profnb.analysis.xla import XlaModules, XlaOps
-from profnb.analysis.xla_tree import grow_xla_tree
+from profnb.analysis.xla.tables import XlaModules, XlaOps
+from profnb.analysis.xla.tree import grow_xla_tree
 from profnb.units import (
     MISSING,
     bar_text,

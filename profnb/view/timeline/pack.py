@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profnb.analysis.breakdown import CATEGORIES
-from profnb.analysis.launches import find_launches
+from profnb.analysis.device.launches import find_launches
 from profnb.analysis.marks import Marks, pick_marks
 from profnb.analysis.study import Study
 from profnb.columns import Int64s

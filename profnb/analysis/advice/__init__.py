@@ -1,0 +1,1 @@
+"""What to change, with evidence and the most that it can gain."""

@@ -1,0 +1,1 @@
+"""Runs against runs: how much faster, how sure, and what accounts for it."""

@@ -1,0 +1,1 @@
+"""What tf.data did, and how the training waited for it."""

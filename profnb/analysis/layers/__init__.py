@@ -1,0 +1,1 @@
+"""Op time by the layers of the model."""

@@ -1,0 +1,1 @@
+"""What allocators held over time and at the peak."""

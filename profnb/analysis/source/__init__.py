@@ -1,0 +1,1 @@
+"""Op time and Python's own by the lines and functions of the user's code."""

@@ -1,0 +1,269 @@
+"""Names of ops to the lines of the user's code that made them.
+
+A trace names an op by its path through the functions that it was inlined from,
+``StatefulPartitionedCall/while/body/_14/while/MatMul``; a graph knows ``while/MatMul`` of the loop's
+body. The path is followed from call to call, beginning in the function that was running. Where Grappler
+has renamed an op, the name it was made from is taken, or the op whose scope it lies in.
+
+A gradient op is made by the tape, but caused by a forward op: ``gradient_tape/dense/MatMul/MatMul_1``
+carries the scope that was open when the forward op was made, ``gradients/dense/MatMul_grad/MatMul`` that
+op's name. Both lines are given; the forward one only where no other could be meant.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from profnb.capture.source.records import GraphLines, SourceRecords
+
+__all__ = ["NOWHERE", "LineIndex", "OpLine"]
+
+_TAPE = re.compile(r"(?:^|/)gradient_tape/")
+_GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
+_REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
+_STAGE = re.compile(r"[A-Z][A-Za-z]+_(?=.)")
+_ADDED = re.compile(r"-\d+-[^/]*$")  # ...-0-CastToFp16-AutoMixedPrecision, ...-LayoutOptimizer
+_BRANCH = re.compile(r"(?:body|cond|then|else)/_\d+/")
+_OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
+_FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
+_UNIQUE = re.compile(r"_\d+$")
+_VERSION = re.compile(r"V\d+$")
+_DEEPEST, _LONGEST = 40, 1_000
+_MOST_SCOPES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class OpLine:
+    """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
+
+    Attributes:
+        place: The line that its time belongs to.
+        tape: The line that asked for the gradient, where it is a gradient op.
+        is_backward: Whether it is a gradient op.
+        is_known: Whether its graph was found.
+        is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
+            running says more than ``place``.
+        is_tape_outside: Likewise of ``tape``.
+    """
+
+    place: int = -1
+    tape: int = -1
+    is_backward: bool = False
+    is_known: bool = False
+    is_outside: bool = False
+    is_tape_outside: bool = False
+
+
+NOWHERE = OpLine()
+
+
+class _Graph:
+    """A graph's ops by name."""
+
+    def __init__(self, lines: GraphLines, layers: dict[str, int]) -> None:
+        self.lines = lines
+        parts = {part for name in lines.op_names for part in name.split("/")} if layers else set()
+        self.layers = _name_layers(parts, layers)
+        self.rows = {name: row for row, name in enumerate(lines.op_names)}
+        # Of forward ops, one row per place: by scope and type, and by each scope around them.
+        self.made: dict[str, dict[str, dict[int, int]]] = {}
+        self.inside: dict[str, dict[int, int]] = {}
+        for row, name in enumerate(lines.op_names):
+            if _forward_of(name) is None:
+                self._note_forward(name.rpartition("/")[0], lines.op_types[row], row)
+
+    def _note_forward(self, scope: str, kind: str, row: int) -> None:
+        place = self.lines.places[row]
+        self.made.setdefault(scope, {}).setdefault(kind, {}).setdefault(place, row)
+        while scope:
+            self.inside.setdefault(scope, {}).setdefault(place, row)
+            scope = scope.rpartition("/")[0]
+
+
+def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
+    """Which layer each scope of a graph is.
+
+    A scope carries the layer's name, or that with a number where it was taken: ``dense_1`` is either the
+    layer of that name or a second scope of ``dense``. It is the former unless ``dense_1`` has a scope that
+    can be no other's, as ``dense_1_2``.
+    """
+    waiting = {
+        part: names
+        for part in sorted(parts)
+        if (names := [n for n in dict.fromkeys((part, _UNIQUE.sub("", part))) if n in layers])
+    }
+    named: dict[str, str] = {}
+    while waiting:
+        taken = set(named.values())
+        free = {part: [n for n in names if n not in taken] for part, names in waiting.items()}
+        sure = [part for part, names in waiting.items() if len(names) == 1 or len(free[part]) < 2]
+        for part in sure or list(waiting)[:1]:
+            named[part] = (free[part] or waiting[part])[0]
+            del waiting[part]
+    return named
+
+
+_Found = tuple[_Graph, int]
+
+
+class LineIndex:
+    """Finds the lines of ops.
+
+    Args:
+        records: What the capture knows of graphs and layers.
+    """
+
+    def __init__(self, records: SourceRecords) -> None:
+        """Index the graphs; of two with the same name the later one is looked at first."""
+        self._layers = records.layers
+        self._graphs = [_Graph(lines, records.layers) for lines in records.graphs]
+        self._by_name: dict[str, list[_Graph]] = {}
+        self._anywhere: dict[str, _Found] = {}
+        for graph in self._graphs:
+            self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
+            for name, row in graph.rows.items():
+                self._anywhere[name] = graph, row
+        self.find = cache(self._find)
+
+    def _find(self, name: str, function: str) -> OpLine:
+        """Where the op of this name comes from.
+
+        Args:
+            name: As the trace has it.
+            function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
+        """
+        if len(name) > _LONGEST:  # no op of a program: it would only cost time
+            return NOWHERE
+        found = next((f for path in _names(name) if (f := self._locate(path, function))), None)
+        backward = _forward_of(name)
+        if found is None:
+            if backward is None:
+                return NOWHERE
+            return OpLine(-1, -1, is_backward=True)
+        graph, row = found
+        own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
+        backward = _forward_of(graph.lines.op_names[row]) or backward
+        if backward is None:
+            layer = self._layer(name, graph) if is_outside else -1
+            return OpLine(
+                own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
+            )
+        forward = self._forward(*backward, graph.lines.op_types[row], graph)
+        if forward is not None:
+            made, at = forward[0].lines, forward[1]
+            if made.places[at] >= 0 and not made.is_outside[at]:
+                return OpLine(
+                    made.places[at],
+                    own,
+                    is_backward=True,
+                    is_known=True,
+                    is_tape_outside=is_outside,
+                )
+        layer = self._layer(f"{backward[0]}/", graph) if is_outside else -1
+        return OpLine(
+            own if layer < 0 else layer, own, is_backward=True, is_known=True,
+            is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
+        )  # fmt: skip
+
+    def _layer(self, path: str, graph: _Graph) -> int:
+        """The line that made the innermost layer of a path."""
+        for part in reversed(path.split("/")[:-1]):
+            if part in graph.layers:
+                return self._layers[graph.layers[part]]
+        return -1
+
+    # By name.
+
+    def _graphs_of(self, function: str) -> list[_Graph]:
+        if function in self._by_name:
+            return self._by_name[function]
+        match = _FUNCTION.match(function)
+        return self._by_name.get(match.group(1), []) if match else []
+
+    def _locate(self, path: str, function: str) -> _Found | None:
+        for graph in self._graphs_of(function):
+            found = self._follow(graph, path, 0)
+            if found is not None:
+                return found
+        parts = path.split("/")
+        for first in range(len(parts)):
+            if first and not _OF_CALLS.fullmatch(parts[first - 1]):
+                break
+            found = self._anywhere.get("/".join(parts[first:]))
+            if found is not None:
+                return found
+        return None
+
+    def _follow(self, graph: _Graph, path: str, depth: int) -> _Found | None:
+        """The op at a path that begins in this graph and may lead into functions that it calls."""
+        row = graph.rows.get(path)
+        if row is not None:
+            return graph, row
+        if depth > _DEEPEST:
+            return None
+        at = path.find("/")
+        while at >= 0:
+            rest = _BRANCH.sub("", path[at + 1 :], count=1)
+            for called in graph.lines.calls.get(path[:at], ()):
+                for inner in self._graphs_of(called):
+                    found = self._follow(inner, rest, depth + 1)
+                    if found is not None:
+                        return found
+            at = path.find("/", at + 1)
+        return None
+
+    # By cause.
+
+    def _forward(self, scope: str, is_op: bool, op_type: str, graph: _Graph) -> _Found | None:
+        """The forward op that a gradient op was made for, if no other can be meant."""
+        row = graph.rows.get(scope)
+        if row is not None:
+            return graph, row
+        if is_op:
+            return self._anywhere.get(scope)
+        related: dict[int, int] = {}
+        for kind, rows in graph.made.get(scope, {}).items():
+            if _is_gradient_of(op_type, kind):
+                related |= rows
+        for found in (related, graph.inside.get(scope, {})):
+            if len(found) == 1:
+                return graph, next(iter(found.values()))
+        return None
+
+
+def _names(name: str) -> Iterable[str]:
+    """The name, and those it may have had before Grappler: by its rules, then of the scopes around it."""
+    yield name
+    plain = _ADDED.sub("", name)
+    match = _REWRITTEN.search(plain)
+    if match:
+        scope, rest = plain[: match.start()], plain[match.end() :]
+        plain = "/".join(part for part in (scope, _STAGE.sub("", rest, count=1)) if part)
+    if plain != name:
+        yield plain
+    scope = plain
+    for _ in range(min(scope.count("/"), _MOST_SCOPES)):
+        scope = scope.rpartition("/")[0]
+        if _OF_CALLS.fullmatch(scope.rpartition("/")[2]):
+            return  # a call is not what an op inside of it was made for
+        yield scope
+
+
+def _forward_of(name: str) -> tuple[str, bool] | None:
+    """What the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
+    matches = list(_GRADIENTS.finditer(name))
+    if matches:
+        return matches[-1].group(1), True
+    tape = list(_TAPE.finditer(name))
+    if tape:
+        return name[tape[-1].end() :].rpartition("/")[0], False
+    return None
+
+
+def _is_gradient_of(op_type: str, forward: str) -> bool:
+    """Whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
+    if "Grad" not in op_type and "Backprop" not in op_type:
+        return False
+    plain = _VERSION.sub("", forward)
+    return len(plain) > 2 and op_type.startswith(plain) and op_type != forward

@@ -1,0 +1,1 @@
+"""When training went through its iterations, and which event belongs to which."""

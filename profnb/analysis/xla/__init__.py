@@ -1,0 +1,1 @@
+"""What XLA compiled and ran, and what its instructions cost."""

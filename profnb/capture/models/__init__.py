@@ -1,0 +1,1 @@
+"""The Keras models that ran, as plain data."""

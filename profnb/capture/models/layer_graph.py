@@ -1,0 +1,68 @@
+"""A Keras model's graph of layers: who is called again, and where the gradient must reach."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from profnb.capture.models.layer_shapes import Shape, inherits, nodes_of
+
+__all__ = ["is_called_again", "with_gradients"]
+
+
+def is_called_again(layer: Any, shapes: tuple[Shape, ...]) -> bool:
+    """Whether a graph of layers calls it at several places.
+
+    A Sequential adds a call each time that it is rebuilt, with the same input.
+    """
+    return len(nodes_of(layer)) > 1 and (len({*_producers(layer)}) > 1 or len(set(shapes)) > 1)
+
+
+def _producers(layer: Any) -> Iterator[int]:
+    """Which layers a layer's inputs come from, by id."""
+    for node in nodes_of(layer):
+        for parent in _parents(node):
+            yield id(parent)
+
+
+def _parents(node: Any) -> list[Any]:
+    """The layers that made a node's inputs."""
+    try:
+        parents = [parent.operation for parent in node.parent_nodes]
+    except AttributeError:  # Keras 2
+        parents = [getattr(parent, "layer", None) for parent in getattr(node, "parent_nodes", [])]
+    return [parent for parent in parents if parent is not None]
+
+
+def with_gradients(layer: Any, parts: list[Any], needs_gradient: bool) -> list[tuple[Any, bool]]:
+    """Each part, and whether the gradient must reach its input.
+
+    That is so where something before it is trained. What is before it tells the model's graph of layers, or
+    their order in a Sequential; elsewhere, the order in which the layers were made.
+    """
+    has_graph = hasattr(layer, "_operations") or hasattr(layer, "_nodes_by_depth")
+    is_sequential = inherits(layer, ("Sequential",))
+    if has_graph and not is_sequential:
+        known: dict[int, bool] = {}
+        return [(part, needs_gradient or _trained_before(part, known, 0)) for part in parts]
+    found, trained = [], needs_gradient
+    for part in parts:
+        found.append((part, trained))
+        trained = trained or _is_trained(part)
+    return found
+
+
+def _is_trained(layer: Any) -> bool:
+    return bool(getattr(layer, "trainable", True)) and bool(getattr(layer, "trainable_weights", ()))
+
+
+def _trained_before(layer: Any, known: dict[int, bool], depth: int) -> bool:
+    """Whether anything that a layer's inputs are made from is trained."""
+    if id(layer) in known:
+        return known[id(layer)]
+    known[id(layer)] = depth > 900  # until it is known, against circles; too deep: assume it is
+    if depth <= 900:
+        parents = [parent for node in nodes_of(layer) for parent in _parents(node)]
+        known[id(layer)] = any(
+            parent is not layer and (_is_trained(parent) or _trained_before(parent, known, depth + 1))
+            for parent in parents
+        )  # fmt: skip
+    return known[id(layer)]

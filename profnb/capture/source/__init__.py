@@ -1,0 +1,1 @@
+"""Where the user's code was, and which of its lines made which op."""

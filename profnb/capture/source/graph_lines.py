@@ -1,0 +1,231 @@
+"""Graphs to the lines that made their ops.
+
+TensorFlow keeps with each op the Python frames that made it, already led back from AutoGraph's copies to the
+original source. What is read of them is the innermost line of the user's own code. Reading them takes 30 us
+an op, so graphs are read when the capture has ended; one that dies before is read as it dies, in a
+``__del__`` that its class has while the capture runs. Where several lines of the user's stand one inside
+the other, the innermost one is the one that called TensorFlow or Keras.
+
+A model made of layers only has no line of the user's inside its traced function. The line that made the layer
+tells more there than the call of ``fit``; it is seen for layers that are made while the capture runs, and of
+older ones looked for in the text of the cells (``layer_lines``).
+"""
+
+import gc
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType, ModuleType
+from typing import Any
+
+from profnb.capture.source.layer_lines import find_layer_lines
+from profnb.capture.source.records import GraphLines
+from profnb.capture.source.user_code import Places, is_user_file, user_place
+from profnb.capture.watch import replace_attribute, watch_method
+
+__all__ = ["GraphWatch"]
+
+_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 10_000, 30_000, 5_000
+_SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
+# They leave no event, or none of any length.
+_UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
+_CALLED = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+}
+
+
+class _Reading:
+    """A graph, and what was read of it."""
+
+    __slots__ = ("calls", "driver", "name", "names", "places", "types")
+
+    def __init__(self, driver: int | None) -> None:
+        self.name = ""
+        self.driver = driver
+        self.names: list[str] = []
+        self.types: list[str] = []
+        self.places: list[int] = []
+        self.calls: dict[str, tuple[str, ...]] = {}
+
+    def read(self, graph: Any, places: Places, most: int) -> int:
+        """Take in the ops of the graph; how many.
+
+        What TensorFlow gives out as an op's traceback lives as long as the graph does and no longer, so
+        nothing of it is kept.
+        """
+        self.name = str(getattr(graph, "name", ""))
+        for operation in graph.get_operations():
+            kind = operation.type
+            if kind == "Placeholder" and self.driver is None:
+                self.driver = _innermost(operation.traceback, places)  # made by whoever calls
+            if kind in _UNSEEN:
+                continue
+            if len(self.names) >= most:
+                break
+            place = _innermost(operation.traceback, places)
+            self.names.append(operation.name)
+            self.types.append(kind)
+            self.places.append(place)
+            called = _CALLED.get(kind)
+            if called is not None:
+                names = (operation.get_attr(attribute).name for attribute in called)
+                self.calls[operation.name] = tuple(map(str, names))
+        return len(self.names)
+
+    def lines(self) -> GraphLines:
+        """What was read, as a value."""
+        is_outside = tuple(place == self.driver for place in self.places)
+        own = tuple(self.names), tuple(self.types), tuple(self.places)
+        return GraphLines(self.name, *own, is_outside, self.calls)
+
+
+def _innermost(traceback: Any, places: Places) -> int:
+    """The place of the innermost line of the user's own in an op's traceback, or -1."""
+    for frame in reversed(traceback.get_user_frames()):
+        if is_user_file(frame.filename):
+            return places.row_of(frame.filename, frame.lineno or 0)
+    return -1
+
+
+class GraphWatch:
+    """Reads the lines of graphs.
+
+    Args:
+        places: Where lines get their numbers.
+    """
+
+    def __init__(self, places: Places) -> None:
+        """Nothing is watched yet."""
+        self._places = places
+        self._readings: list[_Reading] = []
+        self._drivers: dict[int, int | None] = {}  # who traced each living graph, by its id
+        self._ops = 0
+        self.layers: dict[str, int] = {}
+        self.is_reading = True
+
+    @contextmanager
+    def watch(self, tensorflow: ModuleType) -> Iterator[None]:
+        """See graphs being made inside the block."""
+        graph_type = getattr(getattr(tensorflow, "__internal__", None), "FuncGraph", None)
+        with ExitStack() as stack:
+            if isinstance(graph_type, type):
+                stack.enter_context(watch_method(graph_type, "__init__", after=self._graph_made))
+                before = getattr(graph_type, "__del__", None)
+
+                def graph_dies(graph: Any) -> None:
+                    self._graph_dies(graph)
+                    if before is not None:
+                        before(graph)
+
+                stack.enter_context(replace_attribute(graph_type, "__del__", graph_dies))
+            yield
+
+    @contextmanager
+    def watch_keras(self, keras: ModuleType) -> Iterator[None]:
+        """See layers being made inside the block; ``keras`` is keras or tf_keras."""
+        layer = getattr(getattr(keras, "layers", None), "Layer", None)
+        with ExitStack() as stack:
+            if isinstance(layer, type):
+                stack.enter_context(watch_method(layer, "__init__", after=self._layer_made))
+            yield
+
+    def _layer_made(self, layer: Any) -> None:
+        if not self.is_reading or len(self.layers) >= _MOST_LAYERS:
+            return
+        try:
+            name = layer.name
+        except Exception:  # noqa: BLE001 - its own __init__ has not finished; it may be anything
+            return
+        place = _maker(inspect.currentframe())
+        if isinstance(name, str) and place is not None:
+            self.layers[name] = self._places.row_of(*place)
+
+    def _graph_made(self, graph: Any) -> None:
+        if self.is_reading:
+            place = user_place(inspect.currentframe())
+            driver = None if place is None else self._places.row_of(*place)
+            self._drivers[id(graph)] = driver
+
+    def _graph_dies(self, graph: Any) -> None:
+        """Nothing refers to a graph any more; it is whole until this returns."""
+        driver = self._drivers.pop(id(graph), None)
+        if self.is_reading:
+            self._read(graph, driver)
+
+    def _read(self, graph: Any, driver: int | None) -> None:
+        if self._ops >= _MOST_OPS or getattr(graph, "name", "") in _SCRATCH:
+            return
+        reading = _Reading(driver)
+        try:
+            self._ops += reading.read(graph, self._places, _MOST_OPS - self._ops)
+        except Exception:  # noqa: BLE001 - a graph half made, or of another version's making
+            return
+        if reading.names:
+            self._readings.append(reading)
+
+    def finish(
+        self, graph_of_runs: Any = None, models: Iterable[object] = ()
+    ) -> tuple[GraphLines, ...]:
+        """Read the graphs that are older than the capture, and give back all, oldest first.
+
+        Args:
+            graph_of_runs: The graph that ran in sessions, or None.
+            models: The Keras models that are known to have run.
+        """
+        self.is_reading = False
+        # A fresh list: it holds nothing longer than this call, whatever is found in it.
+        living = gc.get_objects()
+        func_graph = sys.modules.get("tensorflow.python.framework.func_graph")
+        kind = getattr(func_graph, "FuncGraph", None)
+        # By type: isinstance would ask proxies of other libraries for their class, which may raise.
+        graphs = [t for t in living if issubclass(type(t), kind)] if isinstance(kind, type) else []
+        if graph_of_runs is not None:
+            self._read(graph_of_runs, None)
+        for graph in graphs:
+            if id(graph) in self._drivers:
+                self._read(graph, self._drivers[id(graph)])
+        traced, self._readings = self._readings, []
+        self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
+        # The youngest first: there may be more than will be read.
+        for graph in sorted(graphs, key=_age):
+            if id(graph) not in self._drivers:
+                self._read(graph, None)
+        older, self._readings = self._readings[::-1], []
+        readings = (*older, *traced)
+        names = {name for reading in readings for name in reading.names}
+        scopes = {part for name in names for part in name.split("/")[:-1]}
+        scopes |= {re.sub(r"_\d+$", "", part) for part in scopes}  # Keras 3 makes scopes unique
+        for name, place in find_layer_lines(models, living, scopes).items():
+            self.layers.setdefault(name, self._places.row_of(*place))
+        self._drivers.clear()
+        return tuple(reading.lines() for reading in readings)
+
+
+def _age(graph: Any) -> int:
+    """Less for a graph that was made later; TensorFlow numbers them, the collector does not order them."""
+    digits = "".join(filter(str.isdigit, str(getattr(graph, "_graph_key", ""))))
+    return -int(digits[:18] or 0)
+
+
+def _maker(frame: FrameType | None) -> tuple[str, int] | None:
+    """The line that makes a layer: the innermost of the user's outside of ``__init__`` of layers.
+
+    A layer of the user's own calls ``super().__init__()``; who made it stands further out.
+    """
+    making: object = None
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__init__":
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+            making = making or first
+            if first is making:
+                frame = frame.f_back
+                continue
+        if is_user_file(code.co_filename):
+            return code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None

@@ -1,0 +1,216 @@
+"""Keras layers that were made before the capture to the lines of the cells that made them.
+
+A layer does not remember its line. But the text of the cells and modules is at hand, and so is the model: a
+call of ``Dense(64, name="head")`` in it can only have made a layer of that class with these arguments. Layers
+of a model are looked for one after the other as they stand in it, then one by one. A layer that two calls may
+have made has no line. Of models only those are looked at that ran, or one of whose layers a graph names: a
+long session leaves many others alive. Nothing is run or imported: texts are parsed, and of layers only plain
+attributes are read.
+"""
+
+import ast
+import linecache
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.source.user_code import is_user_file
+
+__all__ = ["find_layer_lines"]
+
+_MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
+_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 20, 600, 2_000
+_PLAIN = (bool, int, float, str)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call in a text that may make a layer: the class's name, its line, its constant arguments."""
+
+    name: str
+    file: str
+    line: int
+    positional: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    gives_name: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    name: str
+    kind: str
+    attributes: Mapping[str, Any]
+
+    @property
+    def _is_named_by_keras(self) -> bool:
+        """Whether the name is what Keras calls a layer of this class: ``max_pooling2d_3``."""
+        return re.sub(r"(_\d+)?$", "", self.name, count=1).replace("_", "") == self.kind.lower()
+
+    def may_come_from(self, call: _Call) -> bool:
+        """Whether a call can have made this layer."""
+        if call.name != self.kind or not (call.gives_name or self._is_named_by_keras):
+            return False
+        own = self.attributes
+        plain = [value for value in own.values() if isinstance(value, _PLAIN)]
+        if any(_is_number(value) and not _stands_in(value, own) for value in call.positional):
+            return False
+        for key, value in call.keywords:
+            if key == "name" and value != self.name:
+                return False
+            if isinstance(own.get(key), _PLAIN) and own[key] != value:
+                return False
+        return bool(plain) or not call.positional
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _stands_in(value: Any, attributes: Mapping[str, Any]) -> bool:
+    """Whether a layer has a number as attribute, alone or as each of a pair: ``kernel_size``."""
+    for own in attributes.values():
+        if _is_number(own) and own == value:
+            return True
+        if (
+            isinstance(own, tuple)
+            and own
+            and all(_is_number(part) and part == value for part in own)
+        ):
+            return True
+    return False
+
+
+def find_layer_lines(
+    ran: Iterable[object], others: Iterable[object] = (), scopes: Collection[str] = ()
+) -> dict[str, tuple[str, int]]:
+    """Find the line of each layer of the live models among some objects.
+
+    Args:
+        ran: Objects among which are the models that are known to have run.
+        others: Objects among which may be models that ran unseen, inside of functions traced long ago.
+        scopes: The name scopes of the graphs; of the others, only models with a layer in them are looked at.
+
+    Returns:
+        (file, line) by the layer's name, of those that could be told; of two models that name a layer alike
+        the one that is known to have run counts.
+    """
+    kinds = tuple(
+        kind
+        for name in ("keras", "tf_keras")
+        if isinstance(kind := getattr(sys.modules.get(name), "Model", None), type)
+    )
+    if not kinds:
+        return {}
+    sure = [layers for thing in ran if (layers := _layers_of(thing, kinds))]
+    likely = (
+        layers
+        for thing in others
+        if (layers := _layers_of(thing, kinds)) and any(layer.name in scopes for layer in layers)
+    )
+    layered = list(islice(chain(sure, likely), _MOST_MODELS))
+    if not layered:
+        return {}
+    wanted = {layer.kind for layers in layered for layer in layers}
+    files = [calls for file in _texts() if (calls := _calls_in(*file, wanted))]
+    found: dict[str, tuple[str, int]] = {}
+    for layers in layered:
+        found = (_match_in_order(layers, files) or {}) | found
+        for layer in layers:
+            if layer.name not in found:
+                line = _only_line(layer, files)
+                if line is not None:
+                    found[layer.name] = line
+    return found
+
+
+def _layers_of(model: Any, kinds: tuple[type, ...]) -> list[_Layer]:
+    """The layers of a thing, none if it is no model."""
+    # By type: isinstance would ask proxies of other libraries for their class, which may raise.
+    if not issubclass(type(model), kinds):
+        return []
+    try:
+        layers = list(model.layers)[:_MOST_LAYERS]
+        found = [
+            _Layer(str(layer.name), type(layer).__name__, dict(vars(layer))) for layer in layers
+        ]
+    except Exception:  # noqa: BLE001 - somebody's model may do anything
+        return []
+    return [layer for layer in found if layer.kind != "InputLayer"]
+
+
+def _texts() -> Iterable[tuple[str, str]]:
+    """The user's cells, then modules, the newest first of each."""
+    imported = [
+        file
+        for module in list(sys.modules.values())
+        if isinstance(module, ModuleType)
+        and isinstance(file := vars(module).get("__file__"), str)
+        and is_user_file(file)
+    ]
+    modules = set(imported)
+    cells = [file for file in list(linecache.cache) if file not in modules and is_user_file(file)]
+    left = _MOST_BYTES
+    for file in (*cells[::-1], *imported[::-1]):
+        text = "".join(linecache.getlines(file))
+        if 0 < len(text) < _MOST_BYTES_OF_FILE:
+            left -= len(text)
+            if left < 0:
+                return
+            yield file, text
+
+
+def _calls_in(file: str, text: str, wanted: set[str]) -> list[_Call]:
+    if not any(name in text for name in wanted):
+        return []
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    calls = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name in wanted:
+            positional = tuple(a.value for a in node.args if isinstance(a, ast.Constant))
+            keywords = tuple(
+                (k.arg, k.value.value)
+                for k in node.keywords
+                if k.arg is not None and isinstance(k.value, ast.Constant)
+            )
+            gives_name = any(k.arg in ("name", None) for k in node.keywords)
+            calls.append(_Call(name, file, node.lineno, positional, keywords, gives_name))
+    return sorted(calls, key=lambda call: call.line)[:_MOST_CALLS]
+
+
+def _match_in_order(
+    layers: Sequence[_Layer], files: Sequence[Sequence[_Call]]
+) -> dict[str, tuple[str, int]] | None:
+    """The lines of a model's layers where calls stand in the same order, in one place of the newest file."""
+    for calls in files:
+        places = [
+            first
+            for first in range(len(calls) - len(layers) + 1)
+            if all(map(_Layer.may_come_from, layers, calls[first:]))
+        ]
+        if len(places) == 1:
+            made = calls[places[0] :]
+            pairs = zip(layers, made, strict=False)
+            return {layer.name: (call.file, call.line) for layer, call in pairs}
+        if places:
+            return None
+    return None
+
+
+def _only_line(layer: _Layer, files: Sequence[Sequence[_Call]]) -> tuple[str, int] | None:
+    """The line of the only call of the newest file that can have made the layer."""
+    for calls in files:
+        lines = {(call.file, call.line) for call in calls if layer.may_come_from(call)}
+        if lines:
+            return next(iter(lines)) if len(lines) == 1 else None
+    return None

@@ -1,0 +1,123 @@
+"""Running Python to samples of one thread's stack: a sampling profiler of a thread of its own.
+
+A sample a millisecond, taken by another thread, costs the same whatever the code does, gives whole stacks,
+and leaves the interpreter's one profile hook to the user's own profiler. Measured with TensorFlow 2.21 on
+two cores, it slows eager loops and a ``fit`` of tiny batches by 1 to 5 % (8 % where ops take 15 us); the
+standard library's cProfile slows them by 52 and 76 %, all of it in Python, which is then no longer in
+proportion.
+
+The other thread needs the interpreter's lock. TensorFlow gives it away while it works, plain Python only
+when asked to and by default after 5 ms: then callbacks of up to 3 ms were never met, though they took 87 %
+of the time. So the interpreter is told to give way sooner while samples are taken
+(``sys.setswitchinterval``): with 50 us, callbacks of 0.2, 1 and 3 ms are found with 36, 71 and 84 % of the
+time where they take 33, 71 and 87 %. What passed since the sample before is counted as the sample's.
+"""
+
+import sys
+import threading
+import time
+from types import CodeType, FrameType
+
+from profnb.capture.source.records import LEFT, LineRecords, StackRecords
+from profnb.capture.source.user_code import is_user_file
+
+__all__ = ["StackSampler", "lines_of_stacks"]
+
+_PERIOD_S = 0.001
+_SWITCH_S = 0.00005
+_DEEPEST = 250
+_MOST_SAMPLES = 500_000
+
+
+class StackSampler:
+    """Samples the stack of the thread that calls ``start``, until ``stop``."""
+
+    def __init__(self) -> None:
+        """Nothing is sampled yet."""
+        self._records = StackRecords()
+        self._stacks: dict[tuple[int, ...], int] = {}
+        self._codes: dict[int, CodeType] = {}
+        self._stopping = threading.Event()
+        self._sampler: threading.Thread | None = None
+        self._switch_s = 0.0
+
+    def start(self) -> None:
+        """Begin."""
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        self._sampler = threading.Thread(
+            target=self._sample, args=(threading.get_ident(),), name="profnb", daemon=True
+        )
+        self._sampler.start()
+
+    def _sample(self, thread: int) -> None:
+        records, stacks, codes = self._records, self._stacks, self._codes
+        stopping, sleep, clock = self._stopping, time.sleep, time.perf_counter_ns
+        records.begin_ns = clock()
+        while not stopping.is_set():
+            sleep(_PERIOD_S)
+            frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 - the one way
+            now = clock()
+            key: list[int] = []
+            while frame is not None and len(key) < 2 * _DEEPEST:
+                code = frame.f_code
+                codes[id(code)] = code
+                key += id(code), frame.f_lasti
+                frame = frame.f_back
+            records.time_ns.append(now)
+            records.stack.append(stacks.setdefault(tuple(key), len(stacks)))
+            if len(records) >= _MOST_SAMPLES:
+                break
+
+    def stop(self) -> StackRecords:
+        """End; no reference to code is kept."""
+        if self._sampler is not None:
+            self._stopping.set()
+            self._sampler.join()
+            self._sampler = None
+            sys.setswitchinterval(self._switch_s)
+            self._name_frames()
+        return self._records
+
+    def _name_frames(self) -> None:
+        frames: dict[tuple[int, int], int] = {}
+        for key in self._stacks:
+            row = []
+            for at in range(len(key) - 2, -1, -2):
+                code, offset = key[at : at + 2]
+                place = code, _line_at(self._codes[code], offset)
+                number = frames.setdefault(place, len(frames))
+                if number == len(self._records.frames):
+                    known = self._codes[code]
+                    name = getattr(known, "co_qualname", known.co_name)
+                    own = name, known.co_filename, known.co_firstlineno, place[1]
+                    self._records.frames.append(own)
+                row.append(number)
+            self._records.stacks.append(tuple(row))
+        self._stacks.clear()
+        self._codes.clear()
+
+
+def _line_at(code: CodeType, offset: int) -> int:
+    """The line of an instruction."""
+    found = code.co_firstlineno
+    for first, last, line in code.co_lines():
+        if first <= offset < last:
+            return line or found
+    return found
+
+
+def lines_of_stacks(stacks: StackRecords) -> LineRecords:
+    """Which line of the user's own the thread was in, sample by sample."""
+    files: dict[str, int] = {}
+    innermost: list[tuple[int, int]] = []
+    for stack in stacks.stacks:
+        own = (stacks.frames[frame] for frame in reversed(stack))
+        found = next(((file, line) for _, file, _, line in own if is_user_file(file)), None)
+        at = (-1, LEFT) if found is None else (files.setdefault(found[0], len(files)), found[1])
+        innermost.append(at)
+    lines = LineRecords(files=list(files), is_sampled=True)
+    lines.time_ns.extend(stacks.time_ns)
+    lines.code.extend(innermost[stack][0] for stack in stacks.stack)
+    lines.line.extend(innermost[stack][1] for stack in stacks.stack)
+    return lines

@@ -1,0 +1,108 @@
+"""Which files hold the user's own code, and the text of their lines.
+
+The user's own is what was typed into a cell or lies outside of every place that packages are installed to:
+neither the standard library, nor ``site-packages``, nor profnb. TensorFlow's AutoGraph writes copies of
+functions to temporary files, which stand for the function they were made from and are nobody's own.
+"""
+
+import linecache
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["Places", "is_user_file", "number_cells", "read_sources", "user_place"]
+
+_MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
+# What a cell's first line became (``capture.cell``), and how the user wrote it.
+_OUR_LINE = re.compile(r"^get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$")
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
+_OURS = Path(__file__).parents[2].as_posix() + "/"
+_LIBRARY = tuple(
+    Path(sysconfig.get_path(name)).as_posix() + "/" for name in ("stdlib", "platstdlib")
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def is_user_file(file: str) -> bool:
+    """Whether code of this file name is the user's own."""
+    if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
+        return file.startswith(("<ipython-input", "<stdin>"))
+    path = file.replace("\\", "/")
+    return not (path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES))
+
+
+class Places:
+    """Distinct lines of code, numbered in the order they were first seen.
+
+    Attributes:
+        listed: (file, line) of each.
+    """
+
+    __slots__ = ("_rows", "listed")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.listed: list[tuple[str, int]] = []
+        self._rows: dict[tuple[str, int], int] = {}
+
+    def row_of(self, file: str, line: int) -> int:
+        """The number of a line."""
+        place = file, line
+        row = self._rows.get(place)
+        if row is None:
+            row = self._rows[place] = len(self.listed)
+            self.listed.append(place)
+        return row
+
+
+def user_place(frame: FrameType | None) -> tuple[str, int] | None:
+    """The innermost line of the user's own code at or above a frame."""
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The lines of each file whose text Python has at hand; a cell's come from the shell.
+
+    A file is read as the interpreter would for a traceback; nothing is imported or run. Long files and
+    lines are cut.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for file in list(dict.fromkeys(files))[:_MOST_FILES]:
+        try:
+            lines = linecache.getlines(file)
+        except (OSError, UnicodeError, MemoryError):  # gone, or no text
+            continue
+        if lines:
+            kept = (line.rstrip("\r\n")[:_LONGEST_LINE] for line in lines[:_MOST_LINES])
+            found[file] = tuple(_OUR_LINE.sub(r"%%\1 \2", line) for line in kept)
+    return found
+
+
+def number_cells() -> dict[str, int]:
+    """The number of the cell that each file name of the shell stands for; none outside of IPython."""
+    interactive = sys.modules.get("IPython.core.interactiveshell")
+    shell_type = getattr(interactive, "InteractiveShell", None)
+    if shell_type is None or not shell_type.initialized():
+        return {}
+    shell = shell_type.instance()
+    numbers = getattr(shell.compile, "_filename_map", None)
+    if isinstance(numbers, dict):
+        return {file: number for file, number in numbers.items() if isinstance(number, int)}
+    found = {}  # IPython 7 keeps no such map
+    inputs = [text.strip() for text in shell.history_manager.input_hist_parsed]
+    for file in [name for name in list(linecache.cache) if is_user_file(name)]:
+        named = re.match(r"<ipython-input-(\d+)-", file)
+        text = "".join(linecache.getlines(file)).strip()
+        if named:
+            found[file] = int(named.group(1))
+        elif text and text in inputs:
+            found[file] = len(inputs) - 1 - inputs[::-1].index(text)
+    return found

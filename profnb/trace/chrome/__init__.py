@@ -1,0 +1,1 @@
+"""Chrome trace JSON to a Trace and back, whoever wrote it."""

@@ -1,0 +1,1 @@
+"""TF1 RunMetadata to a Trace."""
