@@ -557,6 +557,9 @@ def test_a_layer_that_two_lines_may_have_made_has_none(tf):
     others = [keras.Sequential([keras.layers.Dense(2)]) for _ in range(30)]
     assert find_layer_lines((), [*others, *ran]) == {}
     assert find_layer_lines((), [*others, *ran], {"named"}) == {"named": found["named"]}
+    twin = keras.Sequential([keras.layers.Input((4,)), keras.layers.Embedding(9, 13, name="named")])
+    assert find_layer_lines((), [*ran, twin], {"named"}) == {}  # one of the two, and nobody knows which
+    assert find_layer_lines(ran, [twin], {"named"}) == {"named": found["named"]}
 
 
 @tensorflow
@@ -565,7 +568,7 @@ def test_a_model_that_ran_is_found_among_many_that_did_not(tf, all_graphs):
     others = [keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)]) for _ in range(40)]
     model = keras.Sequential([
         keras.layers.Input((8,)),
-        keras.layers.Dense(17),
+        keras.layers.Dense(17, name="only_here"),
     ])  # fmt: skip
     others += [keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)]) for _ in range(40)]
     predict = tf.function(model)
@@ -575,7 +578,7 @@ def test_a_model_that_ran_is_found_among_many_that_did_not(tf, all_graphs):
         run(x)
         with profnb.profile() as p:
             run(x)
-        assert "keras.layers.Dense(17)," in set(p.source_lines.source)
+        assert 'keras.layers.Dense(17, name="only_here"),' in set(p.source_lines.source)
 
 
 @tensorflow

@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +22,7 @@ from profnb.capture.source.user_code import is_user_file
 __all__ = ["find_layer_lines"]
 
 _MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
-_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 20, 600, 2_000
+_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 200, 600, 2_000
 _PLAIN = (bool, int, float, str)
 
 
@@ -95,8 +94,8 @@ def find_layer_lines(
         scopes: The name scopes of the graphs; of the others, only models with a layer in them are looked at.
 
     Returns:
-        (file, line) by the layer's name, of those that could be told; of two models that name a layer alike
-        the one that is known to have run counts.
+        (file, line) by the layer's name, of those that could be told. Of two models that name a layer alike
+        the one that is known to have run counts; where neither is, and their lines differ, there is none.
     """
     kinds = tuple(
         kind
@@ -105,25 +104,34 @@ def find_layer_lines(
     )
     if not kinds:
         return {}
-    sure = [layers for thing in ran if (layers := _layers_of(thing, kinds))]
-    likely = (
+    sure = [layers for thing in ran if (layers := _layers_of(thing, kinds))][:_MOST_MODELS]
+    likely = [
         layers
         for thing in others
         if (layers := _layers_of(thing, kinds)) and any(layer.name in scopes for layer in layers)
-    )
-    layered = list(islice(chain(sure, likely), _MOST_MODELS))
-    if not layered:
+    ][:_MOST_MODELS]
+    wanted = {layer.kind for layers in (*sure, *likely) for layer in layers}
+    if not wanted:
         return {}
-    wanted = {layer.kind for layers in layered for layer in layers}
     files = [calls for file in _texts() if (calls := _calls_in(*file, wanted))]
     found: dict[str, tuple[str, int]] = {}
-    for layers in layered:
-        found = (_match_in_order(layers, files) or {}) | found
-        for layer in layers:
-            if layer.name not in found:
-                line = _only_line(layer, files)
-                if line is not None:
-                    found[layer.name] = line
+    for layers in sure:
+        found = _lines_of_model(layers, files) | found
+    guessed: dict[str, set[tuple[str, int]]] = {}
+    for layers in likely:
+        for name, line in _lines_of_model(layers, files).items():
+            guessed.setdefault(name, set()).add(line)
+    return {name: lines.pop() for name, lines in guessed.items() if len(lines) == 1} | found
+
+
+def _lines_of_model(
+    layers: Sequence[_Layer], files: Sequence[Sequence[_Call]]
+) -> dict[str, tuple[str, int]]:
+    found = _match_in_order(layers, files) or {}
+    for layer in layers:
+        line = None if layer.name in found else _only_line(layer, files)
+        if line is not None:
+            found[layer.name] = line
     return found
 
 
