@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.models.watch import as_models
-from profnb.capture.saved import write_recordings
+from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.session import Capture
 from profnb.errors import TraceFormatError
 from profnb.options import CaptureOptions

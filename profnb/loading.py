@@ -32,13 +32,14 @@ def load(
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
         model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
+            Not needed for what profnb captured: that is beside the trace.
 
     Raises:
         FileNotFoundError: There is nothing at this path.
         TraceFormatError: There is no trace there, or it is damaged.
         ValueError: No such run or host.
     """
-    from profnb.capture.saved import read_recordings
+    from profnb.capture.saved.sidecar import read_recordings
     from profnb.trace.files import find_traces, pick_trace, read_trace
 
     target = Path(path).expanduser()
@@ -49,9 +50,9 @@ def load(
     if warmup_steps:
         options = replace(options, warmup_steps=warmup_steps)
     models = describe_models(as_models(model))
-    if recordings:
-        recordings[0].models = models
     recording = recordings[0] if recordings else None
+    if recording is not None and models:
+        recording.models = models
     profile = Profile(read_trace(file), recording, options, models=models)
     profile.repeats.extend(recordings[1:])
     return profile

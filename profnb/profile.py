@@ -277,7 +277,7 @@ class Profile(Tables):
         Raises:
             CaptureError: There is no trace.
         """
-        from profnb.capture.saved import write_recordings
+        from profnb.capture.saved.sidecar import write_recordings
         from profnb.trace.files import write_trace
 
         path = write_trace(self.trace, logdir)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profnb.capture.fresh import run_fresh
-from profnb.capture.saved import read_recordings
+from profnb.capture.saved.sidecar import read_recordings
 from profnb.captured import CapturedProfile
 from profnb.errors import CaptureError, TraceFormatError
 from profnb.loading import load

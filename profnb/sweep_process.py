@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profnb.capture.cell import names_of
 from profnb.capture.fresh import read_job
-from profnb.capture.saved import write_recordings
+from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.session import Capture
 from profnb.capture.switches import THREADS, apply_switches, set_threads, switches_of
 from profnb.captured import CapturedProfile

@@ -1,17 +1,18 @@
 """Runs of a cell: --repeat, --label, --vs; what is kept beside a trace, and what a hostile file of that kind may not do."""
 
-import json
+import gzip
 import re
 
 import numpy as np
 import pytest
+from traces import tell_beside, told_beside
 from patience import patient
 from test_comparison import profile as made
 
 import profnb
 from profnb.capture.histories import FitResult
 from profnb.capture.recording import Recording
-from profnb.capture.saved import read_recordings, sidecar_of, write_recordings
+from profnb.capture.saved.sidecar import read_recordings, sidecar_of, write_recordings
 from profnb.comparison import compare
 from profnb.options import CaptureOptions
 
@@ -173,27 +174,41 @@ def test_a_saved_profile_has_its_label_its_runs_and_its_metrics(tmp_path):
 def test_a_damaged_file_beside_a_trace_is_one_clear_error(tmp_path, change):
     path = tmp_path / "host.xplane.pb"
     write_recordings(path, CaptureOptions(), [recording()])
-    told = json.loads(sidecar_of(path).read_text())
+    told = told_beside(path)
     change(told)
-    sidecar_of(path).write_text(json.dumps(told))
-    with pytest.raises(profnb.TraceFormatError, match=r"host\.profnb\.json is not what profnb writes"):
+    tell_beside(path, told)
+    with pytest.raises(profnb.TraceFormatError, match=r"host\.profnb\.json\.gz is not what profnb writes"):
         read_recordings(path)
 
 
 def test_a_label_that_is_no_text_for_a_page_is_mended(tmp_path):
     profile = made(batch=8)
     profile.recording, profile.options = recording(), CaptureOptions(label="a")
-    path = sidecar_of(profile.save(tmp_path))
-    path.write_text(path.read_text().replace('"label":"a"', '"label":"\\ud800"'))
+    path = profile.save(tmp_path)
+    tell_beside(path, told_beside(path) | {"label": "\ud800"})
     assert profnb.load(tmp_path).to_html(tmp_path / "x.html").exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\xff", "null", '{"profnb": 1, "runs": [' + "9" * 5000 + "]}"])
 def test_what_is_no_json_is_one_clear_error(tmp_path, text):
     path = tmp_path / "host.xplane.pb"
-    sidecar_of(path).write_text(text, encoding="latin-1")
+    raw = text.encode("latin-1")
+    tell_beside(path, raw)
     with pytest.raises(profnb.TraceFormatError):
         read_recordings(path)
+    sidecar_of(path).write_bytes(raw)  # not even compressed
+    with pytest.raises(profnb.TraceFormatError):
+        read_recordings(path)
+
+
+def test_a_file_that_is_cut_or_too_large_is_one_clear_error(tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    write_recordings(path, CaptureOptions(), [recording()])
+    whole = sidecar_of(path).read_bytes()
+    for damaged in (whole[:-9], whole[:40], whole[:30] + b"\0\0\0\0" + whole[34:], gzip.compress(b" " * (65 << 20), 1)):
+        sidecar_of(path).write_bytes(damaged)
+        with pytest.raises(profnb.TraceFormatError, match="not what profnb writes"):
+            read_recordings(path)
 
 
 # In a kernel.

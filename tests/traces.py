@@ -4,10 +4,13 @@ Independent of the reader under test: this writes protobuf wire format from nest
 Times are integer picoseconds.
 """
 
+import gzip
+import json
 import struct
 
 import numpy as np
 
+from profnb.capture.saved.sidecar import sidecar_of
 from profnb.trace.model import Trace
 from profnb.trace.xplane import read_xplane
 
@@ -100,3 +103,14 @@ def host(*lines):
 
 def gpu(*lines, number=0, stats=None):
     return plane(f"/device:GPU:{number}", *lines, stats=stats)
+
+
+def told_beside(path):
+    """What profnb wrote beside a trace, as JSON values."""
+    return json.loads(gzip.decompress(sidecar_of(path).read_bytes()))
+
+
+def tell_beside(path, told):
+    """Write JSON values, or any bytes, beside a trace."""
+    raw = told if isinstance(told, bytes) else json.dumps(told).encode()
+    sidecar_of(path).write_bytes(gzip.compress(raw, 1))

@@ -3,14 +3,13 @@
 A sample stands for the time since the one before. It belongs to every function on its stack (total time)
 and to the innermost one alone (self time); a function that calls itself counts once. It lies inside a step or
 between steps by the wall times of the steps. What stands outside of the user's own code (the shell that runs
-the cell) and profnb's own frames are left out.
+the cell) is left out.
 
 The tree leaves out what happens inside of a library: of each run of frames of one package the first one
 stays, which is what was called, and the user's own.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from profnb.columns import Bools, Int64s
 
 __all__ = ["CallBlock", "PythonTime", "tabulate_python"]
 
-_OURS = Path(__file__).parents[2].as_posix() + "/"
 _PS_PER_NS = 1000
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
@@ -147,7 +145,7 @@ def _function_of(frame: tuple[str, str, int, int]) -> Function:
 
 def _without_shell(stack: list[Function]) -> list[Function]:
     first = next((at for at, (_, file, _) in enumerate(stack) if is_user_file(file)), len(stack))
-    return [function for function in stack[first:] if not function[1].startswith(_OURS)]
+    return stack[first:]
 
 
 def _package_of(file: str) -> str:

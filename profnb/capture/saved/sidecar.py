@@ -1,30 +1,36 @@
 """What a capture saw besides the trace, to a small JSON file beside it, and back.
 
-The trace says what ran while it was recorded; how long every step took, what the fits reached and what the
-code ran with stand in ``HOST.profnb.json`` beside ``HOST.xplane.pb``. TensorBoard does not look at it.
-A shared file may hold anything: each value is checked before it is used.
+The trace says what ran while it was recorded; how long every step took, what the fits reached, what the
+code ran with, its models and its source stand in ``HOST.profnb.json.gz`` beside ``HOST.xplane.pb``.
+TensorBoard does not look at it. A shared file may hold anything: each value is checked before it is used.
 """
 
+import gzip
 import json
+import zlib
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from profnb.capture.histories import FitResult
 from profnb.capture.recording import Recording
 from profnb.capture.records import StepRecords
-from profnb.errors import TraceFormatError
+from profnb.capture.saved.checked import Checked
+from profnb.capture.saved.models import plain_models, read_models
+from profnb.capture.saved.source import plain_source, plain_stacks, read_source, read_stacks
 from profnb.options import CaptureOptions
 
 __all__ = ["read_recordings", "sidecar_of", "write_recordings"]
 
-_SUFFIX, _TRACE_SUFFIX = ".profnb.json", ".xplane.pb"
+_SUFFIX, _TRACE_SUFFIX = ".profnb.json.gz", ".xplane.pb"
 _VERSION = 1
 _LONGEST_NS = 1 << 60
 _LARGEST = 1e100
-_MOST_BYTES = 256 << 20
-_MOST_STEPS, _MOST_RUNS, _MOST_ITEMS, _LONGEST = 200_000, 1000, 10_000, 2000
+_MOST_BYTES = 64 << 20
+_LEVEL = 5
+_MOST_STEPS, _MOST_RUNS = 200_000, 1000
 _COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",
 )  # fmt: skip
@@ -37,7 +43,7 @@ def sidecar_of(trace: Path) -> Path:
 
 def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[Recording]) -> None:
     """Write what was seen of each run beside its trace."""
-    told = {
+    told: dict[str, Any] = {
         "profnb": _VERSION,
         "label": options.label,
         "max_steps": options.max_steps,
@@ -45,7 +51,12 @@ def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[
         "warmup_steps": options.warmup_steps,
         "runs": [_plain(recording) for recording in recordings],
     }
-    sidecar_of(trace).write_text(json.dumps(told, separators=(",", ":")), encoding="utf-8")
+    text = json.dumps(told, separators=(",", ":"), default=int)
+    if len(text) > _MOST_BYTES:
+        for run in told["runs"]:
+            run.update(models=[], source=None, stacks=None)
+        text = json.dumps(told, separators=(",", ":"), default=int)
+    sidecar_of(trace).write_bytes(gzip.compress(text.encode("ascii"), _LEVEL, mtime=0))
 
 
 def _plain(recording: Recording) -> dict[str, Any]:
@@ -68,6 +79,9 @@ def _plain(recording: Recording) -> dict[str, Any]:
         },
         "fits": [[fit.metrics, fit.epochs, fit.is_continued] for fit in recording.fits],
         "graph_versions": recording.graph_versions,
+        "models": plain_models(recording.models),
+        "source": plain_source(recording.source),
+        "stacks": plain_stacks(recording.stacks),
     }
 
 
@@ -84,11 +98,13 @@ def read_recordings(trace: Path) -> tuple[CaptureOptions, list[Recording]]:
     path = sidecar_of(trace)
     if path == trace or not path.is_file():
         return CaptureOptions(), []
-    reader = _Reader(path.name)
+    reader = Checked(path.name)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            reader.refuse(f"{path.stat().st_size:,} bytes")
-        told = reader.mapping(json.loads(path.read_bytes()))
+        with gzip.open(path) as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            reader.refuse(f"more than {_MOST_BYTES:,} bytes")
+        told = reader.mapping(json.loads(text))
         if told.get("profnb") != _VERSION:
             reader.refuse(f"version {str(told.get('profnb'))[:20]}")
         label = told.get("label")
@@ -98,112 +114,76 @@ def read_recordings(trace: Path) -> tuple[CaptureOptions, list[Recording]]:
             warmup_steps=reader.number(told.get("warmup_steps")),
             label=None if label is None else reader.text(label),
         )
-        runs = [reader.recording(run) for run in reader.items(told.get("runs"), _MOST_RUNS)]
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        runs = [_recording(reader, run) for run in reader.items(told.get("runs"), _MOST_RUNS)]
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        EOFError,
+        gzip.BadGzipFile,
+        zlib.error,
+    ) as error:
         reader.refuse(str(error)[:100])
     return options, runs
 
 
-class _Reader:
-    """Values of one file, each checked."""
+def _recording(reader: Checked, value: object) -> Recording:
+    run = reader.mapping(value)
+    closed_by = run.get("closed_by")
+    return Recording(
+        steps=_steps(reader, run.get("steps"), run.get("names")),
+        window_ns=reader.count(run.get("window_ns")),
+        wall_ns=reader.count(run.get("wall_ns")),
+        overhead_ns=reader.count(run.get("overhead_ns")),
+        closed_by=None if closed_by is None else reader.text(closed_by),
+        messages=reader.texts(run.get("messages")),
+        devices=tuple(reader.texts(run.get("devices"))),
+        environment=reader.named(run.get("environment"), reader.text),
+        datasets=tuple(
+            tuple((kind, reader.text(own)) for kind, own in map(reader.pair, reader.items(chain)))
+            for chain in reader.items(run.get("datasets"))
+        ),
+        cardinalities=reader.named(run.get("cardinalities"), reader.count),
+        changing_arguments=reader.named(run.get("changing_arguments"), partial(_changing, reader)),
+        fits=[_fit(reader, fit) for fit in reader.items(run.get("fits"))],
+        graph_versions=[reader.number(one) for one in reader.items(run.get("graph_versions"))],
+        models=read_models(reader, run.get("models", [])),
+        source=read_source(reader, run.get("source")),
+        stacks=read_stacks(reader, run.get("stacks")),
+    )
 
-    def __init__(self, source: str) -> None:
-        self._source = source
 
-    def refuse(self, found: str) -> NoReturn:
-        raise TraceFormatError(
-            f"{self._source} is not what profnb writes beside a trace (found: {found}). Remove it to open "
-            "the trace alone."
-        )
+def _changing(reader: Checked, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(
+        (argument, tuple(reader.texts(values)))
+        for argument, values in map(reader.pair, reader.items(value))
+    )
 
-    def mapping(self, value: object) -> dict[str, Any]:
-        if not isinstance(value, dict) or len(value) > _MOST_ITEMS:
-            self.refuse(f"{type(value).__name__} where an object belongs")
-        return value
 
-    def items(self, value: object, most: int = _MOST_ITEMS) -> list[Any]:
-        if not isinstance(value, list) or len(value) > most:
-            self.refuse(f"{type(value).__name__} where a list of at most {most:,} belongs")
-        return value
+def _fit(reader: Checked, value: object) -> FitResult:
+    metrics, epochs, is_continued = reader.items(value, 3)
+    return FitResult(reader.named(metrics, _real), reader.count(epochs), bool(is_continued))
 
-    def text(self, value: object) -> str:
-        if not isinstance(value, str):
-            self.refuse(f"{type(value).__name__} where text belongs")
-        return value[:_LONGEST].encode("utf-8", "replace").decode("utf-8")  # no lone surrogates
 
-    def count(self, value: object) -> int:
-        number = self.number(value)
-        if number < 0:
-            self.refuse(f"{number} where nothing below 0 belongs")
-        return number
-
-    def number(self, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 63:
-            self.refuse(f"{str(value)[:40]!r} where a whole number belongs")
-        return value
-
-    def texts(self, value: object) -> list[str]:
-        return [self.text(item) for item in self.items(value)]
-
-    def named(self, value: object, read: Callable[[object], Any]) -> dict[str, Any]:
-        return {self.text(name): read(item) for name, item in self.mapping(value).items()}
-
-    def pair(self, value: object) -> tuple[str, Any]:
-        first, second = self.items(value, 2)
-        return self.text(first), second
-
-    def recording(self, value: object) -> Recording:
-        run = self.mapping(value)
-        closed_by = run.get("closed_by")
-        return Recording(
-            steps=self.steps(run.get("steps"), run.get("names")),
-            window_ns=self.count(run.get("window_ns")),
-            wall_ns=self.count(run.get("wall_ns")),
-            overhead_ns=self.count(run.get("overhead_ns")),
-            closed_by=None if closed_by is None else self.text(closed_by),
-            messages=self.texts(run.get("messages")),
-            devices=tuple(self.texts(run.get("devices"))),
-            environment=self.named(run.get("environment"), self.text),
-            datasets=tuple(
-                tuple((kind, self.text(own)) for kind, own in map(self.pair, self.items(chain)))
-                for chain in self.items(run.get("datasets"))
-            ),
-            cardinalities=self.named(run.get("cardinalities"), self.count),
-            changing_arguments=self.named(run.get("changing_arguments"), self.changing),
-            fits=[self.fit(fit) for fit in self.items(run.get("fits"))],
-            graph_versions=[self.number(one) for one in self.items(run.get("graph_versions"))],
-        )
-
-    def changing(self, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        return tuple(
-            (argument, tuple(self.texts(values)))
-            for argument, values in map(self.pair, self.items(value))
-        )
-
-    def fit(self, value: object) -> FitResult:
-        metrics, epochs, is_continued = self.items(value, 3)
-        return FitResult(self.named(metrics, _real), self.count(epochs), bool(is_continued))
-
-    def steps(self, columns: object, names: object) -> StepRecords:
-        told, steps = self.mapping(columns), StepRecords(names=self.texts(names))
-        length = len(self.items(told.get(_COLUMNS[0]), _MOST_STEPS))
-        for column in _COLUMNS:
-            values = self.items(told.get(column), _MOST_STEPS)
-            if len(values) != length:
-                self.refuse(f"{len(values):,} values of {column} for {length:,} steps")
-            own: array[int] = getattr(steps, column)
-            own.extend(values)  # refuses what is no number, or too large
-        spans = zip(steps.begin_ns, steps.end_ns, strict=True)
-        if any(not -_LONGEST_NS < begin <= end < _LONGEST_NS for begin, end in spans):
-            self.refuse("steps that end before they begin, or last for centuries")
-        if length and min(steps.iterations) < 1:
-            self.refuse("steps of less than one iteration")
-        bounds = {"name": len(steps.names), "kind": len(steps.kinds)}
-        for column, most in bounds.items():
-            own = getattr(steps, column)
-            if own and not 0 <= min(own) <= max(own) < most:
-                self.refuse(f"{column} outside 0 to {most - 1}")
-        return steps
+def _steps(reader: Checked, columns: object, names: object) -> StepRecords:
+    told, steps = reader.mapping(columns), StepRecords(names=reader.texts(names))
+    length = len(reader.items(told.get(_COLUMNS[0]), _MOST_STEPS))
+    for column in _COLUMNS:
+        values = reader.items(told.get(column), _MOST_STEPS)
+        if len(values) != length:
+            reader.refuse(f"{len(values):,} values of {column} for {length:,} steps")
+        own: array[int] = getattr(steps, column)
+        own.extend(values)  # refuses what is no number, or too large
+    spans = zip(steps.begin_ns, steps.end_ns, strict=True)
+    if any(not -_LONGEST_NS < begin <= end < _LONGEST_NS for begin, end in spans):
+        reader.refuse("steps that end before they begin, or last for centuries")
+    if length and min(steps.iterations) < 1:
+        reader.refuse("steps of less than one iteration")
+    bounds = {"name": len(steps.names), "kind": len(steps.kinds)}
+    for column, most in bounds.items():
+        reader.within(getattr(steps, column), 0, most, column)
+    return steps
 
 
 def _real(value: object) -> float:

@@ -57,7 +57,7 @@ class StackRecords:
         begin_ns: When sampling began, by the clock ``time.perf_counter_ns``.
         time_ns: When each sample was taken; it stands for the time since the one before.
         stack: Row of ``stacks``.
-        stacks: Rows of ``frames`` of each stack, the outermost first.
+        stacks: Rows of ``frames`` of each stack, the outermost first; profnb's own are left out.
         frames: (function, file, the function's first line, the line that was running).
     """
 

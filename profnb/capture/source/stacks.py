@@ -19,7 +19,7 @@ import time
 from types import CodeType, FrameType
 
 from profnb.capture.source.records import LEFT, LineRecords, StackRecords
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import is_own_file, is_user_file
 
 __all__ = ["StackSampler", "lines_of_stacks"]
 
@@ -85,6 +85,8 @@ class StackSampler:
             row = []
             for at in range(len(key) - 2, -1, -2):
                 code, offset = key[at : at + 2]
+                if is_own_file(self._codes[code].co_filename):
+                    continue
                 place = code, _line_at(self._codes[code], offset)
                 number = frames.setdefault(place, len(frames))
                 if number == len(self._records.frames):

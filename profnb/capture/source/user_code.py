@@ -14,12 +14,20 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Places", "is_user_file", "number_cells", "read_sources", "user_place"]
+__all__ = [
+    "Places",
+    "is_own_file",
+    "is_user_file",
+    "number_cells",
+    "read_sources",
+    "user_place",
+]
 
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
 # What a cell's first line became (``capture.cell``), and how the user wrote it.
 _OUR_LINE = re.compile(r"^get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$")
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
+_ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
 _OURS = Path(__file__).parents[2].as_posix() + "/"
 _LIBRARY = tuple(
     Path(sysconfig.get_path(name)).as_posix() + "/" for name in ("stdlib", "platstdlib")
@@ -28,11 +36,18 @@ _LIBRARY = tuple(
 
 @lru_cache(maxsize=1 << 14)
 def is_user_file(file: str) -> bool:
-    """Whether code of this file name is the user's own."""
+    """Whether code of this file name is the user's own, here or on a machine that it was saved on."""
     if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
         return file.startswith(("<ipython-input", "<stdin>"))
     path = file.replace("\\", "/")
-    return not (path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES))
+    if path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES):
+        return False
+    return _ANY_LIBRARY.search(path) is None
+
+
+def is_own_file(file: str) -> bool:
+    """Whether a file is profnb's."""
+    return file.replace("\\", "/").startswith(_OURS)
 
 
 class Places:
