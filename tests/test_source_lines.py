@@ -65,6 +65,16 @@ def test_the_path_of_an_inlined_op_is_followed_through_calls(name, place):
         assert index(other, inner, body, then, step).find(name, "__inference_step_1").place == place
 
 
+def test_functions_traced_again_and_again_that_call_each_other_are_each_followed_once():
+    """Hundreds of graphs a function, each calling hundreds: walked one by one, this would never end."""
+    graphs = [graph("again", ("a", "X", 0), ("b", "X", 0), calls={"a": ("again",) * 8}) for _ in range(300)]
+    find = index(*graphs, graph("again", ("a", "X", 0), ("deep/MatMul", "MatMul", 7), calls={"a": ("again",)})).find
+    assert find("a/a/a/a/deep/MatMul", "again").place == 7
+    for times in range(300, 499):
+        assert find("x/" + "a/" * times + "no", "again") is NOWHERE
+        assert find("a/" * times + "x/x/x/x/x/x/x/x/no", "again") is NOWHERE
+
+
 @pytest.mark.parametrize(("name", "place"), [
     ("ArithmeticOptimizer/ReplaceMulWithSquare_mul", 2),
     ("layer/ArithmeticOptimizer/AddOpsRewrite_add_1", 3),

@@ -29,7 +29,7 @@ _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|el
 _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
 _UNIQUE = re.compile(r"_\d+$")
 _VERSION = re.compile(r"V\d+$")
-_DEEPEST, _LONGEST = 40, 1_000
+_LONGEST, _MOST_PATHS, _MOST_STEPS = 1_000, 100, 2_000_000
 _MOST_SCOPES = 6
 
 
@@ -124,6 +124,7 @@ class LineIndex:
             self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
             for name, row in graph.rows.items():
                 self._anywhere[name] = graph, row
+        self._steps_left = _MOST_STEPS  # after which calls are no longer followed
         self.find = cache(self._find)
 
     def _find(self, name: str, function: str) -> OpLine:
@@ -182,8 +183,9 @@ class LineIndex:
         return self._by_name.get(match.group(1), []) if match else []
 
     def _locate(self, path: str, function: str) -> _Found | None:
+        seen: set[tuple[str, str]] = set()
         for graph in self._graphs_of(function):
-            found = self._follow(graph, path, 0)
+            found = self._follow(graph, path, seen)
             if found is not None:
                 return found
         parts = path.split("/")
@@ -195,19 +197,30 @@ class LineIndex:
                 return found
         return None
 
-    def _follow(self, graph: _Graph, path: str, depth: int) -> _Found | None:
-        """The op at a path that begins in this graph and may lead into functions that it calls."""
+    def _follow(self, graph: _Graph, path: str, seen: set[tuple[str, str]]) -> _Found | None:
+        """The op at a path that begins in this graph and may lead into functions that it calls.
+
+        Args:
+            graph: Where the path begins.
+            path: The path.
+            seen: Functions and paths from there that were looked at: there may be hundreds of graphs of a
+                function that is traced again and again, and all call the same ones.
+        """
         row = graph.rows.get(path)
         if row is not None:
             return graph, row
-        if depth > _DEEPEST:
+        if not graph.lines.calls:
             return None
         at = path.find("/")
-        while at >= 0:
-            rest = _BRANCH.sub("", path[at + 1 :], count=1)
+        while at >= 0 and self._steps_left > 0:
+            self._steps_left -= 1
             for called in graph.lines.calls.get(path[:at], ()):
+                rest = _BRANCH.sub("", path[at + 1 :], count=1)
+                if (called, rest) in seen or len(seen) > _MOST_PATHS:
+                    continue
+                seen.add((called, rest))
                 for inner in self._graphs_of(called):
-                    found = self._follow(inner, rest, depth + 1)
+                    found = self._follow(inner, rest, seen)
                     if found is not None:
                         return found
             at = path.find("/", at + 1)
