@@ -136,7 +136,9 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> Timeline:
         return Timeline(begin, own, is_begin, tuple(places))
     place = np.empty(code.size, np.int64)
     _follow(code, line, own, place, np.empty((_DEEPEST, 2), np.int64))
-    last = max(end_ps, int(times[-1])) if times.size else end_ps
+    last = int(times[-1]) if times.size else end_ps
+    if not records.is_cut:  # else nobody knows where the user's code was from then on
+        last = max(end_ps, last)
     return Timeline(np.append(times, last), place, is_begin, tuple(places))
 
 

@@ -29,7 +29,8 @@ class LineRecords:
         time_ns: When, by the clock ``time.perf_counter_ns``.
         code: Row of ``files``: the function or block of code. Two of them may share a file.
         line: The line that begins to run; ``ENTERED`` where the function is entered (anew), ``LEFT`` where
-            it returns or yields. Where an exception leaves a function, nothing is recorded.
+            it returns, yields, or is left by an exception. Code that raises thousands of exceptions a second
+            is no longer told of those.
         files: The file of each function.
         is_sampled: Whether rows are samples, each a line or ``LEFT`` for none of the user's, and not every
             line that began.
