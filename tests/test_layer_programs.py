@@ -16,6 +16,11 @@ pytestmark = pytest.mark.tensorflow
 BATCH, STEPS = 32, 6
 
 
+def profile():
+    """A capture that stays open however long a busy machine takes to trace a model."""
+    return profnb.profile(max_seconds=300)
+
+
 def library(name):
     return pytest.importorskip(name)
 
@@ -104,7 +109,7 @@ def compiled(k, name, **options):
 
 def fit(k, name, **options):
     model = compiled(k, name, **options)
-    with profnb.profile() as p:
+    with profile() as p:
         model.fit(*data_for(name), batch_size=BATCH, verbose=0)
     return p, model
 
@@ -116,8 +121,8 @@ def rows_of(p):
 def sums_exactly(p):
     study = p.study
     ops = study.ops_of_steps(study.summary.counted)
-    table = study.layers
-    return int(table.total_ps.sum()) == int(ops.self_ps[~ops.is_device].sum()) > 0
+    assert study.summary.counted.size, (p.notes, p.recording.closed_by)
+    return int(study.layers.total_ps.sum()) == int(ops.self_ps[~ops.is_device].sum()) > 0
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -164,7 +169,7 @@ def test_gradients_that_a_function_defines_itself_are_of_its_layer(which, was_tr
     data = np.ones((STEPS * BATCH, 64)), np.ones((STEPS * BATCH, 4))
     if was_traced:
         model.fit(*data, batch_size=BATCH, verbose=0)
-    with profnb.profile() as p:
+    with profile() as p:
         model.fit(*data, batch_size=BATCH, verbose=0)
     table = rows_of(p)
     assert table.loc[f"{model.name}/middle", "backward_us"] > 0
@@ -228,7 +233,7 @@ def test_layers_are_found_though_the_model_was_traced_before(which, name, jit):
     """No call of a layer is seen then: names alone must do."""
     model = compiled(library(which), name, jit_compile=jit)
     model.fit(*data_for(name), batch_size=BATCH, verbose=0)
-    with profnb.profile() as p:
+    with profile() as p:
         model.fit(*data_for(name), batch_size=BATCH, verbose=0)
     assert not p.recording.models[0].scopes
     if jit and p.xla.empty:
@@ -250,7 +255,7 @@ def test_a_model_in_a_loop_of_ones_own_is_known():
             loss = tf.reduce_sum(model(x))
         return tape.gradient(loss, model.trainable_variables)
 
-    with profnb.profile() as p:
+    with profile() as p:
         for number in range(4):
             with profnb.step(number):
                 step(tf.ones((8, 16)))
@@ -264,7 +269,7 @@ def test_a_model_in_a_loop_of_ones_own_is_known():
 
 def test_evaluation_has_no_way_back():
     model = compiled(keras, "nested")
-    with profnb.profile() as p:
+    with profile() as p:
         model.evaluate(*data_for("nested"), batch_size=BATCH, verbose=0)
     table = rows_of(p)
     dense = table[table.layer_type == "Dense"]
@@ -293,7 +298,7 @@ def test_a_trace_that_was_saved_takes_a_model_later(tmp_path):
 
 def test_ops_that_run_eagerly_have_no_scope_and_lose_nothing():
     model = compiled(keras, "nested", run_eagerly=True)
-    with profnb.profile() as p:
+    with profile() as p:
         model.fit(*data_for("nested"), batch_size=BATCH, verbose=0)
     assert sums_exactly(p)
     assert p.layers.set_index("layer").total_us["outside the model"] > 0
@@ -317,7 +322,7 @@ def test_a_module_without_keras_is_told_by_its_name_scope():
             loss = tf.reduce_sum(second(first(x)))
         return tape.gradient(loss, [first.w, second.w])
 
-    with profnb.profile() as p:
+    with profile() as p:
         for number in range(4):
             with profnb.step(number):
                 step(tf.ones((32, 64)))
@@ -345,7 +350,7 @@ def test_a_layer_that_a_gradient_runs_again_shows_recomputation():
     given = k.layers.Input((16,))
     model = k.Model(given, k.layers.Dense(4)(Block()(given)))
     model.compile("sgd", "mse")
-    with profnb.profile() as p:
+    with profile() as p:
         model.fit(np.ones((STEPS * BATCH, 16)), np.ones((STEPS * BATCH, 4)), batch_size=BATCH, verbose=0)
     table = rows_of(p)
     row = table.loc[f"{model.name}/block/up"]
@@ -377,7 +382,7 @@ def test_models_that_one_step_trains_in_turn_have_no_recomputation(which):
 
     gan = Gan()
     gan.compile()
-    with profnb.profile() as p:
+    with profile() as p:
         gan.fit(np.ones((STEPS * BATCH, 16), "float32"), batch_size=BATCH, verbose=0)
     table = rows_of(p)
     made, judged = (next(row for row in table.index if row.endswith(name)) for name in ("/make", "/judge"))
@@ -407,7 +412,7 @@ def test_a_model_that_is_gone_before_the_capture_ends_is_known_all_the_same():
     def work():
         compiled(keras, "shared").fit(*data_for("shared"), batch_size=BATCH, verbose=0)
 
-    with profnb.profile() as p:
+    with profile() as p:
         work()
         gc.collect()
     assert rows_of(p).parameters.sum() == 16 * 17 + 4 * 17
@@ -426,7 +431,7 @@ def test_an_error_inside_a_layer_is_the_users_own():
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(4)])
     model.compile("sgd", "mse")
     bare = traceback_of(lambda: Broken()(tf.ones((1, 4))))
-    with profnb.profile():
+    with profile():
         profiled = traceback_of(lambda: Broken()(tf.ones((1, 4))))
         model.fit(np.ones((8, 4)), np.ones((8, 4)), verbose=0)
     assert profiled == bare
@@ -444,7 +449,7 @@ def test_a_layer_that_cannot_be_looked_at_does_not_lose_the_others():
 
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(4), Odd(name="odd"), keras.layers.Dense(2)])
     model.compile("sgd", "mse")
-    with profnb.profile() as p:
+    with profile() as p:
         model.fit(np.ones((64, 4)), np.ones((64, 2)), batch_size=8, verbose=0)
         Odd.is_hostile = True
     Odd.is_hostile = False
@@ -462,7 +467,7 @@ def test_a_wider_layer_moves_its_own_row_and_no_other():
         model = keras.Model(given, x, name="net")
         model.compile("sgd", "mse")
         steps, batch = 24, 256
-        with profnb.profile() as p:
+        with profile() as p:
             model.fit(np.ones((steps * batch, 256)), np.ones((steps * batch, 256)), batch_size=batch, verbose=0)
         return rows_of(p)
 

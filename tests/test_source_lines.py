@@ -1,7 +1,9 @@
 """Which line of the user's code an op came from: by name, by the frame that ran it, and in real programs."""
 
+import contextlib
 import sys
 import textwrap
+import threading
 import time
 from types import SimpleNamespace
 
@@ -42,7 +44,23 @@ def test_an_op_is_looked_up_in_the_function_that_ran():
     found = index(graph("train", ("MatMul", "MatMul", 1)), graph("test", ("MatMul", "MatMul", 2))).find
     assert found("MatMul", "__inference_train_17").place == 1
     assert found("MatMul", "__inference_test_18").place == 2
-    assert found("MatMul", "").place == 2  # where no function is known, the latest
+    assert found("MatMul", "") is NOWHERE  # of two functions, where none is known
+    found = index(graph("train", ("MatMul", "MatMul", 1)), graph("train", ("MatMul", "MatMul", 2))).find
+    assert found("MatMul", "").place == 2  # of one that was traced again, the latest
+
+
+def test_an_op_that_tf_data_ran_is_of_a_function_given_to_tf_data():
+    step = graph("step", ("MatMul", "MatMul", 1))
+    parse = graph("Dataset_map_parse", ("MatMul", "MatMul", 2), ("PartitionedCall", "PartitionedCall", 2), calls={"PartitionedCall": ("__inference_inner_3",)})
+    inner = graph("inner", ("Relu", "Relu", 3))
+    find = index(inner, parse, step).find
+    assert find("MatMul", "__inference_step_1", is_input=True).place == 2
+    assert find("PartitionedCall/Relu", "__inference_step_1", is_input=True).place == 3
+    assert find("MatMul", "__inference_step_1").place == find("MatMul", "").place == 1
+    assert find("Iterator::Batch", "__inference_step_1", is_input=True) is NOWHERE
+    assert index(step).find("MatMul", "__inference_step_1", is_input=True) is NOWHERE
+    other = graph("Dataset_filter_keep", ("MatMul", "MatMul", 9))
+    assert index(parse, other).find("MatMul", "", is_input=True) is NOWHERE
 
 
 @pytest.mark.parametrize(("name", "place"), [
@@ -255,7 +273,7 @@ def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
 
 def test_a_trace_without_a_clock_still_has_the_lines_of_graphs():
     trace = read(host(line("worker", event("MatMul:MatMul", 0, 100))))
-    lines = tabulate_source_lines(trace, Study(trace).hlo, Study(trace).op_runs, SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
+    lines = tabulate_source_lines(trace, Study(trace).hlo, Study(trace).op_runs, np.array([False]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
     assert (lines.file, lines.host_ps.tolist()) == (("a.py",), [100])
 
 
@@ -308,6 +326,93 @@ def test_lines_are_told_in_order_and_nothing_stays_behind():
     assert set(found.files) == {__file__}
     assert all(sys.monitoring.get_tool(tool) is None for tool in (3, 4))
     assert sys.monitoring.get_local_events(4, double.__code__) == 0
+
+
+@needs_monitoring
+def test_an_exception_leaves_the_functions_that_it_passes():
+    def fails(n):
+        if n:
+            fails(n - 1)
+        raise KeyError(n)
+
+    def tries():
+        with contextlib.suppress(KeyError): fails(2); int()  # noqa: E702
+        return 3
+
+    found = watched(tries)
+    rows = [r for r, c in enumerate(found.code) if c >= 0 and found.line[r] in (ENTERED, LEFT)]
+    depth = np.cumsum([1 if found.line[r] == ENTERED else -1 for r in rows])
+    assert depth.max() - depth.min() >= 4  # three calls of fails inside of tries
+    timeline = follow_lines(found, SimpleNamespace(offset_ps=0), found.time_ns[-1] * 1000)
+    own = [timeline.places[p][1] - tries.__code__.co_firstlineno for p in timeline.place if p >= 0]
+    inside = [n for n in own if n >= 1]
+    assert inside[-2:] == [1, 2] or inside[-3:] == [1, 1, 2]  # back at the line that caught it, before the next one
+
+
+@needs_monitoring
+def test_another_thread_may_end_the_watch_at_any_moment():
+    source = "def work():\n  x = 0\n  for i in range(40):\n" + "".join(f"    x = (x + i * {n}) & 255\n" for n in range(120))
+    space = {}
+    exec(compile(source, "/tmp/a_users_file.py", "exec"), space)
+    for times in range(40):
+        watch = LineWatch()
+        assert watch.start()
+        timer = threading.Timer(0.0005 * times, watch.stop)
+        timer.start()
+        while timer.is_alive():
+            space["work"]()
+        timer.join()
+        assert len(watch.records.time_ns) == len(watch.records.code) == len(watch.records.line)
+        assert all(sys.monitoring.get_tool(tool) is None for tool in (3, 4))
+
+
+@needs_monitoring
+@pytest.mark.parametrize("functions", [1, 300, 3000])
+def test_what_takes_no_time_is_soon_no_longer_recorded(functions):
+    lines = 120 if functions == 1 else 2
+    body = "".join(f"    x = x + {n}\n" for n in range(lines))
+    source = "".join(f"def f{n}(x):\n{body}    return x\n" for n in range(functions))
+    source += "def all_of_them():\n  for _ in range(" + str(60_000 // functions) + "):\n    for f in fs: f(1)\n"
+    space = {}
+    exec(compile(source, "/tmp/a_users_file.py", "exec"), space)
+    space["fs"] = [space[f"f{n}"] for n in range(functions)]
+    found = watched(space["all_of_them"])
+    assert not found.is_cut
+    assert len(found) < 60_000 + 60 * functions  # of some 300,000 calls, lines and returns, or millions
+
+
+@needs_monitoring
+def test_a_line_that_takes_its_time_is_recorded_among_many_that_do_not():
+    """An op of 20 us in a loop of lines of plain Python keeps its line."""
+    def loop():
+        total = 0
+        for number in range(6000):
+            total += number
+            total -= number
+            total += 1
+            end = time.perf_counter_ns() + 20_000
+            spin(end)
+            total -= 1
+
+    def spin(end):
+        while time.perf_counter_ns() < end:
+            pass
+
+    found = watched(loop)
+    first = spin.__code__.co_firstlineno
+    timeline = follow_lines(found, SimpleNamespace(offset_ps=0), found.time_ns[-1] * 1000)
+    took = np.diff(timeline.begin_ps)
+    wall = {number: int(took[timeline.place == row].sum()) for row, (_, number) in enumerate(timeline.places)}
+    inside = sum(spent for number, spent in wall.items() if first <= number <= first + 2)
+    called = wall.get(loop.__code__.co_firstlineno + 7, 0)
+    assert inside + called > 0.8 * sum(took)
+
+
+def test_after_recording_was_cut_no_line_is_known():
+    lines = records((0, 0, ENTERED), (5_000, 0, 1), (35_000, 0, 2))
+    lines.is_cut = True
+    timeline = follow_lines(lines, SimpleNamespace(offset_ps=0), 90_000_000)
+    assert timeline.place_at(np.array([10_000_000, 34_000_000, 36_000_000, 89_000_000])).tolist() == [0, 0, -1, -1]
 
 
 @needs_monitoring
@@ -381,6 +486,86 @@ tensorflow = pytest.mark.tensorflow
 @pytest.fixture(scope="module")
 def tf():
     return pytest.importorskip("tensorflow")
+
+
+def lines_of(frame, function, column="host_us"):
+    """Host time by line, counted from a function's first."""
+    first = function.__code__.co_firstlineno
+    own = frame[frame.file == __file__]
+    return {int(line) - first: spent for line, spent in zip(own.line, own[column], strict=True)}
+
+
+@tensorflow
+@pytest.mark.parametrize("was_traced", [False, True])
+def test_lines_in_branches_and_loops_are_found_though_the_function_was_traced_before(tf, was_traced):
+    weights = tf.Variable(tf.random.normal((300, 300)) * 0.05)
+
+    def body(n):
+        x = tf.matmul(weights, weights)
+        if n > 0:
+            x = tf.matmul(x, weights)
+        x = tf.cond(n > 0, lambda: tf.matmul(x, weights), lambda: x)
+        for _ in tf.range(1):
+            x = tf.matmul(x, weights)
+        return tf.reduce_sum(x)
+
+    def without_arguments():
+        return tf.matmul(weights, weights)
+
+    step, bare = tf.function(body), tf.function(without_arguments)
+    if was_traced:
+        step(tf.constant(1)), bare()
+    with profnb.profile() as p:
+        for _ in range(20):
+            step(tf.constant(1))
+            bare()
+    runs = lines_of(p.source_lines, body, "op_runs")
+    assert [runs.get(line, 0) >= 20 for line in (1, 3, 4, 6)] == [True] * 4
+    assert lines_of(p.source_lines, without_arguments, "op_runs")[1] >= 20
+    calling = p.source_lines[p.source_lines.source.isin(["step(tf.constant(1))", "bare()"])]
+    assert calling.host_us.sum() < 0.5 * lines_of(p.source_lines, body)[3]
+
+
+@tensorflow
+def test_ops_of_tf_data_and_of_other_threads_are_not_those_of_the_step(tf):
+    large, small = tf.random.normal((400, 400)), tf.Variable(tf.random.normal((8, 8)))
+
+    def heavy(x):
+        return tf.reduce_sum(tf.matmul(x, large))
+
+    def body():
+        return tf.reduce_sum(tf.matmul(small, small))
+
+    def in_python(x):
+        return tf.matmul(large, large)
+
+    def calls_python():
+        return tf.reduce_sum(
+            tf.py_function(in_python, [small], tf.float32))
+
+    def elsewhere():
+        for _ in range(30):
+            tf.matmul(large, large)
+
+    step, python = tf.function(body), tf.function(calls_python)
+    data = tf.data.Dataset.from_tensors(large).repeat(30).map(heavy).prefetch(2)
+    step(), python()
+    with profnb.profile() as p:
+        for _ in data:
+            step()
+    assert lines_of(p.source_lines, heavy)[1] > 3 * lines_of(p.source_lines, body)[1]
+    with profnb.profile() as p:
+        for _ in range(10):
+            python()
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        while thread.is_alive():
+            step()
+    tiny = lines_of(p.source_lines, body)[1]
+    assert lines_of(p.source_lines, calls_python)[2] > tiny
+    nowhere = p.source_lines[p.source_lines.file == ""].host_us.sum()
+    assert nowhere > 3 * tiny  # the other thread's
+    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
 
 
 def shares(frame, first, numbers):

@@ -66,7 +66,7 @@ from profnb.analysis.summary import Summary, summarize
 from profnb.analysis.xla.hlo_ops import HloOps, find_hlo_ops
 from profnb.analysis.xla.tables import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 from profnb.capture.recording import Recording
-from profnb.columns import Int8s, Int64s
+from profnb.columns import Bools, Int8s, Int64s
 from profnb.trace.model import Counter, Trace
 
 __all__ = ["Study"]
@@ -162,6 +162,12 @@ class Study:
         return find_op_runs(self.trace, self.hlo)
 
     @cached_property
+    def _is_input(self) -> Bools:
+        """Which runs of ops are the input pipeline's."""
+        events = self.op_runs.events
+        return find_input_work(self.trace, self.iterators, self.groups.parent, events)
+
+    @cached_property
     def ops(self) -> OpTable:
         """The ops of the whole capture."""
         return sum_op_runs(self.op_runs)
@@ -172,7 +178,7 @@ class Study:
         records = self.recording.source
         if records is None:
             return None
-        return tabulate_source_lines(self.trace, self.hlo, self.op_runs, records)
+        return tabulate_source_lines(self.trace, self.hlo, self.op_runs, self._is_input, records)
 
     @cached_property
     def python(self) -> PythonTime | None:
@@ -326,7 +332,7 @@ class Study:
         return hand_out_ops(
             self.op_runs,
             wanted[self.groups.step],
-            find_input_work(self.trace, self.iterators, self.groups.parent, self.op_runs.events),
+            self._is_input,
             self.hlo,
             self.recording.models,
             max(iterations, 1),

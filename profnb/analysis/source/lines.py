@@ -7,7 +7,10 @@ self time exactly:
 - an op of a graph: the line that made it (``op_lines``), a gradient op the forward line that caused it;
 - an op of a graph that no line of the user's made (``fit`` of a model made of layers only): the line
   that made the layer, else the line that was running when the graph was;
-- ops of other threads whose graph is not known, such as tf.data's own: none.
+- an op that tf.data ran: the line in a function given to tf.data that made it, if no other can be meant;
+- an op that Python ran eagerly on another thread: the line of the op that called Python
+  (``tf.py_function``), or none;
+- tf.data's own work, and other threads' ops of which nothing is known: none.
 
 Besides, each line has the time that Python spent at it (``code_times``).
 """
@@ -34,6 +37,7 @@ from profnb.trace.model import Trace
 __all__ = ["SourceLines", "tabulate_source_lines"]
 
 _FUNCTION = "__"
+_OF_INPUT = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class SourceLines:
 
 
 def tabulate_source_lines(
-    trace: Trace, hlo: HloOps, runs: OpRuns, records: SourceRecords
+    trace: Trace, hlo: HloOps, runs: OpRuns, is_input: Bools, records: SourceRecords
 ) -> SourceLines:
     """Charge the time of all ops to lines.
 
@@ -87,6 +91,7 @@ def tabulate_source_lines(
         trace: The trace.
         hlo: Its HLO instructions.
         runs: Its runs of ops.
+        is_input: Which of them tf.data ran, shape (N,).
         records: What the capture knows of the user's source.
     """
     clock = read_clock(trace)
@@ -99,7 +104,8 @@ def tabulate_source_lines(
         timeline = follow_lines(records.lines, clock, end_ps)
         calls = find_calls(trace, clock.line)
     line = -1 if clock is None else clock.line
-    host, device = find_host_work(trace, runs, line), find_device_work(trace, runs, line)
+    host = find_host_work(trace, runs, is_input, line)
+    device = find_device_work(trace, runs, is_input, line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
     rows = _Rows(places, records, timeline, calls, hlo)
     host_rows, device_rows = rows.charge(host), rows.charge(device)
@@ -148,11 +154,13 @@ class _Rows:
         is_function = np.array([name.startswith(_FUNCTION) for name in (*self._calls.names, "")])
         in_function = (call >= 0) & is_function[called]
         is_eager = work.is_own_thread & is_running & ~in_function
-        context = np.where(in_function, called, -1)
+        context = np.where(work.is_input, _OF_INPUT, np.where(in_function, called, -1))
         pairs, pair = np.unique(np.stack([work.name, context]), axis=1, return_inverse=True)
         pair = pair.reshape(-1)
         found = [
-            self._find(work.keys[name], self._calls.names[at] if at >= 0 else "")
+            self._find(
+                work.keys[name], self._calls.names[at] if at >= 0 else "", is_input=at == _OF_INPUT
+            )
             for name, at in pairs.T.tolist()
         ]
         place = self._row_of_place[np.array([line.place for line in found], np.int64)][pair]
@@ -161,6 +169,7 @@ class _Rows:
         is_known = np.array([line.is_known for line in found], np.bool_)[pair]
         is_outside = np.array([line.is_outside for line in found], np.bool_)[pair]
         asks_current = is_running & in_function & (is_outside | (~is_known & (place == 0)))
+        asks_current &= ~(work.is_input | work.is_elsewhere)
         row = np.where(is_eager | (asks_current & (current > 0)), current, place)
         is_tape_outside = np.array([line.is_tape_outside for line in found], np.bool_)[pair]
         asked = np.where(
@@ -169,8 +178,8 @@ class _Rows:
         tape = np.where((tape >= 0) & ~is_eager, asked, -1)
         return row, np.where(tape == row, -1, tape), is_backward & ~is_eager
 
-    def _find(self, name: str, function: str) -> OpLine:
-        found = self._index.find(name, function)
+    def _find(self, name: str, function: str, *, is_input: bool) -> OpLine:
+        found = self._index.find(name, function, is_input=is_input)
         if found is NOWHERE and name in self._hlo_sources:
             file, _, line = self._hlo_sources[name].rpartition(":")
             row = self._places.setdefault((file, int(line)), len(self._places))

@@ -29,6 +29,8 @@ _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|el
 _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
 _UNIQUE = re.compile(r"_\d+$")
 _VERSION = re.compile(r"V\d+$")
+# How TensorFlow names the functions that are given to tf.data: Dataset_map_parse, reduce_add.
+_DATASET, _INPUT = "Dataset_", ("Dataset_", "reduce_")
 _LONGEST, _MOST_PATHS, _MOST_STEPS = 1_000, 100, 2_000_000
 _MOST_SCOPES = 6
 
@@ -119,24 +121,42 @@ class LineIndex:
         self._layers = records.layers
         self._graphs = [_Graph(lines, records.layers) for lines in records.graphs]
         self._by_name: dict[str, list[_Graph]] = {}
-        self._anywhere: dict[str, _Found] = {}
+        self._anywhere: dict[str, _Found | None] = {}  # None where two functions may be meant
         for graph in self._graphs:
             self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
-            for name, row in graph.rows.items():
-                self._anywhere[name] = graph, row
+            if not graph.lines.name.startswith(_DATASET):
+                self._note_anywhere(graph)
+        self._of_input = [g for g in self._graphs[::-1] if g.lines.name.startswith(_INPUT)]
         self._steps_left = _MOST_STEPS  # after which calls are no longer followed
         self.find = cache(self._find)
 
-    def _find(self, name: str, function: str) -> OpLine:
+    def _note_anywhere(self, graph: _Graph) -> None:
+        for name, row in graph.rows.items():
+            known = self._anywhere.setdefault(name, (graph, row))
+            if known is None:
+                continue
+            other, at = known
+            is_same = other.lines.places[at] == graph.lines.places[row]
+            if is_same or other.lines.name == graph.lines.name:  # traced anew: the later one
+                self._anywhere[name] = graph, row
+            else:
+                self._anywhere[name] = None
+
+    def _find(self, name: str, function: str, *, is_input: bool = False) -> OpLine:
         """Where the op of this name comes from.
 
         Args:
             name: As the trace has it.
             function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
+            is_input: Whether tf.data ran it, so that it is of a function given to tf.data, if of any.
         """
         if len(name) > _LONGEST:  # no op of a program: it would only cost time
             return NOWHERE
-        found = next((f for path in _names(name) if (f := self._locate(path, function))), None)
+        paths = _names(name)
+        if is_input:
+            found = next((f for path in paths if (f := self._locate_input(path))), None)
+        else:
+            found = next((f for path in paths if (f := self._locate(path, function))), None)
         backward = _forward_of(name)
         if found is None:
             if backward is None:
@@ -146,7 +166,7 @@ class LineIndex:
         own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
         backward = _forward_of(graph.lines.op_names[row]) or backward
         if backward is None:
-            layer = self._layer(name, graph) if is_outside else -1
+            layer = self._layer(name, graph) if is_outside or own < 0 else -1
             return OpLine(
                 own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
             )
@@ -161,7 +181,7 @@ class LineIndex:
                     is_known=True,
                     is_tape_outside=is_outside,
                 )
-        layer = self._layer(f"{backward[0]}/", graph) if is_outside else -1
+        layer = self._layer(f"{backward[0]}/", graph) if is_outside or own < 0 else -1
         return OpLine(
             own if layer < 0 else layer, own, is_backward=True, is_known=True,
             is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
@@ -181,6 +201,20 @@ class LineIndex:
             return self._by_name[function]
         match = _FUNCTION.match(function)
         return self._by_name.get(match.group(1), []) if match else []
+
+    def _locate_input(self, path: str) -> _Found | None:
+        """The op in a function that was given to tf.data, unless two of them may be meant."""
+        seen: set[tuple[str, str]] = set()
+        chosen: _Found | None = None
+        for graph in self._of_input:
+            found = self._follow(graph, path, seen)
+            if found is None:
+                continue
+            if chosen is None:
+                chosen = found
+            elif chosen[0].lines.places[chosen[1]] != found[0].lines.places[found[1]]:
+                return None
+        return chosen
 
     def _locate(self, path: str, function: str) -> _Found | None:
         seen: set[tuple[str, str]] = set()

@@ -28,6 +28,9 @@ class Work:
         self_ps: Time, shape (N,).
         asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
         is_own_thread: Whether it ran on that thread or was launched from it, shape (N,).
+        is_input: Whether tf.data ran it, shape (N,).
+        is_elsewhere: Whether Python ran it eagerly on another thread, where its line is not known; its name
+            is then that of the op that called Python, shape (N,).
     """
 
     name: Int64s
@@ -35,6 +38,8 @@ class Work:
     self_ps: Int64s
     asked_ps: Int64s
     is_own_thread: Bools
+    is_input: Bools
+    is_elsewhere: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +79,41 @@ def find_calls(trace: Trace, line: int) -> Calls:
     return Calls(begin, end, name, names)
 
 
-def find_host_work(trace: Trace, runs: OpRuns, line: int) -> Work:
+def find_host_work(trace: Trace, runs: OpRuns, is_input: Bools, line: int) -> Work:
     """The ops of hosts; ``line`` is the watched thread's, -1 if it is not known."""
     chosen = ~runs.is_device[runs.code]
     events = runs.events[chosen]
     is_own = trace.lines.of_event[events] == line
-    keys = tuple(name for name, _ in runs.keys)
+    keys = (*(name for name, _ in runs.keys), "")
     begin = trace.events.begin_ps[events]
-    return Work(runs.code[chosen], keys, runs.self_ps[chosen], begin, is_own)
+    is_elsewhere = (_enclosing(trace, _eager_ops(trace), events) >= 0) & ~is_own
+    caller = _enclosing(trace, events[~is_elsewhere], events[is_elsewhere])
+    name = runs.code[chosen]
+    callers = name[~is_elsewhere][np.maximum(caller, 0)] if not is_elsewhere.all() else caller
+    name[is_elsewhere] = np.where(caller >= 0, callers, len(keys) - 1)
+    return Work(name, keys, runs.self_ps[chosen], begin, is_own, is_input[chosen], is_elsewhere)
 
 
-def find_device_work(trace: Trace, runs: OpRuns, line: int) -> Work:
+def _eager_ops(trace: Trace) -> Int64s:
+    """The events in which Python ran an op eagerly, functions left out, in order."""
+    is_eager = trace.names.rows_where(
+        lambda name: name.startswith(_EAGER) and not name.startswith(_EAGER + "__")
+    )
+    return np.flatnonzero(is_eager[trace.events.name] & trace.is_host_event)
+
+
+def _enclosing(trace: Trace, around: Int64s, events: Int64s) -> Int64s:
+    """For each event the row of the last of some others, in order, if it is that or lies inside; else -1."""
+    at = np.searchsorted(around, events, side="right") - 1
+    if not around.size:
+        return at
+    outer = around[np.maximum(at, 0)]
+    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
+    is_inside = (at >= 0) & (line[outer] == line[events]) & (begin[events] < end[outer])
+    return np.where(is_inside, at, -1)
+
+
+def find_device_work(trace: Trace, runs: OpRuns, is_input: Bools, line: int) -> Work:
     """The work of devices; ``line`` is the watched thread's, -1 if it is not known."""
     chosen = runs.is_device[runs.code]
     work = runs.events[chosen]
@@ -93,4 +122,7 @@ def find_device_work(trace: Trace, runs: OpRuns, line: int) -> Work:
     asked = np.where(launch >= 0, trace.events.begin_ps[launch], trace.events.begin_ps[work])
     is_own = (launch >= 0) & (trace.lines.of_event[launch] == line)
     keys = tuple(name for name, _ in runs.keys)
-    return Work(runs.code[chosen], keys, runs.self_ps[chosen], asked, is_own)
+    nowhere = np.zeros(work.size, np.bool_)
+    return Work(
+        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_own, is_input[chosen], nowhere
+    )

@@ -27,7 +27,7 @@ from profnb.capture.watch import replace_attribute, watch_method
 
 __all__ = ["GraphWatch"]
 
-_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 10_000, 30_000, 5_000
+_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS, _DEEPEST = 10_000, 30_000, 5_000, 20
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
 # They leave no event, or none of any length.
 _UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
@@ -58,10 +58,10 @@ class _Reading:
         nothing of it is kept.
         """
         self.name = str(getattr(graph, "name", ""))
+        if self.driver is None:
+            self.driver = _driver_of(graph, places)
         for operation in graph.get_operations():
             kind = operation.type
-            if kind == "Placeholder" and self.driver is None:
-                self.driver = _innermost(operation.traceback, places)  # made by whoever calls
             if kind in _UNSEEN:
                 continue
             if len(self.names) >= most:
@@ -81,6 +81,22 @@ class _Reading:
         is_outside = tuple(place == self.driver for place in self.places)
         own = tuple(self.names), tuple(self.types), tuple(self.places)
         return GraphLines(self.name, *own, is_outside, self.calls)
+
+
+def _driver_of(graph: Any, places: Places) -> int | None:
+    """The line that had a graph traced: it made the placeholders of the arguments, not those of captures.
+
+    A branch or a loop's body without any belongs to the function around it.
+    """
+    for _ in range(_DEEPEST):
+        captured = {inner.op.name for inner in getattr(graph, "internal_captures", ())}
+        for operation in graph.get_operations():
+            if operation.type == "Placeholder" and operation.name not in captured:
+                return _innermost(operation.traceback, places)
+        graph = getattr(graph, "outer_graph", None)
+        if not hasattr(graph, "internal_captures"):  # not inside of a function
+            return None
+    return None
 
 
 def _innermost(traceback: Any, places: Places) -> int:
