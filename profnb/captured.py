@@ -78,6 +78,10 @@ class CapturedProfile:
                 self.profile._set_trace(read_trace(recording.path, in_memory=in_memory))
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            recording.messages.append(
+                f"The trace could not be opened ({type(error).__name__}: {str(error)[:300]})."
+            )
         finally:
             recording.discard()
         self._write_beside()

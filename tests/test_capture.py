@@ -1,7 +1,9 @@
 """Capturing real TensorFlow work in this process: steps, windows, and trouble with the profiler."""
 
+import copy
 import inspect
 import os
+import pickle
 import sys
 import threading
 import time
@@ -665,6 +667,43 @@ def test_a_watched_function_passes_arguments_and_value_on():
     watched = WatchedCall(lambda a, b=0: a + b, before=lambda: log.append("before"), after=lambda: log.append("after"))
     assert watched(2, b=3) == 5
     assert log == ["before", "after"]
+
+
+class Counted:
+    def work(self, number):
+        """What it does."""
+        return number + 1
+
+
+def test_a_watched_method_is_the_method_in_all_that_matters():
+    log, it = [], Counted()
+    plain = it.work
+    with watch_method(Counted, "work", before=log.append):
+        kept = it.work
+        assert kept(1) == 2
+        assert kept == it.work == plain
+        assert len({kept, it.work, plain}) == 1
+        assert kept.__doc__ == "What it does."
+        assert pickle.loads(pickle.dumps(kept))(2) == 3
+        assert copy.copy(kept)(3) == 4
+    seen = len(log)
+    assert log[0] is it
+    assert kept(1) == 2
+    assert len(log) == seen == 3  # nothing runs any more, though the method was kept
+
+
+def test_a_trace_that_the_analysis_cannot_open_does_not_fail_the_code(monkeypatch):
+    from profnb.trace import files
+
+    def broken(*_, **__):
+        raise ImportError("Numba needs NumPy 2.2 or less")
+
+    monkeypatch.setattr(files, "read_trace", broken)
+    with pytest.raises(KeyError), profnb.profile() as p:
+        tf.ones(3) + 1
+        raise KeyError("the user's own")
+    assert not p.has_trace
+    assert any("Numba needs NumPy 2.2" in message for message in p.recording.messages)
 
 
 # What is learned besides steps.

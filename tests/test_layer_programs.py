@@ -8,6 +8,8 @@ import pytest
 from patience import patient
 
 import profnb
+from profnb.analysis.layers.flops import forward_flops
+from profnb.capture.models.watch import describe_models
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -479,3 +481,95 @@ def test_a_wider_layer_moves_its_own_row_and_no_other():
     assert 0.6 < ratio["net/after"] < 1.5
     assert wide.flops["net/wide"] == 2 * narrow.flops["net/wide"]
     assert wide.flops["net/after"] == narrow.flops["net/after"]
+
+
+# Several models.
+
+
+def small_model(k, name, width=16, inside="h"):
+    given = k.layers.Input((8,))
+    model = k.Model(given, k.layers.Dense(4, name=f"{name}_out")(k.layers.Dense(width, name=inside)(given)), name=name)
+    model.compile("adam", "mse")
+    return model
+
+
+WIDE = np.ones((8 * BATCH, 8), "float32"), np.ones((8 * BATCH, 4), "float32")
+
+
+@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+def test_a_model_that_lives_but_does_not_run_is_given_no_update(which):
+    k = library(which)
+    one, two = small_model(k, "first_one", inside="h1"), small_model(k, "second_one", inside="h2")
+    for model in (one, two):
+        model.fit(*WIDE, batch_size=BATCH, verbose=0)
+    for runs, rests in ((one, two), (two, one)):
+        with profnb.profile(model=[one, two], max_seconds=300) as p:
+            runs.fit(*WIDE, batch_size=BATCH, verbose=0)
+        table = rows_of(p)
+        mine, others = (table[table.index.str.startswith(model.name)] for model in (runs, rests))
+        assert mine.update_us.sum() > 0
+        assert others.total_us.sum() == 0
+        assert sums_exactly(p)
+
+
+def test_operations_of_a_model_are_those_of_the_steps_that_it_ran_in():
+    one, two = small_model(keras, "first", inside="h1"), small_model(keras, "second", inside="h2")
+    for model in (one, two):
+        model.fit(*WIDE, batch_size=BATCH, verbose=0)
+    with profile() as p:
+        one.fit(*WIDE, batch_size=BATCH, verbose=0)
+    alone = rows_of(p)
+    with profile() as p:
+        one.fit(*WIDE, batch_size=BATCH, verbose=0)
+        two.fit(*WIDE, batch_size=BATCH, epochs=3, verbose=0)
+    both = rows_of(p)
+    assert alone.flops_forward["first/h1"] == 2 * 8 * 16 * BATCH
+    steps = both.attrs["steps"]
+    done = both.flops_forward[["first/h1", "second/h2"]] * steps / (2 * 8 * 16 * BATCH)
+    assert done.tolist() == pytest.approx([8, 24], abs=1.01)  # iterations; the first of the window is warm-up
+    assert done.sum() == pytest.approx(steps)
+
+
+def test_models_that_nothing_can_tell_apart_are_said_to_be():
+    small, large = small_model(keras, "net"), small_model(keras, "net", width=64)
+    with profile() as p:
+        small.fit(*WIDE, batch_size=BATCH, verbose=0)
+        large.fit(*WIDE, batch_size=BATCH, verbose=0)
+    (remark,) = p.layers.attrs["remarks"]
+    assert remark.startswith("2 models named net ran")
+    assert remark in p.summary().replace("\n", " ")
+    with profile() as p:
+        small.fit(*WIDE, batch_size=BATCH, verbose=0)
+    assert p.layers.attrs["remarks"] == []
+
+
+def test_models_made_and_dropped_in_turn_are_all_known():
+    with profile() as p:
+        for number in range(12):
+            small_model(keras, f"dropped_{number}").train_on_batch(WIDE[0][:8], WIDE[1][:8])
+            gc.collect()
+    assert {f"dropped_{number}" for number in range(12)} <= {model.name for model in p.recording.models}
+
+
+def test_parts_side_by_side_need_the_gradients_that_their_layer_needs():
+    layers = keras.layers
+    given = layers.Input((5, 8))
+    x = layers.Bidirectional(layers.GRU(6, return_sequences=True), name="both")(given)
+    y = layers.MultiHeadAttention(2, 4, name="attention")(given, given)
+    model = keras.Model(given, layers.Concatenate()([x, y]))
+    (facts,) = describe_models([model])
+    needs = {layer.name: layer.needs_input_gradient for layer in facts.layers}
+    assert not any(needs[name] for name in ("forward_gru", "backward_gru", "query", "key", "value"))
+    assert needs["attention_output"]
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_operations_of_a_quantized_layer_are_those_of_its_numbers_not_of_how_they_are_packed(mode):
+    model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(128, name="d1"), keras.layers.Dense(4, name="d2")])
+    try:
+        model.quantize(mode)
+    except (AttributeError, ValueError, NotImplementedError) as error:
+        pytest.skip(f"this Keras: {error}")
+    (facts,) = describe_models([model])
+    flops = {layer.name: forward_flops(facts.layers, row, 1) for row, layer in enumerate(facts.layers)}
+    assert (flops["d1"], flops["d2"]) == (2 * 64 * 128, 2 * 128 * 4)

@@ -40,6 +40,19 @@ class _Call(functools.partial[Any]):
         self.after(*self.arguments)
 
 
+class _Hooks:
+    """What runs around calls, until it ends."""
+
+    __slots__ = ("after", "before")
+
+    def __init__(self, before: MethodHook, after: MethodHook) -> None:
+        self.before, self.after = before, after
+
+    def end(self) -> None:
+        """Run nothing any more, though somebody may have kept a watched method."""
+        self.before = self.after = _nothing
+
+
 class WatchedCall:
     """A callable that behaves as the original one and runs hooks around each call.
 
@@ -50,7 +63,7 @@ class WatchedCall:
         arguments: What the hooks are given.
     """
 
-    __slots__ = ("_after", "_arguments", "_before", "_call")
+    __slots__ = ("_arguments", "_call", "_hooks")
 
     def __init__(
         self,
@@ -60,18 +73,25 @@ class WatchedCall:
         arguments: tuple[Any, ...] = (),
     ) -> None:
         """Watch ``call``."""
-        self._call, self._before, self._after = call, before, after
-        self._arguments = arguments
+        self._call, self._hooks, self._arguments = call, _Hooks(before, after), arguments
+
+    @classmethod
+    def of_method(cls, method: Any, hooks: _Hooks, instance: object) -> "WatchedCall":
+        """A bound method with the hooks that all of its class share."""
+        watched = cls(method, arguments=(instance,))
+        watched._hooks = hooks
+        return watched
 
     @property
     def __call__(self) -> Callable[..., Any]:
         """The original, ready to be called once."""
-        if self._before is not _nothing:
-            self._before(*self._arguments)
-        if self._after is _nothing:
+        before, after = self._hooks.before, self._hooks.after
+        if before is not _nothing:
+            before(*self._arguments)
+        if after is _nothing:
             return self._call
         call = _Call(self._call)
-        call.after, call.arguments = self._after, self._arguments
+        call.after, call.arguments = after, self._arguments
         return call
 
     @property
@@ -82,18 +102,31 @@ class WatchedCall:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
+    def __eq__(self, other: object) -> bool:
+        return bool(self._call == (other._call if isinstance(other, WatchedCall) else other))
+
+    def __hash__(self) -> int:
+        return hash(self._call)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return self._call.__reduce__()  # a copy or a pickle is of the original
+
+
+# An instance's is the original's; a class body with a docstring cannot say so.
+WatchedCall.__doc__ = property(lambda self: self._call.__doc__)  # type: ignore[assignment]
+
 
 class _WatchedMethod:
     """Stands in a class for one of its methods and gives out watched bound methods."""
 
-    def __init__(self, method: Any, before: MethodHook, after: MethodHook) -> None:
-        self._method, self._before, self._after = method, before, after
+    def __init__(self, method: Any, hooks: _Hooks) -> None:
+        self._method, self._hooks = method, hooks
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         method = self._method.__get__(instance, owner)
         if instance is None:
             return method
-        return WatchedCall(method, self._before, self._after, (instance,))
+        return WatchedCall.of_method(method, self._hooks, instance)
 
 
 @contextmanager
@@ -119,8 +152,12 @@ def watch_method(
 ) -> Iterator[None]:
     """Run hooks, given the instance, around a method of every instance, inside the block."""
     method = inspect.getattr_static(owner, name)  # as it stands there: it may be watched already
-    with replace_attribute(owner, name, _WatchedMethod(method, before, after)):
-        yield
+    hooks = _Hooks(before, after)
+    try:
+        with replace_attribute(owner, name, _WatchedMethod(method, hooks)):
+            yield
+    finally:
+        hooks.end()
 
 
 class _ImportFinder(importlib.abc.MetaPathFinder):

@@ -40,5 +40,5 @@ def layer_frame(table: LayerTable) -> pd.DataFrame:
             "is_estimate": table.is_estimate,
         }
     )
-    frame.attrs.update(steps=table.steps, side=table.side)
+    frame.attrs.update(steps=table.steps, side=table.side, remarks=list(table.remarks))
     return frame

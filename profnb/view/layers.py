@@ -133,7 +133,7 @@ def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
     columns = _columns(table, values)
     return Section(
         title="Layers",
-        sentence=sentence,
+        sentence=" ".join((sentence, *table.remarks)),
         headings=[_HEADINGS[column] for column in columns],
         rows=[_picked(_layer_cells(table, row, most, values), columns) for row in listed],
         numbers=[column > 1 for column in columns],

@@ -78,8 +78,14 @@ def _of_call(layer: LayerFacts, shape: Shape) -> float:
     if not layer.kernels:
         return nan
     if layer.kind in _EINSUM:
-        return 2.0 * _einsum(str(layer.numbers.get("equation", "")), shape, layer.kernels[0])
-    size = sum(prod(length or 0 for length in kernel) for kernel in layer.kernels)
+        return 2.0 * _einsum(
+            str(layer.numbers.get("equation", "")), shape, layer.kernels[0], layer.output_shape
+        )
+    kernels = layer.kernels
+    made = layer.output_shape
+    if layer.kind in _DENSE and shape and made and shape[-1] is not None and made[-1] is not None:
+        kernels = ((shape[-1], made[-1]),)  # the kernel itself may be packed (int4)
+    size = sum(prod(length or 0 for length in kernel) for kernel in kernels)
     return 2.0 * size * _product(_positions(layer, shape))
 
 
@@ -108,12 +114,12 @@ def _product(sizes: Sequence[int | None] | None) -> float:
     return float(prod(nan if size is None else size for size in sizes))
 
 
-def _einsum(equation: str, shape: Shape, kernel: Shape) -> float:
+def _einsum(equation: str, shape: Shape, kernel: Shape, made: Shape | None) -> float:
     """The product of all distinct dimensions of ``abc,cde->abde`` but the batch, which comes first."""
     terms = equation.replace("->", ",").split(",")
     if len(terms) != 3:
         return nan
-    data, weights, _ = terms
+    data, weights, result = terms
     if data.startswith("..."):
         rest = len(shape) - len(data) + 3
         free, named = shape[1:rest], dict(zip(data[3:], shape[rest:], strict=False))
@@ -121,7 +127,10 @@ def _einsum(equation: str, shape: Shape, kernel: Shape) -> float:
         free, named = (), dict(zip(data[1:], shape[1:], strict=False))
     if len(weights) != len(kernel):
         return nan
-    sizes = {**named, **dict(zip(weights, kernel, strict=True))}
+    # The kernel itself may be packed (int4): where input or output tell a size, that counts.
+    outside = dict(zip(result[:0:-1], (made or ())[:0:-1], strict=False)) | named
+    told = {letter: size for letter, size in outside.items() if size is not None}
+    sizes = {**named, **dict(zip(weights, kernel, strict=True)), **told}
     return _product(tuple(free)) * _product(tuple(sizes.values()))
 
 

@@ -40,8 +40,9 @@ class LayerScopes:
     """Which layer each scope belongs to."""
 
     def __init__(
-        self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str], again: set[Path]
-    ) -> None:
+        self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str], again: set[Path],
+        alike: dict[Path, set[int]],
+    ) -> None:  # fmt: skip
         """Take what is known.
 
         Args:
@@ -49,8 +50,9 @@ class LayerScopes:
             rows: The layer of each scope.
             roots: First scopes of models, which may stand anywhere in a path.
             again: Scopes in which gradients repeated calls.
+            alike: Scopes that several models have, with the numbers of those.
         """
-        self.layers = layers
+        self.layers, self.alike = layers, alike
         self._rows, self._roots, self._again = rows, roots, again
         self._known: dict[Path, LayerPlace | None] = {}
         self._longest = max(map(len, rows), default=0)
@@ -87,19 +89,22 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
     rows: dict[Path, int] = {}
     roots: set[str] = set()
     again: set[Path] = set()
-    for model in models:
+    alike: dict[Path, set[int]] = {}
+    for number, model in enumerate(models):
         first = len(layers)
         seen = {_path_of(scope): row for scope, row in model.scopes.items()}
         again.update(map(_path_of, model.again))
-        for scope, row in seen.items():
-            if scope:
-                rows[scope] = first + row
-                if row == 0:
-                    roots.add(scope[-1])
-        if not seen:
-            _match_model(model, first, inside, rows, roots)
+        own = {scope: first + row for scope, row in seen.items() if scope}
+        roots.update(scope[-1] for scope, row in seen.items() if scope and row == 0)
+        if seen:
+            rows |= own
+        else:
+            _match_model(model, first, inside, own, roots)
+            rows = own | rows
+        for scope in own:
+            alike.setdefault(scope, set()).add(number)
         layers.extend(model.layers)
-    return LayerScopes(layers, rows, roots, again)
+    return LayerScopes(layers, rows, roots, again, alike)
 
 
 def _path_of(scope: str) -> Path:

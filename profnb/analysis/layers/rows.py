@@ -107,13 +107,28 @@ class Rows:
         self.scopes: dict[tuple[str, ...], int] = {}
         self.found: set[LayerPlace] = set()
         names = {"/".join(scope.path) for scope in self._parsed.values()}
-        self._told = _told_ops(models, phase, names)
+        ran = {place.row for path in paths if (place := self._layers.place(path))}
+        self._told = _told_ops(models, phase, names, ran)
         self._losses = _LOSSES.union(*(map(str.lower, model.losses) for model in models))
-        own = {without_number(model.optimizer.lower()) for model in models if model.optimizer}
+        own = {_without_numbers(model.optimizer.lower()) for model in models if model.optimizer}
         self._optimizers = _OPTIMIZERS | own
         self._by_name: dict[str, int] = {}
         for row, layer in enumerate(self.layers):
             self._by_name[layer.name] = -1 if layer.name in self._by_name else row
+
+    @property
+    def alike(self) -> dict[str, int]:
+        """Of models that have scopes in common, which nothing can tell apart: how many, by their name."""
+        groups = {
+            frozenset(numbers)
+            for place in self.found
+            if len(numbers := self._layers.alike.get(place.scope, ())) > 1
+        }
+        named: dict[str, set[int]] = {}
+        for group in groups:
+            for number in group:
+                named.setdefault(self.models[number].name, set()).add(number)
+        return {name: len(numbers) for name, numbers in named.items() if len(numbers) > 1}
 
     def __len__(self) -> int:
         return len(self.layers) + len(OTHERS) + len(self.scopes)
@@ -164,7 +179,7 @@ class Rows:
         return OpPlace(self.other(OUTSIDE) if place is None else place.row, _BACKWARD)
 
     def _place_outside(self, op_type: str, scope: OpScope) -> OpPlace:
-        first = without_number(scope.path[0].lower()) if scope.path else ""
+        first = _without_numbers(scope.path[0].lower()) if scope.path else ""
         heads = {without_number(part.lower()) for part in scope.path[:2]}
         if first in self._optimizers or "training" in heads or _APPLIES.fullmatch(op_type):
             return OpPlace(self._updated(scope), _UPDATE)
@@ -191,20 +206,31 @@ class Rows:
 
 
 def _told_ops(
-    models: Sequence[ModelFacts], phase: str, names: set[str]
+    models: Sequence[ModelFacts], phase: str, names: set[str], ran: set[int]
 ) -> dict[str, tuple[int, OpFact]]:
     """What the graphs of models tell about ops, with the first row of the model.
 
-    Of several graphs of a step the one ran in which most of what it tells of has run.
+    Only a model of which a layer ran tells anything, and of several graphs of its step the one in which most
+    of what it tells of has run. Two models' optimizers name their ops alike: of such an op nothing is told.
     """
     told: dict[str, tuple[int, OpFact]] = {}
+    disputed: set[str] = set()
     first = 0
     for model in models:
-        graphs = model.ops.get(phase, model.ops.get("", ()))
-        ran = max(graphs, key=lambda own: len(names & own.keys()) / (len(own) or 1), default={})
-        told |= {name: (first, fact) for name, fact in ran.items()}
+        if not ran.isdisjoint(range(first, first + len(model.layers))):
+            graphs = model.ops.get(phase, model.ops.get("", ()))
+            own = max(graphs, key=lambda own: len(names & own.keys()) / (len(own) or 1), default={})
+            for name, fact in own.items():
+                if told.setdefault(name, (first, fact)) != (first, fact):
+                    is_same = fact.part == told[name][1].part == METRICS_PART
+                    disputed.update(() if is_same else (name,))
         first += len(model.layers)
-    return told
+    return {name: fact for name, fact in told.items() if name not in disputed}
+
+
+def _without_numbers(name: str) -> str:
+    """A name without what made it unique, in Keras and then in TensorFlow: ``sgd_1_1`` becomes ``sgd``."""
+    return re.sub(r"(_\d+)+$", "", name)
 
 
 def _way(scope: OpScope) -> int:

@@ -1,7 +1,7 @@
 """Times of layers to the table a person reads: with parameters, shapes, operations and memory."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 
@@ -34,7 +34,7 @@ class LayerTable:
         occurrences: Runs of ops on the side that ``phases_ps`` is of, shape (R,).
         parameters: Of the layer itself, without its parts; NaN where not known, shape (R,).
         output_shape: ``(None, 10)``, or "".
-        flops: Operations of a step forward and backward, shape (R, 2); NaN where not known.
+        flops: Operations forward and backward, mean per step, shape (R, 2); NaN where not known.
         peak_bytes: Alive at the memory's peak, of those allocated by the row's ops; NaN where not known or
             none, shape (R,).
         is_shared: Whether a layer is called or held at several places, shape (R,).
@@ -43,6 +43,7 @@ class LayerTable:
         steps: Iterations that the times are of.
         side: "device" or "host".
         has_models: Whether live models told what the layers are.
+        remarks: What the numbers do not say, in sentences.
     """
 
     layer: tuple[str, ...]
@@ -62,6 +63,7 @@ class LayerTable:
     steps: int
     side: str
     has_models: bool
+    remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.parent.size
@@ -141,7 +143,28 @@ def tabulate_layers(
         steps=times.steps,
         side="device" if has_device else "host",
         has_models=any(layer is not None for layer in layers),
+        remarks=tuple(_remarks(times)),
     )
+
+
+def _remarks(times: LayerTimes) -> Iterator[str]:
+    """What of the models could not be told apart, or was not found."""
+    rows = times.rows
+    for name, often in rows.alike.items():
+        yield (
+            f"{often} models named {name} ran with layers named alike, so their rows cannot be told apart: "
+            "the time of all stands at one of them. Give the models names, or capture one at a time."
+        )
+    spent = times.time_ps.sum(axis=(0, 2))
+    first = 0
+    for model in rows.models:
+        own = spent[first : first + len(model.layers)]
+        if own[0] > 0 and len(own) > 1 and not own[1:].any():
+            yield (
+                f"The layers of {model.name} were not found in this trace, only its own name: it may not be "
+                "the model that ran."
+            )
+        first += len(model.layers)
 
 
 def _order_rows(times: LayerTimes) -> tuple[list[int], dict[int, int]]:
@@ -194,10 +217,11 @@ def _count_flops(times: LayerTimes, batch_size: int | None, *, is_training: bool
     for place in rows.found:
         observed[place.row] = observed.get(place.row, 0) + (not place.is_again)
     first = 0
-    for model in rows.models:
+    for model, iterations in zip(rows.models, times.iterations, strict=True):
+        share = iterations / max(times.steps, 1)
         for at, layer in enumerate(model.layers):
             calls = _calls_of(model, at, observed.get(first + at, 0))
-            done = forward_flops(model.layers, at, calls) * (batch_size or nan)
+            done = forward_flops(model.layers, at, calls) * (batch_size or nan) * share
             if not np.isnan(done):
                 flops[first + at] = done, done * backward_factor(layer) if is_training else 0.0
         first += len(model.layers)

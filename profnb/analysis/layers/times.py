@@ -12,6 +12,7 @@ layer (oneDNN's) keeps the name of one of them, so it lies in that layer anyway.
 Times of a row are those of the device where the trace has one, else of the host; both sides are told besides.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ from profnb.columns import Bools, Floats, Int64s
 
 __all__ = ["LayerTimes", "hand_out_ops"]
 
+_FORWARD = PHASES.index("forward")
+
 
 @dataclass(frozen=True, slots=True)
 class LayerTimes:
@@ -41,6 +44,7 @@ class LayerTimes:
         is_estimate: Whether some of a row's time was shared out, shape (R,).
         row_of_op: The row of each op name; of one that several rows share, the one with the largest part.
         steps: How many iterations the counted steps are.
+        iterations: How many of those each model ran in.
     """
 
     rows: Rows
@@ -50,6 +54,7 @@ class LayerTimes:
     is_estimate: Bools
     row_of_op: Mapping[str, int]
     steps: int
+    iterations: Sequence[int]
 
     def __len__(self) -> int:
         return self.is_estimate.size
@@ -63,6 +68,7 @@ class _Sums:
     runs: dict[tuple[int, int], int]
     flops: dict[tuple[int, int], float]
     estimates: set[int]
+    often: dict[int, list[int]]  # by row, how often each forward op of it ran
 
     def add(self, side: int, place: OpPlace, spent: int) -> None:
         key = (side, place.row, place.phase)
@@ -103,7 +109,7 @@ def hand_out_ops(
     fusions = _read_fusions(hlo, np.unique(instruction[instruction > 0] - 1))
     names = {runs.keys[at][0] for at in np.unique(code // 2).tolist()}
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
-    rows, sums = Rows(models, sorted(names), phase), _Sums({}, {}, {}, set())
+    rows, sums = Rows(models, sorted(names), phase), _Sums({}, {}, {}, set(), {})
     row_of_op: dict[str, int] = {}
     parts_of: dict[int, _Parts] = {}
     for at in range(keys.size):
@@ -120,6 +126,8 @@ def hand_out_ops(
         row_of_op[name] = place.row
         sums.add(side, place, int(spent[at]))
         sums.count(side, place.row, int(often[at]))
+        if place.phase == _FORWARD:
+            sums.often.setdefault(place.row, []).append(int(often[at]))
     return _as_columns(rows, sums, row_of_op, steps)
 
 
@@ -136,7 +144,23 @@ def _as_columns(rows: Rows, sums: _Sums, row_of_op: Mapping[str, int], steps: in
         flops[row, way] = done
     estimate = np.zeros(count, np.bool_)
     estimate[list(sums.estimates)] = True
-    return LayerTimes(rows, time, occurrences, flops, estimate, row_of_op, steps)
+    iterations = _iterations_of_models(rows, sums, steps)
+    return LayerTimes(rows, time, occurrences, flops, estimate, row_of_op, steps, iterations)
+
+
+def _iterations_of_models(rows: Rows, sums: _Sums, steps: int) -> list[int]:
+    """How many iterations each model ran in: as often as most of its forward ops did.
+
+    Where only one ran, all of them: a step that skips parts of its model is a step of it.
+    """
+    found: list[int] = []
+    first = 0
+    for model in rows.models:
+        own = range(first, first + len(model.layers))
+        often = Counter(count for row in own for count in sums.often.get(row, ()) if count <= steps)
+        found.append(max(often, key=lambda count: (often[count], count), default=0))
+        first += len(model.layers)
+    return found if sum(count > 0 for count in found) > 1 else [steps] * len(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,10 @@ from profnb.capture.models.layer_shapes import Shape, inherits, nodes_of
 
 __all__ = ["is_called_again", "with_gradients"]
 
+# Layers whose parts are all given the layer's own input, but for the part that joins the others.
+_SIDE_BY_SIDE = ("Bidirectional", "MultiHeadAttention", "GroupedQueryAttention")
+_JOINS = "attention_output"
+
 
 def is_called_again(layer: Any, shapes: tuple[Shape, ...]) -> bool:
     """Whether a graph of layers calls it at several places.
@@ -43,6 +47,13 @@ def with_gradients(layer: Any, parts: list[Any], needs_gradient: bool) -> list[t
     if has_graph and not is_sequential:
         known: dict[int, bool] = {}
         return [(part, needs_gradient or _trained_before(part, known, 0)) for part in parts]
+    if inherits(layer, _SIDE_BY_SIDE):
+        joined = needs_gradient or any(map(_is_trained, parts))
+        names = [getattr(part, "name", "") for part in parts]
+        return [
+            (part, joined if name == _JOINS else needs_gradient)
+            for part, name in zip(parts, names, strict=True)
+        ]
     found, trained = [], needs_gradient
     for part in parts:
         found.append((part, trained))

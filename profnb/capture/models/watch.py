@@ -63,6 +63,7 @@ class ModelWatch:
         self._models: dict[int, Any] = {}
         self._seen: dict[int, _Seen] = {}
         self._facts: dict[int, ModelFacts] = {}
+        self._gone: list[ModelFacts] = []  # of models that live no more, whose ids others may have
         self._final: set[int] = set()  # ids of models that were described after a run
         self._open: list[tuple[int, Any, str, bool]] = []
         self._model_types: tuple[type, ...] = ()
@@ -90,12 +91,19 @@ class ModelWatch:
 
     def _see(self, model: Any) -> None:
         if id(model) not in self._models and len(self._models) < _MOST_MODELS:
-            identity, models = id(model), self._models
+            identity = id(model)
             try:
-                reference = weakref.ref(model, lambda _: models.pop(identity, None))
+                reference = weakref.ref(model, lambda _: self._died(identity))
             except TypeError:  # somebody's __slots__
                 return
-            models[identity] = reference
+            self._models[identity] = reference
+
+    def _died(self, identity: int) -> None:
+        self._models.pop(identity, None)
+        self._final.discard(identity)
+        facts = self._facts.pop(identity, None)
+        if facts is not None:
+            self._gone.append(facts)
 
     def _run_began(self, callbacks: Any) -> None:
         model = getattr(callbacks, "model", None)
@@ -110,7 +118,7 @@ class ModelWatch:
     def _keep(self, model: Any, *, is_final: bool = False) -> None:
         """Describe a model now: it may be gone when the capture ends."""
         known = self._final if is_final else self._facts
-        if id(model) not in known and len(self._facts) < _MOST_MODELS:
+        if id(model) not in known and len(self._facts) + len(self._gone) < _MOST_MODELS:
             facts = describe_models([model], self._told())
             if facts:
                 self._facts[id(model)] = facts[0]
@@ -186,12 +194,11 @@ class ModelWatch:
         self, namespace: Mapping[str, object], given: Sequence[object] = ()
     ) -> tuple[ModelFacts, ...]:
         """The models that ran, those of a namespace, and those given, as plain data; none is kept."""
-        living = {i: model for i, reference in self._models.items() if (model := reference())}
-        gone = [facts for identity, facts in self._facts.items() if identity not in living]
-        facts = describe_models([*living.values(), *given, *_models_in(namespace)], self._told())
-        for kept in (self._models, self._facts, self._final, self._seen, self._open):
+        given = [*self.living(), *given, *_models_in(namespace)]
+        facts = (*describe_models(given, self._told()), *self._gone)
+        for kept in (self._models, self._facts, self._final, self._seen, self._open, self._gone):
             kept.clear()
-        return (*facts, *gone)
+        return facts
 
 
 def _scopes_between(first: str, last: str) -> list[str]:
