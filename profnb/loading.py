@@ -49,7 +49,7 @@ def load(
     options, recordings = read_recordings(file)
     if warmup_steps:
         options = replace(options, warmup_steps=warmup_steps)
-    models = describe_models(as_models(model))
+    models = tuple(replace(facts, is_given=True) for facts in describe_models(as_models(model)))
     recording = recordings[0] if recordings else None
     if recording is not None and models:
         recording.models = models

@@ -543,6 +543,19 @@ def test_models_that_nothing_can_tell_apart_are_said_to_be():
     assert p.layers.attrs["remarks"] == []
 
 
+def test_a_model_that_did_not_run_is_said_not_to_be_the_one(tmp_path):
+    model = small_model(keras, "ran")
+    with profnb.profile(logdir=str(tmp_path), max_seconds=300):
+        model.fit(*WIDE, batch_size=BATCH, verbose=0)
+    renamed, stranger = small_model(keras, "ran", inside="new_name"), small_model(keras, "stranger")
+    assert profnb.load(tmp_path, model=model).layers.attrs["remarks"] == []
+    (remark,) = profnb.load(tmp_path, model=stranger).layers.attrs["remarks"]
+    assert "stranger were not found" in remark
+    renamed.layers[-1].name = "also_new"
+    (remark,) = profnb.load(tmp_path, model=renamed).layers.attrs["remarks"]
+    assert "ran were not found" in remark
+
+
 def test_models_made_and_dropped_in_turn_are_all_known():
     with profile() as p:
         for number in range(12):

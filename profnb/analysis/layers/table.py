@@ -159,10 +159,11 @@ def _remarks(times: LayerTimes) -> Iterator[str]:
     first = 0
     for model in rows.models:
         own = spent[first : first + len(model.layers)]
-        if own[0] > 0 and len(own) > 1 and not own[1:].any():
+        has_only_name = own[0] > 0 and len(own) > 1 and not own[1:].any()
+        if has_only_name or (model.is_given and not own.any()):
             yield (
-                f"The layers of {model.name} were not found in this trace, only its own name: it may not be "
-                "the model that ran."
+                f"The layers of {model.name} were not found in this trace: it is not the model that ran, or "
+                "its layers have other names by now (Keras numbers layers on; name them to be sure)."
             )
         first += len(model.layers)
 

@@ -89,6 +89,7 @@ class ModelFacts:
         calls: How often a traced run calls a layer, by its row; empty if not seen.
         ops: What ops are for whose names do not tell, by phase: by name, for each graph of its step. "" is
             any other function.
+        is_given: Whether somebody says that this is the model that ran.
     """
 
     name: str
@@ -101,6 +102,7 @@ class ModelFacts:
     again: frozenset[str] = frozenset()
     calls: Mapping[int, int] = field(default_factory=dict)
     ops: Mapping[str, Sequence[Mapping[str, OpFact]]] = field(default_factory=dict)
+    is_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
