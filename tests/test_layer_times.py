@@ -261,7 +261,7 @@ def replace_window(study):
     from profnb.analysis.layers.times import hand_out_ops
 
     everything = np.ones(len(study.trace.events), np.bool_)
-    is_input = find_input_work(study.trace, study.iterators, study.groups.parent, study.op_runs.events)
+    is_input = find_input_work(study.trace, study.iterators, study.groups.parent, study.op_runs.events) > -2
     times = hand_out_ops(study.op_runs, everything, is_input, study.hlo, (), 1)
     return tabulate_layers(times, [], batch_size=None, is_training=True, has_device=False)
 

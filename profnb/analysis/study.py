@@ -39,7 +39,7 @@ from profnb.analysis.input.iterators import IteratorTree, count_first_fill, find
 from profnb.analysis.input.pipeline import InputPipeline, tabulate_input_pipeline
 from profnb.analysis.input.waiting import Pieces, charge_waiting
 from profnb.analysis.input.waits import Waiting, find_waiting
-from profnb.analysis.input.work import find_input_work
+from profnb.analysis.input.work import NOT_INPUT, find_input_work
 from profnb.analysis.layers.table import LayerTable, tabulate_layers
 from profnb.analysis.layers.times import LayerTimes, hand_out_ops
 from profnb.analysis.memory.allocators import Allocator, find_allocators, tabulate_peak
@@ -66,7 +66,7 @@ from profnb.analysis.summary import Summary, summarize
 from profnb.analysis.xla.hlo_ops import HloOps, find_hlo_ops
 from profnb.analysis.xla.tables import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 from profnb.capture.recording import Recording
-from profnb.columns import Bools, Int8s, Int64s
+from profnb.columns import Int8s, Int64s
 from profnb.trace.model import Counter, Trace
 
 __all__ = ["Study"]
@@ -162,8 +162,8 @@ class Study:
         return find_op_runs(self.trace, self.hlo)
 
     @cached_property
-    def _is_input(self) -> Bools:
-        """Which runs of ops are the input pipeline's."""
+    def _input_of(self) -> Int64s:
+        """Which runs of ops are the input pipeline's, and of which iterator's function."""
         events = self.op_runs.events
         return find_input_work(self.trace, self.iterators, self.groups.parent, events)
 
@@ -178,7 +178,7 @@ class Study:
         records = self.recording.source
         if records is None:
             return None
-        return tabulate_source_lines(self.trace, self.hlo, self.op_runs, self._is_input, records)
+        return tabulate_source_lines(self.trace, self.hlo, self.op_runs, self._input_of, records)
 
     @cached_property
     def python(self) -> PythonTime | None:
@@ -332,7 +332,7 @@ class Study:
         return hand_out_ops(
             self.op_runs,
             wanted[self.groups.step],
-            self._is_input,
+            self._input_of > NOT_INPUT,
             self.hlo,
             self.recording.models,
             max(iterations, 1),

@@ -1,16 +1,18 @@
-"""Events to those that a thread of the input pipeline ran: inside an iterator, or for a user's function."""
+"""Events to the iterators that they ran for: inside of a call of one, or in a run of its user's function."""
 
 import numpy as np
 
 from profnb.analysis.input.iterators import IteratorTree
-from profnb.columns import Bools, Int64s, look_up
+from profnb.columns import Int64s, look_up
 from profnb.trace.model import Trace
 
-__all__ = ["find_input_work"]
+__all__ = ["NOT_INPUT", "NO_FUNCTION", "find_input_work"]
+
+NOT_INPUT, NO_FUNCTION = -2, -1
 
 
-def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: Int64s) -> Bools:
-    """Which events lie inside a call of an iterator of tf.data's, or are of a run of its function.
+def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: Int64s) -> Int64s:
+    """What the input pipeline ran: inside a call of an iterator of tf.data's, or in a run of its function.
 
     Args:
         trace: The trace.
@@ -19,23 +21,37 @@ def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: In
         wanted: The events to tell about, shape (N,).
 
     Returns:
-        Shape (N,).
+        The iterator whose function an event is of; ``NO_FUNCTION`` where it is tf.data's own or not known,
+        ``NOT_INPUT`` for all else, shape (N,).
     """
+    found = np.full(wanted.size, NOT_INPUT, np.int64)
     if not len(tree):
-        return np.zeros(wanted.size, np.bool_)
-    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
-    tops = tree.events[tree.above < 0]
-    at = np.searchsorted(tops, wanted, side="right") - 1
-    top = tops[np.maximum(at, 0)]
-    found: Bools = (at >= 0) & (begin[wanted] < end[top]) & (line[wanted] == line[top])
+        return found
+    found[_last_around(trace, tree.events[tree.above < 0], wanted) >= 0] = NO_FUNCTION
     if not tree.runs.size:
         return found
+    run = _last_around(trace, tree.runs, wanted)
+    found[run >= 0] = tree.run_node[run[run >= 0]]
     ids = trace.stats.integers("id")
     numbers = ids.values.astype(np.int64)
-    owned = np.unique(look_up(ids.events, numbers, tree.runs, 0))
-    ones = np.ones(owned.size, np.int64)
+    own = look_up(ids.events, numbers, tree.runs, 0)
+    owned, first = np.unique(own[own != 0], return_index=True)
+    node = tree.run_node[np.flatnonzero(own != 0)[first]]
     for events in (parent[wanted], wanted):
-        rest = np.flatnonzero(~found)
-        run = look_up(ids.events, numbers, events[rest], 0)
-        found[rest] = (run != 0) & (look_up(owned, ones, run, 0) == 1)
+        rest = np.flatnonzero(found < 0)
+        at = look_up(ids.events, numbers, events[rest], 0)
+        found[rest] = np.where(
+            at != 0, look_up(owned, np.maximum(node, NO_FUNCTION), at, NOT_INPUT), found[rest]
+        ).clip(found[rest])
     return found
+
+
+def _last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
+    """The row of the last of some events, in order, that each event is or lies inside of; else -1."""
+    at = np.searchsorted(around, wanted, side="right") - 1
+    if not around.size:
+        return at
+    outer = around[np.maximum(at, 0)]
+    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
+    is_inside = (at >= 0) & (line[outer] == line[wanted]) & (begin[wanted] < end[outer])
+    return np.where(is_inside, at, -1)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.analysis.input.work import NOT_INPUT
 from profnb.analysis.ops import OpRuns
 from profnb.analysis.source.code_times import (
     Timeline,
@@ -37,7 +38,6 @@ from profnb.trace.model import Trace
 __all__ = ["SourceLines", "tabulate_source_lines"]
 
 _FUNCTION = "__"
-_OF_INPUT = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SourceLines:
 
 
 def tabulate_source_lines(
-    trace: Trace, hlo: HloOps, runs: OpRuns, is_input: Bools, records: SourceRecords
+    trace: Trace, hlo: HloOps, runs: OpRuns, input_of: Int64s, records: SourceRecords
 ) -> SourceLines:
     """Charge the time of all ops to lines.
 
@@ -91,7 +91,7 @@ def tabulate_source_lines(
         trace: The trace.
         hlo: Its HLO instructions.
         runs: Its runs of ops.
-        is_input: Which of them tf.data ran, shape (N,).
+        input_of: The iterator of tf.data whose function each is of (``find_input_work``), shape (N,).
         records: What the capture knows of the user's source.
     """
     clock = read_clock(trace)
@@ -104,8 +104,8 @@ def tabulate_source_lines(
         timeline = follow_lines(records.lines, clock, end_ps)
         calls = find_calls(trace, clock.line)
     line = -1 if clock is None else clock.line
-    host = find_host_work(trace, runs, is_input, line)
-    device = find_device_work(trace, runs, is_input, line)
+    host = find_host_work(trace, runs, input_of, line)
+    device = find_device_work(trace, runs, input_of, line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
     rows = _Rows(places, records, timeline, calls, hlo)
     host_rows, device_rows = rows.charge(host), rows.charge(device)
@@ -154,12 +154,17 @@ class _Rows:
         is_function = np.array([name.startswith(_FUNCTION) for name in (*self._calls.names, "")])
         in_function = (call >= 0) & is_function[called]
         is_eager = work.is_own_thread & is_running & ~in_function
-        context = np.where(work.is_input, _OF_INPUT, np.where(in_function, called, -1))
+        is_input = work.input_of > NOT_INPUT
+        # Of input: -2 where no iterator's function is known, -3 for the first iterator's, and so on.
+        context = np.where(is_input, -3 - work.input_of, np.where(in_function, called, -1))
         pairs, pair = np.unique(np.stack([work.name, context]), axis=1, return_inverse=True)
         pair = pair.reshape(-1)
+        self._index.note_input(
+            (-3 - at, work.keys[name]) for name, at in pairs.T.tolist() if at < -2
+        )
         found = [
             self._find(
-                work.keys[name], self._calls.names[at] if at >= 0 else "", is_input=at == _OF_INPUT
+                work.keys[name], self._calls.names[at] if at >= 0 else "", max(-3 - at, NOT_INPUT)
             )
             for name, at in pairs.T.tolist()
         ]
@@ -169,7 +174,7 @@ class _Rows:
         is_known = np.array([line.is_known for line in found], np.bool_)[pair]
         is_outside = np.array([line.is_outside for line in found], np.bool_)[pair]
         asks_current = is_running & in_function & (is_outside | (~is_known & (place == 0)))
-        asks_current &= ~(work.is_input | work.is_elsewhere)
+        asks_current &= ~(is_input | work.is_elsewhere)
         row = np.where(is_eager | (asks_current & (current > 0)), current, place)
         is_tape_outside = np.array([line.is_tape_outside for line in found], np.bool_)[pair]
         asked = np.where(
@@ -178,8 +183,8 @@ class _Rows:
         tape = np.where((tape >= 0) & ~is_eager, asked, -1)
         return row, np.where(tape == row, -1, tape), is_backward & ~is_eager
 
-    def _find(self, name: str, function: str, *, is_input: bool) -> OpLine:
-        found = self._index.find(name, function, is_input=is_input)
+    def _find(self, name: str, function: str, input_of: int) -> OpLine:
+        found = self._index.find(name, function, input_of)
         if found is NOWHERE and name in self._hlo_sources:
             file, _, line = self._hlo_sources[name].rpartition(":")
             row = self._places.setdefault((file, int(line)), len(self._places))

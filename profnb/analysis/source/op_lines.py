@@ -11,10 +11,11 @@ op's name. Both lines are given; the forward one only where no other could be me
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from profnb.analysis.input.work import NOT_INPUT
 from profnb.capture.source.records import GraphLines, SourceRecords
 
 __all__ = ["NOWHERE", "LineIndex", "OpLine"]
@@ -126,6 +127,7 @@ class LineIndex:
             self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
             if not graph.lines.name.startswith(_DATASET):
                 self._note_anywhere(graph)
+        self._of_iterator: dict[int, list[_Graph]] = {}
         self._of_input = [g for g in self._graphs[::-1] if g.lines.name.startswith(_INPUT)]
         self._steps_left = _MOST_STEPS  # after which calls are no longer followed
         self.find = cache(self._find)
@@ -142,19 +144,45 @@ class LineIndex:
             else:
                 self._anywhere[name] = None
 
-    def _find(self, name: str, function: str, *, is_input: bool = False) -> OpLine:
+    def note_input(self, ops: Iterable[tuple[int, str]]) -> None:
+        """Choose the function of each iterator of tf.data.
+
+        It is the one that has most of the ops that ran for the iterator, and the fewest others.
+
+        Args:
+            ops: (iterator, name) of ops.
+        """
+        names: dict[int, list[str]] = {}
+        for node, name in ops:
+            names.setdefault(node, []).append(name)
+        for node, own in names.items():
+            scores = [
+                (
+                    sum(self._follow(graph, name, set()) is not None for name in own),
+                    -len(graph.rows),
+                )
+                for graph in self._of_input
+            ]
+            best = max(scores, default=(0, 0))
+            chosen = zip(self._of_input, scores, strict=True)
+            self._of_iterator[node] = [
+                graph for graph, score in chosen if best[0] and score == best
+            ]
+
+    def _find(self, name: str, function: str, input_of: int = NOT_INPUT) -> OpLine:
         """Where the op of this name comes from.
 
         Args:
             name: As the trace has it.
             function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
-            is_input: Whether tf.data ran it, so that it is of a function given to tf.data, if of any.
+            input_of: The iterator of tf.data whose function it is of; see ``find_input_work``.
         """
         if len(name) > _LONGEST:  # no op of a program: it would only cost time
             return NOWHERE
         paths = _names(name)
-        if is_input:
-            found = next((f for path in paths if (f := self._locate_input(path))), None)
+        if input_of > NOT_INPUT:
+            graphs = self._of_iterator.get(input_of, self._of_input)
+            found = next((f for path in paths if (f := self._locate_input(path, graphs))), None)
         else:
             found = next((f for path in paths if (f := self._locate(path, function))), None)
         backward = _forward_of(name)
@@ -202,11 +230,11 @@ class LineIndex:
         match = _FUNCTION.match(function)
         return self._by_name.get(match.group(1), []) if match else []
 
-    def _locate_input(self, path: str) -> _Found | None:
+    def _locate_input(self, path: str, graphs: Sequence[_Graph]) -> _Found | None:
         """The op in a function that was given to tf.data, unless two of them may be meant."""
         seen: set[tuple[str, str]] = set()
         chosen: _Found | None = None
-        for graph in self._of_input:
+        for graph in graphs:
             found = self._follow(graph, path, seen)
             if found is None:
                 continue

@@ -28,7 +28,7 @@ class Work:
         self_ps: Time, shape (N,).
         asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
         is_own_thread: Whether it ran on that thread or was launched from it, shape (N,).
-        is_input: Whether tf.data ran it, shape (N,).
+        input_of: The iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,).
         is_elsewhere: Whether Python ran it eagerly on another thread, where its line is not known; its name
             is then that of the op that called Python, shape (N,).
     """
@@ -38,7 +38,7 @@ class Work:
     self_ps: Int64s
     asked_ps: Int64s
     is_own_thread: Bools
-    is_input: Bools
+    input_of: Int64s
     is_elsewhere: Bools
 
 
@@ -79,7 +79,7 @@ def find_calls(trace: Trace, line: int) -> Calls:
     return Calls(begin, end, name, names)
 
 
-def find_host_work(trace: Trace, runs: OpRuns, is_input: Bools, line: int) -> Work:
+def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> Work:
     """The ops of hosts; ``line`` is the watched thread's, -1 if it is not known."""
     chosen = ~runs.is_device[runs.code]
     events = runs.events[chosen]
@@ -91,7 +91,7 @@ def find_host_work(trace: Trace, runs: OpRuns, is_input: Bools, line: int) -> Wo
     name = runs.code[chosen]
     callers = name[~is_elsewhere][np.maximum(caller, 0)] if not is_elsewhere.all() else caller
     name[is_elsewhere] = np.where(caller >= 0, callers, len(keys) - 1)
-    return Work(name, keys, runs.self_ps[chosen], begin, is_own, is_input[chosen], is_elsewhere)
+    return Work(name, keys, runs.self_ps[chosen], begin, is_own, input_of[chosen], is_elsewhere)
 
 
 def _eager_ops(trace: Trace) -> Int64s:
@@ -113,7 +113,7 @@ def _enclosing(trace: Trace, around: Int64s, events: Int64s) -> Int64s:
     return np.where(is_inside, at, -1)
 
 
-def find_device_work(trace: Trace, runs: OpRuns, is_input: Bools, line: int) -> Work:
+def find_device_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> Work:
     """The work of devices; ``line`` is the watched thread's, -1 if it is not known."""
     chosen = runs.is_device[runs.code]
     work = runs.events[chosen]
@@ -124,5 +124,5 @@ def find_device_work(trace: Trace, runs: OpRuns, is_input: Bools, line: int) -> 
     keys = tuple(name for name, _ in runs.keys)
     nowhere = np.zeros(work.size, np.bool_)
     return Work(
-        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_own, is_input[chosen], nowhere
+        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_own, input_of[chosen], nowhere
     )
