@@ -538,6 +538,7 @@ def test_models_that_nothing_can_tell_apart_are_said_to_be():
     (remark,) = p.layers.attrs["remarks"]
     assert remark.startswith("2 models named net ran")
     assert remark in p.summary().replace("\n", " ")
+    assert rows_of(p).flops[["net/h", "net/net_out"]].isna().all()
     with profile() as p:
         small.fit(*WIDE, batch_size=BATCH, verbose=0)
     assert p.layers.attrs["remarks"] == []

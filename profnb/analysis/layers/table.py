@@ -217,12 +217,14 @@ def _count_flops(times: LayerTimes, batch_size: int | None, *, is_training: bool
     observed: dict[int, int] = {}
     for place in rows.found:
         observed[place.row] = observed.get(place.row, 0) + (not place.is_again)
-    first = 0
+    first, alike = 0, rows.alike
     for model, iterations in zip(rows.models, times.iterations, strict=True):
         share = iterations / max(times.steps, 1)
         for at, layer in enumerate(model.layers):
             calls = _calls_of(model, at, observed.get(first + at, 0))
             done = forward_flops(model.layers, at, calls) * (batch_size or nan) * share
+            if model.name in alike:  # the time is that of several models
+                done = nan
             if not np.isnan(done):
                 flops[first + at] = done, done * backward_factor(layer) if is_training else 0.0
         first += len(model.layers)
