@@ -70,7 +70,8 @@ The house (data flows downwards, an import only ever points back up):
             rows, times      which row an op belongs to and which way; op time handed out to rows
             flops, table, tree   what layers compute; the table of them; as a picture
         source/              time by the user's code
-            op_lines, code_times   which line made an op; which line was running when
+            graph_ops, op_lines   the ops of a graph; which line made an op
+            code_times       which line was running when
             op_work, lines   ops and who asked for them; their time to lines
             python_time, python_counts   Python's functions, from samples and from cProfile's counts
         rows, marks          where events stand in a picture; what of them fits into it

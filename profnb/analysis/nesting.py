@@ -12,8 +12,9 @@ import numpy as np
 
 from profnb.columns import Int64s
 from profnb.kernels import compiled
+from profnb.trace.model import Trace
 
-__all__ = ["find_parents", "self_times"]
+__all__ = ["find_parents", "last_around", "self_times"]
 
 
 @compiled
@@ -71,3 +72,23 @@ def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int64s) -> Int64s:
     self_ps = np.empty(begin_ps.size, np.int64)
     _self_times(begin_ps, end_ps, parent, self_ps)
     return self_ps
+
+
+def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
+    """What each event is or lies inside of, among events of which none lies inside another.
+
+    Args:
+        trace: The trace.
+        around: Those events, ascending, shape (N,).
+        wanted: The events to tell about, shape (M,).
+
+    Returns:
+        Row of ``around``, or -1, shape (M,).
+    """
+    at = np.searchsorted(around, wanted, side="right") - 1
+    if not around.size:
+        return at
+    outer = around[np.maximum(at, 0)]
+    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
+    is_inside = (at >= 0) & (line[outer] == line[wanted]) & (begin[wanted] < end[outer])
+    return np.where(is_inside, at, -1)

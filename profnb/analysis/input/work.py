@@ -3,6 +3,7 @@
 import numpy as np
 
 from profnb.analysis.input.iterators import IteratorTree
+from profnb.analysis.nesting import last_around
 from profnb.columns import Int64s, look_up
 from profnb.trace.model import Trace
 
@@ -27,10 +28,10 @@ def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: In
     found = np.full(wanted.size, NOT_INPUT, np.int64)
     if not len(tree):
         return found
-    found[_last_around(trace, tree.events[tree.above < 0], wanted) >= 0] = NO_FUNCTION
+    found[last_around(trace, tree.events[tree.above < 0], wanted) >= 0] = NO_FUNCTION
     if not tree.runs.size:
         return found
-    run = _last_around(trace, tree.runs, wanted)
+    run = last_around(trace, tree.runs, wanted)
     found[run >= 0] = tree.run_node[run[run >= 0]]
     ids = trace.stats.integers("id")
     numbers = ids.values.astype(np.int64)
@@ -44,14 +45,3 @@ def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: In
             at != 0, look_up(owned, np.maximum(node, NO_FUNCTION), at, NOT_INPUT), found[rest]
         ).clip(found[rest])
     return found
-
-
-def _last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
-    """The row of the last of some events, in order, that each event is or lies inside of; else -1."""
-    at = np.searchsorted(around, wanted, side="right") - 1
-    if not around.size:
-        return at
-    outer = around[np.maximum(at, 0)]
-    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
-    is_inside = (at >= 0) & (line[outer] == line[wanted]) & (begin[wanted] < end[outer])
-    return np.where(is_inside, at, -1)

@@ -16,19 +16,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from profnb.analysis.input.work import NOT_INPUT
-from profnb.capture.source.records import GraphLines, SourceRecords
+from profnb.analysis.source.graph_ops import GraphOps, forward_of
+from profnb.capture.source.records import SourceRecords
 
 __all__ = ["NOWHERE", "LineIndex", "OpLine"]
 
-_TAPE = re.compile(r"(?:^|/)gradient_tape/")
-_GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
 _STAGE = re.compile(r"[A-Z][A-Za-z]+_(?=.)")
 _ADDED = re.compile(r"-\d+-[^/]*$")  # ...-0-CastToFp16-AutoMixedPrecision, ...-LayoutOptimizer
 _BRANCH = re.compile(r"(?:body|cond|then|else)/_\d+/")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
 _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
-_UNIQUE = re.compile(r"_\d+$")
 _VERSION = re.compile(r"V\d+$")
 # How TensorFlow names the functions that are given to tf.data: Dataset_map_parse, reduce_add.
 _DATASET, _INPUT = "Dataset_", ("Dataset_", "reduce_")
@@ -61,53 +59,7 @@ class OpLine:
 NOWHERE = OpLine()
 
 
-class _Graph:
-    """A graph's ops by name."""
-
-    def __init__(self, lines: GraphLines, layers: dict[str, int]) -> None:
-        self.lines = lines
-        parts = {part for name in lines.op_names for part in name.split("/")} if layers else set()
-        self.layers = _name_layers(parts, layers)
-        self.rows = {name: row for row, name in enumerate(lines.op_names)}
-        # Of forward ops, one row per place: by scope and type, and by each scope around them.
-        self.made: dict[str, dict[str, dict[int, int]]] = {}
-        self.inside: dict[str, dict[int, int]] = {}
-        for row, name in enumerate(lines.op_names):
-            if _forward_of(name) is None:
-                self._note_forward(name.rpartition("/")[0], lines.op_types[row], row)
-
-    def _note_forward(self, scope: str, kind: str, row: int) -> None:
-        place = self.lines.places[row]
-        self.made.setdefault(scope, {}).setdefault(kind, {}).setdefault(place, row)
-        while scope:
-            self.inside.setdefault(scope, {}).setdefault(place, row)
-            scope = scope.rpartition("/")[0]
-
-
-def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
-    """Which layer each scope of a graph is.
-
-    A scope carries the layer's name, or that with a number where it was taken: ``dense_1`` is either the
-    layer of that name or a second scope of ``dense``. It is the former unless ``dense_1`` has a scope that
-    can be no other's, as ``dense_1_2``.
-    """
-    waiting = {
-        part: names
-        for part in sorted(parts)
-        if (names := [n for n in dict.fromkeys((part, _UNIQUE.sub("", part))) if n in layers])
-    }
-    named: dict[str, str] = {}
-    while waiting:
-        taken = set(named.values())
-        free = {part: [n for n in names if n not in taken] for part, names in waiting.items()}
-        sure = [part for part, names in waiting.items() if len(names) == 1 or len(free[part]) < 2]
-        for part in sure or list(waiting)[:1]:
-            named[part] = (free[part] or waiting[part])[0]
-            del waiting[part]
-    return named
-
-
-_Found = tuple[_Graph, int]
+_Found = tuple[GraphOps, int]
 
 
 class LineIndex:
@@ -120,19 +72,19 @@ class LineIndex:
     def __init__(self, records: SourceRecords) -> None:
         """Index the graphs; of two with the same name the later one is looked at first."""
         self._layers = records.layers
-        self._graphs = [_Graph(lines, records.layers) for lines in records.graphs]
-        self._by_name: dict[str, list[_Graph]] = {}
+        self._graphs = [GraphOps(lines, records.layers) for lines in records.graphs]
+        self._by_name: dict[str, list[GraphOps]] = {}
         self._anywhere: dict[str, _Found | None] = {}  # None where two functions may be meant
         for graph in self._graphs:
             self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
             if not graph.lines.name.startswith(_DATASET):
                 self._note_anywhere(graph)
-        self._of_iterator: dict[int, list[_Graph]] = {}
+        self._of_iterator: dict[int, list[GraphOps]] = {}
         self._of_input = [g for g in self._graphs[::-1] if g.lines.name.startswith(_INPUT)]
         self._steps_left = _MOST_STEPS  # after which calls are no longer followed
         self.find = cache(self._find)
 
-    def _note_anywhere(self, graph: _Graph) -> None:
+    def _note_anywhere(self, graph: GraphOps) -> None:
         for name, row in graph.rows.items():
             known = self._anywhere.setdefault(name, (graph, row))
             if known is None:
@@ -185,14 +137,14 @@ class LineIndex:
             found = next((f for path in paths if (f := self._locate_input(path, graphs))), None)
         else:
             found = next((f for path in paths if (f := self._locate(path, function))), None)
-        backward = _forward_of(name)
+        backward = forward_of(name)
         if found is None:
             if backward is None:
                 return NOWHERE
             return OpLine(-1, -1, is_backward=True)
         graph, row = found
         own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
-        backward = _forward_of(graph.lines.op_names[row]) or backward
+        backward = forward_of(graph.lines.op_names[row]) or backward
         if backward is None:
             layer = self._layer(name, graph) if is_outside or own < 0 else -1
             return OpLine(
@@ -215,7 +167,7 @@ class LineIndex:
             is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
         )  # fmt: skip
 
-    def _layer(self, path: str, graph: _Graph) -> int:
+    def _layer(self, path: str, graph: GraphOps) -> int:
         """The line that made the innermost layer of a path."""
         for part in reversed(path.split("/")[:-1]):
             if part in graph.layers:
@@ -224,13 +176,13 @@ class LineIndex:
 
     # By name.
 
-    def _graphs_of(self, function: str) -> list[_Graph]:
+    def _graphs_of(self, function: str) -> list[GraphOps]:
         if function in self._by_name:
             return self._by_name[function]
         match = _FUNCTION.match(function)
         return self._by_name.get(match.group(1), []) if match else []
 
-    def _locate_input(self, path: str, graphs: Sequence[_Graph]) -> _Found | None:
+    def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _Found | None:
         """The op in a function that was given to tf.data, unless two of them may be meant."""
         seen: set[tuple[str, str]] = set()
         chosen: _Found | None = None
@@ -259,7 +211,7 @@ class LineIndex:
                 return found
         return None
 
-    def _follow(self, graph: _Graph, path: str, seen: set[tuple[str, str]]) -> _Found | None:
+    def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _Found | None:
         """The op at a path that begins in this graph and may lead into functions that it calls.
 
         Args:
@@ -290,7 +242,7 @@ class LineIndex:
 
     # By cause.
 
-    def _forward(self, scope: str, is_op: bool, op_type: str, graph: _Graph) -> _Found | None:
+    def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _Found | None:
         """The forward op that a gradient op was made for, if no other can be meant."""
         row = graph.rows.get(scope)
         if row is not None:
@@ -323,17 +275,6 @@ def _names(name: str) -> Iterable[str]:
         if _OF_CALLS.fullmatch(scope.rpartition("/")[2]):
             return  # a call is not what an op inside of it was made for
         yield scope
-
-
-def _forward_of(name: str) -> tuple[str, bool] | None:
-    """What the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
-    matches = list(_GRADIENTS.finditer(name))
-    if matches:
-        return matches[-1].group(1), True
-    tape = list(_TAPE.finditer(name))
-    if tape:
-        return name[tape[-1].end() :].rpartition("/")[0], False
-    return None
 
 
 def _is_gradient_of(op_type: str, forward: str) -> bool:

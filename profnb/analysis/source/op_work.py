@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.analysis.device.launches import find_launches
+from profnb.analysis.nesting import last_around
 from profnb.analysis.ops import OpRuns
 from profnb.columns import Bools, Int64s, look_up
 from profnb.trace.model import Trace
@@ -86,8 +87,8 @@ def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> W
     is_own = trace.lines.of_event[events] == line
     keys = (*(name for name, _ in runs.keys), "")
     begin = trace.events.begin_ps[events]
-    is_elsewhere = (_enclosing(trace, _eager_ops(trace), events) >= 0) & ~is_own
-    caller = _enclosing(trace, events[~is_elsewhere], events[is_elsewhere])
+    is_elsewhere = (last_around(trace, _eager_ops(trace), events) >= 0) & ~is_own
+    caller = last_around(trace, events[~is_elsewhere], events[is_elsewhere])
     name = runs.code[chosen]
     callers = name[~is_elsewhere][np.maximum(caller, 0)] if not is_elsewhere.all() else caller
     name[is_elsewhere] = np.where(caller >= 0, callers, len(keys) - 1)
@@ -100,17 +101,6 @@ def _eager_ops(trace: Trace) -> Int64s:
         lambda name: name.startswith(_EAGER) and not name.startswith(_EAGER + "__")
     )
     return np.flatnonzero(is_eager[trace.events.name] & trace.is_host_event)
-
-
-def _enclosing(trace: Trace, around: Int64s, events: Int64s) -> Int64s:
-    """For each event the row of the last of some others, in order, if it is that or lies inside; else -1."""
-    at = np.searchsorted(around, events, side="right") - 1
-    if not around.size:
-        return at
-    outer = around[np.maximum(at, 0)]
-    begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
-    is_inside = (at >= 0) & (line[outer] == line[events]) & (begin[events] < end[outer])
-    return np.where(is_inside, at, -1)
 
 
 def find_device_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> Work:
