@@ -788,7 +788,7 @@ def test_a_cell_of_a_notebook_shows_its_own_lines(tf):
     cells = [
         "%load_ext profnb\nimport os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'",
         "import tensorflow as tf\n@tf.function\ndef step(x):\n    return tf.linalg.expm(x)",
-        "%%tfprofile -q -o p --python\nx = tf.ones((90, 90))\nfor _ in range(5):\n    step(x)\n    z = tf.linalg.inv(x + tf.eye(90))",
+        "%%tfprofile -q -o p --python\nx = tf.ones((400, 400))\nfor _ in range(5):\n    step(x)\n    z = tf.linalg.inv(x + tf.eye(400))",
         "%%tfprofile -q -o without --no-source\nstep(x)",
         "lines = p.source_lines\nprint([(p.recording.source.cells.get(f), n, s) for f, n, s in zip(lines.file, lines.line, lines.source)])\n"
         "print(len(without.source_lines), without.recording.source, len(p.python) > 0)\nprint(p.summary())",
@@ -797,7 +797,7 @@ def test_a_cell_of_a_notebook_shows_its_own_lines(tf):
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     text = "".join(output.text for output in notebook.cells[-1].outputs if output.output_type == "stream")
     assert "(2, 4, 'return tf.linalg.expm(x)')" in text
-    assert "(3, 5, 'z = tf.linalg.inv(x + tf.eye(90))')" in text
+    assert "(3, 5, 'z = tf.linalg.inv(x + tf.eye(400))')" in text
     assert "_begin" not in text
     assert "0 None True" in text
     assert "Cell [3]:5" in text
