@@ -155,18 +155,17 @@ class _Rows:
         in_function = (call >= 0) & is_function[called]
         is_eager = work.is_own_thread & is_running & ~in_function
         is_input = work.input_of > NOT_INPUT
-        # Of input: -2 where no iterator's function is known, -3 for the first iterator's, and so on.
-        context = np.where(is_input, -3 - work.input_of, np.where(in_function, called, -1))
-        pairs, pair = np.unique(np.stack([work.name, context]), axis=1, return_inverse=True)
+        context = np.where(in_function & ~is_input, called, -1)
+        kinds, pair = np.unique(
+            np.stack([work.name, context, work.input_of]), axis=1, return_inverse=True
+        )
         pair = pair.reshape(-1)
         self._index.note_input(
-            (-3 - at, work.keys[name]) for name, at in pairs.T.tolist() if at < -2
+            (node, work.keys[name]) for name, _, node in kinds.T.tolist() if node >= 0
         )
         found = [
-            self._find(
-                work.keys[name], self._calls.names[at] if at >= 0 else "", max(-3 - at, NOT_INPUT)
-            )
-            for name, at in pairs.T.tolist()
+            self._find(work.keys[name], self._calls.names[at] if at >= 0 else "", node)
+            for name, at, node in kinds.T.tolist()
         ]
         place = self._row_of_place[np.array([line.place for line in found], np.int64)][pair]
         tape = np.array([line.tape for line in found], np.int64)[pair]

@@ -90,8 +90,7 @@ def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> W
     is_elsewhere = (last_around(trace, _eager_ops(trace), events) >= 0) & ~is_own
     caller = last_around(trace, events[~is_elsewhere], events[is_elsewhere])
     name = runs.code[chosen]
-    callers = name[~is_elsewhere][np.maximum(caller, 0)] if not is_elsewhere.all() else caller
-    name[is_elsewhere] = np.where(caller >= 0, callers, len(keys) - 1)
+    name[is_elsewhere] = np.append(name[~is_elsewhere], len(keys) - 1)[caller]  # -1: the last, ""
     return Work(name, keys, runs.self_ps[chosen], begin, is_own, input_of[chosen], is_elsewhere)
 
 

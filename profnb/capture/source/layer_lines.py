@@ -104,11 +104,14 @@ def find_layer_lines(
     )
     if not kinds:
         return {}
-    sure = [layers for thing in ran if (layers := _layers_of(thing, kinds))][:_MOST_MODELS]
+    # By type: isinstance would ask proxies of other libraries for their class, which may raise.
+    # The others may be hundreds of thousands of objects, so nothing is called for each.
+    known, unsure = ([t for t in things if issubclass(type(t), kinds)] for things in (ran, others))
+    sure = [layers for model in known if (layers := _layers_of(model))][:_MOST_MODELS]
     likely = [
         layers
-        for thing in others
-        if (layers := _layers_of(thing, kinds)) and any(layer.name in scopes for layer in layers)
+        for layers in map(_layers_of, unsure)
+        if any(layer.name in scopes for layer in layers)
     ][:_MOST_MODELS]
     wanted = {layer.kind for layers in (*sure, *likely) for layer in layers}
     if not wanted:
@@ -135,11 +138,7 @@ def _lines_of_model(
     return found
 
 
-def _layers_of(model: Any, kinds: tuple[type, ...]) -> list[_Layer]:
-    """The layers of a thing, none if it is no model."""
-    # By type: isinstance would ask proxies of other libraries for their class, which may raise.
-    if not issubclass(type(model), kinds):
-        return []
+def _layers_of(model: Any) -> list[_Layer]:
     try:
         layers = list(model.layers)[:_MOST_LAYERS]
         found = [
