@@ -9,7 +9,11 @@ import pytest
 from traces import tell_beside, told_beside
 
 import profnb
+from profnb.capture.recording import Recording
+from profnb.capture.saved.sidecar import read_recordings, write_recordings
+from profnb.capture.source.records import LineRecords, SourceRecords
 from profnb.errors import TraceFormatError
+from profnb.options import CaptureOptions
 
 
 tensorflow = pytest.mark.tensorflow
@@ -161,3 +165,11 @@ def test_no_file_does_more_than_be_refused(saved, tmp_path, seed):
         if opened % 5 == 1:
             q.to_html(tmp_path / "report.html")
     assert opened
+
+
+def test_what_is_written_can_be_read_however_many_lines_were_not_timed(tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    source = SourceRecords(lines=LineRecords(untimed=[("a.py", line) for line in range(25_000)]))
+    write_recordings(path, CaptureOptions(), [Recording(source=source)])
+    _, (read,) = read_recordings(path)
+    assert read.source.lines.untimed == source.lines.untimed[:10_000]

@@ -22,7 +22,7 @@ __all__ = ["plain_source", "plain_stacks", "read_source", "read_stacks"]
 
 _MOST_ROWS, _MOST_PLACES, _MOST_GRAPHS, _MOST_OPS = 500_000, 200_000, 10_000, 100_000
 _MOST_LAYERS, _MOST_CALLED, _MOST_FILES, _MOST_LINES = 20_000, 8, 200, 50_000
-_MOST_CHARACTERS = 16 << 20
+_MOST_UNTIMED, _MOST_CHARACTERS = 10_000, 16 << 20
 _MOST_STACKS, _MOST_FRAMES, _DEEPEST = 100_000, 200_000, 2_000
 _LONGEST_NS, _LAST_LINE = 1 << 60, 1 << 30
 
@@ -42,7 +42,7 @@ def plain_source(records: SourceRecords | None) -> dict[str, Any] | None:
             "line": lines.line.tolist(),
             "files": lines.files,
             "is_sampled": lines.is_sampled,
-            "untimed": lines.untimed,
+            "untimed": lines.untimed[:_MOST_UNTIMED],
             "is_cut": lines.is_cut,
         },
         "graphs": [_plain_graph(graph) for graph in records.graphs[:_MOST_GRAPHS]],
@@ -138,7 +138,7 @@ def _read_lines(reader: Checked, value: object) -> LineRecords:
         is_sampled=bool(told.get("is_sampled")),
         untimed=[
             (file, _line(reader, line))
-            for file, line in map(reader.pair, reader.items(told.get("untimed")))
+            for file, line in map(reader.pair, reader.items(told.get("untimed"), _MOST_UNTIMED))
         ],
         is_cut=bool(told.get("is_cut")),
     )
