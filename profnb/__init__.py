@@ -107,9 +107,9 @@ from typing import Any
 
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
-from profnb.errors import CaptureError, ProfnbError, TraceFormatError
+from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.loading import load
-from profnb.options import CaptureOptions
+from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 
 __all__ = [

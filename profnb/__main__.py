@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profnb import __version__
-from profnb.errors import ProfnbError
+from profnb.core.errors import ProfnbError
 
 __all__ = ["main"]
 
@@ -39,7 +39,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 def _timeline(arguments: argparse.Namespace) -> None:
     from profnb.loading import load
-    from profnb.view.timeline.element import build_timeline
+    from profnb.timeline.element import build_timeline
 
     result = load(arguments.path, run=arguments.run, host=arguments.host)
     if arguments.out is None:
@@ -70,7 +70,7 @@ def _percentage(text: str) -> float:
 
 
 def _clean(arguments: argparse.Namespace) -> None:
-    from profnb.view.notebook_file import clean_notebook
+    from profnb.report.notebook_file import clean_notebook
 
     changes = clean_notebook(arguments.notebook, arguments.out)
     print("\n".join(changes) or "Nothing to repair.")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from profnb.capture.models.watch import as_models
+from profnb.capture.models.model_watch import as_models
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.session import Capture
-from profnb.errors import TraceFormatError
-from profnb.options import CaptureOptions
+from profnb.core.errors import TraceFormatError
+from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 
 __all__ = ["CapturedProfile", "profile", "step"]
@@ -65,7 +65,7 @@ class CapturedProfile:
             import numpy as np
 
             from profnb.trace.files import read_trace
-            from profnb.trace.run_metadata.reader import read_run_metadata
+            from profnb.tf1.run_metadata import read_run_metadata
 
             recording.describe(namespace or {})
             recording.models = self._capture.models.describe(namespace or {}, models)

@@ -6,19 +6,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profnb.errors import CaptureError
+from profnb.core.errors import CaptureError
 from profnb.loading import load
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.comparison.op_differences import OpDifference
-    from profnb.analysis.comparison.quality import MetricDifference
-    from profnb.analysis.comparison.speedup import Difference, RunSet
+    from profnb.compare.op_differences import OpDifference
+    from profnb.compare.quality import MetricDifference
+    from profnb.compare.speedup import Difference, RunSet
     from profnb.capture.histories import FitResult
-    from profnb.columns import Floats
-    from profnb.view.comparison import ComparisonView
+    from profnb.core.columns import Floats
+    from profnb.compare.section import ComparisonView
 
 __all__ = ["Comparison", "compare"]
 
@@ -57,7 +57,7 @@ class Comparison:
     @cached_property
     def runs(self) -> "tuple[RunSet, RunSet]":
         """The steps of both sides, run by run, in picoseconds."""
-        from profnb.analysis.comparison.speedup import RunSet
+        from profnb.compare.speedup import RunSet
 
         sides = []
         rows = zip(self.labels, (self.first, self.second), self._timed, strict=True)
@@ -70,7 +70,7 @@ class Comparison:
     @cached_property
     def difference(self) -> "Difference":
         """The ratio and its interval."""
-        from profnb.analysis.comparison.speedup import compare_runs
+        from profnb.compare.speedup import compare_runs
 
         return compare_runs(*self.runs)
 
@@ -87,7 +87,7 @@ class Comparison:
     @property
     def ratio_per_example(self) -> float:
         """Time per example of B over that of A; NaN where a batch size is not known."""
-        from profnb.analysis.comparison.differences import batch_sizes
+        from profnb.compare.differences import batch_sizes
 
         sizes = batch_sizes(self.first[0].study, self.second[0].study)
         return float("nan") if sizes is None else self.ratio * sizes[0] / sizes[1]
@@ -115,7 +115,7 @@ class Comparison:
     @cached_property
     def guards(self) -> list[str]:
         """What differs besides what was meant to, in sentences; read them before the verdict."""
-        from profnb.analysis.comparison.differences import find_guards
+        from profnb.compare.differences import find_guards
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
@@ -153,7 +153,7 @@ class Comparison:
 
     @cached_property
     def _metrics(self) -> "list[MetricDifference]":
-        from profnb.analysis.comparison.quality import compare_metrics
+        from profnb.compare.quality import compare_metrics
 
         return compare_metrics(*self._fits)
 
@@ -178,13 +178,13 @@ class Comparison:
 
     def summary(self) -> str:
         """The comparison as plain text."""
-        from profnb.view.comparison import comparison_text
+        from profnb.compare.section import comparison_text
 
         return comparison_text(self._told)
 
     @cached_property
     def _told(self) -> "ComparisonView":
-        from profnb.view.comparison import ComparisonView
+        from profnb.compare.section import ComparisonView
 
         return ComparisonView(
             self.verdict,
@@ -199,25 +199,25 @@ class Comparison:
 
     @cached_property
     def _categories(self) -> list[tuple[str, float, float]]:
-        from profnb.analysis.comparison.differences import compare_categories
+        from profnb.compare.differences import compare_categories
 
         return compare_categories(self.first[0].study, self.second[0].study)
 
     @cached_property
     def _ops(self) -> "list[OpDifference]":
-        from profnb.analysis.comparison.op_differences import compare_ops
+        from profnb.compare.op_differences import compare_ops
 
         return compare_ops(self.first[0].study, self.second[0].study)
 
     def report(self) -> None:
         """Show the comparison in the notebook."""
-        from profnb.view.frontend import show_bundles
+        from profnb.report.frontend import show_bundles
 
         show_bundles(self._bundles(), self.summary())
 
     def _bundles(self) -> list[dict[str, object]]:
-        from profnb.view.comparison import comparison_bundles
-        from profnb.view.frontend import is_colab
+        from profnb.compare.section import comparison_bundles
+        from profnb.report.frontend import is_colab
 
         return comparison_bundles(self._told, has_renderer=not is_colab())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.captured import profile
-from profnb.errors import CaptureError
+from profnb.core.errors import CaptureError
 from profnb.profile import Profile
 
 __all__ = ["run_demo"]

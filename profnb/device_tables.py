@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.study import Study
+    from profnb.subjects.study import Study
 
 __all__ = ["DeviceTables"]
 

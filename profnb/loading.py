@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.models.watch import as_models, describe_models
+from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.profile import Profile
 
 __all__ = ["load"]
@@ -60,7 +60,7 @@ def load(
 
 def _load_python(path: Path) -> Profile:
     """Open a profile that Python's cProfile saved."""
-    from profnb.analysis.source.python_counts import tabulate_counts
+    from profnb.subjects.python.python_counts import tabulate_counts
     from profnb.trace.pstats_file import read_pstats
 
     python = tabulate_counts(read_pstats(path.read_bytes(), path.name))

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
-from profnb.options import CaptureOptions
+from profnb.core.options import CaptureOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

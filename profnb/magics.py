@@ -15,7 +15,7 @@ from traitlets import Bool
 from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
-from profnb.errors import ProfnbError
+from profnb.core.errors import ProfnbError
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
@@ -27,8 +27,8 @@ from profnb.magic_options import (
 )
 from profnb.profile import Profile
 from profnb.sweep_magic import sweep_cell
-from profnb.view.frontend import show_sentence
-from profnb.view.progress import Progress
+from profnb.report.frontend import show_sentence
+from profnb.report.progress import Progress
 from profnb.warm import warm_in_background
 
 Show = Callable[[Profile, bool | None], None]

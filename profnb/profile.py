@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.session import Recording
-from profnb.errors import CaptureError
-from profnb.options import CaptureOptions
+from profnb.core.errors import CaptureError
+from profnb.core.options import CaptureOptions
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
-    from profnb.analysis.advice.ranking import Advice
-    from profnb.analysis.source.python_time import PythonTime
-    from profnb.analysis.steps.times import StepTimes
-    from profnb.analysis.study import Study
+    from profnb.report.ranking import Advice
+    from profnb.subjects.python.python_time import PythonTime
+    from profnb.steps.step_times import StepTimes
+    from profnb.subjects.study import Study
     from profnb.capture.models.layer_facts import ModelFacts
-    from profnb.columns import Floats
+    from profnb.core.columns import Floats
     from profnb.trace.model import Trace
-    from profnb.view.report import Report
+    from profnb.report.report import Report
 
 __all__ = ["Profile"]
 
@@ -95,7 +95,7 @@ class Profile(Tables):
     @cached_property
     def study(self) -> "Study":
         """The analyses behind the tables, as columns in picoseconds."""
-        from profnb.analysis.study import Study
+        from profnb.subjects.study import Study
 
         recording = self.recording or Recording(models=self._models)
         return Study(self.trace, self.options.warmup_steps, recording)
@@ -106,7 +106,7 @@ class Profile(Tables):
 
     @cached_property
     def _step_times(self) -> "StepTimes":
-        from profnb.analysis.steps.times import wall_step_times
+        from profnb.steps.step_times import wall_step_times
 
         if self.recording is not None and len(self.recording.steps):
             return wall_step_times(self.recording.steps)
@@ -120,8 +120,8 @@ class Profile(Tables):
 
         Where there are untraced runs, only those count: tracing slows steps.
         """
-        from profnb.analysis.comparison.steady import steady_step_times
-        from profnb.analysis.steps.times import wall_step_times
+        from profnb.compare.steady import steady_step_times
+        from profnb.steps.step_times import wall_step_times
 
         times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
         runs = [steady_step_times(self.study, one) for one in times]
@@ -148,7 +148,7 @@ class Profile(Tables):
 
     @cached_property
     def _report(self) -> "Report":
-        from profnb.view.report import build_python_report, build_report
+        from profnb.report.report import build_python_report, build_report
 
         if self._counted is not None:
             return build_python_report(self._counted, self._counted_source)
@@ -164,21 +164,21 @@ class Profile(Tables):
     @cached_property
     def advice(self) -> "list[Advice]":
         """What to change, with the numbers that say so; what can gain most comes first."""
-        from profnb.analysis.advice.ranking import advise
+        from profnb.report.ranking import advise
 
         return advise(self.study) if self.has_trace else []
 
     @cached_property
     def notes(self) -> list[str]:
         """What is missing, cut or averaged, and why, and what starves the training, in sentences."""
-        from profnb.analysis.notes import note_starvation
+        from profnb.report.notes import note_starvation
 
         starving = note_starvation(self.study.input_diagnosis) if self.has_trace else []
         return [*self._other_notes, *starving]
 
     @cached_property
     def _other_notes(self) -> list[str]:
-        from profnb.analysis.notes import note_cost, note_missing_devices
+        from profnb.report.notes import note_cost, note_missing_devices
 
         notes = list(self.recording.messages) if self.recording else []
         notes.extend(self._window_notes())
@@ -215,7 +215,7 @@ class Profile(Tables):
             live: Whether to add controls that work while the kernel lives; by default they are
                 added in Jupyter and not in Colab.
         """
-        from profnb.view.frontend import show_report, show_sentence
+        from profnb.report.frontend import show_report, show_sentence
 
         if not self.has_trace and self._counted is None:
             show_sentence(" ".join(self.notes))
@@ -229,7 +229,7 @@ class Profile(Tables):
             live: Whether zooming in may ask the kernel for more detail than the notebook saves; by
                 default it may, in Jupyter by two hidden widgets.
         """
-        from profnb.view.frontend import show_sentence, show_timeline
+        from profnb.report.frontend import show_sentence, show_timeline
 
         if not self.has_trace:
             show_sentence(" ".join(self.notes))
@@ -249,7 +249,7 @@ class Profile(Tables):
             CaptureError: There is no trace.
         """
         from profnb import __version__
-        from profnb.analysis.export import export_chrome
+        from profnb.timeline.export import export_chrome
 
         target = Path(path).expanduser()
         export_chrome(self.trace, self.study.steps, target, __version__)
@@ -261,7 +261,7 @@ class Profile(Tables):
         Returns:
             The file's path.
         """
-        from profnb.view.page import page_html
+        from profnb.report.page import page_html
 
         target = Path(path).expanduser()
         study = self.study if self.has_trace else None

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from profnb.capture.fresh import run_fresh
 from profnb.capture.saved.sidecar import read_recordings
 from profnb.captured import CapturedProfile
-from profnb.errors import CaptureError, TraceFormatError
+from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.loading import load
-from profnb.options import CaptureOptions
+from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.sweep_process import UNTRACED
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.comparison.sweeps import SweepPoint, SweepTable
+    from profnb.compare.sweeps import SweepPoint, SweepTable
 
 __all__ = ["Sweep", "combine", "run_order"]
 
@@ -52,7 +52,7 @@ class Sweep:
     @cached_property
     def columns(self) -> "SweepTable":
         """What each setting achieves, as columns; ask when all runs are made."""
-        from profnb.analysis.comparison.sweeps import tabulate_sweep
+        from profnb.compare.sweeps import tabulate_sweep
 
         rows = zip(self.settings, self.profiles, self.errors, strict=True)
         return tabulate_sweep([_point(*row) for row in rows], self.metric, self.without_effect)
@@ -77,21 +77,21 @@ class Sweep:
 
     def summary(self) -> str:
         """The table as plain text."""
-        from profnb.view.sweep import sweep_text
+        from profnb.compare.sweep_section import sweep_text
 
         return sweep_text(self.columns)
 
     def report(self) -> None:
         """Show the table and the charts in the notebook."""
-        from profnb.view.frontend import is_colab, show_bundles
-        from profnb.view.sweep import sweep_bundles
+        from profnb.report.frontend import is_colab, show_bundles
+        from profnb.compare.sweep_section import sweep_bundles
 
         show_bundles(sweep_bundles(self.columns, has_renderer=not is_colab()), self.summary())
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> dict[str, object]:
-        from profnb.view.sweep import sweep_bundles
+        from profnb.compare.sweep_section import sweep_bundles
 
         del include, exclude
         return sweep_bundles(self.columns, has_renderer=True)[0]
@@ -156,8 +156,8 @@ class Sweep:
 
 
 def _point(setting: Setting, profile: Profile | None, error: str) -> "SweepPoint":
-    from profnb.analysis.comparison.sweeps import SweepPoint, peak_bytes
-    from profnb.analysis.steps.examples import usual_batch_size
+    from profnb.compare.sweeps import SweepPoint, peak_bytes
+    from profnb.steps.examples import usual_batch_size
 
     if profile is None:
         return SweepPoint(setting, error=error)

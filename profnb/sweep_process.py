@@ -10,7 +10,7 @@ from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.session import Capture
 from profnb.capture.switches import THREADS, apply_switches, set_threads, switches_of
 from profnb.captured import CapturedProfile
-from profnb.errors import CaptureError
+from profnb.core.errors import CaptureError
 
 __all__ = ["UNTRACED", "main"]
 

@@ -10,8 +10,8 @@ from profnb.device_tables import DeviceTables
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.analysis.source.python_time import PythonTime
-    from profnb.analysis.steps.times import StepTimes
+    from profnb.subjects.python.python_time import PythonTime
+    from profnb.steps.step_times import StepTimes
     from profnb.capture.recording import Recording
     from profnb.trace.model import Trace
 
@@ -197,7 +197,7 @@ class Tables(DeviceTables):
             view: "scope", "graph", "op" or "code".
             graph: The graph that ran; a capture knows it.
         """
-        from profnb.frames.graph_runs import tfprof_frame
+        from profnb.tf1.tfprof_table import tfprof_frame
 
         if graph is None and self.recording is not None:
             graph = self.recording.graph

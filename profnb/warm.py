@@ -67,10 +67,10 @@ def warm_up() -> None:
     """Read and analyse a tiny trace, which compiles everything or loads it from the cache."""
     import numpy as np
 
-    from profnb.analysis.study import Study
+    from profnb.subjects.study import Study
     from profnb.frames.steps import step_frame
     from profnb.trace.xplane import read_xplane
-    from profnb.view.timeline.element import build_timeline
+    from profnb.timeline.element import build_timeline
 
     study = Study(read_xplane(np.frombuffer(tiny_trace(), np.uint8), "warm-up"))
     step_frame(study.steps, study.breakdown, has_device=study.has_device)

@@ -10,9 +10,9 @@ from test_memory import training
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.advice.ranking import RULES, advise
-from profnb.analysis.advice.parts import covered_share, op_events
-from profnb.analysis.study import Study
+from profnb.report.ranking import RULES, advise
+from profnb.subjects.advising import covered_share, op_events
+from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 
 US, MS = 10**6, 10**9

@@ -8,10 +8,10 @@ import pytest
 from conftest import DATA, every_shared_trace
 from traces import event, gpu, host, line, read
 
-from profnb.analysis.steps import grouping
-from profnb.analysis.breakdown import CATEGORIES, break_down_steps
-from profnb.analysis.nesting import find_parents
-from profnb.analysis.study import Study
+from profnb.steps import grouping
+from profnb.steps.breakdown import CATEGORIES, break_down_steps
+from profnb.steps.nesting import find_parents
+from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 
 MS = 10**9

@@ -231,9 +231,9 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
     """Colab's page is played by an object with its call's name and shape; the answers are the kernel's own."""
     from chromium import Page
 
-    from profnb.view.timeline.element import timeline_script
-    from profnb.view.timeline import element
-    from profnb.view.timeline.live import answer_question
+    from profnb.timeline.element import timeline_script
+    from profnb.timeline import element
+    from profnb.timeline.live import answer_question
 
     study = profnb.load(HERE).study
     most, element._NOTEBOOK_MARKS = element._NOTEBOOK_MARKS, 200
@@ -275,7 +275,7 @@ CELLS = [
     "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb",
     MANY,
     # A budget as small as a trace of millions would meet, so that the kernel has detail to add.
-    "import profnb.view.timeline.element as e; e._NOTEBOOK_MARKS = 400",
+    "import profnb.timeline.element as e; e._NOTEBOOK_MARKS = 400",
     "%%tftimeline -o p\nfor _ in range(100): train(next(it))",
     "len(p.events)",
 ]

@@ -14,7 +14,7 @@ import pytest
 import profnb
 from profnb.capture import held_back
 from profnb.capture import session
-from profnb.capture.watch import WatchedCall, on_import, watch_method
+from profnb.capture.hooks import WatchedCall, on_import, watch_method
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

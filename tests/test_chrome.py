@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profnb
-from profnb.analysis.device.launches import find_launches
-from profnb.analysis.streams import raw_device_lines
-from profnb.errors import TraceFormatError
+from profnb.subjects.device.launches import find_launches
+from profnb.steps.streams import raw_device_lines
+from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.files import find_traces, read_trace

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.analysis.device.kernels import tabulate_kernels
-from profnb.errors import TraceFormatError
+from profnb.subjects.device.kernels import tabulate_kernels
+from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.files import read_trace

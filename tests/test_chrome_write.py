@@ -10,7 +10,7 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read, ref
 
 import profnb
-from profnb.analysis.memory.samples import find_samples
+from profnb.subjects.memory.samples import find_samples
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
 from profnb.trace.model import Trace

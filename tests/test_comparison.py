@@ -10,10 +10,10 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.__main__ import main
-from profnb.analysis.comparison.speedup import RunSet, compare_runs, mann_whitney
-from profnb.analysis.comparison.differences import compare_categories, find_guards
-from profnb.analysis.comparison.op_differences import compare_ops, rank_scopes
-from profnb.analysis.study import Study
+from profnb.compare.speedup import RunSet, compare_runs, mann_whitney
+from profnb.compare.differences import compare_categories, find_guards
+from profnb.compare.op_differences import compare_ops, rank_scopes
+from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.comparison import Comparison, compare
 from profnb.profile import Profile

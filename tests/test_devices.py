@@ -6,9 +6,9 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.device.devices import covered_ps, tabulate_devices
-from profnb.analysis.streams import raw_device_lines
-from profnb.analysis.steps.windows import find_steps
+from profnb.subjects.device.devices import covered_ps, tabulate_devices
+from profnb.steps.streams import raw_device_lines
+from profnb.steps.windows import find_steps
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
 

@@ -10,7 +10,7 @@ import pytest
 
 import profnb
 from profnb.capture import inlined
-from profnb.capture.inlined import copy_inside
+from profnb.tf1.inlined import copy_inside
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -315,7 +315,7 @@ def test_there_is_no_copy_of_what_cannot_be_copied_faithfully(monkeypatch):
 
 
 def test_where_there_is_no_source_runs_are_plain(model, monkeypatch):
-    monkeypatch.setattr(sys.modules["profnb.capture.graph_runs"], "copy_inside", lambda *_: None)
+    monkeypatch.setattr(sys.modules["profnb.tf1.session_runs"], "copy_inside", lambda *_: None)
     with profnb.profile() as p, start(model) as session:
         assert run_it(session) == [1e9]
     assert p.recording.graph_runs == []

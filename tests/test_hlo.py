@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from programs import BF16, F16, F32, PRED, S32, convolution, dot, metadata_plane, op, parameter, program, shape
 from traces import event, host, line, read
 
-from profnb.analysis.xla.hlo_costs import Costs, _valid_positions
-from profnb.errors import TraceFormatError
+from profnb.subjects.xla.hlo_costs import Costs, _valid_positions
+from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import read_hlo_module, read_hlo_modules
 
 ADD = [parameter("x", 0, shape(F32)), parameter("y", 1, shape(F32)), op("add.9", "add", shape(F32), "x", "y")]

@@ -4,8 +4,8 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
-from profnb.analysis.device.idle import IDLE_CAUSES, attribute_idle
-from profnb.analysis.steps.windows import find_steps
+from profnb.subjects.device.idle import IDLE_CAUSES, attribute_idle
+from profnb.steps.windows import find_steps
 from profnb.trace.files import read_trace
 
 MS = 10**9

@@ -10,12 +10,12 @@ from traces import event, host, line, read
 
 import profnb
 from profnb import Profile
-from profnb.analysis.input.iterators import find_iterators, label_of
-from profnb.analysis.study import Study
+from profnb.subjects.input.iterators import find_iterators, label_of
+from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
-from profnb.analysis.input.waiting import charge_waiting
+from profnb.subjects.input.charges import charge_waiting
 from profnb.frames.input import buffer_frame, input_pipeline_frame, input_wait_frame
-from profnb.view.input import input_sections
+from profnb.subjects.input.section import input_sections
 
 US, MS = 10**6, 10**9
 ROOT, PREFETCH, MAP, RANGE = (f"Iterator::Root{rest}" for rest in ("", "::Prefetch", "::Prefetch::MapV2", "::Prefetch::MapV2::Range"))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read, ref
 
-from profnb.analysis.device.copies import tabulate_copies
-from profnb.analysis.device.kernels import (
+from profnb.subjects.device.copies import tabulate_copies
+from profnb.subjects.device.kernels import (
     LaunchShape,
     is_tensor_core_eligible,
     parse_launch_shape,

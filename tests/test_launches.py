@@ -6,10 +6,10 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.breakdown import CATEGORIES, category_column
-from profnb.analysis.study import Study
+from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.subjects.study import Study
 from profnb.frames.device import device_step_frame, launch_frame, stream_frame, utilisation_frame
-from profnb.view.report import build_report
+from profnb.report.report import build_report
 
 US = 10**6
 MS = 10**9

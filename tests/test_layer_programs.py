@@ -8,8 +8,8 @@ import pytest
 from patience import patient
 
 import profnb
-from profnb.analysis.layers.flops import forward_flops
-from profnb.capture.models.watch import describe_models
+from profnb.subjects.layers.flops import forward_flops
+from profnb.capture.models.model_watch import describe_models
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

@@ -11,15 +11,15 @@ from programs import F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, read, ref
 
 import profnb
-from profnb.analysis.layers.flops import backward_factor, forward_flops
-from profnb.analysis.layers.tree import grow_layer_tree
-from profnb.analysis.layers.name_scopes import layer_scope, parse_scope
-from profnb.analysis.study import Study
-from profnb.capture.graph_ops import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
+from profnb.subjects.layers.flops import backward_factor, forward_flops
+from profnb.subjects.layers.layer_tree import grow_layer_tree
+from profnb.subjects.layers.name_scopes import layer_scope, parse_scope
+from profnb.subjects.study import Study
+from profnb.capture.models.op_order import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.frames.layers import layer_frame
-from profnb.view.report import build_report
+from profnb.report.report import build_report
 
 US = 1_000_000
 
@@ -256,9 +256,9 @@ def test_ops_that_the_input_pipeline_runs_are_input():
 
 def replace_window(study):
     """The layers of all events, whichever step they belong to."""
-    from profnb.analysis.input.work import find_input_work
-    from profnb.analysis.layers.table import tabulate_layers
-    from profnb.analysis.layers.times import hand_out_ops
+    from profnb.subjects.input.input_work import find_input_work
+    from profnb.subjects.layers.layer_table import tabulate_layers
+    from profnb.subjects.layers.layer_times import hand_out_ops
 
     everything = np.ones(len(study.trace.events), np.bool_)
     is_input = find_input_work(study.trace, study.iterators, study.groups.parent, study.op_runs.events) > -2

@@ -9,11 +9,11 @@ from patience import patient
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.memory.allocators import UNATTRIBUTED, find_allocators, tabulate_peak
-from profnb.analysis.memory.use import find_growth, measure_memory
-from profnb.analysis.study import Study
+from profnb.subjects.memory.allocators import UNATTRIBUTED, find_allocators, tabulate_peak
+from profnb.subjects.memory.use import find_growth, measure_memory
+from profnb.subjects.study import Study
 from profnb.frames.memory import memory_frame, memory_peak_frame, memory_summary_frame
-from profnb.view.memory import memory_sections
+from profnb.subjects.memory.section import memory_sections
 
 MS = 10**9
 MB = 10**6

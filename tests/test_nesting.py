@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from conftest import every_shared_trace
 
-from profnb.analysis.nesting import find_parents, self_times
+from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.files import read_trace
 
 

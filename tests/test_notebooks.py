@@ -105,7 +105,7 @@ def test_a_sanitized_page_runs_nothing_of_ours(executed):
 
 
 def test_the_cleaned_notebook_is_valid_and_loses_only_the_controls(executed, tmp_path):
-    from profnb.view.notebook_file import clean_notebook
+    from profnb.report.notebook_file import clean_notebook
 
     target = tmp_path / "clean.ipynb"
     assert clean_notebook(executed, target) != []

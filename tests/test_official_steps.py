@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.analysis.streams import raw_device_lines
+from profnb.steps.streams import raw_device_lines
 
 TRACES = ("gpu-cnn-batch512", "gpu-cnn-batch128", "gpu-cnn-batch8")
 UNKNOWN, HOST, LAUNCH, WAIT, DEVICE = range(5)

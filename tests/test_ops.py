@@ -5,10 +5,10 @@ import pytest
 from conftest import DATA, every_shared_trace
 from traces import event, gpu, host, line, read, ref
 
-from profnb.analysis.device.ops import name_device_work
-from profnb.analysis.op_names import parse_op
-from profnb.analysis.ops import tabulate_ops
-from profnb.analysis.streams import raw_device_lines
+from profnb.subjects.device.device_ops import name_device_work
+from profnb.trace.op_names import parse_op
+from profnb.subjects.ops.op_table import tabulate_ops
+from profnb.steps.streams import raw_device_lines
 from profnb.trace.files import read_trace
 
 

@@ -4,7 +4,7 @@ import pytest
 from traces import event, gpu, line, read, ref
 
 import profnb
-from profnb.analysis.device.precision import WIDTHS, measure_precision, width_of
+from profnb.subjects.device.precision import WIDTHS, measure_precision, width_of
 
 US = 10**6
 

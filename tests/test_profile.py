@@ -8,11 +8,11 @@ import pytest
 from traces import event, gpu, host, line, read, xspace
 
 import profnb
-from profnb.analysis.breakdown import CATEGORIES, category_column
-from profnb.options import CaptureOptions
+from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.trace.files import find_traces, pick_trace
-from profnb.view.notebook_file import clean_notebook
+from profnb.report.notebook_file import clean_notebook
 
 
 def marker(begin, end, number):

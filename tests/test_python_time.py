@@ -11,11 +11,11 @@ import pytest
 from patience import patient
 
 import profnb
-from profnb.analysis.source.python_time import tabulate_python
-from profnb.capture.source.records import StackRecords
-from profnb.capture.records import KERAS, StepRecords
+from profnb.subjects.python.python_time import tabulate_python
+from profnb.capture.source.source_records import StackRecords
+from profnb.capture.step_records import KERAS, StepRecords
 from profnb.capture.source.stacks import StackSampler, lines_of_stacks
-from profnb.errors import CaptureError, TraceFormatError
+from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.trace.pstats_file import read_pstats
 
 MS = 10**9

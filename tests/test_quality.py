@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from profnb.analysis.comparison.op_differences import rank_scopes
-from profnb.analysis.op_names import without_call
-from profnb.analysis.comparison.quality import compare_metrics, is_higher_better, pick_metric
+from profnb.compare.op_differences import rank_scopes
+from profnb.trace.op_names import without_call
+from profnb.compare.quality import compare_metrics, is_higher_better, pick_metric
 from profnb.capture.histories import FitResult
 
 

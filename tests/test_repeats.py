@@ -14,7 +14,7 @@ from profnb.capture.histories import FitResult
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, sidecar_of, write_recordings
 from profnb.comparison import compare
-from profnb.options import CaptureOptions
+from profnb.core.options import CaptureOptions
 
 SETUP = """
 import time

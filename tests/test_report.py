@@ -9,12 +9,12 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.study import Study
+from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
-from profnb.view.charts import step_chart, step_figure
-from profnb.view.plotly import figure_bundle
-from profnb.view.tables import html_table
+from profnb.report.step_chart import step_chart, step_figure
+from profnb.drawing.plotly import figure_bundle
+from profnb.drawing.html_table import html_table
 
 HOSTILE = '</table><script>alert(1)</script><img src=x onerror="alert(2)">\'"&<b>'
 

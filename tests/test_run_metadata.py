@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import SHARED
-from profnb.errors import TraceFormatError
+from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
-from profnb.trace.run_metadata.reader import looks_like_run_metadata, read_run_metadata
-from profnb.trace.run_metadata.stats import parse_label
+from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
+from profnb.tf1.node_stats import parse_label
 
 
 def varint(number):

@@ -11,9 +11,9 @@ from traces import tell_beside, told_beside
 import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
-from profnb.capture.source.records import LineRecords, SourceRecords
-from profnb.errors import TraceFormatError
-from profnb.options import CaptureOptions
+from profnb.capture.source.source_records import LineRecords, SourceRecords
+from profnb.core.errors import TraceFormatError
+from profnb.core.options import CaptureOptions
 
 
 tensorflow = pytest.mark.tensorflow

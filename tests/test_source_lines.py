@@ -13,12 +13,12 @@ from patience import patient
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.analysis.source.code_times import busy_within, find_busy, follow_lines, read_clock
-from profnb.analysis.source.op_lines import NOWHERE, LineIndex
-from profnb.analysis.source.lines import tabulate_source_lines
-from profnb.analysis.study import Study
-from profnb.capture.source.records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
-from profnb.capture.source.lines import LineWatch
+from profnb.subjects.source.code_times import busy_within, find_busy, follow_lines, read_clock
+from profnb.subjects.source.op_lines import NOWHERE, LineIndex
+from profnb.subjects.source.source_lines import tabulate_source_lines
+from profnb.subjects.study import Study
+from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
+from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording
 from profnb.capture.source.user_code import is_user_file
 
@@ -921,7 +921,7 @@ def test_an_object_that_nobody_may_look_at_is_left_alone(tf):
 
 @tensorflow
 def test_trouble_with_source_lines_costs_a_sentence(tf, monkeypatch):
-    from profnb.capture.source.watch import SourceWatch
+    from profnb.capture.source.source_watch import SourceWatch
 
     def fail(*_):
         raise ValueError("odd")

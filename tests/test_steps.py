@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, plane, read, ref
 
-from profnb.analysis.steps.cycles import pick_cycle
-from profnb.analysis.steps.windows import WINDOW, find_steps
+from profnb.steps.cycles import pick_cycle
+from profnb.steps.windows import WINDOW, find_steps
 
 MS = 10**9
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.analysis.steps.examples import batch_size_of
-from profnb.analysis.steps.times import StepTimes, tracing_cost, wall_step_times
-from profnb.analysis.notes import note_cost
-from profnb.analysis.study import Study
-from profnb.analysis.summary import GAP, share_time
-from profnb.capture.records import StepRecords
+from profnb.steps.examples import batch_size_of
+from profnb.steps.step_times import StepTimes, tracing_cost, wall_step_times
+from profnb.report.notes import note_cost
+from profnb.subjects.study import Study
+from profnb.steps.summary import GAP, share_time
+from profnb.capture.step_records import StepRecords
 
 
 def marker(begin, end, number, name="train", **stats):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from patience import patient
 
-from profnb.analysis.comparison.sweeps import SweepPoint, tabulate_sweep
+from profnb.compare.sweeps import SweepPoint, tabulate_sweep
 from profnb.capture.histories import FitResult
 from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of
 from profnb.frames.sweep import sweep_frame
 from profnb.sweep import combine, run_order
-from profnb.view.sweep import sweep_bundles, sweep_text
+from profnb.compare.sweep_section import sweep_bundles, sweep_text
 
 pytest.importorskip("IPython")
 from IPython.core.error import UsageError  # noqa: E402

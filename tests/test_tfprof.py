@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.tfprof import VIEWS, tfprof_view
+from profnb.tf1.tfprof import VIEWS, tfprof_view
 from profnb.profile import Profile
-from profnb.trace.run_metadata.reader import read_run_metadata
+from profnb.tf1.run_metadata import read_run_metadata
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -119,7 +119,7 @@ with tf.Graph().as_default() as graph, v1.Session() as session:
     y = tf.matmul(x, tf.ones((8, 8)))
     run = v1.RunMetadata()
     session.run(y, {x: [[1.0] * 8]}, v1.RunOptions(trace_level=3), run)
-from profnb.capture.tfprof import VIEWS, tfprof_view
+from profnb.tf1.tfprof import VIEWS, tfprof_view
 out, err = (open(sys.argv[1] + "/" + name, "wb") for name in ("out", "err"))
 os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
 for view in VIEWS:

@@ -10,17 +10,17 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
-from profnb.analysis.device.launches import find_launches
-from profnb.analysis.marks import merge_events, pick_marks
-from profnb.analysis.rows import busy_in_bins
-from profnb.analysis.study import Study
+from profnb.subjects.device.launches import find_launches
+from profnb.timeline.marks import merge_events, pick_marks
+from profnb.timeline.lanes import busy_in_bins
+from profnb.subjects.study import Study
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.files import read_trace
 from profnb.trace.model import StringTable
-from profnb.view.timeline.element import build_timeline, timeline_script
-from profnb.view.timeline.live import answer_question
-from profnb.view.timeline.pack import event_details, fit_timeline, line_label, pack_timeline
-from profnb.view.timeline.still import still_picture, still_text
+from profnb.timeline.element import build_timeline, timeline_script
+from profnb.timeline.live import answer_question
+from profnb.timeline.pack import event_details, fit_timeline, line_label, pack_timeline
+from profnb.timeline.still import still_picture, still_text
 
 
 def study_of(*planes):
@@ -277,7 +277,7 @@ def test_in_colab_a_callback_is_registered_and_no_widget_is_made(monkeypatch):
     import sys
     import types
 
-    from profnb.view.timeline.live import show_live_detail
+    from profnb.timeline.live import show_live_detail
 
     registered = {}
     colab = types.ModuleType("google.colab")

@@ -1,6 +1,6 @@
 import pytest
 
-from profnb.units import bar_text, bytes_text, count_text, duration_text, percent_text
+from profnb.core.units import bar_text, bytes_text, count_text, duration_text, percent_text
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from programs import BF16, F32, convolution, dot, metadata_plane, op, parameter,
 from traces import event, gpu, host, line, plane, read
 
 import profnb
-from profnb.analysis.xla.hlo_ops import find_hlo_ops, width_of_hlo
-from profnb.analysis.device.peaks import find_peak
-from profnb.analysis.study import Study
-from profnb.analysis.xla.tree import grow_xla_tree
+from profnb.subjects.xla.hlo_ops import find_hlo_ops, width_of_hlo
+from profnb.subjects.device.peaks import find_peak
+from profnb.subjects.study import Study
+from profnb.subjects.xla.xla_tree import grow_xla_tree
 from profnb.frames.xla import roofline_frame, xla_frame, xla_module_frame
 from profnb.trace.model import Plane
 

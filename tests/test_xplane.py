@@ -10,7 +10,7 @@ import pytest
 from conftest import SHARED, every_shared_trace
 from traces import event, gpu, host, line, message, plane, read, ref, xspace
 
-from profnb.errors import TraceFormatError
+from profnb.core.errors import TraceFormatError
 from profnb.trace.files import read_trace
 from profnb.trace.xplane import read_xplane
 from profnb.warm import tiny_trace
@@ -154,8 +154,8 @@ def test_a_truncated_trace_is_refused_or_shorter_but_never_wrong():
 FUZZ = """
 import random, sys
 import numpy as np
-from profnb.analysis.study import Study
-from profnb.errors import TraceFormatError
+from profnb.subjects.study import Study
+from profnb.core.errors import TraceFormatError
 from profnb.trace.xplane import read_xplane
 random.seed(int(sys.argv[2]))
 whole = open(sys.argv[1], "rb").read()
@@ -213,7 +213,7 @@ def test_ids_near_the_end_of_the_range_do_not_wrap(tmp_path):
         (tmp_path / f"{number}.pb").write_bytes(raw)
     code = (
         "import sys, numpy as np\n"
-        "from profnb.errors import TraceFormatError\n"
+        "from profnb.core.errors import TraceFormatError\n"
         "from profnb.trace.xplane import read_xplane\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from profnb.capture.watch import replace_attribute
+from profnb.capture.hooks import replace_attribute
 
 __all__ = ["body_of", "call_after_cell", "make_transformer", "names_of", "run_quietly"]
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from profnb.errors import CaptureError
-from profnb.options import CaptureOptions
+from profnb.core.errors import CaptureError
+from profnb.core.options import CaptureOptions
 
 __all__ = ["read_job", "run_fresh"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.watch import watch_method
+from profnb.capture.hooks import watch_method
 
 __all__ = ["FitResult", "watch_fits"]
 

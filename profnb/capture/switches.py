@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.watch import on_import, replace_attribute
+from profnb.capture.hooks import on_import, replace_attribute
 
 __all__ = ["SWITCHES", "THREADS", "apply_switches", "set_threads", "switches_of"]
 

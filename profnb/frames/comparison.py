@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.comparison.op_differences import OpDifference
-from profnb.analysis.comparison.quality import MetricDifference
+from profnb.compare.op_differences import OpDifference
+from profnb.compare.quality import MetricDifference
 
 __all__ = ["category_difference_frame", "op_difference_frame", "quality_frame"]
 

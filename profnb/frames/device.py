@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
-from profnb.analysis.device.copies import CopyTable
-from profnb.analysis.device.devices import DeviceTable
-from profnb.analysis.device.idle import IDLE_CAUSES, WORK, IdleTable
-from profnb.analysis.device.kernels import KernelTable
-from profnb.analysis.device.launches import LaunchTable, StreamTable
-from profnb.analysis.device.precision import WIDTHS, Precision
-from profnb.analysis.steps.windows import Steps
-from profnb.columns import Floats
+from profnb.steps.breakdown import CATEGORIES, StepBreakdown, category_column
+from profnb.subjects.device.copies import CopyTable
+from profnb.subjects.device.devices import DeviceTable
+from profnb.subjects.device.idle import IDLE_CAUSES, WORK, IdleTable
+from profnb.subjects.device.kernels import KernelTable
+from profnb.subjects.device.launches import LaunchTable, StreamTable
+from profnb.subjects.device.precision import WIDTHS, Precision
+from profnb.steps.windows import Steps
+from profnb.core.columns import Floats
 
 __all__ = [
     "copy_frame",

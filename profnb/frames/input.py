@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.input.pipeline import InputPipeline
-from profnb.analysis.input.waits import Waiting
-from profnb.analysis.memory.samples import BUFFER
-from profnb.analysis.steps.windows import Steps
-from profnb.columns import Floats
+from profnb.subjects.input.pipeline import InputPipeline
+from profnb.subjects.input.waiting import Waiting
+from profnb.subjects.memory.samples import BUFFER
+from profnb.steps.windows import Steps
+from profnb.core.columns import Floats
 from profnb.trace.model import Counter
 
 __all__ = ["buffer_frame", "input_pipeline_frame", "input_wait_frame"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.layers.rows import PHASES
-from profnb.analysis.layers.table import LayerTable
+from profnb.subjects.layers.layer_rows import PHASES
+from profnb.subjects.layers.layer_table import LayerTable
 
 __all__ = ["layer_frame"]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.source.lines import SourceLines
-from profnb.analysis.source.python_time import PythonTime
-from profnb.columns import Floats, Int64s
+from profnb.subjects.source.source_lines import SourceLines
+from profnb.subjects.python.python_time import PythonTime
+from profnb.core.columns import Floats, Int64s
 
 __all__ = ["python_frame", "source_line_frame"]
 

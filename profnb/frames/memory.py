@@ -6,10 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.memory.allocators import Allocator, tabulate_peak
-from profnb.analysis.memory.samples import RESERVED, find_samples
-from profnb.analysis.memory.use import MemoryUse
-from profnb.analysis.steps.windows import Steps
+from profnb.subjects.memory.allocators import Allocator, tabulate_peak
+from profnb.subjects.memory.samples import RESERVED, find_samples
+from profnb.subjects.memory.use import MemoryUse
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
 __all__ = ["memory_frame", "memory_peak_frame", "memory_summary_frame"]

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.breakdown import CATEGORIES, StepBreakdown, category_column
-from profnb.analysis.nesting import find_parents, self_times
-from profnb.analysis.ops import OpTable
-from profnb.analysis.steps.grouping import Groups
-from profnb.analysis.steps.times import StepTimes
-from profnb.analysis.steps.windows import Steps
-from profnb.columns import Int32s, Int64s
+from profnb.steps.breakdown import CATEGORIES, StepBreakdown, category_column
+from profnb.steps.nesting import find_parents, self_times
+from profnb.subjects.ops.op_table import OpTable
+from profnb.steps.grouping import Groups
+from profnb.steps.step_times import StepTimes
+from profnb.steps.windows import Steps
+from profnb.core.columns import Int32s, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["event_frame", "op_frame", "step_frame", "step_time_frame"]

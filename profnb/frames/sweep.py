@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from profnb.analysis.comparison.sweeps import SweepTable
+from profnb.compare.sweeps import SweepTable
 
 __all__ = ["sweep_frame"]
 

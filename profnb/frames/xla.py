@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from profnb.analysis.device.roofline import Roofline
-from profnb.analysis.xla.tables import XlaModules, XlaOps
-from profnb.columns import Floats
+from profnb.subjects.device.roofline import Roofline
+from profnb.subjects.xla.programs import XlaModules, XlaOps
+from profnb.core.columns import Floats
 
 __all__ = ["roofline_frame", "xla_frame", "xla_module_frame"]
 

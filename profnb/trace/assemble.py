@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Counter, Events, Lines, Plane, Stats, StringTable, Trace
 
 __all__ = ["FoundLine", "assemble_trace", "repeats_other_lines"]

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
-from profnb.errors import TraceFormatError
+from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo_shapes import Shapes, read_shapes
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field, split_numbers

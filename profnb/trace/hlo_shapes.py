@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.columns import Bytes, Floats, Int64s
-from profnb.errors import TraceFormatError
+from profnb.core.columns import Bytes, Floats, Int64s
+from profnb.core.errors import TraceFormatError
 from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
 
 __all__ = ["Shapes", "read_shapes"]

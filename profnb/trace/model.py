@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from profnb.columns import Bools, Bytes, Floats, Int32s, Int64s
+from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s
 from profnb.trace.names import is_device_plane, is_host_plane
 
 _EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats

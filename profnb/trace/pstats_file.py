@@ -12,7 +12,7 @@ import math
 import struct
 from dataclasses import dataclass
 
-from profnb.errors import TraceFormatError
+from profnb.core.errors import TraceFormatError
 
 __all__ = ["CallCounts", "read_pstats"]
 

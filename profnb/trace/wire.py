@@ -14,9 +14,9 @@ Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most te
 
 import numpy as np
 
-from profnb.columns import Bytes, Int64s
-from profnb.errors import TraceFormatError
-from profnb.kernels import compiled, inlined
+from profnb.core.columns import Bytes, Int64s
+from profnb.core.errors import TraceFormatError
+from profnb.core.jit import compiled, inlined
 
 __all__ = [
     "LENGTH",

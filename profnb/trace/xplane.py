@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int32s, Int64s
-from profnb.errors import TraceFormatError
-from profnb.kernels import compiled
+from profnb.core.columns import Bools, Bytes, Int32s, Int64s
+from profnb.core.errors import TraceFormatError
+from profnb.core.jit import compiled
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
     LENGTH,

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.columns import Bytes, Int32s, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bytes, Int32s, Int64s
+from profnb.core.jit import compiled
 from profnb.trace.chrome.stat_texts import (
     BYTES,
     DOUBLE,

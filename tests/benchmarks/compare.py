@@ -32,10 +32,10 @@ begin = time.perf_counter()
 from profnb.warm import warm_up
 warm_up()
 out["warm_up_s"] = time.perf_counter() - begin
-from profnb.analysis.study import Study
+from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
-from profnb.view.plotly import figure_bundle
+from profnb.drawing.plotly import figure_bundle
 import plotly.offline
 base = rss()
 begin = time.perf_counter()

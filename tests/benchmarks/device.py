@@ -24,7 +24,7 @@ MEASURE = """
 import json, sys, time
 from profnb.warm import warm_up
 warm_up()
-from profnb.analysis.study import Study
+from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 begin = time.perf_counter()
 trace = read_trace(sys.argv[1])

@@ -25,7 +25,7 @@ from pathlib import Path
 from profnb.warm import warm_up
 warm_up()
 import profnb
-from profnb.view.timeline.element import build_timeline, timeline_script
+from profnb.timeline.element import build_timeline, timeline_script
 p = profnb.load(sys.argv[1])
 p.steps, p.ops
 begin = time.perf_counter()

@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from profnb.capture.graph_ops import OpFact, describe_ops, function_graphs, handle_of
+from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.models.layer_graph import is_called_again, with_gradients
 from profnb.capture.models.layer_shapes import (
     Shape,

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from profnb.errors import TraceFormatError
+from profnb.core.errors import TraceFormatError
 
 __all__ = ["Checked"]
 

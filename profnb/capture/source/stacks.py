@@ -18,7 +18,7 @@ import threading
 import time
 from types import CodeType, FrameType
 
-from profnb.capture.source.records import LEFT, LineRecords, StackRecords
+from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
 __all__ = ["StackSampler", "lines_of_stacks"]

@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 
-from profnb.columns import Bytes, Floats, Int64s
+from profnb.core.columns import Bytes, Floats, Int64s
 from profnb.trace.chrome.events import RawEvents
-from profnb.trace.chrome.stats import ChromeStats
+from profnb.trace.chrome.event_args import ChromeStats
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import Counter
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
-from profnb.errors import TraceFormatError
+from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.core.errors import TraceFormatError
 from profnb.trace.chrome.json_numbers import read_decimals
 from profnb.trace.chrome.json_scan import (
     FIELDS,
@@ -21,7 +21,7 @@ from profnb.trace.chrome.json_scan import (
     string_end,
 )
 from profnb.trace.chrome.pairs import close_pairs
-from profnb.trace.chrome.stats import text_of
+from profnb.trace.chrome.event_args import text_of
 
 __all__ = ["RawEvents", "read_raw_events"]
 

@@ -6,8 +6,8 @@ the digits in the file have all of theirs.
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.core.jit import compiled
 
 __all__ = ["read_decimals", "read_integers"]
 

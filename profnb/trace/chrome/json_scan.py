@@ -8,8 +8,8 @@ import secrets
 
 import numpy as np
 
-from profnb.columns import Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bytes, Int64s
+from profnb.core.jit import compiled
 
 __all__ = [
     "FIELDS",

@@ -5,8 +5,8 @@ Each kernel writes at a position and returns the position after; the caller has 
 
 import numpy as np
 
-from profnb.columns import Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bytes, Int64s
+from profnb.core.jit import compiled
 
 __all__ = ["joined", "put_bytes", "put_escaped", "put_integer", "put_microseconds", "put_unsigned"]
 

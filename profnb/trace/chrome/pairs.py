@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from profnb.columns import Bools, Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.core.jit import compiled
 
 __all__ = ["close_pairs"]
 

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.columns import Bytes, Int32s, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bytes, Int32s, Int64s
+from profnb.core.jit import compiled
 from profnb.trace.chrome.json_text import joined, put_bytes, put_escaped, put_integer, put_unsigned
 
 __all__ = ["BYTES", "DOUBLE", "INT64", "REFERENCE", "TEXT", "UINT64", "StatCsr", "StatTexts"]

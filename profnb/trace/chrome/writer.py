@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.columns import Bytes, Int64s
-from profnb.kernels import compiled
+from profnb.core.columns import Bytes, Int64s
+from profnb.core.jit import compiled
 from profnb.trace.chrome.json_text import joined, put_bytes, put_integer, put_microseconds
 from profnb.trace.model import Counter, Trace
 

@@ -1,1 +1,0 @@
-"""What to change, with evidence and the most that it can gain."""

@@ -1,0 +1,130 @@
+"""Running code to what is known of its source: its lines, the graphs it traced, its Python stacks.
+
+Recorded only while the window of the capture is open, on the thread that opened it. That thread's own line of
+the trace, and the difference between Python's clock and the trace's, are told by a trace event that carries
+the clock's reading.
+
+Where Python cannot tell of lines as they run (before 3.12), the samples of its stack do, if they are asked
+for; taken only for that, they would cost 2 to 3 %.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.source.graph_lines import GraphWatch
+from profnb.capture.source.line_watch import LineWatch
+from profnb.capture.source.source_records import (
+    CLOCK_EVENT,
+    CLOCK_NS,
+    LineRecords,
+    SourceRecords,
+    StackRecords,
+)
+from profnb.capture.source.stacks import StackSampler, lines_of_stacks
+from profnb.capture.source.user_code import Places, number_cells, read_sources
+
+__all__ = ["SourceWatch"]
+
+_CLOCK_READINGS = 3
+
+
+class SourceWatch:
+    """Watches the source of the code that a capture surrounds.
+
+    Args:
+        has_lines: Whether to find the lines of ops.
+        has_stacks: Whether to sample Python's stack.
+    """
+
+    def __init__(self, *, has_lines: bool, has_stacks: bool) -> None:
+        """Nothing is watched yet."""
+        self._has_lines, self._has_stacks = has_lines, has_stacks
+        self._places = Places()
+        self._graphs = GraphWatch(self._places)
+        self._lines: LineWatch | None = None
+        self._sampler: StackSampler | None = None
+        self._trace_type: Any = None
+        self._lock = threading.Lock()
+        self._stacks = StackRecords()
+        self._line_records = LineRecords()
+
+    @contextmanager
+    def watch_tensorflow(self, tensorflow: ModuleType) -> Iterator[None]:
+        """See graphs being traced inside the block."""
+        self._trace_type = tensorflow.profiler.experimental.Trace
+        if not self._has_lines:
+            yield
+            return
+        with self._graphs.watch(tensorflow):
+            yield
+
+    @contextmanager
+    def watch_keras(self, keras: ModuleType) -> Iterator[None]:
+        """See layers being made inside the block; ``keras`` is keras or tf_keras."""
+        if not self._has_lines:
+            yield
+            return
+        with self._graphs.watch_keras(keras):
+            yield
+
+    def begin(self) -> None:
+        """The window has opened, on this thread."""
+        if not (self._has_lines or self._has_stacks):
+            return
+        try:
+            self._begin()
+        except Exception:  # noqa: BLE001 - no thread to be had, say; the user's code comes first
+            self.end()
+
+    def _begin(self) -> None:
+        self._tell_clock()
+        if self._has_stacks:
+            self._sampler = StackSampler()
+        if self._has_lines:
+            self._lines = LineWatch()
+            if not self._lines.start():
+                self._lines = None
+        if self._sampler is not None:
+            self._sampler.start()
+
+    def _tell_clock(self) -> None:
+        """Write events whose begin is known by Python's clock; a later reading is the surer one."""
+        for _ in range(_CLOCK_READINGS):
+            with self._trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):
+                pass
+
+    def end(self) -> None:
+        """The window closes, perhaps on another thread."""
+        with self._lock:
+            sampler, self._sampler = self._sampler, None
+            lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.stop()
+            self._line_records = lines.records
+        if sampler is not None:
+            self._stacks = sampler.stop()
+            if self._has_lines and not len(self._line_records):
+                self._line_records = lines_of_stacks(self._stacks)
+
+    def finish(
+        self, graph_of_runs: Any = None, models: Iterable[object] = ()
+    ) -> tuple[SourceRecords | None, StackRecords | None]:
+        """What was recorded: lines and stacks, None where they were not asked for.
+
+        Args:
+            graph_of_runs: The graph that ran in sessions, or None.
+            models: The Keras models that are known to have run.
+        """
+        stacks = self._stacks if self._has_stacks else None
+        if not self._has_lines:
+            return None, stacks
+        graphs = self._graphs.finish(graph_of_runs, models)
+        lines, places = self._line_records, self._places.listed
+        texts = read_sources([*lines.files, *(file for file, _ in places)])
+        numbers = number_cells()
+        cells = {file: numbers[file] for file in texts if file in numbers}
+        return SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells), stacks

@@ -1,0 +1,92 @@
+"""Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
+
+from profnb.subjects.device.devices import busiest_device
+from profnb.steps.examples import usual_batch_size
+from profnb.subjects.study import Study
+
+__all__ = [
+    "batch_sizes",
+    "compare_categories",
+    "find_guards",
+]
+
+_MOST_DATASETS = 5
+_DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
+
+
+def compare_categories(first: Study, second: Study) -> list[tuple[str, float, float]]:
+    """(category, mean of A, mean of B) in picoseconds per iteration, the largest difference first."""
+    means: dict[str, list[float]] = {}
+    for column, study in enumerate((first, second)):
+        for share in study.summary.shares:
+            mean_ps = share.mean_ps / max(study.summary.iterations, 1)
+            means.setdefault(share.category, [0.0, 0.0])[column] = mean_ps
+    rows = [(name, pair[0], pair[1]) for name, pair in means.items()]
+    return sorted(rows, key=lambda row: -abs(row[2] - row[1]))
+
+
+def find_guards(
+    first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
+) -> list[str]:
+    """What differs between A and B besides what was meant to, in sentences."""
+    guards = [
+        f"{name} differs: {environments[0][name]} and {environments[1][name]}."
+        for name in sorted(environments[0].keys() & environments[1].keys())
+        if environments[0][name] != environments[1][name]
+    ]
+    devices = [_device_of(study) for study in (first, second)]
+    if devices[0] != devices[1]:
+        guards.append(f"They ran on different devices: {devices[0]} and {devices[1]}.")
+    sizes = batch_sizes(first, second)
+    if sizes is not None and sizes[0] != sizes[1]:
+        guards.append(
+            f"Batch sizes differ ({sizes[0]} and {sizes[1]}): compare the time per example, not steps."
+        )
+    phases = [study.summary.phase for study in (first, second)]
+    counts = [_iterations_of(study) for study in (first, second)]
+    if None in phases:
+        guards.append("One of them has no events of TensorFlow's: there is nothing to compare.")
+    elif phases[0] != phases[1]:
+        guards.append(f"Their steps are of different kinds: {phases[0]} and {phases[1]}.")
+    elif counts[0] != counts[1]:
+        guards.append(f"They ran {counts[0]:,} and {counts[1]:,} {phases[0]} steps.")
+    one, two = first.recording.cardinalities, second.recording.cardinalities
+    guards.extend(
+        f"The dataset {name} has {one[name]:,} elements in one and {two[name]:,} in the other."
+        for name in sorted(one.keys() & two.keys())[:_MOST_DATASETS]
+        if one[name] != two[name]
+    )
+    iterations = [study.summary.iterations for study in (first, second)]
+    if iterations[0] != iterations[1]:
+        guards.append(
+            f"A step runs {iterations[0]} and {iterations[1]} iterations (steps_per_execution); all times "
+            "are per iteration."
+        )
+    return guards
+
+
+def _iterations_of(study: Study) -> int:
+    """How many iterations of the compared kind one run made, traced or not."""
+    steps = study.step_times.phase.count(study.summary.phase or "")
+    return steps * max(study.summary.iterations, 1)
+
+
+def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:
+    """Examples per step of A and of B; None where one is not known."""
+    one, two = (
+        study.summary.batch_size or usual_batch_size(study.trace) for study in (first, second)
+    )
+    return None if one is None or two is None else (one, two)
+
+
+def _device_of(study: Study) -> str:
+    plane = busiest_device(study.trace)
+    if plane is None:
+        return "the CPU"
+    stats = study.trace.planes[plane].stats
+    told = {name: str(stats.get(name, "?")) for name in _DEVICE_STATS}
+    kind = told["device_type_string"]
+    if kind == "?":
+        capability = f"{told['compute_cap_major']}.{told['compute_cap_minor']}"
+        kind = f"compute capability {capability}, {told['core_count']} cores"
+    return f"{study.trace.planes[plane].name.partition(':')[2]} ({kind})"

@@ -1,0 +1,146 @@
+"""What two sets of runs learned, to how it differs: the cost in quality beside the gain in time.
+
+A metric's spread over runs is what a difference has to be held against: by Welch's interval of the difference
+of means where both sides have two runs or more; one run each cannot tell.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.compare.speedup import estimate_mean
+from profnb.capture.histories import FitResult
+from profnb.core.units import metric_text
+
+__all__ = ["MetricDifference", "compare_metrics", "is_higher_better", "pick_metric"]
+
+_HIGHER = re.compile(
+    r"(^|_)(acc|accuracy|auc|precision|recall|f1|f_?beta|iou|dice|r2|psnr|ssim|bleu)", re.IGNORECASE
+)
+_LOWER = re.compile(
+    r"(^|_)(loss|error|mse|mae|mape|rmse|msle|perplexity|divergence|crossentropy)($|_)",
+    re.IGNORECASE,
+)
+_SETTINGS = re.compile(r"^(lr|learning_rate)$")  # what callbacks log beside metrics
+
+
+def is_higher_better(metric: str) -> bool | None:
+    """Whether larger values of a metric are better; None where its name does not tell."""
+    if _HIGHER.search(metric) and not _LOWER.search(metric):
+        return True
+    lower = _LOWER.search(metric) or metric.lower().endswith(("_error", "loss"))
+    return False if lower else None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDifference:
+    """One metric of A and of B, a value per run.
+
+    Attributes:
+        metric: Its name.
+        first: The last values of A's runs.
+        second: Those of B's.
+        is_higher_better: Whether larger is better; None where the name does not tell.
+        low: Where the 95 % interval of B's mean less A's begins; NaN where too few runs tell it.
+        high: Where it ends.
+    """
+
+    metric: str
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    is_higher_better: bool | None
+    low: float
+    high: float
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the interval leaves out 0; False where there is none."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def word(self) -> str:
+        """How B's values compare with A's, in a word; "" where too few runs tell it."""
+        if math.isnan(self.low):
+            return ""
+        return ("higher" if self.low > 0 else "lower") if self.is_different else "none shown"
+
+    def text(self, value: float) -> str:
+        """A value of this metric as text."""
+        return metric_text(value, is_score=self.is_higher_better is True)
+
+    def worst(self, values: Sequence[float]) -> float:
+        """The worst run; the smallest value where the name does not tell."""
+        return max(values) if self.is_higher_better is False else min(values)
+
+    def sentence(self, first: str, second: str) -> str:
+        """How the metric differs, in a sentence."""
+        one, two = float(np.median(self.first)), float(np.median(self.second))
+        medians = f"{self.text(one)} for {first}, {self.text(two)} for {second}"
+        broken = [
+            sum(not math.isfinite(value) for value in side) for side in (self.first, self.second)
+        ]
+        if any(broken):
+            return (
+                f"{self.metric} is no finite number in {broken[0]} of {len(self.first)} runs of {first} and "
+                f"{broken[1]} of {len(self.second)} of {second}: those trainings diverged."
+            )
+        if math.isnan(self.low):
+            return f"{self.metric}: {medians}. One run a side cannot tell whether that is more than chance."
+        worst = " and ".join(self.text(self.worst(side)) for side in (self.first, self.second))
+        told = f"median {medians}; worst {worst}"
+        if not self.is_different:
+            return f"{self.metric} shows no difference: {told} ({self._runs} runs)."
+        word = "higher" if self.low > 0 else "lower"
+        verdict = ""
+        if self.is_higher_better is not None:
+            verdict = ", better" if (self.low > 0) == self.is_higher_better else ", worse"
+        return f"{self.metric} is {word} for {second}{verdict}: {told} ({self._runs} runs)."
+
+    @property
+    def _runs(self) -> str:
+        return f"{len(self.first)} + {len(self.second)}"
+
+
+def compare_metrics(
+    first: Sequence[Sequence[FitResult]], second: Sequence[Sequence[FitResult]]
+) -> list[MetricDifference]:
+    """The metrics that both sides have, the one to look at first in front.
+
+    Args:
+        first: For each run of A what its fits reached, in order; the last fit counts.
+        second: Likewise of B.
+    """
+    sides = [_values(first), _values(second)]
+    names = [name for name in sides[0] if name in sides[1]]
+    rows = [_compare(name, tuple(sides[0][name]), tuple(sides[1][name])) for name in names]
+    leading = pick_metric(names)
+    return sorted(rows, key=lambda row: row.metric != leading)
+
+
+def _values(runs: Sequence[Sequence[FitResult]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for fits in runs:
+        for name, value in fits[-1].metrics.items() if fits else ():
+            if not _SETTINGS.match(name):
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> MetricDifference:
+    low = high = float("nan")
+    if np.isfinite([*first, *second]).all():
+        low, high = estimate_mean(second).less(estimate_mean(first))
+    return MetricDifference(name, first, second, is_higher_better(name), low, high)
+
+
+def pick_metric(names: Sequence[str]) -> str | None:
+    """The metric that speaks for what was learned: of validation before training, a score before a loss."""
+
+    def rank(name: str) -> tuple[bool, bool]:
+        return not name.startswith("val_"), is_higher_better(name) is not True
+
+    told = [name for name in names if is_higher_better(name) is not None]
+    return min(told, key=rank, default=None)

@@ -1,0 +1,290 @@
+"""Times of two sets of runs to how much faster one is, and how sure that is.
+
+A run is one training; its steps follow each other and are not independent, and runs differ from each other
+(clocks, caches, other programs) by more than their steps tell. So the ratio is of typical step times, the
+mean over runs of the logarithm of each run's median, and its interval comes from resampling whole runs, each
+with its own steps (the variance of that bootstrap, corrected for the small number of runs, has a closed form:
+the runs' variance over their number); it is Student's, with Welch's degrees of freedom. Resampling the steps
+inside those runs as well would count their noise twice. Where a side has one run only, blocks of its
+neighbouring steps are resampled (a moving-block bootstrap): then only the variation from step to step is
+known, and the verdict says so.
+
+Simulated with runs that differ by 0 to 3 %, steps that depend on the one before, drift inside runs and
+outliers, the 95 % interval holds the truth in 93 to 97 % of runs by three or more (98 % by two), and equal
+programs are called different in at most 5 % (``tests/test_comparison.py``).
+
+Source: Kuensch, "The jackknife and the bootstrap for general stationary observations" (1989); Davison and
+Hinkley, "Bootstrap methods", 3.8; Mann and Whitney (1947).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Floats
+
+__all__ = [
+    "Difference",
+    "Estimate",
+    "RunSet",
+    "compare_runs",
+    "estimate_mean",
+    "estimate_step",
+    "mann_whitney",
+    "student_factor",
+]  # fmt: skip
+
+_MOST_STEPS = 1000
+_SAMPLES = 1000
+_FEWEST_STEPS = 2
+_FEWEST_RANKED = 4
+# Student's t, 97.5 %, for 1, 2, ... degrees of freedom; further on it is near the normal's 1.96.
+_STUDENT = (
+    12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+    2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+    2.045, 2.042,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RunSet:
+    """The steps of one or several runs of the same code.
+
+    Attributes:
+        label: What to call it.
+        step_ps: For each run the times of its steps, warm-up left out, in order.
+        run_ps: How long each run took as a whole, warm-up included; empty where that is not known.
+    """
+
+    label: str
+    step_ps: tuple[Floats, ...]
+    run_ps: tuple[float, ...] = ()
+
+    @property
+    def medians(self) -> Floats:
+        """The median step of each run that has any."""
+        return np.array([np.median(steps) for steps in self.step_ps if len(steps)])
+
+    @property
+    def step_count(self) -> int:
+        """Steps in all runs together."""
+        return sum(len(steps) for steps in self.step_ps)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How step times of B compare with those of A.
+
+    Attributes:
+        ratio: Typical step time of B over that of A; below 1 B is faster. NaN if it cannot be told.
+        low: Where its 95 % interval begins.
+        high: Where it ends.
+        is_different: Whether the interval leaves out 1.
+        p_value: Mann and Whitney's, two-sided: of runs if there are four or more on each side, of blocks
+            of steps if there is one run each; else NaN, too few runs to rank.
+        runs: How many of A and of B.
+        steps: How many of A and of B.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    is_different: bool
+    p_value: float
+    runs: tuple[int, int]
+    steps: tuple[int, int]
+
+    def verdict(self, first: str, second: str) -> str:
+        """The answer in a sentence."""
+        if math.isnan(self.ratio):
+            return f"{first} and {second} cannot be compared: one of them has no steps to average."
+        counts = f"{self.runs[0]} + {self.runs[1]} runs"
+        single = min(self.runs) == 1
+        if single:
+            counts = (
+                f"{self.steps[0]:,} + {self.steps[1]:,} steps of one run each"
+                if max(self.runs) == 1
+                else counts
+            )
+        faster = self.ratio < 1
+        factor = 1 / self.ratio if faster else self.ratio
+        bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
+        interval = f"95 % interval {bounds[0]:.2f} to {bounds[1]:.2f}, {counts}"
+        if not self.is_different:
+            sentence = (
+                f"No difference that these runs can show: {second} takes {self.ratio:.2f} of the time of "
+                f"{first} (95 % interval {self.low:.2f} to {self.high:.2f}, {counts})."
+            )
+        else:
+            word = "faster" if faster else "slower"
+            sentence = f"{second} is {factor:.2f}x {word} than {first} ({interval})."
+        if single:
+            sentence += " Runs differ from each other too, which one run cannot tell: repeat them."
+        return sentence
+
+
+def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
+    """Compare the step times of two sets of runs.
+
+    Args:
+        first: What to compare with (A).
+        second: What is compared (B).
+        seed: Of the resampling, so that the same runs give the same answer.
+    """
+    sides = [
+        [np.asarray(steps, np.float64) for steps in side.step_ps if len(steps) >= _FEWEST_STEPS]
+        for side in (first, second)
+    ]
+    runs = len(sides[0]), len(sides[1])
+    counts = first.step_count, second.step_count
+    if not all(runs):
+        nan = float("nan")
+        return Difference(nan, nan, nan, is_different=False, p_value=nan, runs=runs, steps=counts)
+    random = np.random.default_rng(seed)
+    one, two = (estimate_step(side, random) for side in sides)
+    low, high = (math.exp(bound) for bound in two.less(one))
+    medians = first.medians, second.medians
+    samples = medians if max(runs) > 1 else tuple(_block_medians(side[0]) for side in sides)
+    tells = min(map(len, samples)) >= _FEWEST_RANKED
+    return Difference(
+        math.exp(two.mean - one.mean), low, high,
+        is_different=not low <= 1 <= high,
+        p_value=mann_whitney(samples[0], samples[1]) if tells else float("nan"),
+        runs=runs,
+        steps=counts,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and how sure it is.
+
+    Attributes:
+        mean: The mean; NaN if there is none.
+        variance: Of the mean; NaN where one value cannot tell it.
+        freedom: Its degrees of freedom.
+    """
+
+    mean: float
+    variance: float = math.nan
+    freedom: int = 1
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the 95 % interval begins and ends."""
+        reach = student_factor([self.variance], [self.freedom]) * math.sqrt(self.variance)
+        return self.mean - reach, self.mean + reach
+
+    def less(self, other: "Estimate") -> tuple[float, float]:
+        """The 95 % interval of the difference: this mean less the other's."""
+        variances = [self.variance, other.variance]
+        factor = student_factor(variances, [self.freedom, other.freedom])
+        reach = factor * math.sqrt(sum(variances))
+        return self.mean - other.mean - reach, self.mean - other.mean + reach
+
+    def exceeds(self, other: "Estimate") -> bool:
+        """Whether it is surely larger: the 95 % interval of the difference lies above 0."""
+        return self.less(other)[0] > 0
+
+
+def estimate_mean(values: Sequence[float]) -> Estimate:
+    """The mean of independent values, of runs for instance."""
+    if not len(values):
+        return Estimate(math.nan)
+    variance = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else math.nan
+    return Estimate(float(np.mean(values)), variance, max(len(values) - 1, 1))
+
+
+def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = None) -> Estimate:
+    """The logarithm of the typical step time of one set of runs.
+
+    Args:
+        runs: For each run the times of its steps.
+        random: For resampling the steps of a single run; the same draws each time by default.
+    """
+    known = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
+    if not known:
+        return Estimate(math.nan)
+    centre = float(np.mean([np.log(np.median(steps)) for steps in known]))
+    variance = _variance(known, random or np.random.default_rng(0))
+    return Estimate(centre, variance, _freedom_of(known))
+
+
+def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:
+    """The variance of the mean of the runs' log medians: over runs, or over blocks of the only one."""
+    if len(runs) == 1:
+        return float(_resampled_medians(runs[0], random).var())
+    logs = np.log([np.median(steps) for steps in runs])
+    return float(logs.var(ddof=1) / len(runs))
+
+
+def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
+    """Log medians of a run's steps, resampled in blocks of neighbours; shape (samples,)."""
+    if steps.size > _MOST_STEPS:  # neighbours' medians: the typical step stays what it is
+        width = -(-steps.size // _MOST_STEPS)
+        kept = steps[: steps.size // width * width]
+        steps = np.median(kept.reshape(-1, width), axis=1)
+    length = _block_length(steps.size)
+    blocks = -(-steps.size // length)
+    starts = random.integers(0, steps.size - length + 1, (_SAMPLES, blocks, 1))
+    rows = (starts + np.arange(length)).reshape(_SAMPLES, -1)[:, : steps.size]
+    return np.asarray(np.log(np.maximum(np.median(steps[rows], axis=1), 1e-9)))
+
+
+def _block_length(count: int) -> int:
+    """How many neighbours to keep together: steps further apart tell little of each other."""
+    return min(max(round(2 * math.pow(count, 1 / 3)), 1), count)
+
+
+def _block_medians(steps: Floats) -> Floats:
+    """One median for each block of neighbours, which are nearly independent."""
+    length = _block_length(steps.size)
+    kept = steps[: steps.size // length * length]
+    return np.asarray(np.median(kept.reshape(-1, length), axis=1))
+
+
+def _freedom_of(runs: Sequence[Floats]) -> int:
+    """Independent pieces less one: runs, or the blocks of a single one."""
+    count = len(runs)
+    if count > 1:
+        return count - 1
+    return max(runs[0].size // _block_length(runs[0].size) - 1, 1)
+
+
+def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float:
+    """How many standard errors a 95 % interval reaches: Student's, with Welch's degrees of freedom.
+
+    Args:
+        variances: Of each side's mean.
+        freedoms: Each side's degrees of freedom.
+    """
+    parts = [variance**2 / free for variance, free in zip(variances, freedoms, strict=True)]
+    if not sum(parts):
+        return 1.96
+    freedom = max(sum(variances) ** 2 / sum(parts), 1.0)
+    known = 1 / np.arange(1.0, len(_STUDENT) + 1)  # in 1 / freedom the factor is nearly a line
+    return float(np.interp(1 / freedom, [0.0, *known[::-1]], [1.96, *_STUDENT[::-1]]))
+
+
+def mann_whitney(first: Floats, second: Floats) -> float:
+    """Mann and Whitney's test that one sample tends to larger values: the two-sided p-value.
+
+    By the normal approximation with a correction for ties and continuity; NaN for an empty sample.
+    """
+    n, m = len(first), len(second)
+    if not n or not m:
+        return float("nan")
+    both = np.concatenate([first, second])
+    _, inverse, tied = np.unique(both, return_inverse=True, return_counts=True)
+    ends = np.cumsum(tied)
+    ranks = (ends - (tied - 1) / 2)[inverse]
+    u = float(ranks[:n].sum()) - n * (n + 1) / 2
+    total = n + m
+    ties = float((tied.astype(np.float64) ** 3 - tied).sum())
+    variance = n * m / 12 * (total + 1 - ties / (total * (total - 1))) if total > 1 else 0.0
+    if variance <= 0:
+        return 1.0
+    z = max(abs(u - n * m / 2) - 0.5, 0) / math.sqrt(variance)
+    return math.erfc(z / math.sqrt(2))

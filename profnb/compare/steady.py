@@ -1,0 +1,43 @@
+"""One run's steps to the times from step to step that a comparison averages."""
+
+import numpy as np
+
+from profnb.steps.step_times import StepTimes
+from profnb.subjects.study import Study
+from profnb.core.columns import Floats
+
+__all__ = ["steady_step_times"]
+
+_ENOUGH_UNTRACED = 10
+
+
+def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
+    """The times from iteration to iteration of one run, warm-up left out, in picoseconds.
+
+    Untraced steps are taken where there are enough, because tracing slows steps. A step of several iterations
+    (``steps_per_execution``) counts as that many, or it would look slow for doing more.
+
+    Args:
+        study: The trace, which says which steps are compared and which of its own count.
+        times: The wall times of the run: the one that was traced, or another run of the same code.
+
+    Returns:
+        The times, and whether the steps were traced.
+    """
+    phase = study.summary.phase
+    chosen = np.array([name == phase for name in times.phase], np.bool_)
+    chosen[np.flatnonzero(chosen)[: study.warmup_steps]] = False
+    chosen &= ~times.retraced
+    follows = np.append(np.diff(times.run) == 0, False)
+    same = np.append(chosen[1:], False)
+    period = np.append(np.diff(times.begin_ps), 0).astype(np.float64)
+    period = np.where(follows & same & (period > 0), period, times.duration_ps)
+    untraced = chosen & ~times.was_traced
+    iterations = max(study.summary.iterations, 1)
+    if untraced.sum() >= _ENOUGH_UNTRACED or not times.was_traced.any():
+        return period[untraced] / iterations, False
+    if not len(study.steps):
+        return period[chosen] / iterations, True
+    steps, counted = study.steps, study.summary.counted
+    gaps = np.maximum(steps.gap_ps[counted], 0)
+    return (steps.duration_ps[counted] + gaps) / iterations, True

@@ -1,0 +1,204 @@
+"""A sweep as HTML, text and charts: throughput of each setting with its interval, and what it costs."""
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from profnb.compare.quality import is_higher_better
+from profnb.compare.sweeps import SweepTable, setting_text
+from profnb.core.units import (
+    MISSING,
+    bar_text,
+    bytes_text,
+    count_text,
+    duration_text,
+    metric_text,
+    rate_text,
+)
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.plotly import figure_bundle
+from profnb.drawing.section import Section, section_html, section_text
+from profnb.report.text import printable
+from profnb.drawing.theme import COLOURS, MUTED, ROOT
+
+__all__ = ["sweep_bundles", "sweep_text"]
+
+_MOST_BARS, _LONGEST_LABEL = 40, 40
+_BEST, _OTHER = COLOURS["host compute"], COLOURS["device compute"]
+_MB = 1e6
+
+
+def sweep_text(table: SweepTable) -> str:
+    """The sweep as plain text."""
+    notes = [f"Note: {printable(note)}" for note in table.notes]
+    return "\n\n".join([_headline(table), *notes, section_text(_section(table))])
+
+
+def sweep_bundles(table: SweepTable, *, has_renderer: bool) -> list[dict[str, Any]]:
+    """The sweep as MIME bundles: its table, then its charts.
+
+    Args:
+        table: What each setting achieves.
+        has_renderer: Whether the frontend draws plotly's own mimetype.
+    """
+    listed = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in table.notes)
+    notes = f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{listed}</ul>' if listed else ""
+    html = (
+        f'<div class="profnb" style="{escape(ROOT)}">'
+        f'<div style="font-size:17px;font-weight:600;margin:4px 0">{escape(_headline(table))}</div>'
+        f"{notes}{section_html(_section(table))}</div>"
+    )
+    bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": sweep_text(table)}]
+    known = int(np.isfinite(table.per_second).sum())
+    figures = [("Throughput", _bar_figure(table))] if known else []
+    if known > 1 and table.against:
+        figures.append(("Throughput and its price", _front_figure(table)))
+    for title, figure in figures:
+        fallback = f'<div style="{MUTED}">{escape(title)} (chart)</div>'
+        bundles.append(
+            figure_bundle(figure, fallback, f"{title} (chart)", has_renderer=has_renderer)
+        )
+    return bundles
+
+
+def _label(table: SweepTable, row: int) -> str:
+    return setting_text(table.points[row].setting)[:_LONGEST_LABEL]
+
+
+def _short_label(table: SweepTable, row: int) -> str:
+    return f" {', '.join(map(str, table.points[row].setting.values()))} "[:_LONGEST_LABEL]
+
+
+def _headline(table: SweepTable) -> str:
+    known = np.flatnonzero(np.isfinite(table.per_second))
+    if not known.size:
+        return "No setting has a run to speak of."
+    best = int(known[np.argmax(table.per_second[known])])
+    rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
+    if table.equals:
+        others = "one other" if table.equals == 1 else f"{table.equals} others"
+        return f"{_label(table, best)} is fastest ({rate}), but these runs cannot tell it from {others}."
+    return f"{_label(table, best)} is fastest: {rate}."
+
+
+def _interval(low: float, high: float) -> str:
+    if not np.isfinite(low):
+        return MISSING
+    return f"{rate_text(low, '').strip()} to {rate_text(high, '').strip()}"
+
+
+def _section(table: SweepTable) -> Section:
+    names = list(dict.fromkeys(name for point in table.points for name in point.setting))
+    is_score = table.metric is not None and is_higher_better(table.metric) is True
+    fastest = float(np.nanmax(table.per_second)) if np.isfinite(table.per_second).any() else 1.0
+    shows_front = bool(table.against)
+    rows = []
+    for row, point in enumerate(table.points):
+        rate = float(table.per_second[row])
+        learned = [] if table.metric is None else [
+            metric_text(float(values[row]), is_score=is_score) for values in (table.quality, table.worst)
+        ]  # fmt: skip
+        rows.append((
+            bar_text(rate / fastest, 12) if np.isfinite(rate) else "",
+            *(str(point.setting.get(name, ""))[:_LONGEST_LABEL] for name in names),
+            count_text(point.runs), duration_text(float(table.step_ps[row])),
+            count_text(round(rate)) if np.isfinite(rate) else MISSING,
+            _interval(float(table.low[row]), float(table.high[row])), *learned,
+            bytes_text(float(table.memory[row])),
+            *(["best" if table.is_best[row] else ""] if shows_front else []),
+            point.error.splitlines()[-1][:80] if point.error else "",
+        ))  # fmt: skip
+    learned_headings = [] if table.metric is None else [table.metric, "worst"]
+    timed = "run" if table.unit == "runs" else "step"
+    front = ["front"] if shows_front else []
+    headings = ["", *names, "runs", timed, f"{table.unit}/s", "95 % interval"]
+    headings += [*learned_headings, "peak memory", *front, ""]
+    numbers = [heading not in ("", "front") for heading in headings]
+    weighed = (
+        f" {table.against}" if table.against == "memory" else f" {table.against} (median over runs)"
+    )
+    sentence = (
+        f"On the front: nothing else is surely better in throughput or in{weighed} at no price."
+        if shows_front
+        else ""
+    )
+    return Section(
+        title="Settings", sentence=sentence, headings=headings, rows=rows, numbers=numbers,
+        colours=[_BEST if best else _OTHER for best in table.is_best], tab="",
+    )  # fmt: skip
+
+
+def _bar_figure(table: SweepTable) -> dict[str, Any]:
+    """A bar per setting, the interval as a line."""
+    rows = [row for row in range(len(table)) if np.isfinite(table.per_second[row])][:_MOST_BARS]
+    places = list(range(len(rows)))
+    rates = [round(float(table.per_second[row]), 2) for row in rows]
+    high = [round(float(table.high[row] - table.per_second[row]), 2) for row in rows]
+    low = [round(float(table.per_second[row] - table.low[row]), 2) for row in rows]
+    reach = max(rate + more for rate, more in zip(rates, high, strict=True))
+    layout = figure_layout(f"{table.unit.capitalize()} per second", 90 + 26 * len(rows))
+    layout |= {
+        "showlegend": False,
+        "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
+        # An interval of two runs may reach far; it is cut, or no bar would be left to see.
+        "xaxis": {**axis(""), "range": [0, min(reach, 1.6 * max(rates)) * 1.04]},
+        "yaxis": {
+            **axis(""), "tickvals": places, "ticktext": [escape(_label(table, row)) for row in rows],
+            "automargin": True, "showgrid": False, "autorange": "reversed",
+        },
+    }  # fmt: skip
+    bars = {
+        "type": "bar", "orientation": "h", "y": places, "x": rates,
+        "marker": {"color": [_BEST if table.is_best[row] else _OTHER for row in rows], "line": {"width": 0}},
+        "error_x": {
+            "type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.5,
+            "width": 4, "color": "#888",
+        },
+        "hovertemplate": [
+            f"{escape(_label(table, row))}: {count_text(round(rate))} {table.unit}/s, 95 % interval "
+            f"{_interval(float(table.low[row]), float(table.high[row]))}<extra></extra>"
+            for row, rate in zip(rows, rates, strict=True)
+        ],
+    }  # fmt: skip
+    return {"data": [bars], "layout": layout, "config": {"displaylogo": False}}
+
+
+def _front_figure(table: SweepTable) -> dict[str, Any]:
+    """Settings as points: what they cost or reach across, throughput up, the front joined."""
+    is_memory = table.against == "memory"
+    value = table.memory / _MB if is_memory else table.quality
+    rows = np.flatnonzero(np.isfinite(value) & np.isfinite(table.per_second))[:_MOST_BARS]
+    front = rows[table.is_best[rows]]
+    front = front[np.argsort(value[front])]
+    title = f"Throughput against {'memory at the peak' if is_memory else table.against}"
+    names = ", ".join(dict.fromkeys(name for point in table.points for name in point.setting))
+    layout = figure_layout(f"{escape(title)} ({escape(names[:_LONGEST_LABEL])})", 320)
+    middle = float(value[rows].min() + value[rows].max()) / 2
+    layout |= {
+        "showlegend": False,
+        "margin": {"l": 8, "r": 16, "t": 34, "b": 44},
+        "xaxis": {**axis("MB" if is_memory else escape(str(table.against))), "automargin": True},
+        "yaxis": {**axis(f"{table.unit}/s"), "rangemode": "tozero", "automargin": True},
+    }  # fmt: skip
+    line = {
+        "type": "scatter", "mode": "lines", "x": _rounded(value[front]),
+        "y": _rounded(table.per_second[front]), "hoverinfo": "skip",
+        "line": {"width": 1.5, "color": _BEST, "dash": "dot"},
+    }  # fmt: skip
+    points = {
+        "type": "scatter", "mode": "markers+text" if rows.size <= 12 else "markers",
+        "x": _rounded(value[rows]), "y": _rounded(table.per_second[rows]),
+        "text": [escape(_short_label(table, int(row))) if table.is_best[row] else "" for row in rows],
+        "hovertext": [escape(_label(table, int(row))) for row in rows],
+        # Beside the point, towards the middle: a label at the edge would be cut.
+        "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
+        "textfont": {"size": 10}, "cliponaxis": False,
+        "marker": {"size": 9, "color": [_BEST if table.is_best[row] else _OTHER for row in rows]},
+        "hovertemplate": "%{hovertext}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
+    }  # fmt: skip
+    return {"data": [line, points], "layout": layout, "config": {"displaylogo": False}}
+
+
+def _rounded(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]

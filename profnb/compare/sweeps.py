@@ -1,0 +1,231 @@
+"""The runs of a sweep to what each setting achieves: throughput and its interval, quality, memory, the front.
+
+A setting is on the Pareto front if no other is surely better in one respect and not surely worse in the
+other: throughput, and either the metric of what was learned or the memory at the peak.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.compare.quality import is_higher_better, pick_metric
+from profnb.compare.speedup import Estimate, estimate_mean, estimate_step
+from profnb.subjects.study import Study
+from profnb.capture.histories import FitResult
+from profnb.core.columns import Bools, Floats
+
+__all__ = ["SweepPoint", "SweepTable", "peak_bytes", "setting_text", "tabulate_sweep"]
+
+_LONGEST_ERROR = 600
+_EQUAL_MEMORY = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One setting and its runs.
+
+    Attributes:
+        setting: The names that were bound, and to what.
+        step_ps: For each run the times from step to step, warm-up left out; empty where there are no steps.
+        run_ps: How long each run took as a whole.
+        was_traced: Whether those steps were under trace, which slows them.
+        batch_size: Examples per step; None where it is not known.
+        fits: For each run what its fits reached.
+        peak_bytes: Most memory in use; NaN where no allocator told.
+        error: Why there are no more runs, or "".
+    """
+
+    setting: Mapping[str, object]
+    step_ps: Sequence[Floats] = ()
+    run_ps: Sequence[float] = ()
+    was_traced: bool = False
+    batch_size: int | None = None
+    fits: Sequence[Sequence[FitResult]] = ()
+    peak_bytes: float = float("nan")
+    error: str = ""
+
+    @property
+    def runs(self) -> int:
+        """How many runs were made and count."""
+        return max(sum(1 for steps in self.step_ps if len(steps)), len(self.run_ps))
+
+
+@dataclass(frozen=True)
+class SweepTable:
+    """N settings in the order they were given.
+
+    Attributes:
+        points: The settings.
+        unit: What is counted per second: "examples", "steps" where a batch size is not known, or "runs" where
+            there are no steps.
+        step_ps: The typical time of a step (of a run, where there are no steps), shape (N,); NaN if none.
+        per_second: Throughput, shape (N,).
+        low: Where its 95 % interval begins, shape (N,).
+        high: Where it ends.
+        metric: The metric of what was learned; None where there is none.
+        quality: The median over runs of its last value, shape (N,).
+        worst: The worst run's, shape (N,).
+        memory: Bytes in use at the peak, shape (N,).
+        against: What the front weighs throughput against: the metric, "memory", or "" for neither.
+        is_best: Which settings are on the front; by throughput alone where nothing can be weighed against it.
+        equals: How many settings the runs cannot tell from the fastest one.
+        notes: What to know before trusting the figures, in sentences.
+    """
+
+    points: Sequence[SweepPoint]
+    unit: str
+    step_ps: Floats
+    per_second: Floats
+    low: Floats
+    high: Floats
+    metric: str | None
+    quality: Floats
+    worst: Floats
+    memory: Floats
+    against: str
+    is_best: Bools
+    equals: int
+    notes: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+def setting_text(setting: Mapping[str, object]) -> str:
+    """A setting as it is written: ``batch_size=64 jit_compile=True``."""
+    return " ".join(f"{name}={value}" for name, value in setting.items())
+
+
+def _one_line(error: str) -> str:
+    """An error without its line breaks, cut where it is long."""
+    return " ".join(error.split())[:_LONGEST_ERROR]
+
+
+def peak_bytes(study: Study) -> float:
+    """Most memory in use at once, of a device if there is one; NaN where no allocator told."""
+    uses = study.memory_use
+    chosen = [use for use in uses if use.allocator.is_device] or list(uses)
+    return max((float(use.peak_bytes) for use in chosen), default=float("nan"))
+
+
+def tabulate_sweep(
+    points: Sequence[SweepPoint], metric: str | None = None, without_effect: Collection[str] = ()
+) -> SweepTable:
+    """What each setting achieves.
+
+    Args:
+        points: The settings and their runs.
+        metric: The metric that speaks for quality; by default the one a person would look at first.
+        without_effect: Switches that changed nothing.
+    """
+    unit = _unit_of(points)
+    steps = [_estimate(point, unit) for point in points]
+    bounds = np.exp([(step.mean, *step.interval) for step in steps]).reshape(-1, 3)
+    sizes = [point.batch_size or 1 if unit == "examples" else 1 for point in points]
+    counts = np.array(sizes, np.float64)
+    if metric is None:
+        names = dict.fromkeys(
+            name
+            for point in points
+            for fits in point.fits
+            for fit in fits[-1:]
+            for name in fit.metrics
+        )
+        metric = pick_metric(list(names))
+    learned = [_last_values(point, metric) for point in points]
+    falls = metric is not None and is_higher_better(metric) is False
+    worst_of = max if falls else min
+    quality = np.array([float(np.median(values)) if values else math.nan for values in learned])
+    memory = np.array([point.peak_bytes for point in points])
+    # Logarithms of the rate: what is larger is better.
+    rates = [
+        Estimate(math.log(size) - step.mean, step.variance, step.freedom)
+        for size, step in zip(sizes, steps, strict=True)
+    ]
+    against, prices = "", [Estimate(0.0, 0.0)] * len(points)
+    if np.isfinite(quality).sum() > 1:
+        sign = -1 if falls else 1
+        against = str(metric)
+        prices = [estimate_mean([sign * value for value in values]) for values in learned]
+    elif bounds.size and np.isfinite(memory[np.isfinite(bounds[:, 0])]).all():
+        against = "memory"
+        prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
+    is_best = _front(rates, prices)
+    per_second = counts * 1e12 / bounds[:, 0]
+    return SweepTable(
+        points, unit, bounds[:, 0], per_second, counts * 1e12 / bounds[:, 2], counts * 1e12 / bounds[:, 1],
+        metric, quality, np.array([float(worst_of(values)) if values else math.nan for values in learned]),
+        memory, against, is_best, _count_equals(rates), tuple(_notes(points, without_effect)),
+    )  # fmt: skip
+
+
+def _estimate(point: SweepPoint, unit: str) -> Estimate:
+    """The logarithm of the typical time of a step, or of a run where there are no steps."""
+    if unit == "runs":
+        return estimate_mean(np.log(np.maximum(point.run_ps, 1.0)).tolist())
+    return estimate_step(point.step_ps)
+
+
+def _unit_of(points: Sequence[SweepPoint]) -> str:
+    made = [point for point in points if point.run_ps or point.step_ps]
+    if not made or not all(any(len(steps) > 1 for steps in point.step_ps) for point in made):
+        return "runs"
+    return "examples" if all(point.batch_size for point in made) else "steps"
+
+
+def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
+    """The metric's last value in each run that has it."""
+    return [fits[-1].metrics[metric] for fits in point.fits if fits and metric in fits[-1].metrics]
+
+
+def _front(rates: Sequence[Estimate], prices: Sequence[Estimate]) -> Bools:
+    """Which points no other beats: surely better in one respect, and not surely worse in the other.
+
+    Differences that the runs cannot tell from chance beat nobody.
+    """
+    known = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
+    best = np.zeros(len(rates), np.bool_)
+    for row in known:
+        best[row] = not any(
+            (rates[other].exceeds(rates[row]) and not prices[row].exceeds(prices[other]))
+            or (prices[other].exceeds(prices[row]) and not rates[row].exceeds(rates[other]))
+            for other in known
+        )
+    return best
+
+
+def _count_equals(rates: Sequence[Estimate]) -> int:
+    """How many points the runs cannot tell from the fastest one."""
+    known = [rate for rate in rates if not math.isnan(rate.mean)]
+    if not known:
+        return 0
+    fastest = max(known, key=lambda rate: rate.mean)
+    return sum(not fastest.exceeds(rate) for rate in known) - 1
+
+
+def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:
+    failed = [point for point in points if point.error]
+    notes = [f"{setting_text(point.setting)}: {_one_line(point.error)}" for point in failed[:3]]
+    if without_effect:
+        notes.append(
+            f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, "
+            "compiles no model, or (prefetch) fits no tf.data.Dataset. Rows "
+            "that differ in nothing else differ by chance."
+        )
+    if any(point.was_traced for point in points):
+        notes.append(
+            "Some settings have no untraced steps, so tracing slows theirs: run more steps, or --repeat 2."
+        )
+    if any(point.runs == 1 for point in points):
+        notes.append(
+            "One run of a setting tells its variation from step to step only; runs differ from each other "
+            "too. --repeat 3 or more makes the intervals hold from run to run."
+        )
+    if any(fit.is_continued for point in points for fits in point.fits for fit in fits[-1:]):
+        notes.append(
+            "A model had been trained before its fit began: make it inside the cell, so that each setting "
+            "starts afresh."
+        )
+    return notes

@@ -1,0 +1,1 @@
+"""What every room may use: errors, units, options, array types, the door to Numba."""

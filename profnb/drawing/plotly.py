@@ -1,0 +1,90 @@
+"""A plotly figure to something every frontend can show: the one door to plotly.
+
+Where a notebook has a plotly renderer (JupyterLab, Notebook 7, VS Code) the figure's own MIME type is
+drawn, without a network. Elsewhere the HTML shows a table, and the report's script replaces it by the
+chart if it can fetch plotly.js (the basic bundle of the installed plotly's version). A page of its own
+carries plotly.js inside.
+"""
+
+import json
+from html import escape
+from typing import Any
+
+from profnb.core.units import bar_text, duration_text
+from profnb.report.step_chart import StepChart
+from profnb.drawing.html_table import html_table
+from profnb.drawing.theme import MUTED, ROOT
+
+__all__ = ["figure_bundle", "figure_html", "plotly_script", "step_table_html"]
+
+_MIME = "application/vnd.plotly.v1+json"
+_MOST_ROWS = 12
+
+
+def figure_html(figure: dict[str, Any], fallback: str, source: str | None) -> str:
+    """The figure's place in a page, with what to show until it is drawn.
+
+    Args:
+        figure: The figure.
+        fallback: HTML that says the same without a chart.
+        source: Where to load plotly.js from if the page has none; None never loads anything.
+    """
+    address = f' data-source="{escape(source)}"' if source else ""
+    return (
+        f'<div class="profnb-figure" style="{escape(ROOT)}" data-figure="'
+        f'{escape(json.dumps(figure, separators=(",", ":")))}"{address}>'
+        f"<div>{fallback}</div></div>"
+    )
+
+
+def step_table_html(chart: StepChart) -> str:
+    """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
+    order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
+    shown = sorted(order[:_MOST_ROWS])
+    steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
+    longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
+    rows = [
+        [
+            chart.labels[row],
+            bar_text(chart.total_ms[row] / longest, 24),
+            duration_text(chart.total_ms[row] * 1e9),
+        ]
+        for row in shown
+    ]
+    rest = len(chart.labels) - len(shown)
+    more = f'<div style="{MUTED}">and {rest} faster ones</div>' if rest else ""
+    return html_table(("slowest steps", "", "step time"), rows, (False, False, True)) + more
+
+
+def figure_bundle(
+    figure: dict[str, Any], fallback: str, text: str, *, has_renderer: bool
+) -> dict[str, Any]:
+    """The figure as a MIME bundle.
+
+    Args:
+        figure: The figure in plotly's schema.
+        fallback: HTML to show where it is not drawn.
+        text: What it is, as plain text.
+        has_renderer: Whether to include plotly's own MIME type (not in Colab, which uses the HTML).
+    """
+    bundle: dict[str, Any] = {
+        "text/html": figure_html(figure, fallback, _cdn_address()),
+        "text/plain": text,
+    }
+    if has_renderer:
+        bundle[_MIME] = figure
+    return bundle
+
+
+def _cdn_address() -> str:
+    from plotly.offline import get_plotlyjs_version
+
+    return f"https://cdn.plot.ly/plotly-basic-{get_plotlyjs_version()}.min.js"
+
+
+def plotly_script() -> str:
+    """The installed plotly's plotly.js, to stand inside a page of its own."""
+    from plotly.offline import get_plotlyjs
+
+    script: str = get_plotlyjs()
+    return script.replace("</script", "<\\/script")

@@ -1,0 +1,103 @@
+"""Live controls: the breakdown and ops of any range of steps, while the kernel runs.
+
+Layer C of the design. Only core ipywidgets that work in 7.7.1 and 8 (no Tab, no Output, no custom
+widget), driving one HTML widget. Shown as an output of its own after the report, so losing it loses
+nothing.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from profnb.subjects.study import Study
+from profnb.steps.summary import share_time
+from profnb.core.units import count_text, duration_text
+from profnb.report.notebook_file import WIDGET_VIEW, WITHOUT_KERNEL
+from profnb.report.report import OpRow, op_rows, op_table_html, share_table_html
+from profnb.report.text import share_rows
+from profnb.drawing.theme import MUTED, ROOT
+
+__all__ = ["show_controls"]
+
+
+def show_controls(study: Study) -> None:
+    """Display the controls and the part of the report they drive."""
+    from IPython.display import display
+
+    controls = _build(study)
+    # The widget's own text form is a wall of constructor arguments; say what it is instead, for
+    # viewers without a kernel (GitHub, nbconvert, an untrusted notebook).
+    html = f'<div style="{ROOT};{MUTED}">{WITHOUT_KERNEL}</div>'
+    view = {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}
+    bundle = {WIDGET_VIEW: view, "text/html": html, "text/plain": WITHOUT_KERNEL}
+    display(bundle, raw=True)
+
+
+def _build(study: Study) -> Any:
+    import ipywidgets as widgets
+
+    last = len(study.steps) - 1
+    steps = widgets.IntRangeSlider(
+        value=(0, last), min=0, max=max(last, 1), description="steps", continuous_update=False,
+        layout={"width": "360px"},
+    )  # fmt: skip
+    sides = ["all"] + (["host", "device"] if study.ops.is_device.any() else [])
+    side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
+    group = widgets.Dropdown(options=["by op", "by type"], layout={"width": "96px"})
+    search = widgets.Text(placeholder="search ops", layout={"width": "160px"})
+    output = widgets.HTML()
+
+    def update(_: object = None) -> None:
+        output.value = _part_html(study, steps.value, side.value, group.value, search.value)
+
+    for control in (steps, side, group, search):
+        control.observe(update, names="value")
+    update()
+    shown = [steps, group, search] if len(sides) == 1 else [steps, side, group, search]
+    row = widgets.HBox(shown, layout={"flex_flow": "row wrap"})
+    return widgets.VBox([row, output])
+
+
+def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, search: str) -> str:
+    """What the controls ask for: mean step and ops of the steps from first to last (inclusive)."""
+    first, last = chosen
+    rows = np.arange(first, min(last + 1, len(study.steps)))
+    warm_up = study.steps.is_warmup[rows]
+    if not warm_up.all():
+        rows = rows[~warm_up]
+    ops = study.ops_of_steps(rows)
+    words = search.lower().split()
+    shown = [
+        op
+        for op in op_rows(ops, len(ops))[0]
+        if side in ("all", op.side)
+        and all(word in f"{op.op_type} {op.op_name}".lower() for word in words)
+    ]
+    if group == "by type":
+        shown = _by_type(shown)
+    shares = share_time(study.steps, study.breakdown, rows)
+    durations = study.steps.duration_ps[rows]
+    head = (
+        f"{count_text(rows.size)} steps{' without warm-up' if warm_up.any() else ''}, "
+        f"median {duration_text(float(np.median(durations)))}; "
+        f"{count_text(len(shown))} {'types' if group == 'by type' else 'ops'}"
+    )
+    return (
+        f'<div style="{ROOT}"><div style="{MUTED}">{head}</div>'
+        f"{share_table_html(share_rows(shares))}{op_table_html(shown)}</div>"
+    )
+
+
+def _by_type(ops: list[OpRow]) -> list[OpRow]:
+    groups: dict[tuple[str, str], list[OpRow]] = {}
+    for op in ops:
+        groups.setdefault((op.side, op.op_type), []).append(op)
+    rows = [
+        OpRow(
+            side, op_type, f"{len(own)} ops", sum(op.occurrences for op in own),
+            sum(op.self_ps for op in own), sum(op.total_ps for op in own),
+            sum(op.self_fraction for op in own),
+        )
+        for (side, op_type), own in groups.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda op: -op.self_ps)

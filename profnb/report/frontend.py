@@ -1,0 +1,120 @@
+"""Where we are shown, and what to show there: the one place that knows about frontends.
+
+- A terminal gets plain text only.
+- A kernel gets the report (HTML and text, no widget), the step-time chart, the script that makes both
+  better where scripts run, then controls.
+- Colab gets no controls unless asked: any saved widget can make the notebook "Invalid" on GitHub
+  (colabtools#5255), and none of its own widgets restore. ``profnb.configure(live=True)`` turns them on;
+  ``python -m profnb clean`` repairs such a file.
+"""
+
+import sys
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+from uuid import uuid4
+
+from profnb.subjects.study import Study
+from profnb.report.controls import show_controls
+from profnb.drawing.plotly import figure_bundle, step_table_html
+from profnb.report.report import Report, script_bundle
+from profnb.drawing.theme import MUTED, ROOT
+from profnb.timeline.element import build_timeline, timeline_script
+from profnb.timeline.live import show_live_detail
+
+__all__ = ["is_colab", "show_bundles", "show_report", "show_sentence", "show_timeline"]
+
+
+def is_colab() -> bool:
+    """Whether the kernel is a Colab runtime."""
+    return "google.colab" in sys.modules
+
+
+def show_report(report: Report, study: Study | None, live: bool | None) -> None:
+    """Show a report under the cell.
+
+    Args:
+        report: The report.
+        study: The analyses that the controls ask again; None without a trace.
+        live: Whether to add controls that work while the kernel lives; None for what the notebook
+            was configured to, and by default everywhere but in Colab.
+    """
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is None:
+        print(report.text())
+        return
+    display(report.bundle(), raw=True)
+    if report.figure is not None and report.chart is not None:
+        text = f"Step times of {len(report.chart.labels)} bars (chart)"
+        fallback = step_table_html(report.chart)
+        bundle = figure_bundle(report.figure, fallback, text, has_renderer=not is_colab())
+        display(bundle, raw=True)
+    for part in report.sections:
+        if part.figure is not None:
+            text = f"{part.title} (chart)"
+            bundle = figure_bundle(part.figure, "", text, has_renderer=not is_colab())
+            display(bundle, raw=True)
+    display(script_bundle(), raw=True)
+    magics = shell.magics_manager.registry.get("ProfnbMagics")
+    for choice in (live, getattr(magics, "live", None), not is_colab()):
+        if choice is not None:
+            live = choice
+            break
+    if live and study is not None and len(study.steps):
+        show_controls(study)
+
+
+def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None:
+    """Show a timeline under the cell.
+
+    Args:
+        study: The trace and what was found in it.
+        notes: What the reader should know first.
+        live: Whether zooming in may ask the kernel for more; None for what the notebook was
+            configured to, and by default yes (Colab needs no widget for it).
+    """
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell: Any = get_ipython()
+    timeline = build_timeline(study)
+    if getattr(shell, "kernel", None) is None:
+        print("\n".join([*(f"Note: {note}" for note in notes), timeline.text]))
+        return
+    magics = shell.magics_manager.registry.get("ProfnbMagics")
+    wanted = next((c for c in (live, getattr(magics, "live", None), True) if c is not None), True)
+    asks = wanted and bool(timeline.data)
+    timeline_id = uuid4().hex if asks else ""
+    listed = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in notes)
+    above = f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{listed}</ul>' if notes else ""
+    html = f'<div class="profnb" style="{escape(ROOT)}">{above}</div>' if above else ""
+    display({"text/html": html + timeline.html(timeline_id), "text/plain": timeline.text}, raw=True)
+    if timeline.data:
+        script = {"application/javascript": timeline_script(), "text/plain": ""}
+        display(script, raw=True)
+    if asks:
+        show_live_detail(study, timeline_id)
+
+
+def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:
+    """Show outputs one after another, or in a terminal their text once."""
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is None:
+        print(text)
+        return
+    for bundle in bundles:
+        display(bundle, raw=True)
+
+
+def show_sentence(sentence: str) -> None:
+    """Show one sentence in the cell's output, apart from what the cell printed."""
+    from IPython.display import display
+
+    html = f'<div class="profnb" style="{escape(ROOT)}">{escape(sentence)}</div>'
+    display({"text/html": html, "text/plain": sentence}, raw=True)

@@ -1,0 +1,191 @@
+"""What a reader should know before trusting the numbers: what is missing, cut or averaged, and why.
+
+Each note is one or two plain sentences: what was found, then what to do.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from profnb.subjects.input.diagnosis import InputDiagnosis
+from profnb.subjects.input.iterators import IteratorTree
+from profnb.subjects.memory.use import MemoryUse
+from profnb.steps.step_times import TracingCost
+from profnb.steps.windows import Steps
+from profnb.steps.summary import GAP, Summary
+from profnb.trace.model import Trace
+from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+
+__all__ = [
+    "note_contents",
+    "note_cost",
+    "note_devices",
+    "note_input",
+    "note_memory",
+    "note_missing_devices",
+    "note_starvation",
+    "note_steps",
+]
+
+_COSTLY = 0.25
+_MOSTLY_GAP = 0.2
+_LEAK, _NEARLY_FULL = 0.001, 0.9
+_LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
+
+
+def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
+    """Notes on how steps were found and which of them count."""
+    notes = []
+    if not len(steps):
+        return ["The trace has no events: nothing of TensorFlow's ran while it was recorded."]
+    if steps.is_window:
+        notes.append(
+            f"No steps among {count_text(event_count)} events, so the whole capture is shown as "
+            "one window. Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or "
+            "a loop over a tf.function."
+        )
+    elif not steps.origin.startswith("step markers"):
+        notes.append(f"No step markers in the trace; steps are {steps.origin}.")
+    if summary.all_warm_up and not steps.is_window:
+        notes.append(
+            f"A function was traced or compiled in every one of the {len(summary.counted)} steps, so "
+            "the averages are of warm-up steps. Run more steps, or look for retracing."
+        )
+    if summary.iterations > 1:
+        notes.append(
+            f"Each step runs {summary.iterations} iterations (steps_per_execution="
+            f"{summary.iterations}); step times are per execution."
+        )
+    if summary.others:
+        listed = ", ".join(f"{count_text(count)} {name}" for name, count in summary.others)
+        notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} steps.")
+    if 0 < len(summary.counted) < 5 and not steps.is_window:
+        notes.append(
+            f"Only {_steps_text(len(summary.counted))} to average; a few more would make the figures firmer."
+        )
+    return notes
+
+
+def _steps_text(count: int) -> str:
+    return "1 step" if count == 1 else f"{count_text(count)} steps"
+
+
+def note_cost(cost: TracingCost | None) -> list[str]:
+    """A note if tracing slowed the steps so much that their times mislead."""
+    if cost is None or cost.fraction < _COSTLY:
+        return []
+    return [
+        f"Traced steps took {percent_text(cost.fraction)} longer than untraced ones, so the times "
+        "below are too long, most of all where many small events are recorded (an input pipeline "
+        f"that maps one element at a time, say). Without tracing a step takes "
+        f"{duration_text(cost.untraced_ps)}."
+    ]
+
+
+def note_missing_devices(trace: Trace, present: Sequence[str] = ()) -> list[str]:
+    """A note if a device was there, or was worked for, and the trace has none.
+
+    Args:
+        trace: The trace.
+        present: The devices that TensorFlow had while it was recorded, if known.
+    """
+    if any(plane.is_device for plane in trace.planes):
+        return []
+    launches = int(trace.select_names(lambda name: name.startswith(_LAUNCHES)).sum())
+    if not present and not launches:
+        return []
+    found = (
+        f"TensorFlow had {', '.join(present[:4])}" if present
+        else f"The host launched {count_text(launches)} kernels"
+    )  # fmt: skip
+    return [
+        f"{found}, but the trace has no device: device times are absent, not zero. The profiler "
+        "could not load CUPTI: `pip install 'tensorflow[and-cuda]'` brings it, or put the folder of "
+        "libcupti.so on LD_LIBRARY_PATH (on Windows cupti64_*.dll on PATH), and capture again in a "
+        "fresh process."
+    ]
+
+
+def note_devices(trace: Trace) -> list[str]:
+    """Notes on device planes on which nothing was recorded."""
+    counts = np.diff(trace.lines.offsets)
+    devices = [plane for plane in trace.planes if plane.is_device]
+    empty = [
+        plane.name for plane in devices if not counts[plane.lines.start : plane.lines.stop].any()
+    ]
+    if not empty:
+        return []
+    names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
+    if len(empty) < len(devices):
+        return [
+            f"Nothing was recorded on {names}: the program did not use them while it was traced. "
+            "Their times are absent, not zero."
+        ]
+    return [
+        f"Nothing was recorded on {names}, so device times are absent, not zero. The usual cause "
+        "on NVIDIA is CUPTI: libcupti is missing, or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set "
+        "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged)."
+    ]
+
+
+def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
+    """Memory that grows from step to step, and a device's memory that is nearly full."""
+    notes = []
+    for use in uses:
+        name, limit = use.allocator.name, use.allocator.limit
+        if use.growth_bytes > max(_LEAK * use.peak_bytes, 0):
+            culprit = (
+                f"; {use.growth_op[:100]} allocates most of what stays" if use.growth_op else ""
+            )
+            notes.append(
+                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something "
+                "keeps tensors: a Python list of losses or outputs (append float(x) instead), or a "
+                "variable made anew in each step."
+            )
+        if use.allocator.is_device and 0 < limit < use.peak_bytes / _NEARLY_FULL:
+            notes.append(
+                f"{name} was {percent_text(use.peak_bytes / limit)} full "
+                f"({bytes_text(use.peak_bytes)} of {bytes_text(limit)}): a larger batch will not fit."
+            )
+    return notes
+
+
+def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
+    """What starves the training, and the repair."""
+    if diagnosis is None or diagnosis.iterator < 0:
+        return []
+    bound = "input-bound" if diagnosis.severity == "high" else "partly input-bound"
+    return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}"]
+
+
+def note_input(first: str, steps: Steps, summary: Summary, tree: IteratorTree) -> list[str]:
+    """What was long in coming, or that the input cannot be seen although it may be what is slow.
+
+    Args:
+        first: Why the first element was long in coming, or "".
+        steps: The steps.
+        summary: The numbers of the headline.
+        tree: The iterators of tf.data.
+    """
+    start = [first] if first else []
+    if len(tree) or steps.is_window or not len(steps):
+        return start
+    gap = sum(share.fraction for share in summary.shares if share.category == GAP)
+    if gap < _MOSTLY_GAP:
+        return []
+    return [
+        f"Between steps is {percent_text(gap)} of the time, and no tf.data iterator ran: whatever fetches "
+        "the data (a Python loop, a generator, a DataLoader) is not TensorFlow's and cannot be seen here. "
+        "If it is that, tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works."
+    ]
+
+
+def note_contents(trace: Trace) -> list[str]:
+    """What the profiler itself complained about while recording, and what of a file was not read."""
+    complaints = [f"The profiler reports: {message[:300]}" for message in trace.messages[:5]]
+    if any("drop" in message.lower() for message in trace.messages):
+        complaints.append(
+            "Events were dropped because a buffer was full, so counts and times are too low. Trace "
+            "fewer steps (-n STEPS), or a shorter time (-t SECONDS)."
+        )
+    return [*complaints, *trace.left_out]

@@ -1,0 +1,58 @@
+"""How far a series of runs is: one line that is rewritten in place, and gone when the series is over."""
+
+import sys
+from html import escape
+from typing import Any
+
+from profnb.drawing.theme import MUTED, ROOT
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """One line under the cell while runs are made; close it when they are.
+
+    A plain HTML output that is updated, not a widget: widgets stay in the saved notebook.
+
+    Args:
+        total: How many runs there will be.
+        is_quiet: Show nothing.
+    """
+
+    def __init__(self, total: int, *, is_quiet: bool = False) -> None:
+        """Show that nothing is done yet."""
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+
+        self._total = total
+        self._handle: Any = None
+        is_terminal = getattr(get_ipython(), "kernel", None) is None
+        self._writes = is_terminal and not is_quiet and sys.stderr.isatty()
+        if not is_quiet and not is_terminal:
+            self._handle = display(self._bundle(0, ""), raw=True, display_id=True)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._handle is not None:
+            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
+        self._write("")
+
+    def show(self, done: int, what: str) -> None:
+        """Say how many runs are done and which one is being made."""
+        if self._handle is not None:
+            self._handle.update(self._bundle(done, what), raw=True)
+        self._write(f"{done} of {self._total} runs  {what}")
+
+    def _write(self, line: str) -> None:
+        if self._writes:
+            sys.stderr.write(f"\r\033[K{line}")
+            sys.stderr.flush()
+
+    def _bundle(self, done: int, what: str) -> dict[str, str]:
+        told = f"{done} of {self._total} runs"
+        html = (
+            f'<div class="profnb" style="{escape(ROOT)}"><progress value="{done}" max="{self._total}" '
+            f'style="vertical-align:middle;margin-right:8px"></progress>{told} '
+            f'<span style="{MUTED}">{escape(what)}</span></div>'
+        )
+        return {"text/html": html, "text/plain": f"{told} {what}".strip()}

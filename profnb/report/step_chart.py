@@ -1,0 +1,161 @@
+"""Step values to plotly figures, as plain JSON.
+
+A figure is a dictionary in plotly's own schema (``data``, ``layout``), built without importing plotly,
+which takes up to a second; it draws in plotly.js 2 to 4 and ``plotly.graph_objects.Figure`` accepts it.
+Lists and not arrays, no template, colours from the theme. Names from a trace are escaped, because
+plotly reads a little HTML in labels.
+"""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from profnb.steps.breakdown import CATEGORIES, StepBreakdown
+from profnb.steps.windows import Steps
+from profnb.steps.summary import GAP
+from profnb.core.units import duration_text
+from profnb.drawing.theme import GRID, TEXT_COLOUR, colour_of
+
+__all__ = ["StepChart", "step_chart", "step_figure"]
+
+_MOST_BARS = 120
+_PS_PER_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class StepChart:
+    """What the step-time chart shows: at most 120 bars, each one step or the mean of several.
+
+    Attributes:
+        labels: One per bar, for instance "train 12" or "train 12 to 15 (mean of 4)".
+        ticks: Short text under each bar.
+        stacks: Milliseconds per bar, by category in drawing order; the gap to the next step is last.
+        total_ms: Step time per bar, without the gap.
+        slowest_ms: The slowest step of each bar; None where every bar is one step.
+        is_warmup: Whether a bar is of warm-up steps.
+        ceiling_ms: Where the axis ends; warm-up bars may be cut off there.
+    """
+
+    labels: list[str]
+    ticks: list[str]
+    stacks: list[tuple[str, list[float]]]
+    total_ms: list[float]
+    slowest_ms: list[float] | None
+    is_warmup: list[bool]
+    ceiling_ms: float
+
+
+def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
+    """Choose what to draw: every step, or runs of alike steps averaged when there are many."""
+    starts = _bar_starts(steps)
+    size = np.diff(np.append(starts, len(steps)))
+    gaps = np.maximum(steps.gap_ps, 0)
+    columns = [(name, breakdown.of(name)) for name in reversed(CATEGORIES)] + [(GAP, gaps)]
+    mean = {
+        name: np.add.reduceat(values, starts) / size / _PS_PER_MS if starts.size else values
+        for name, values in columns
+    }
+    total = np.add.reduceat(steps.duration_ps, starts) / size / _PS_PER_MS if starts.size else gaps
+    slowest = np.maximum.reduceat(steps.duration_ps, starts) / _PS_PER_MS if starts.size else gaps
+    warm = steps.is_warmup[starts] if starts.size else np.zeros(0, np.bool_)
+    usual = (total + mean[GAP])[~warm] if (~warm).any() else total + mean[GAP]
+    return StepChart(
+        labels=[
+            _label(steps, int(start), int(count)) for start, count in zip(starts, size, strict=True)
+        ],
+        ticks=[str(number) for number in steps.step_num[starts].tolist()],
+        stacks=[
+            (name, [round(value, 4) for value in mean[name].tolist()])
+            for name, _ in columns
+            if mean[name].any()
+        ],
+        total_ms=[round(value, 4) for value in total.tolist()],
+        slowest_ms=None if len(steps) == starts.size else [round(v, 4) for v in slowest.tolist()],
+        is_warmup=warm.tolist(),
+        ceiling_ms=float(usual.max(initial=0.0)) * 1.12,
+    )
+
+
+def _bar_starts(steps: Steps) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first step of each bar; a bar never mixes phases, nor warm-up with other steps."""
+    width = -(-len(steps) // _MOST_BARS)
+    starts, since = [], 0
+    for row in range(len(steps)):
+        changed = row == 0 or (
+            steps.phase[row] != steps.phase[row - 1]
+            or steps.is_warmup[row] != steps.is_warmup[row - 1]
+        )
+        if changed or row - since >= width:
+            starts.append(row)
+            since = row
+    return np.array(starts, np.int64)
+
+
+def _label(steps: Steps, start: int, count: int) -> str:
+    name = f"{steps.phase[start]} {steps.step_num[start]}"
+    if steps.is_warmup[start]:
+        name += ", warm-up"
+    if count == 1:
+        return name
+    return f"{name} to {steps.step_num[start + count - 1]} (mean of {count})"
+
+
+def step_figure(chart: StepChart) -> dict[str, Any]:
+    """The step-time chart: stacked bars in time order, the gap on top, warm-up bars faint."""
+    x = list(range(len(chart.labels)))
+    labels = [escape(label) for label in chart.labels]
+    opacity = [0.4 if warm else 1.0 for warm in chart.is_warmup]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar", "name": name, "x": x, "y": values, "customdata": labels,
+            "marker": {"color": colour_of(name), "opacity": opacity, "line": {"width": 0}},
+            "hovertemplate": f"%{{customdata}}<br>{name}: %{{y:.3g}} ms<extra></extra>",
+        }
+        for name, values in chart.stacks
+    ]  # fmt: skip
+    if chart.slowest_ms is not None:
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": "slowest step", "x": x,
+                "y": chart.slowest_ms, "customdata": labels,
+                "marker": {"color": TEXT_COLOUR, "size": 4, "symbol": "line-ew-open"},
+                "hovertemplate": "%{customdata}<br>slowest: %{y:.3g} ms<extra></extra>",
+            }
+        )  # fmt: skip
+    return {"data": data, "layout": _step_layout(chart), "config": {"displaylogo": False}}
+
+
+def _step_layout(chart: StepChart) -> dict[str, Any]:
+    every = max(1, -(-len(chart.ticks) // 12))
+    axis = {"gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID, "fixedrange": False}
+    cut = [
+        (row, total)
+        for row, total in enumerate(chart.total_ms)
+        if chart.is_warmup[row] and total > chart.ceiling_ms
+    ][:6]
+    return {
+        "barmode": "stack",
+        "bargap": 0.12,
+        "height": 300,
+        "margin": {"l": 56, "r": 12, "t": 44, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": TEXT_COLOUR, "size": 12},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        "xaxis": {
+            **axis, "title": {"text": "step"}, "showgrid": False, "zeroline": False,
+            "tickvals": list(range(0, len(chart.ticks), every)), "ticktext": chart.ticks[::every],
+        },
+        "yaxis": {**axis, "title": {"text": "ms"}, "range": [0, chart.ceiling_ms or 1]},
+        "annotations": [
+            {
+                "x": row, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
+                "text": f"↑ {duration_text(total * _PS_PER_MS)}", "xanchor": "left", "xshift": 12,
+                "font": {"size": 11, "color": TEXT_COLOUR},
+            }
+            for row, total in cut
+        ],
+    }  # fmt: skip

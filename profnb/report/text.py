@@ -1,0 +1,170 @@
+"""The report in words: sentences and rows that the HTML and the terminal share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.steps.step_times import StepTimes, TracingCost
+from profnb.steps.windows import Steps
+from profnb.subjects.study import Study
+from profnb.steps.summary import GAP, Share, Summary
+from profnb.core.columns import Floats
+from profnb.core.units import bar_text, count_text, duration_text, percent_text
+
+__all__ = [
+    "Fact",
+    "answer_text",
+    "fact_rows",
+    "headline_text",
+    "plain_table",
+    "printable",
+    "run_facts",
+    "share_rows",
+]
+
+_MOST = 0.5
+_MEANING = {
+    "device compute": "kernels running on the device",
+    "device to device": "copies within or between devices",
+    "device collectives": "devices exchanging data",
+    "host compute": "ops running on the CPU",
+    "kernel launch": "the host starting kernels one by one",
+    "input": "waiting for the next batch, or copying it to the device",
+    "output": "copies from the device to the host",
+    "compilation": "XLA compiling",
+    "all others": "nothing of TensorFlow's active: mostly Python",
+    GAP: "callbacks, logging, fetching data in Python",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One figure of the headline row: what, how much, and a remark that qualifies it."""
+
+    name: str
+    value: str
+    remark: str = ""
+
+
+def headline_text(steps: Steps, summary: Summary) -> str:
+    """How many steps and how long one takes, in one line."""
+    if summary.median_ps is None:
+        return "Nothing was recorded"
+    if steps.is_window:
+        return f"No steps found; {duration_text(summary.median_ps)} of activity in one window"
+    count = len(summary.counted)
+    phase = "" if summary.phase == "step" else f"{summary.phase} "
+    plural = "step" if count == 1 else "steps"
+    return f"{count_text(count)} {phase}{plural}, median {duration_text(summary.median_ps)}"
+
+
+def answer_text(summary: Summary) -> str:
+    """Where the time goes, in one sentence."""
+    largest = summary.largest
+    if largest is None:
+        return ""
+    part = "Most of it" if largest.fraction >= _MOST else "The largest part"
+    sentence = f"{part} is {largest.category}, {percent_text(largest.fraction)}"
+    meaning = _MEANING.get(largest.category)
+    return f"{sentence} ({meaning})." if meaning else f"{sentence}."
+
+
+def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
+    """The figures of the headline, each with its spread or its reason for being absent.
+
+    Args:
+        study: The analyses.
+        overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+    """
+    steps, summary = study.steps, study.summary
+    if summary.median_ps is None or steps.is_window:
+        return []
+    low, high = summary.quartiles_ps or (None, None)
+    facts = [
+        Fact(
+            "step time, median",
+            duration_text(summary.median_ps),
+            f"middle half {duration_text(low)} to {duration_text(high)}",
+        ),
+        Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster"),
+        Fact("gap to next step", duration_text(summary.median_gap_ps), "median"),
+    ]
+    if summary.examples_per_second is not None:
+        facts.append(
+            Fact(
+                "throughput",
+                f"{count_text(round(summary.examples_per_second))} examples/s",
+                f"batch size {count_text(summary.batch_size)}, gaps included",
+            )
+        )
+    if summary.warm_up.size and not summary.all_warm_up:
+        first = int(summary.warm_up[0])
+        facts.append(
+            Fact(
+                "warm-up",
+                duration_text(float(steps.duration_ps[summary.warm_up].sum())),
+                f"{len(summary.warm_up)} left out of averages; first step "
+                f"{duration_text(float(steps.duration_ps[first]))}",
+            )
+        )
+    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
+    return facts
+
+
+def run_facts(runs: Sequence[Floats]) -> list[Fact]:
+    """How far apart runs of the same code are; nothing for one run."""
+    medians = [float(np.median(steps)) for steps in runs if len(steps)]
+    if len(medians) < 2:
+        return []
+    spread = f"{duration_text(min(medians))} to {duration_text(max(medians))}"
+    remark = f"median steps of {len(medians)} untraced runs, {spread}"
+    return [Fact("from run to run", duration_text(float(np.median(medians))), remark)]
+
+
+def _cost_fact(
+    times: StepTimes, tracing_cost: TracingCost | None, overhead_ps: float | None
+) -> Fact:
+    traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
+    once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
+    if tracing_cost is None:
+        return Fact("steps traced", traced, f"no untraced ones to tell what tracing costs{once}")
+    sign = "+" if tracing_cost.fraction >= 0 else "-"
+    return Fact(
+        "tracing cost",
+        f"{sign}{percent_text(abs(tracing_cost.fraction))}",
+        f"untraced steps take {duration_text(tracing_cost.untraced_ps)}; {traced} traced{once}",
+    )
+
+
+def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
+    """One row per category: name, bar, mean per step, share."""
+    return [
+        (
+            share.category,
+            bar_text(share.fraction),
+            duration_text(share.mean_ps),
+            percent_text(share.fraction),
+        )
+        for share in shares
+    ]
+
+
+def printable(text: str) -> str:
+    """Text from a trace without characters that would command the terminal or break a line."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
+    """Rows as aligned columns of plain text; number columns align right."""
+    if not rows:
+        return ""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numbers, strict=True)
+        ).rstrip()
+        for row in rows
+    )

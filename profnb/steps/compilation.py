@@ -1,0 +1,41 @@
+"""Which events are a program being compiled, and during which steps a function was traced or compiled."""
+
+import numpy as np
+
+from profnb.core.columns import Bools, Int64s
+from profnb.trace.model import Trace
+from profnb.trace.names import FUNCTION_CALL
+
+__all__ = ["is_compilation", "was_compiled_during"]
+
+_COMPILERS = (
+    "Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CpuCompiler", "GpuCompiler", "CompileCpuExecutable",
+    "CompileGpuExecutable",
+)  # fmt: skip
+
+
+def is_compilation(name: str) -> bool:
+    """Whether an event of this name is XLA compiling a program on the host."""
+    return name.startswith("backend_compile") or (
+        "Compile" in name and (name.startswith(_COMPILERS) or "::Compile" in name)
+    )
+
+
+def was_compiled_during(trace: Trace, begin_ps: Int64s, end_ps: Int64s) -> Bools:
+    """Whether a ``tf.function`` was traced, or a program compiled, in each of S windows, shape (S,).
+
+    Args:
+        trace: The trace.
+        begin_ps: Begins of the windows, ascending, shape (S,).
+        end_ps: Their ends, shape (S,).
+    """
+    flags = np.zeros(begin_ps.size, np.bool_)
+    calls = trace.stats.texts(FUNCTION_CALL)
+    traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)
+    tracing = calls.events[traced[calls.values]] if len(calls) else calls.events
+    compiling = np.flatnonzero(trace.select_names(is_compilation))
+    begins = trace.events.begin_ps[np.concatenate([tracing, compiling])]
+    owner = np.searchsorted(begin_ps, begins, side="right") - 1
+    inside = (owner >= 0) & (begins < end_ps[owner])
+    flags[owner[inside]] = True
+    return flags

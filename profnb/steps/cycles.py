@@ -1,0 +1,49 @@
+"""Calls of functions to the cycle that repeats: which of them make up one iteration of a loop."""
+
+import numpy as np
+
+from profnb.core.columns import Int64s
+
+__all__ = ["pick_cycle"]
+
+_MOSTLY = 0.9
+
+
+def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
+    """Which of N calls make up the repeated cycle, and where each turn of it begins.
+
+    The function that repeats and takes the most time is the anchor; functions that alternate with
+    it, one call between two of its own, belong to the same cycle, which begins with whichever of
+    them came first. A last turn without the anchor is left out.
+
+    Args:
+        codes: Which function each call is of, shape (N,), in time order.
+        durations: How long each call took, shape (N,).
+
+    Returns:
+        Indices of the R calls in the cycle; ``first_root`` of shape (S + 1,): turn s owns calls
+        ``first_root[s]:first_root[s + 1]``; and the anchor's code (-1 with no call repeated).
+    """
+    count = np.bincount(codes) if codes.size else np.zeros(1, np.int64)
+    totals = np.bincount(codes, durations.astype(np.float64)) if codes.size else np.zeros(1)
+    totals = np.where(count >= 2, totals, -1.0)
+    if totals.max() < 0:
+        return np.empty(0, np.int64), np.zeros(1, np.int64), -1
+    anchor = int(totals.argmax())
+    members = np.zeros(count.size, np.bool_)
+    for code in np.flatnonzero(np.abs(count - count[anchor]) <= 1).tolist():
+        members[code] = code == anchor or _alternates(codes, anchor, code)
+    roots = np.flatnonzero(members[codes])
+    kept = codes[roots]
+    turns = np.flatnonzero(kept == kept[0])
+    if not (kept[turns[-1] :] == anchor).any():  # cut off before its main call
+        roots, turns = roots[: turns[-1]], turns[:-1]
+    return roots, np.append(turns, roots.size), anchor
+
+
+def _alternates(codes: Int64s, anchor: int, code: int) -> bool:
+    """Whether nearly always exactly one call of ``code`` lies between two calls of ``anchor``."""
+    turns = np.flatnonzero(codes == anchor)
+    between = np.searchsorted(turns, np.flatnonzero(codes == code))
+    each = np.bincount(between, minlength=turns.size + 1)[1 : turns.size]
+    return each.size > 0 and bool((each == 1).mean() >= _MOSTLY)

@@ -1,0 +1,157 @@
+"""Steps and their breakdown to the few numbers a person reads first.
+
+Averages speak of one phase (training if there is any) and leave warm-up steps out. The period of a
+step is its duration plus the gap to the next step, so shares of categories and gap add up to the
+wall time of the loop, and examples per second are what the wall clock would say.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.steps.breakdown import CATEGORIES, StepBreakdown
+from profnb.steps.windows import Steps
+from profnb.core.columns import Int64s
+
+__all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
+
+
+GAP = "between steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One category's part of the average period.
+
+    Attributes:
+        category: One of the nine categories, or "between steps".
+        mean_ps: Mean per step in picoseconds.
+        fraction: Share of all steps and gaps together.
+    """
+
+    category: str
+    mean_ps: float
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the headline says.
+
+    Attributes:
+        phase: The phase it speaks of; None without events.
+        counted: Rows of the steps that the averages are of.
+        warm_up: Rows of that phase's warm-up steps.
+        others: Other phases and how many steps each has.
+        iterations: Training iterations per step (steps_per_execution).
+        median_ps: Median step time; None where there is no step.
+        p95_ps: 95th percentile of step time.
+        quartiles_ps: First and third quartile of step time.
+        median_gap_ps: Median gap to the next step; None with fewer than two steps.
+        examples_per_second: Examples over wall time, gaps included; None where the batch size is
+            not known.
+        batch_size: Examples per iteration of most steps; None where not known.
+        shares: The categories and the gap, largest first; those with no time are left out.
+        all_warm_up: Whether no other steps were there, so the averages are of warm-up steps.
+    """
+
+    phase: str | None
+    counted: Int64s
+    warm_up: Int64s
+    others: tuple[tuple[str, int], ...]
+    iterations: int
+    median_ps: float | None
+    p95_ps: float | None
+    quartiles_ps: tuple[float, float] | None
+    median_gap_ps: float | None
+    examples_per_second: float | None
+    batch_size: int | None
+    shares: tuple[Share, ...]
+    all_warm_up: bool
+
+    @property
+    def largest(self) -> Share | None:
+        """The category with the largest share."""
+        return self.shares[0] if self.shares else None
+
+
+def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summary:
+    """Work out the headline.
+
+    Args:
+        steps: S steps.
+        breakdown: Their categories.
+        examples: Examples per step, 0 where unknown, shape (S,).
+    """
+    phase = steps.main_phase
+    every = steps.rows_of(phase, warm_up=True)
+    counted = steps.rows_of(phase)
+    all_warm_up = not counted.size and every.size > 0
+    counted = every if all_warm_up else counted
+    duration = steps.duration_ps[counted]
+    gaps = _gaps_within(steps, counted)
+    counts = {name: steps.phase.count(name) for name in dict.fromkeys(steps.phase)}
+    known = gaps[gaps >= 0]
+    rate, batch = _throughput(steps, counted, gaps, examples)
+    return Summary(
+        phase=phase,
+        counted=counted,
+        warm_up=every[steps.is_warmup[every]],
+        others=tuple((name, count) for name, count in counts.items() if name != phase),
+        iterations=int(np.median(steps.iterations[counted])) if counted.size else 1,
+        median_ps=float(np.median(duration)) if counted.size else None,
+        p95_ps=float(np.percentile(duration, 95)) if counted.size else None,
+        quartiles_ps=_quartiles(duration),
+        median_gap_ps=float(np.median(known)) if known.size else None,
+        examples_per_second=rate,
+        batch_size=batch,
+        shares=share_time(steps, breakdown, counted),
+        all_warm_up=all_warm_up,
+    )
+
+
+def _quartiles(duration: Int64s) -> tuple[float, float] | None:
+    if not duration.size:
+        return None
+    low, high = np.percentile(duration, [25, 75])
+    return float(low), float(high)
+
+
+def _gaps_within(steps: Steps, rows: Int64s) -> Int64s:
+    """Gaps after steps whose next step is of the same phase; -1 elsewhere.
+
+    What lies between the last training step of an epoch and the first evaluation step is no part
+    of a training step's period.
+    """
+    following = (*steps.phase[1:], None)
+    same = [steps.phase[row] == following[row] for row in rows.tolist()]
+    return np.where(np.array(same, np.bool_), steps.gap_ps[rows], -1)
+
+
+def share_time(steps: Steps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:
+    """What part of the given steps and the gaps after them each category takes, largest first."""
+    if not rows.size:
+        return ()
+    picoseconds = breakdown.picoseconds[rows]
+    sums = dict(zip(CATEGORIES, picoseconds.sum(axis=0).tolist(), strict=True))
+    sums[GAP] = int(np.maximum(_gaps_within(steps, rows), 0).sum())
+    whole = sum(sums.values())
+    ordered = sorted(sums.items(), key=lambda item: -item[1])
+    return tuple(
+        Share(category, total / rows.size, total / whole)
+        for category, total in ordered
+        if total > 0
+    )
+
+
+def _throughput(
+    steps: Steps, rows: Int64s, gaps: Int64s, examples: Int64s
+) -> tuple[float | None, int | None]:
+    """(examples per second over periods, batch size of most iterations)."""
+    own = examples[rows]
+    if not rows.size or not own.all():
+        return None, None
+    wall_ps = int(steps.duration_ps[rows].sum() + np.maximum(gaps, 0).sum())
+    sizes, counts = np.unique(own // steps.iterations[rows], return_counts=True)
+    rate = float(own.sum() / (wall_ps / 1e12)) if wall_ps else None
+    return rate, int(sizes[counts.argmax()])

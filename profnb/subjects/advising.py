@@ -1,0 +1,120 @@
+"""What every rule of advice is made of: the answer, and the shares of time that bound what it can gain."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.trace.op_names import parse_op
+from profnb.subjects.study import Study
+from profnb.core.columns import Bools, Int64s
+
+__all__ = [
+    "GUIDE", "LEAST", "Advice", "covered_share", "excess_share", "idle_share_of", "op_events", "period_ps",
+    "share_of", "window_of",
+]  # fmt: skip
+
+GUIDE = "https://www.tensorflow.org/guide"
+_FEWEST_OTHERS = 3
+LEAST = 0.02  # a gain below this is not worth a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to change.
+
+    Attributes:
+        rule: The rule's name.
+        title: What to do, in a few words.
+        evidence: The numbers, in a sentence or two.
+        bound_fraction: Most of the time from step to step that it can save, 0 to 1.
+        code: What to write.
+        link: Where TensorFlow's guide explains it.
+    """
+
+    rule: str
+    title: str
+    evidence: str
+    bound_fraction: float
+    code: str
+    link: str
+
+
+def share_of(study: Study, category: str) -> float:
+    """Share of a category in the time from step to step."""
+    return next((s.fraction for s in study.summary.shares if s.category == category), 0.0)
+
+
+def window_of(study: Study) -> int:
+    """From the first step's begin to the last one's end."""
+    steps = study.steps
+    return int(steps.end_ps[-1] - steps.begin_ps[0]) if len(steps) else 0
+
+
+def idle_share_of(study: Study, cause: str) -> float:
+    """Share of the window in which the busiest device was idle for a cause."""
+    idle = study.idle
+    return float(idle.total_ps[IDLE_CAUSES.index(cause)] / idle.window_ps) if idle else 0.0
+
+
+def period_ps(study: Study) -> int:
+    """The counted steps, each to the next one's begin, together."""
+    rows = study.summary.counted
+    gaps = np.maximum(study.steps.gap_ps[rows], 0)
+    return int(study.steps.duration_ps[rows].sum() + gaps.sum())
+
+
+def excess_share(study: Study, events: Int64s) -> float:
+    """What steps with one of these events took beyond the others of their phase, as share of all time.
+
+    The first such step is left out: what is done once is its due.
+    """
+    steps = study.steps
+    rows = np.array([phase == study.summary.phase for phase in steps.phase], np.bool_)
+    period = steps.duration_ps + np.maximum(steps.gap_ps, 0)
+    has_one = np.zeros(len(steps) + 1, np.bool_)
+    has_one[study.groups.step[events]] = True
+    slow = np.flatnonzero(has_one[:-1] & rows)
+    others = period[rows & ~has_one[:-1]]
+    usual = float(np.median(others)) if others.size >= _FEWEST_OTHERS else 0.0
+    whole = float(period[rows].sum())
+    excess = np.maximum(period[slow[1:]] - usual, 0).sum()
+    return float(excess / whole) if whole else 0.0
+
+
+def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
+    """The host's events of ops that run no other op, where (op name, op type) is wanted."""
+    trace, rows = study.trace, study.rows
+
+    def is_op(name: str) -> bool:
+        return parse_op(name) is not None
+
+    def is_chosen(name: str) -> bool:
+        key = parse_op(name)
+        return key is not None and is_wanted(*key)
+
+    ops: Bools = trace.select_names(is_op) & trace.is_host_event
+    has_op_inside = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
+    has_op_inside[rows.parent[ops]] = True
+    return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
+
+
+def covered_share(study: Study, events: Int64s) -> float:
+    """Share of the counted steps' periods in which at least one of these events runs, on any thread."""
+    steps, counted = study.steps, study.summary.counted
+    whole = period_ps(study)
+    if not events.size or not whole:
+        return 0.0
+    begin, end = study.trace.events.begin_ps[events], study.trace.events.end_ps[events]
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], np.maximum.accumulate(end[order])
+    opens = np.append(True, begin[1:] > end[:-1])
+    first, last = begin[opens], end[np.append(opens[1:], True)]
+    # What is covered before each bound, by interpolation between the pieces' ends.
+    at = np.stack([first, last], axis=1).ravel()
+    sums = np.repeat(np.append(0, np.cumsum(last - first)), 2)[1:-1]
+    from_ps = steps.begin_ps[counted]
+    to_ps = steps.end_ps[counted] + np.maximum(steps.gap_ps[counted], 0)
+    inside = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
+    return float(inside.sum() / whole)

@@ -1,0 +1,195 @@
+"""Idle stretches of the busiest device to what the host was doing at that time.
+
+A device is idle where nothing runs on any of its streams, between the begin of the first step and the
+end of the last one, gaps between steps included. Every instant of that is charged to exactly one cause,
+the first of these that holds:
+
+- **compiling**: XLA compiles a program on some host thread;
+- **waiting for input**: a thread waits in ``IteratorGetNext`` for the next element;
+- **synchronising copy**: the host copies back, or waits in a ``...Synchronize`` call, while the device
+  has nothing to do;
+- **launching kernels**: the host runs ops and launches what they need, one by one;
+- **Python between steps**: no step is running;
+- **unknown**: none of these was recorded.
+
+The causes sum to the idle time to the picosecond. Holistic Trace Analysis splits the idle time of a
+stream by the order of launches only; no tool for TensorFlow splits it at all.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.steps.compilation import is_compilation
+from profnb.subjects.device.devices import busiest_device
+from profnb.subjects.device.launches import find_launches
+from profnb.trace.op_names import parse_op
+from profnb.steps.windows import Steps
+from profnb.steps.streams import COLLECTIVE, COMPUTE, COPY, kind_of_work, raw_device_lines
+from profnb.core.columns import Int8s, Int64s
+from profnb.core.jit import compiled
+from profnb.trace.model import Trace
+from profnb.trace.names import copy_direction
+
+__all__ = ["IDLE_CAUSES", "WORK", "IdleTable", "attribute_idle"]
+
+IDLE_CAUSES = (
+    "compiling",
+    "waiting for input",
+    "synchronising copy",
+    "launching kernels",
+    "Python between steps",
+    "unknown",
+)
+WORK = ("compute", "collectives", "copies")
+# Lanes of the sweep, a lower one wins: the device's work, then causes; _STEP says that a step is running,
+# _NOTHING that the window is open.
+_COMPUTING, _EXCHANGING, _COPYING, _COMPILING, _INPUT, _SYNCHRONISING, _LAUNCHING = range(7)
+_STEP, _NOTHING = 7, 8
+_LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
+_BINS = 96
+# What runs ops or launches kernels, besides the ops themselves: TensorFlow's executor, the runtimes'
+# and drivers' calls (CUDA, HIP), PJRT's executables.
+_DISPATCH = (
+    "ExecutorState::Process", "KernelLaunch", "cuda", "cuLaunch", "cuMemcpy", "cuMemset", "hip",
+    "PjRt", "CommonPjRt", "PjitFunction", "TfrtCpu", "GpuExecutable", "Thunk",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class IdleTable:
+    """Why the busiest device was idle; rows as ``IDLE_CAUSES``.
+
+    Attributes:
+        device: The device's plane.
+        occurrences: Uninterrupted stretches per cause, shape (6,).
+        total_ps: Their sum, shape (6,).
+        longest_ps: The longest of them, shape (6,).
+        busy_ps: Time during which the device ran something.
+        window_ps: From the first step's begin to the last one's end; busy and idle add up to it.
+        bin_begin_ps: Begins of B equal pieces of the window, shape (B,).
+        bins_ps: What each piece went to, shape (B, 9): the device's work as ``WORK``, then idle time as
+            ``IDLE_CAUSES``; each row sums to its piece.
+    """
+
+    device: str
+    occurrences: Int64s
+    total_ps: Int64s
+    longest_ps: Int64s
+    busy_ps: int
+    window_ps: int
+    bin_begin_ps: Int64s
+    bins_ps: Int64s
+
+
+def _host_lane(name: str, *, is_op: bool) -> int:
+    if is_compilation(name):
+        return _COMPILING
+    if name.lower().startswith("iteratorgetnext"):
+        return _INPUT
+    if "Synchronize" in name or copy_direction(name) == "device to host":
+        return _SYNCHRONISING
+    return _LAUNCHING if is_op or name.startswith(_DISPATCH) else _NOTHING
+
+
+@compiled
+def _charge(
+    times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, occurrences: Int64s, longest: Int64s,
+    bins: Int64s,
+) -> None:  # fmt: skip
+    """Walk the boundaries in time order and charge each stretch to the lowest active lane.
+
+    Rows of the results are the lanes, but for the two last, which say of what no lane explains whether
+    a step was running: row 7 is between steps, row 8 unknown.
+    """
+    count = lanes.size
+    active = np.zeros(9, np.int64)
+    current, since, at_bin = -1, np.int64(0), 0
+    for index in range(order.size):
+        boundary = order[index]
+        is_begin = boundary < count
+        lane = lanes[boundary if is_begin else boundary - count]
+        active[lane] += 1 if is_begin else -1
+        now = times[boundary]
+        if index + 1 < order.size and times[order[index + 1]] == now:
+            continue  # decide when all boundaries of this instant are known
+        lowest = 0
+        while lowest < 8 and active[lowest] == 0:
+            lowest += 1
+        if active[8] == 0:
+            lowest = -1  # outside the window
+        elif lowest >= 7:
+            lowest = 15 - lowest
+        if lowest == current:
+            continue
+        if current >= 0:
+            occurrences[current] += 1
+            longest[current] = max(longest[current], now - since)
+            while since < now:
+                while edges[at_bin + 1] <= since:
+                    at_bin += 1
+                until = min(now, edges[at_bin + 1])
+                bins[at_bin, current] += until - since
+                since = until
+        current, since = lowest, now
+
+
+def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
+    """Charge the idle time of the busiest device to causes.
+
+    Args:
+        trace: The trace.
+        steps: Its steps; they set the window that is looked at.
+
+    Returns:
+        The table, or None if no device ran anything or there are no steps.
+    """
+    plane = busiest_device(trace)
+    if plane is None or not len(steps):
+        return None
+    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    if window[1] <= window[0]:
+        return None
+    events, line = trace.events, trace.lines.of_event
+    is_op = [
+        (parse_op(text) is not None and not text.startswith("Iterator"))
+        or (trace.is_op_name is not None and bool(trace.is_op_name[row]))
+        for row, text in enumerate(trace.names.texts)
+    ]
+    host = np.array(
+        [_host_lane(t, is_op=o) for t, o in zip(trace.names.texts, is_op, strict=True)], np.int8
+    )
+    lanes = np.where(trace.is_host_event, host[events.name], _NOTHING).astype(np.int8)
+    launches, _ = find_launches(trace)
+    waits = lanes[launches] != _SYNCHRONISING
+    lanes[launches[waits]] = _LAUNCHING
+    work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
+    of_name = np.array([_LANE_OF_WORK[kind_of_work(text)] for text in trace.names.texts], np.int8)
+    lanes[work] = of_name[events.name[work]]
+    lanes[steps.roots] = _NOTHING
+    chosen = np.flatnonzero(lanes != _NOTHING)
+    kinds = [lanes[chosen], np.full(len(steps), _STEP, np.int8), np.full(1, _NOTHING, np.int8)]
+    begins = [events.begin_ps[chosen], steps.begin_ps, np.array(window[:1])]
+    ends = [events.end_ps[chosen], steps.end_ps, np.array(window[1:])]
+    lane = np.concatenate(kinds)
+    begin = np.clip(np.concatenate(begins), *window)
+    end = np.clip(np.concatenate(ends), *window)
+    some = end > begin
+    begin, end, lane = begin[some], end[some], lane[some]
+    times = np.concatenate([begin, end])
+    occurrences, longest = (np.zeros(9, np.int64) for _ in range(2))
+    edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
+    edges[[0, -1]] = window
+    bins = np.zeros((edges.size - 1, 9), np.int64)
+    _charge(times, np.argsort(times, kind="stable"), lane, edges, occurrences, longest, bins)
+    total = bins.sum(axis=0)
+    return IdleTable(
+        device=trace.planes[plane].name,
+        occurrences=occurrences[3:],
+        total_ps=total[3:],
+        longest_ps=longest[3:],
+        busy_ps=int(total[:3].sum()),
+        window_ps=window[1] - window[0],
+        bin_begin_ps=edges[:-1],
+        bins_ps=bins,
+    )

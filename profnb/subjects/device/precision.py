@@ -1,0 +1,94 @@
+"""Kernels to the width of the numbers they compute with, as far as names and shapes tell.
+
+A kernel counts as 8-bit, 16-bit or TF32 if its name says so (``e4m3``, ``bf16``, ``__half``, ``tf32``, ...)
+or the ``shape`` stat of its op does; as 32-bit if it names only ``float``, ``f32`` or ``sgemm``; else as
+unknown. XLA's fusions name no width; there the shapes of the saved program tell. A kernel that reads 16
+bits and adds up in 32 is a 16-bit one.
+
+The official tool knows only "half" and "fp16": it counts bfloat16, TF32, 8 bits and everything unknown as
+32-bit.
+
+Source: openxla/xprof xplane_to_step_events.cc:107-136 (a27d00aa); cuBLAS, cuDNN and CUTLASS names.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.subjects.device.kernels import find_kernels
+from profnb.steps.streams import COLLECTIVE, kind_of_work
+from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
+from profnb.core.columns import Floats, Int64s
+from profnb.trace.model import Trace
+
+__all__ = ["WIDTHS", "Precision", "measure_precision", "width_of"]
+
+WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit", "64-bit", "unknown")
+_UNKNOWN = len(WIDTHS) - 1
+_PATTERNS = (
+    re.compile(r"e4m3|e5m2|fp8|f8e\d|int8|_i8|i8816|i16832|\bs8\b|qmma"),
+    re.compile(
+        r"bf16|bfloat16|half|fp16|\bf16|_f16|f16_|h884|h1688|h16816|hmma|hgemm|_hsh_|_hhh_|_tst_|_ttt_"
+    ),
+    re.compile(r"tf32|s1688gemm_f?32|tensorop_s1688gemm"),
+    re.compile(r"float|f32|fp32|sgemm|_sss_"),
+    re.compile(r"double|f64|fp64|dgemm"),
+)
+
+
+def width_of(text: str) -> str:
+    """The width that a kernel's name or an op's shape tells; one of ``WIDTHS``."""
+    lowered = text.lower()
+    for width, pattern in zip(WIDTHS, _PATTERNS, strict=False):
+        if pattern.search(lowered):
+            return width
+    return WIDTHS[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Time of kernels by width; rows as ``WIDTHS``.
+
+    Attributes:
+        occurrences: Kernels, shape (6,).
+        total_ps: Sum of their durations, shape (6,).
+    """
+
+    occurrences: Int64s
+    total_ps: Int64s
+
+    @property
+    def fraction(self) -> Floats:
+        """Share of all kernel time, shape (6,); NaN without any."""
+        whole = int(self.total_ps.sum())
+        return self.total_ps / whole if whole else np.full(len(WIDTHS), np.nan)
+
+
+def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
+    """Sum up the kernels of a trace by the width of their numbers; collectives compute nothing.
+
+    Args:
+        trace: The trace.
+        hlo: Its HLO instructions, if they were looked for; their shapes tell what names do not.
+    """
+    kernels = find_kernels(trace)
+    texts = trace.names.texts
+    compute = np.array([kind_of_work(text) != COLLECTIVE for text in texts], np.bool_)
+    kernels = kernels[compute[trace.events.name[kernels]]] if len(texts) else kernels
+    of_name = np.array([WIDTHS.index(width_of(text)) for text in texts], np.int64)
+    width = of_name[trace.events.name[kernels]] if len(texts) else kernels
+    shapes = trace.stats.texts("shape")
+    if len(shapes):
+        of_shape = np.array([WIDTHS.index(width_of(text)) for text in shapes.texts], np.int64)
+        by_event = np.full(len(trace.events), len(WIDTHS) - 1, np.int64)
+        by_event[shapes.events] = of_shape[shapes.values]
+        width = np.minimum(width, by_event[kernels])  # the narrower of the two
+    if hlo is not None and len(hlo):
+        of_op = np.array([WIDTHS.index(width_of_hlo(hlo, op)[0]) for op in hlo.ops], np.int64)
+        code = hlo.codes_of(kernels)
+        width = np.where((width == _UNKNOWN) & (code >= 0), of_op[code], width)
+    occurrences, total = (np.zeros(len(WIDTHS), np.int64) for _ in range(2))
+    np.add.at(occurrences, width, 1)
+    np.add.at(total, width, trace.events.duration_ps[kernels])
+    return Precision(occurrences, total)

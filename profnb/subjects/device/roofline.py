@@ -1,0 +1,96 @@
+"""XLA's ops against what their device could do: how fast each ran, and what bounds it.
+
+An op that does few operations per byte cannot run faster than memory delivers, whatever the units could
+do; where the two limits meet is the ridge. Only ops whose operations, bytes and time are all known, on a
+device whose limits are known, have a row.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.subjects.device.peaks import Peak
+from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
+from profnb.subjects.xla.programs import XlaOps
+from profnb.core.columns import Floats, Int64s
+
+__all__ = ["Roofline", "draw_roofline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """N ops, most time first.
+
+    Attributes:
+        row: Their rows in the table of XLA's ops, shape (N,).
+        width: Of the numbers they compute with; "" if not known.
+        intensity: Operations per byte, shape (N,).
+        flops_per_second: Achieved, shape (N,).
+        bytes_per_second: Achieved, shape (N,).
+        peak_flops: What the device can do with numbers of that width, shape (N,).
+        peak: The device's limits.
+    """
+
+    row: Int64s
+    width: tuple[str, ...]
+    intensity: Floats
+    flops_per_second: Floats
+    bytes_per_second: Floats
+    peak_flops: Floats
+    peak: Peak
+
+    def __len__(self) -> int:
+        return self.row.size
+
+    @property
+    def flops_fraction(self) -> Floats:
+        """Share of the peak of operations, shape (N,)."""
+        return self.flops_per_second / self.peak_flops
+
+    @property
+    def bytes_fraction(self) -> Floats:
+        """Share of the memory's bandwidth, shape (N,)."""
+        return self.bytes_per_second / self.peak.bytes_per_second
+
+    @property
+    def is_compute_bound(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether operations, not memory, limit the op: it lies right of the ridge; shape (N,)."""
+        return self.intensity * self.peak.bytes_per_second > self.peak_flops
+
+    @property
+    def attained_fraction(self) -> Floats:
+        """Share of what could be reached at this intensity, shape (N,)."""
+        roof = np.minimum(self.peak_flops, self.intensity * self.peak.bytes_per_second)
+        return self.flops_per_second / roof
+
+
+def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | None:
+    """Place each op of a device under its roof.
+
+    Args:
+        ops: The table of XLA's ops.
+        hlo: The HLO instructions, for the width of their numbers.
+        peak: The device's limits.
+
+    Returns:
+        The ops that can be placed, or None where the limits are not known or nothing can be.
+    """
+    if peak is None or np.isnan(peak.bytes_per_second):
+        return None
+    known = ops.is_device & (ops.flops > 0) & (ops.bytes > 0) & (ops.self_ps > 0)
+    rows = np.flatnonzero(known)
+    told = [width_of_hlo(hlo, ops.op[row]) for row in rows.tolist()]
+    peaks = np.array([peak.flops_of(width, is_product=product) for width, product in told])
+    kept = ~np.isnan(peaks)
+    if not kept.any():
+        return None
+    rows = rows[kept]
+    return Roofline(
+        rows,
+        tuple(width for (width, _), keep in zip(told, kept, strict=True) if keep),
+        ops.flops[rows] / ops.bytes[rows],
+        ops.flops_per_second[rows],
+        ops.bytes_per_second[rows],
+        peaks[kept],
+        peak,
+    )

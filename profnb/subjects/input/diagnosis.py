@@ -1,0 +1,324 @@
+"""What starves the training, in a sentence with its numbers, and what to change in the pipeline.
+
+The limit is the iterator that the training waited for longest in the counted steps. Why it is slow is told by
+what it is and by the ops its function ran.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.subjects.input.iterators import label_of
+from profnb.subjects.input.pipeline import InputPipeline
+from profnb.subjects.input.waiting import Waiting
+from profnb.core.units import duration_text
+
+__all__ = [
+    "DatasetChain",
+    "InputDiagnosis",
+    "diagnose_input",
+    "explain_first_element",
+    "name_functions",
+]
+
+DatasetChain = tuple[tuple[str, str], ...]
+_WITH_FUNCTION = frozenset(
+    {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
+)
+_PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
+
+BOUND = 0.05
+HIGH = 0.2
+_FAR_MORE = 5
+_KEEPS_UP, _FEW_PREFETCHED, _ONE_THREAD = 1.1, 4, 1.1
+_SMALL_BUFFER = 32  # filling less than this is not what takes long
+_LONG_FIRST, _SHORTEST_FIRST_PS = 0.2, 100_000_000_000
+_HAND_OVER_PS = 60_000_000
+_READERS = (
+    "TFRecord",
+    "TextLine",
+    "FixedLengthRecord",
+    "CSV",
+    "SSTable",
+    "RecordIO",
+    "ArrayRecord",
+)
+_PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_MAPS = ("Map", "ParallelMap", "MapAndBatch")
+_DECODERS = ("Decode", "ParseExample", "ParseSingleExample", "ParseSequenceExample")
+_COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
+
+# Cause to (what it is, what to change).
+CAUSES = {
+    "python": (
+        "runs Python, one element at a time under the interpreter's lock",
+        "Write it with TensorFlow ops, or prepare the data once and read it with "
+        "tf.data.TFRecordDataset. Python runs one thread at a time; processes help: "
+        "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
+    ),
+    "small files": (
+        "opens and reads one file per element",
+        "Pack the files into TFRecords once and read those with tf.data.TFRecordDataset(files, "
+        "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
+    ),
+    "sequential map": (
+        "runs one element at a time",
+        "Give it threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
+        "fits into memory.",
+    ),
+    "decode": (
+        "takes longer to decode than the model to train",
+        "Decode once and keep the result (.cache() after this map, in memory or in a file), store images "
+        "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
+    ),
+    "busy": (
+        "is what everything waits for",
+        "Do less in it, or move the costly part into a .map(..., num_parallel_calls=tf.data.AUTOTUNE) "
+        "before it.",
+    ),
+    "transform": (
+        "takes longer than the model",
+        "Do less per element: .batch() before .map() with a vectorized function, .cache() what does not "
+        "change, or move it into the model, where a device can run it.",
+    ),
+    "read": (
+        "reads files one after another",
+        "Read several at once: tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE), or "
+        "files.interleave(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    ),
+    "shuffle": (
+        "fills its buffer",
+        "Shuffle fewer or smaller elements (file names, not images), with a smaller buffer_size.",
+    ),
+    "batch": (
+        "copies elements into batches",
+        "Batch larger pieces, or .batch(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    ),
+    "no prefetch": (
+        "works on the thread that trains, between its steps",
+        "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
+    ),
+    "bursts": (
+        "is fast enough on average, but its elements come unevenly and the buffer behind it holds too few",
+        "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), which grows as needed.",
+    ),
+    "other": (
+        "is what the training waits for",
+        "Add .cache() after it, if the data fits into memory.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputDiagnosis:
+    """What starves the training.
+
+    Attributes:
+        severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
+            where an element takes less than 60 us to come, or the pipeline makes more than is taken.
+        iterator: The row of the iterator that is the limit, or -1 where nothing waits.
+        cause: A key of ``CAUSES``; "" where nothing waits.
+        share: The part of the waiting that is charged to it.
+        sentence: What was found, with its numbers.
+        fix: What to change.
+        unit: What rates count: "examples" or "batches".
+        model_per_second: What the training would take if it never waited.
+        pipeline_per_second: What the pipeline makes.
+        busy_threads: Threads that worked for the limit's function on average; NaN if it has none.
+    """
+
+    severity: str
+    iterator: int
+    cause: str
+    share: float
+    sentence: str
+    fix: str
+    unit: str
+    model_per_second: float
+    pipeline_per_second: float
+    busy_threads: float
+
+
+def diagnose_input(
+    table: InputPipeline,
+    waiting: Waiting,
+    batch_size: float | None,
+    functions: Sequence[str] = (),
+) -> InputDiagnosis | None:
+    """Name the iterator that is the limit, and why.
+
+    Args:
+        table: The iterators.
+        waiting: How the training waited.
+        batch_size: Examples per element, if known; the mean where they differ.
+        functions: The name of each iterator's function, "" where it is not known.
+
+    Returns:
+        The diagnosis, or None without an input pipeline or without elements in the counted steps.
+    """
+    if not len(table) or not waiting.elements:
+        return None
+    fraction = waiting.fraction
+    severity = "high" if fraction >= HIGH else "moderate" if fraction >= BOUND else "none"
+    if waiting.per_element_ps < _HAND_OVER_PS or (
+        severity == "moderate" and waiting.pipeline_per_second > waiting.model_per_second
+    ):
+        severity = "none"  # it costs that much to hand an element over, whoever makes it
+    unit, each = ("examples", batch_size) if batch_size else ("batches", 1)
+    model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
+    by_iterator = waiting.charged_ps[0::2] + waiting.charged_ps[1::2]
+    whole = int(by_iterator.sum())
+    if severity == "none" or not whole:
+        rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
+        sentence = (
+            f"The training waits {fraction:.1%} of the time for its input. Without waiting it would take "
+            f"{_rate(model)} {unit}/s; the pipeline can make {rate}."
+        )
+        return InputDiagnosis("none", -1, "", 0.0, sentence, "", unit, model, made, float("nan"))
+    row = int(by_iterator.argmax())
+    comes_unevenly = _comes_unevenly(table, waiting, row)
+    if comes_unevenly:
+        made = 1e12 / waiting.busy_ps * each
+    in_function = int(waiting.charged_ps[2 * row + 1]) * 2 > int(by_iterator[row])
+    cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
+    busy = float(waiting.threads[row]) if table.runs[row] else float("nan")
+    what, fix = CAUSES[cause]
+    if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):
+        fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
+    threads = ""
+    allowed = int(table.parallelism[row])
+    tells = not np.isnan(busy) and busy >= max(allowed, 1) / 2
+    if in_function and cause in ("transform", "decode", "small files") and tells:
+        of = f" of {allowed}" if allowed else ""
+        threads = f", {busy:.1f}{of} threads busy"
+    share = int(by_iterator[row]) / whole
+    sentence = (
+        f"The model can eat {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
+        f"{_name_of(table, row, functions)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
+    )
+    return InputDiagnosis(severity, row, cause, share, sentence, fix, unit, model, made, busy)
+
+
+def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
+    """Whether every stage keeps up with the model on average, and the last buffer is a small, fixed one.
+
+    Where several threads work for the limit's function they may be more than there are cores, and what
+    they could make is not known.
+    """
+    if waiting.threads[row] > _ONE_THREAD:
+        return False
+    buffers = [row for row, kind in enumerate(table.kind) if kind.startswith("Prefetch")]
+    if not buffers or not waiting.busy_ps > 0 or table.is_autotuned[buffers[0]]:
+        return False
+    keeps_up = 1e12 / waiting.busy_ps > _KEEPS_UP * waiting.model_per_second
+    return keeps_up and 0 < int(table.capacity[buffers[0]]) <= _FEW_PREFETCHED
+
+
+def explain_first_element(
+    table: InputPipeline, waiting: Waiting, window_ps: int, filling: Sequence[int]
+) -> str:
+    """Why the first element was long in coming, where that took a fifth of the time; else "".
+
+    Args:
+        table: The iterators.
+        waiting: How the training waited.
+        window_ps: How long the whole trace is.
+        filling: For each iterator, how often its input was asked during its first call.
+    """
+    if waiting.first_ps < _LONG_FIRST * window_ps or waiting.first_ps < _SHORTEST_FIRST_PS:
+        return ""
+    took = f"The first element took {duration_text(waiting.first_ps)}"
+    for row, kind in enumerate(table.kind):
+        capacity = int(table.capacity[row])
+        if kind.startswith("Shuffle") and _SMALL_BUFFER < capacity <= 2 * filling[row]:
+            return f"{took}: Shuffle fills its buffer of {capacity:,} elements first. {CAUSES['shuffle'][1]}"
+    return f"{took}: threads start and buffers fill."
+
+
+def _rate(value: float) -> str:
+    if np.isnan(value):
+        return "an unknown number of"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
+
+
+def _name_of(table: InputPipeline, row: int, functions: Sequence[str]) -> str:
+    """``ParallelMap(augment)``, or with what its function mostly runs."""
+    ops = table.function_ops[row]
+    kind = table.kind[row]
+    if row < len(functions) and functions[row]:
+        return f"{kind}({functions[row]})"
+    return f"{kind} ({ops[0][0]})" if ops else kind
+
+
+def name_functions(table: InputPipeline, datasets: Sequence[DatasetChain]) -> tuple[str, ...]:
+    """The user's function of each iterator, from the dataset whose shape is that of the trace.
+
+    Args:
+        table: The iterators; their datasets are named by kind and a number, ``ParallelMapDatasetV2:31``,
+            that grows from the source on, and several in one where they were fused.
+        datasets: Pipelines that may have been the one: (kind, function) from the source on.
+    """
+    places: dict[int, tuple[str, int]] = {}
+    for row, name in enumerate(
+        table.dataset
+    ):  # the deepest iterator of a dataset is the one that runs it
+        for kind, at in _PLACE.findall(name):
+            plain = label_of(kind.partition("Dataset")[0]).removeprefix("Parallel")
+            if plain in _WITH_FUNCTION:
+                places[int(at)] = plain, row
+    kinds = [places[at][0] for at in sorted(places)]
+    shapes = [_links(chain) for chain in datasets]
+    fitting = {
+        tuple(function for _, function in links)
+        for links in shapes
+        if [kind.removeprefix("Parallel") for kind, _ in links] == kinds
+    }
+    names = [""] * len(table)
+    if (
+        kinds and len(fitting) == 1
+    ):  # pipelines of one shape with other functions cannot be told apart
+        for function, at in zip(fitting.pop(), sorted(places), strict=True):
+            names[places[at][1]] = function
+    return tuple(names)
+
+
+def _links(chain: DatasetChain) -> list[tuple[str, str]]:
+    """The transformations of a pipeline that take a function, the source first."""
+    return [link for link in chain if link[0].removeprefix("Parallel") in _WITH_FUNCTION]
+
+
+def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
+    kind = table.kind[row]
+    ops = table.function_ops[row]
+    cause = "other"
+    if kind == "Generator" or any(name in _PYTHON_OPS for name, *_ in ops):
+        cause = "python"
+    elif in_function and kind not in _MAPS:
+        cause = "busy"
+    elif in_function or kind in _MAPS:
+        if _reads_a_file_each(table, row):
+            cause = "small files"
+        elif ops and ops[0][0].startswith(_DECODERS) and table.tree.is_async[row]:
+            cause = "decode"
+        else:
+            cause = "transform" if table.tree.is_async[row] else "sequential map"
+    elif kind.startswith(_READERS):
+        cause = "read"
+    elif kind.startswith("Shuffle"):
+        cause = "shuffle"
+    elif kind in _COPIES:
+        cause = "batch"
+    elif not table.tree.is_async.any():
+        cause = "no prefetch"
+    return cause
+
+
+def _reads_a_file_each(table: InputPipeline, row: int) -> bool:
+    """Whether the function opens a file for most elements, and that is most of what it does."""
+    ops = {name: (time, often) for name, time, often in table.function_ops[row]}
+    if "ReadFile" not in ops or not table.runs[row]:
+        return False
+    whole = sum(time for time, _ in ops.values())
+    return ops["ReadFile"][1] * 2 > int(table.runs[row]) and ops["ReadFile"][0] * 2 > whole

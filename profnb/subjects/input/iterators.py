@@ -1,0 +1,175 @@
+"""tf.data's iterator events to the tree of iterators, with what ran for each and on which thread.
+
+Each ``GetNext`` of an iterator is an event named by its place, ``Iterator::Root::Prefetch::Map``. What it
+asks of its input on the same thread nests inside it. ``Prefetch``, ``ParallelMap`` and their like
+are asynchronous: threads of their own ask the input and run the user's function, and the event on the
+consumer's thread is only the wait for what they made. An iterator made anew (each epoch) or for each element
+(inside ``flat_map`` and ``interleave``) is the same node of the tree.
+
+Source: tensorflow/core/data/name_utils.cc and kernels/data (2.21): IteratorPrefix, TraceMeMetadata;
+InstantiatedCapturedFunction in captured_function.cc.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.steps.nesting import find_parents, self_times
+from profnb.core.columns import Bools, Int64s
+from profnb.trace.model import Trace
+
+__all__ = ["IteratorTree", "count_first_fill", "find_iterators", "label_of"]
+
+PREFIX = "Iterator::"
+_FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
+_EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
+# Here an index counts elements, files or windows; elsewhere (Zip, DirectedInterleave) it tells branches
+# apart.
+_COUNTED = re.compile(
+    r"((?:^|::)(?:FlatMap|GroupByWindow|(?!Directed)[A-Za-z]{0,30}Interleave|[A-Za-z]{0,30}Repeat)"
+    r"[A-Za-z0-9]{0,30})\[\d{1,19}\]"
+)
+_VERSION = re.compile(r"V\d+$")
+_INDEX = re.compile(r"\[\d+\]$")
+
+
+def label_of(path: str) -> str:
+    """What kind of iterator stands at a path: ``ParallelMapV2`` becomes ``ParallelMap``."""
+    return _VERSION.sub("", path.rpartition("::")[2].partition("[")[0])
+
+
+@dataclass(frozen=True)
+class IteratorTree:
+    """N iterators, parents before children; E' events of theirs.
+
+    Attributes:
+        path: Their places, without ``Iterator::``.
+        parent: The iterator that asks each for elements, or -1, shape (N,).
+        depth: How many ask before it, shape (N,).
+        is_async: Whether its input is asked on other threads than it is asked itself, shape (N,).
+        events: Events that are calls of iterators, ascending, shape (E',).
+        node: The iterator of each, shape (E',).
+        above: The call that each lies inside on its own thread, as row of ``events``, or -1, shape (E',).
+        self_ps: Time in each call less the calls inside it, shape (E',).
+        runs: Events that are runs of a user's function, ascending, shape (R,).
+        run_node: The iterator whose function each is, or -1, shape (R,).
+        run_end_ps: When the last work for each ended, shape (R,).
+        run_busy_ps: Time that threads worked for each, shape (R,).
+    """
+
+    path: tuple[str, ...]
+    parent: Int64s
+    depth: Int64s
+    is_async: Bools
+    events: Int64s
+    node: Int64s
+    above: Int64s
+    self_ps: Int64s
+    runs: Int64s
+    run_node: Int64s
+    run_end_ps: Int64s
+    run_busy_ps: Int64s
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+
+def find_iterators(trace: Trace) -> IteratorTree:
+    """Find the iterators of a trace, and which calls and runs of functions are whose."""
+    texts = trace.names.texts
+    paths: dict[str, int] = {}
+    for text in texts:
+        if text.startswith(PREFIX):
+            paths.setdefault(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), 0)
+    used = trace.names.rows_where(lambda text: text.startswith(PREFIX))
+    events = np.flatnonzero(used[trace.events.name] & trace.is_host_event)
+    ordered = sorted(paths, key=lambda path: (path.count("::"), path))
+    rows = {path: row for row, path in enumerate(ordered)}
+    of_name = np.array(
+        [rows.get(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), -1) for text in texts] or [-1],
+        np.int64,
+    )
+    node = of_name[trace.events.name[events]]
+    parent = np.array([_parent_of(path, rows) for path in ordered], np.int64)
+    depth = np.zeros(len(ordered), np.int64)
+    for row in range(len(ordered)):
+        depth[row] = depth[parent[row]] + 1 if parent[row] >= 0 else 0
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    above = find_parents(end, np.searchsorted(events, trace.lines.offsets))
+    own = self_times(begin, end, above)
+    is_outer = (above < 0) & (parent[node] >= 0) if node.size else above < 0
+    asked_elsewhere = np.bincount(parent[node[is_outer]], minlength=len(ordered))
+    asked_inside = np.bincount(node[above[above >= 0]], minlength=len(ordered))
+    runs, run_node, run_end, run_busy = _find_runs(trace, events, node, parent)
+    return IteratorTree(
+        tuple(ordered), parent, depth, asked_elsewhere > asked_inside, events, node, above, own,
+        runs, run_node, run_end, run_busy,
+    )  # fmt: skip
+
+
+def _parent_of(path: str, rows: dict[str, int]) -> int:
+    """The nearest place above that has calls, or -1."""
+    while "::" in path:
+        path = path.rpartition("::")[0]
+        for above in (path, _INDEX.sub("", path)):
+            if above in rows:
+                return rows[above]
+    return -1
+
+
+def _find_runs(
+    trace: Trace, calls: Int64s, node: Int64s, parent: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Runs of users' functions: (events, iterator, end, busy time).
+
+    A run lies inside the call of a synchronous iterator. One of an asynchronous iterator lies beside the
+    call that fetched its argument, both inside the same event of the thread that feeds it. What the
+    executor does for a run carries the run's id, on whatever thread.
+    """
+    is_run = trace.select_names(lambda name: name.startswith(_FUNCTION_RUNS))
+    runs = np.flatnonzero(is_run & trace.is_host_event)
+    if not runs.size:
+        return runs, runs, runs, runs
+    everything = find_parents(trace.events.end_ps, trace.lines.offsets)
+    node_of = np.full(len(trace.events), -1, np.int64)
+    node_of[calls] = node
+    feeder = np.full(len(trace.events), -1, np.int64)  # whose thread an outer event belongs to
+    outer = everything[calls]
+    fed = (outer >= 0) & (node_of[np.maximum(outer, 0)] < 0)
+    feeder[outer[fed]] = parent[node[fed]]
+    owner = np.full(runs.size, -1, np.int64)
+    at = everything[runs]
+    while (at >= 0).any():
+        known = np.maximum(at, 0)
+        found = np.where(node_of[known] >= 0, node_of[known], feeder[known])
+        owner = np.where((owner < 0) & (at >= 0), found, owner)
+        at = np.where((at >= 0) & (owner < 0), everything[known], -1)
+    ids = trace.stats.integers("id")
+    step = np.zeros(len(trace.events), np.int64)
+    step[ids.events] = ids.values.astype(np.int64)
+    end, busy = trace.events.end_ps[runs].copy(), np.zeros(runs.size, np.int64)
+    work = np.flatnonzero(trace.select_names(lambda name: name in _EXECUTOR))
+    order = np.argsort(step[runs], kind="stable")
+    row = np.minimum(np.searchsorted(step[runs][order], step[work]), runs.size - 1)
+    row = order[row]
+    same = (step[runs[row]] == step[work]) & (step[work] != 0)
+    np.maximum.at(end, row[same], trace.events.end_ps[work[same]])
+    np.add.at(busy, row[same], trace.events.duration_ps[work[same]])
+    none = busy == 0  # a function that ran inline
+    busy[none] = trace.events.duration_ps[runs[none]]
+    return runs, owner, end, busy
+
+
+def count_first_fill(trace: Trace, tree: IteratorTree) -> list[int]:
+    """How often each iterator's input was asked during the first call of it, on whatever thread."""
+    counts = [0] * len(tree)
+    begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
+    for row in range(len(tree)):
+        calls = np.flatnonzero(tree.node == row)
+        if not calls.size:
+            continue
+        first = calls[begin[calls].argmin()]
+        inputs = begin[tree.parent[tree.node] == row]
+        counts[row] = int(((inputs >= begin[first]) & (inputs < end[first])).sum())
+    return counts

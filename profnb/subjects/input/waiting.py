@@ -1,0 +1,204 @@
+"""The training's waiting for its input, step by step, and how fast the pipeline could go.
+
+A step's period runs from its begin to the next step's of its phase; the training waits in it while a call of
+the outermost iterator runs on its thread. What the model could eat is what it would do without that waiting.
+What the pipeline can make is set by its slowest stage: the iterators that one thread calls inside each other
+are one stage, a user's function that runs on other threads is one, as many times as fast as it runs in
+parallel. Only what happens in the counted steps is looked at, so that a validation does not speak for the
+training.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.subjects.input.iterators import IteratorTree
+from profnb.subjects.input.pipeline import InputPipeline
+from profnb.subjects.input.charges import Pieces, self_pieces
+from profnb.steps.windows import Steps
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.trace.model import Trace
+
+__all__ = ["Waiting", "find_waiting"]
+
+_STARVED = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How the training waited for elements.
+
+    Attributes:
+        step_ps: Waiting in the period of each step, shape (S,).
+        period_ps: From each step's begin to the next one's; its duration for the last, shape (S,).
+        counted: The steps that averages are of, shape (S,): of the main phase, no warm-up, nor the step in
+            which the first element came.
+        first_ps: The wait for the very first element, in which buffers fill.
+        charged_ps: Waiting in the counted steps by label of ``charge_waiting``, shape (2 * N,).
+        elements: Elements fetched in the counted steps.
+        busy_ps: Time of the slowest stage of the pipeline per element; NaN if nothing tells.
+        slowest: The iterator of that stage, or -1.
+        threads: Threads that worked for each iterator's function, on average over the counted steps'
+            periods, shape (N,).
+    """
+
+    step_ps: Int64s
+    period_ps: Int64s
+    counted: Bools
+    first_ps: int
+    charged_ps: Int64s
+    elements: int
+    busy_ps: float
+    slowest: int
+    threads: Floats
+
+    @property
+    def fraction(self) -> float:
+        """Share of the counted steps' periods that was spent waiting; NaN without any."""
+        whole = int(self.period_ps[self.counted].sum())
+        return float(self.step_ps[self.counted].sum() / whole) if whole else float("nan")
+
+    @property
+    def per_element_ps(self) -> float:
+        """Mean wait for an element in the counted steps; 0 without any."""
+        return float(self.step_ps[self.counted].sum() / self.elements) if self.elements else 0.0
+
+    @property
+    def starved(self) -> int:
+        """Counted steps that waited for more than a tenth of their period."""
+        wait, period = self.step_ps[self.counted], self.period_ps[self.counted]
+        return int((wait > _STARVED * period).sum())
+
+    @property
+    def model_per_second(self) -> float:
+        """Elements a second that the training would take if it never waited; NaN if not known."""
+        free = int((self.period_ps - self.step_ps)[self.counted].sum())
+        return self.elements / free * 1e12 if free > 0 and self.elements else float("nan")
+
+    @property
+    def pipeline_per_second(self) -> float:
+        """Elements a second that the pipeline can make.
+
+        While the training waits the pipeline does all it can, so the rate is what was fetched; else it
+        is set by the slowest stage, and at least what was fetched.
+        """
+        period = int(self.period_ps[self.counted].sum())
+        if not period or not self.elements:
+            return float("nan")
+        fetched = self.elements / period * 1e12
+        if self.fraction > _STARVED or np.isnan(self.busy_ps):
+            return fetched
+        return max(fetched, 1e12 / self.busy_ps) if self.busy_ps > 0 else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class _Periods:
+    """The steps' periods, and which of them count."""
+
+    begin_ps: Int64s
+    period_ps: Int64s
+    counted: Bools
+
+    def of(self, times: Int64s) -> Int64s:
+        """The step in whose period each time lies, or -1."""
+        if not self.begin_ps.size:
+            return np.full(times.size, -1)
+        row = np.searchsorted(self.begin_ps, times, side="right") - 1
+        known = np.maximum(row, 0)
+        inside = (row >= 0) & (times < self.begin_ps[known] + self.period_ps[known])
+        return np.where(inside, row, -1)
+
+    def counts(self, times: Int64s) -> Bools:
+        """Whether each time lies in a counted period."""
+        row = self.of(times)
+        return (row >= 0) & self.counted[np.maximum(row, 0)] if self.counted.size else row >= 0
+
+
+def _periods(steps: Steps, counted_rows: Int64s) -> _Periods:
+    period = steps.duration_ps.copy()
+    if len(steps) > 1:
+        follows = np.array(
+            [one == two for one, two in zip(steps.phase, steps.phase[1:], strict=False)], np.bool_
+        )
+        period[:-1] = np.where(follows, np.diff(steps.begin_ps), period[:-1])
+    counted = np.zeros(len(steps), np.bool_)
+    counted[counted_rows] = True
+    return _Periods(steps.begin_ps, period, counted)
+
+
+def find_waiting(
+    trace: Trace,
+    steps: Steps,
+    counted_rows: Int64s,
+    tree: IteratorTree,
+    charges: Pieces,
+    table: InputPipeline,
+) -> Waiting:
+    """Assign the training's waiting to steps.
+
+    Args:
+        trace: The trace.
+        steps: Its steps.
+        counted_rows: The steps that averages are of.
+        tree: Its iterators.
+        charges: What ``charge_waiting`` found.
+        table: The table of iterators.
+    """
+    periods = _periods(steps, counted_rows)
+    roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
+    begins = trace.events.begin_ps[roots]
+    first = int(begins.argmin()) if roots.size else -1
+    if first >= 0 and periods.counted.sum() > 1:  # in whose wait threads start and buffers fill
+        opening = int(periods.of(begins[first : first + 1])[0])
+        if opening >= 0:
+            periods.counted[opening] = False
+    wait = np.zeros(len(steps), np.int64)
+    row = periods.of(charges[0])
+    np.add.at(wait, row[row >= 0], (charges[1] - charges[0])[row >= 0])
+    charged = np.zeros(2 * len(tree), np.int64)
+    kept = periods.counts(charges[0])
+    np.add.at(charged, charges[2][kept], (charges[1] - charges[0])[kept])
+    ran = periods.counts(trace.events.begin_ps[tree.runs]) & (tree.run_node >= 0)
+    worked = np.zeros(len(tree), np.int64)
+    np.add.at(worked, tree.run_node[ran], tree.run_busy_ps[ran])
+    elements = int(periods.counts(begins).sum())
+    busy = _stage_times(trace, tree, periods, worked, table.parallelism) / max(elements, 1)
+    slowest = int(np.nanargmax(busy)) if not np.isnan(busy).all() else -1
+    window = int(periods.period_ps[periods.counted].sum())
+    return Waiting(
+        step_ps=np.minimum(wait, periods.period_ps),
+        period_ps=periods.period_ps,
+        counted=periods.counted,
+        first_ps=int(trace.events.duration_ps[roots[first]]) if first >= 0 else 0,
+        charged_ps=charged,
+        elements=elements,
+        busy_ps=float(busy[slowest]) if slowest >= 0 else float("nan"),
+        slowest=slowest,
+        threads=worked / window if window else np.full(len(tree), np.nan),
+    )
+
+
+def _stage_times(
+    trace: Trace, tree: IteratorTree, periods: _Periods, worked: Int64s, parallelism: Int64s
+) -> Floats:
+    """Time in the counted steps of each stage.
+
+    Shape (N,): for an asynchronous iterator the longer of the calls on its threads and its function; for the
+    outermost one the calls on the training's thread; NaN elsewhere.
+    """
+    times = np.full(len(tree), np.nan)
+    if not tree.events.size:
+        return times
+    pieces, top = self_pieces(trace, tree)
+    node = tree.node[pieces[2]]
+    feeds = tree.parent[tree.node[top[pieces[2]]]]  # for which iterator the thread of a piece works
+    works = ~tree.is_async[node] & periods.counts(pieces[0])
+    spent = np.zeros(len(tree) + 1, np.int64)
+    np.add.at(spent, feeds[works], (pieces[1] - pieces[0])[works])
+    for row in np.flatnonzero(tree.is_async).tolist():
+        outer = (tree.above < 0) & (tree.parent[tree.node] == row)
+        lines = np.unique(trace.lines.of_event[tree.events[outer]])
+        behind = float(spent[row]) / max(lines.size, 1)
+        times[row] = max(behind, float(worked[row]) / max(int(parallelism[row]), 1))
+    times[tree.parent < 0] = float(spent[-1])
+    return times

@@ -1,0 +1,245 @@
+"""Ops to the row each belongs to and the part of the step it is of: a layer's way forward, its way back, ...
+
+An op is one of, in this order: the input pipeline's; inside a layer of a known model; what the model's graph
+tells it is for (``capture.graph_ops``); the optimizer's; of the loss; of a metric; inside a name scope that
+looks like a layer; outside the model.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
+from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope, without_number
+from profnb.capture.models.op_order import METRICS as METRICS_PART
+from profnb.capture.models.op_order import UPDATE, OpFact
+from profnb.capture.models.layer_facts import ModelFacts
+from profnb.trace.names import copy_direction
+
+__all__ = [
+    "INPUT",
+    "LOSS",
+    "METRICS",
+    "OPTIMIZER",
+    "OTHERS",
+    "OUTSIDE",
+    "PHASES",
+    "OpPlace",
+    "Rows",
+]
+
+LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE = (
+    "loss",
+    "metrics",
+    "optimizer",
+    "input",
+    "outside the model",
+)
+OTHERS = (LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE)
+PHASES = ("forward", "backward", "update", "recomputation", "other")
+_FORWARD, _BACKWARD, _UPDATE, _AGAIN, _OTHER = range(5)
+
+_INPUT_TYPE = re.compile(
+    r"Dataset|.*Dataset(V\d+)?|(Make|Anonymous|Multi_?Device)?Iterator.*|Optional[A-Z].*|Infeed.*"
+)
+_INPUT_SCOPE = re.compile(
+    r"(Anonymous|MultiDevice)?Iterator[A-Za-z:]*(_\d+)?|Optional[A-Z].*|Infeed.*"
+)
+_OPTIMIZERS = frozenset(
+    {
+        "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
+        "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
+        "rmsprop", "sgd",
+    }
+)  # fmt: skip
+_APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z].*|ResourceApply.*")
+_LOSSES = frozenset(
+    {
+        "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
+        "categorical_focal_crossentropy", "categorical_hinge", "circle", "compile_loss", "compute_loss",
+        "cosine_similarity", "ctc", "dice", "hinge", "huber", "huber_loss", "kl_divergence",
+        "kullback_leibler_divergence", "log_cosh", "logcosh", "loss", "loss_fn", "losses",
+        "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
+        "mean_squared_logarithmic_error", "poisson", "softmax_cross_entropy_loss",
+        "sparse_categorical_crossentropy", "squared_hinge", "tversky", "weighted_loss",
+    }
+)  # fmt: skip
+_REGULARIZERS = ("Regularizer", "ActivityRegularizer")
+
+
+@dataclass(frozen=True, slots=True)
+class OpPlace:
+    """Where an op belongs.
+
+    Attributes:
+        row: Row of ``Rows``.
+        phase: Index into ``PHASES``.
+    """
+
+    row: int
+    phase: int
+
+
+class Rows:
+    """The rows that ops are told to: layers of models, scopes, and what is neither.
+
+    Attributes:
+        models: The models that rows are taken from.
+        scopes: Paths of the scopes that look like layers, as they were met.
+        found: The layer places that ops were told to.
+    """
+
+    def __init__(
+        self, models: Sequence[ModelFacts], op_names: Sequence[str], phase: str = ""
+    ) -> None:
+        """Match the models with the ops' scopes.
+
+        Args:
+            models: Live models, described.
+            op_names: Names of all ops.
+            phase: What the steps do: "train", "test", "predict".
+        """
+        self._parsed = {name: parse_scope(name) for name in op_names}
+        paths = {scope.path[:-1] for scope in self._parsed.values()}
+        self.models = models
+        self._layers: LayerScopes = find_layer_scopes(models, paths)
+        self.layers = self._layers.layers
+        self.scopes: dict[tuple[str, ...], int] = {}
+        self.found: set[LayerPlace] = set()
+        names = {"/".join(scope.path) for scope in self._parsed.values()}
+        ran = {place.row for path in paths if (place := self._layers.place(path))}
+        self._told = _told_ops(models, phase, names, ran)
+        self._losses = _LOSSES.union(*(map(str.lower, model.losses) for model in models))
+        own = {_without_numbers(model.optimizer.lower()) for model in models if model.optimizer}
+        self._optimizers = _OPTIMIZERS | own
+        self._by_name: dict[str, int] = {}
+        for row, layer in enumerate(self.layers):
+            self._by_name[layer.name] = -1 if layer.name in self._by_name else row
+
+    @property
+    def alike(self) -> dict[str, int]:
+        """Of models that have scopes in common, which nothing can tell apart: how many, by their name."""
+        groups = {
+            frozenset(numbers)
+            for place in self.found
+            if len(numbers := self._layers.alike.get(place.scope, ())) > 1
+        }
+        named: dict[str, set[int]] = {}
+        for group in groups:
+            for number in group:
+                named.setdefault(self.models[number].name, set()).add(number)
+        return {name: len(numbers) for name, numbers in named.items() if len(numbers) > 1}
+
+    def __len__(self) -> int:
+        return len(self.layers) + len(OTHERS) + len(self.scopes)
+
+    def other(self, name: str) -> int:
+        """The row of one of ``OTHERS``."""
+        return len(self.layers) + OTHERS.index(name)
+
+    def head_of(self, name: str) -> str:
+        """The outermost scope of an op, or ""."""
+        if name.startswith("Iterator::"):
+            return "Iterator::"
+        scope = self._parsed.get(name)
+        return f"{scope.path[0]}/" if scope is not None and len(scope.path) > 1 else ""
+
+    def place(self, name: str, op_type: str, *, is_input: bool = False) -> OpPlace:
+        """Where an op belongs.
+
+        Args:
+            name: Its name.
+            op_type: Its type; "" if unknown.
+            is_input: Whether a thread of the input pipeline ran it.
+        """
+        scope = self._parsed.get(name)
+        if scope is None:
+            scope = self._parsed[name] = parse_scope(name)
+        if is_input or _is_input(name, op_type, scope):
+            return OpPlace(self.other(INPUT), _OTHER)
+        if any(part in _REGULARIZERS for part in scope.path):
+            return OpPlace(self.other(LOSS), _way(scope))
+        place = self._layers.place(scope.path[:-1])
+        if place is not None:
+            self.found.add(place)
+            again = scope.is_again or place.is_again
+            return OpPlace(place.row, _AGAIN if again and not scope.is_backward else _way(scope))
+        told = self._told.get("/".join(scope.path))
+        return self._place_outside(op_type, scope) if told is None else self._place_told(*told)
+
+    def _place_told(self, first: int, fact: OpFact) -> OpPlace:
+        """Where an op belongs that the graph told about; ``first`` is its model's first row."""
+        if fact.part == UPDATE:
+            return OpPlace(first + fact.row, _UPDATE)
+        if fact.part == METRICS_PART:
+            return OpPlace(self.other(METRICS), _OTHER)
+        place = (
+            self._layers.place(parse_scope(f"{fact.scope}/op").path[:-1]) if fact.scope else None
+        )
+        return OpPlace(self.other(OUTSIDE) if place is None else place.row, _BACKWARD)
+
+    def _place_outside(self, op_type: str, scope: OpScope) -> OpPlace:
+        first = _without_numbers(scope.path[0].lower()) if scope.path else ""
+        heads = {without_number(part.lower()) for part in scope.path[:2]}
+        if first in self._optimizers or "training" in heads or _APPLIES.fullmatch(op_type):
+            return OpPlace(self._updated(scope), _UPDATE)
+        if len(scope.path) > 1 and (heads & self._losses or first.endswith("_loss")):
+            return OpPlace(self.other(LOSS), _way(scope))
+        if first == "metrics" and len(scope.path) > 1:
+            return OpPlace(self.other(METRICS), _OTHER)
+        path = layer_scope(scope)
+        if path:
+            row = self.scopes.setdefault(path, len(self))
+            return OpPlace(row, _AGAIN if scope.is_again and not scope.is_backward else _way(scope))
+        return OpPlace(self.other(OUTSIDE), _BACKWARD if scope.is_backward else _OTHER)
+
+    def _updated(self, scope: OpScope) -> int:
+        """The layer whose weights an op updates, where its name tells: ``Adam/update_dense/kernel/...``."""
+        for at, part in enumerate(scope.path):
+            if part.startswith("update_") and not part[7:].isdigit():
+                inner = (part[7:], *scope.path[at + 1 : -1])
+                for name in reversed(inner):
+                    row = self._by_name.get(name, -1)
+                    if row >= 0:
+                        return row
+        return self.other(OPTIMIZER)
+
+
+def _told_ops(
+    models: Sequence[ModelFacts], phase: str, names: set[str], ran: set[int]
+) -> dict[str, tuple[int, OpFact]]:
+    """What the graphs of models tell about ops, with the first row of the model.
+
+    Only a model of which a layer ran tells anything, and of several graphs of its step the one in which most
+    of what it tells of has run. Two models' optimizers name their ops alike: of such an op nothing is told.
+    """
+    told: dict[str, tuple[int, OpFact]] = {}
+    disputed: set[str] = set()
+    first = 0
+    for model in models:
+        if not ran.isdisjoint(range(first, first + len(model.layers))):
+            graphs = model.ops.get(phase, model.ops.get("", ()))
+            own = max(graphs, key=lambda own: len(names & own.keys()) / (len(own) or 1), default={})
+            for name, fact in own.items():
+                if told.setdefault(name, (first, fact)) != (first, fact):
+                    is_same = fact.part == told[name][1].part == METRICS_PART
+                    disputed.update(() if is_same else (name,))
+        first += len(model.layers)
+    return {name: fact for name, fact in told.items() if name not in disputed}
+
+
+def _without_numbers(name: str) -> str:
+    """A name without what made it unique, in Keras and then in TensorFlow: ``sgd_1_1`` becomes ``sgd``."""
+    return re.sub(r"(_\d+)+$", "", name)
+
+
+def _way(scope: OpScope) -> int:
+    return _BACKWARD if scope.is_backward else _FORWARD
+
+
+def _is_input(name: str, op_type: str, scope: OpScope) -> bool:
+    if name.startswith("Iterator::") or _INPUT_TYPE.fullmatch(op_type):
+        return True
+    if copy_direction(name) == "host to device":
+        return True
+    return bool(scope.path) and _INPUT_SCOPE.fullmatch(scope.path[0]) is not None

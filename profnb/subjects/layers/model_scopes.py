@@ -1,0 +1,193 @@
+"""Name scopes to the live model's layers.
+
+Where the model was traced while the capture ran, each layer's scopes are known (``capture.models.watch``).
+Otherwise they follow from the layers' names: Keras 2 enters the scope of a layer's name again at each call;
+Keras 3 enters a scope twice a call and TensorFlow gives each a name of its own, so the layer ``dense`` runs
+in ``dense_1`` and the layer ``dense_1`` in ``dense_1_2``. The same rule is followed here, call by call.
+
+Source: Graph.unique_name in tensorflow/python/framework/ops.py (2.21); Layer.__call__ in Keras 3.15, 2.15.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from profnb.subjects.layers.name_scopes import parse_scope, without_number
+from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+
+__all__ = ["LayerPlace", "LayerScopes", "find_layer_scopes"]
+
+Path = tuple[str, ...]
+
+_ENTRIES = 2  # scopes that Keras 3 opens at each call
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPlace:
+    """A layer that a scope belongs to.
+
+    Attributes:
+        row: Row among the layers of all models.
+        scope: The scope itself, one per call where its library makes scopes unique.
+        is_again: Whether a gradient repeated the layer's call there.
+    """
+
+    row: int
+    scope: Path
+    is_again: bool
+
+
+class LayerScopes:
+    """Which layer each scope belongs to."""
+
+    def __init__(
+        self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str], again: set[Path],
+        alike: dict[Path, set[int]],
+    ) -> None:  # fmt: skip
+        """Take what is known.
+
+        Args:
+            layers: The layers of all models.
+            rows: The layer of each scope.
+            roots: First scopes of models, which may stand anywhere in a path.
+            again: Scopes in which gradients repeated calls.
+            alike: Scopes that several models have, with the numbers of those.
+        """
+        self.layers, self.alike = layers, alike
+        self._rows, self._roots, self._again = rows, roots, again
+        self._known: dict[Path, LayerPlace | None] = {}
+        self._longest = max(map(len, rows), default=0)
+
+    def place(self, path: Path) -> LayerPlace | None:
+        """The innermost layer that an op's scopes (its path without itself) lie in, or None."""
+        if path not in self._known:
+            self._known[path] = self._find(path)
+        return self._known[path]
+
+    def _find(self, path: Path) -> LayerPlace | None:
+        starts = [at for at, part in enumerate(path) if at == 0 or part in self._roots]
+        for end in range(len(path), 0, -1):
+            for start in starts:
+                scope = path[start:end]
+                row = self._rows.get(scope) if 0 < len(scope) <= self._longest else None
+                if row is not None:
+                    return LayerPlace(row, scope, scope in self._again)
+        return None
+
+
+def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> LayerScopes:
+    """Match the layers of some models with the scopes of a trace.
+
+    Args:
+        models: The models.
+        paths: The scopes of its ops, each without the op itself.
+    """
+    inside: dict[Path, set[str]] = {}
+    for path in set(paths):
+        for end in range(len(path)):
+            inside.setdefault(path[:end], set()).add(path[end])
+    layers: list[LayerFacts] = []
+    rows: dict[Path, int] = {}
+    roots: set[str] = set()
+    again: set[Path] = set()
+    alike: dict[Path, set[int]] = {}
+    for number, model in enumerate(models):
+        first = len(layers)
+        seen = {_path_of(scope): row for scope, row in model.scopes.items()}
+        again.update(map(_path_of, model.again))
+        own = {scope: first + row for scope, row in seen.items() if scope}
+        roots.update(scope[-1] for scope, row in seen.items() if scope and row == 0)
+        if seen:
+            rows |= own
+        else:
+            _match_model(model, first, inside, own, roots)
+            rows = own | rows
+        for scope in own:
+            alike.setdefault(scope, set()).add(number)
+        layers.extend(model.layers)
+    return LayerScopes(layers, rows, roots, again, alike)
+
+
+def _path_of(scope: str) -> Path:
+    return parse_scope(f"{scope}/op").path[:-1]
+
+
+def _match_model(
+    model: ModelFacts, first: int, inside: dict[Path, set[str]], rows: dict[Path, int], roots: set[str]
+) -> None:  # fmt: skip
+    """Find where a model's own scope stands, and match what is inside."""
+    parts: dict[int, list[int]] = {}
+    for row, layer in enumerate(model.layers):
+        parts.setdefault(layer.parent, []).append(row)
+    found = False
+    for path, names in list(inside.items()):
+        for name, row in _match(model, [0], names).items():
+            found = True
+            scope = (*path, name)
+            roots.add(name)
+            _match_parts(model, row, scope, parts, first, inside, rows)
+    if found:
+        return
+    for row in parts.get(0, []):  # a part of it that ran by itself
+        layer = model.layers[row]
+        if parts.get(row):
+            for name in _match(model, [row], inside.get((), set())):
+                roots.add(name)
+                _match_parts(model, row, (name,), parts, first, inside, rows)
+        elif layer.name in inside.get((), set()):
+            rows.setdefault((layer.name,), first + row)
+
+
+def _match_parts(
+    model: ModelFacts, row: int, scope: Path, parts: dict[int, list[int]], first: int,
+    inside: dict[Path, set[str]], rows: dict[Path, int],
+) -> None:  # fmt: skip
+    waiting = [(row, scope)]
+    while waiting:
+        at, here = waiting.pop()
+        rows.setdefault(here, first + at)
+        matched = _match(model, parts.get(at, []), inside.get(here, set()))
+        waiting.extend((part, (*here, name)) for name, part in matched.items())
+
+
+def _match(model: ModelFacts, wanted: Sequence[int], names: set[str]) -> dict[str, int]:
+    """The layer of each scope's name, among layers that are called from one place."""
+    if not names or not wanted:
+        return {}
+    layers = model.layers
+    if not model.is_uniquified:
+        exact = {layers[row].name: row for row in wanted}
+        return {name: exact[name] for name in names if name in exact}
+    landing, passing = _names_given([(layers[row], row) for row in wanted])
+    by_name = {layers[row].name: row for row in reversed(wanted)}
+    found = {}
+    for name in names:
+        row = landing.get(name, passing.get(name, by_name.get(without_number(name))))
+        if row is not None:
+            found[name] = row
+    return found
+
+
+def _names_given(layers: Sequence[tuple[LayerFacts, int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Names that TensorFlow gives to the scopes of layers called in turn: those with ops, and the others."""
+    used: dict[str, int] = {}
+    landing: dict[str, int] = {}
+    passing: dict[str, int] = {}
+    for layer, row in layers:
+        calls = max(len(layer.input_shapes), 1) if layer.is_shared else 1
+        for entry in range(calls * _ENTRIES):
+            name = _unique(layer.name, used)
+            is_last = entry % _ENTRIES == _ENTRIES - 1
+            (landing if is_last else passing).setdefault(name, row)
+    return landing, passing
+
+
+def _unique(name: str, used: dict[str, int]) -> str:
+    at = used.get(name, 0)
+    used[name] = at + 1
+    given = name
+    while at and given in used:
+        given = f"{name}_{at}"
+        at += 1
+    if given != name:
+        used[given] = 1
+    return given

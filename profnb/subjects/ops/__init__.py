@@ -1,0 +1,1 @@
+"""What ran, op by op."""

@@ -1,0 +1,211 @@
+"""Events to the op table: what ran, how often, for how long.
+
+Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow op, ``name:type`` for
+a JAX primitive, ``Iterator::...`` for a tf.data iterator, or if XLA ran an HLO instruction there. Total
+time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread.
+Device side: every event of a stream is work of one op (``device.ops``); lines that a profiler derived
+from the streams are left out.
+
+An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
+no other event of it; the official tool then shows no ops at all.
+
+Occurrences count executions. The official table also counts each memory event that names an op, so
+an op that allocates once per run shows twice the occurrences there (and half the average); the
+times agree.
+
+Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_utils.cc (a27d00aa).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.subjects.device.device_ops import name_device_work
+from profnb.steps.nesting import find_parents, self_times
+from profnb.trace.op_names import parse_op
+from profnb.steps.streams import raw_device_lines
+from profnb.subjects.xla.hlo_ops import HloOps
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.trace.model import Trace
+
+__all__ = ["OpRuns", "OpTable", "find_op_runs", "sum_op_runs", "tabulate_ops"]
+
+_EAGER = "EagerLocalExecute: "
+_NO_EAGER_OPS = ("__", "Iterator", "MakeIterator", "AnonymousIterator")
+
+
+@dataclass(frozen=True, slots=True)
+class OpTable:
+    """One row per op and side, most self time first.
+
+    Attributes:
+        is_device: Whether the row is device work, shape (N,).
+        op_type: The kind of op; "" where the trace does not say.
+        op_name: The op's own name.
+        occurrences: How often it ran, shape (N,).
+        total_ps: Time in it and in what it called, shape (N,).
+        self_ps: Time in it alone, shape (N,); equal to the total on a device.
+    """
+
+    is_device: Bools
+    op_type: tuple[str, ...]
+    op_name: tuple[str, ...]
+    occurrences: Int64s
+    total_ps: Int64s
+    self_ps: Int64s
+
+    def __len__(self) -> int:
+        return self.occurrences.size
+
+    @property
+    def self_fraction(self) -> Floats:
+        """Each row's share of the self time of its side; NaN where the side has none."""
+        shares = np.full(len(self), np.nan)
+        for side in (False, True):
+            rows = self.is_device == side
+            whole = self.self_ps[rows].sum()
+            if whole:
+                shares[rows] = self.self_ps[rows] / whole
+        return shares
+
+
+@dataclass(frozen=True, slots=True)
+class OpRuns:
+    """Every run of an op, host side first, in event order on each side.
+
+    Attributes:
+        keys: Distinct (op name, op type) of each side, host side first.
+        is_device: Whether each key is of device work, shape (K,).
+        events: The runs as indices of events, shape (N,).
+        code: Row of ``keys`` for each run, shape (N,).
+        total_ps: Duration of each, shape (N,).
+        self_ps: Duration less what ops that it called on the same thread took, shape (N,).
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    is_device: Bools
+    events: Int64s
+    code: Int64s
+    total_ps: Int64s
+    self_ps: Int64s
+
+    def __len__(self) -> int:
+        return self.events.size
+
+
+def find_op_runs(trace: Trace, hlo: HloOps | None = None) -> OpRuns:
+    """Find every run of an op.
+
+    Args:
+        trace: The trace.
+        hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
+    """
+    host_keys, host_code, host, own = _host_runs(trace, hlo)
+    device_keys, device_code, device = _device_runs(trace, hlo)
+    events = np.concatenate([host, device])
+    total = trace.events.duration_ps[events]
+    return OpRuns(
+        (*host_keys, *device_keys),
+        np.arange(len(host_keys) + len(device_keys)) >= len(host_keys),
+        events,
+        np.concatenate([host_code, device_code + len(host_keys)]),
+        total,
+        np.concatenate([own, total[host.size :]]),
+    )
+
+
+def tabulate_ops(trace: Trace, within: Bools | None = None, hlo: HloOps | None = None) -> OpTable:
+    """Sum up the ops of a trace; see ``sum_op_runs``."""
+    return sum_op_runs(find_op_runs(trace, hlo), within)
+
+
+def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
+    """Sum up runs of ops.
+
+    Args:
+        runs: The runs.
+        within: Which events count, shape (E,); all of them by default. Self time is worked out
+            before this filter, so a step's table sums to no more than the whole one.
+
+    Returns:
+        The table, by self time descending, device rows first at equal time.
+    """
+    kept = slice(None) if within is None else within[runs.events]
+    code = runs.code[kept]
+    occurrences = np.bincount(code, minlength=len(runs.keys))
+    total, own = (np.zeros(len(runs.keys), np.int64) for _ in range(2))
+    np.add.at(total, code, runs.total_ps[kept])
+    np.add.at(own, code, runs.self_ps[kept])
+    used = np.flatnonzero(occurrences)
+    order = used[np.lexsort((~runs.is_device[used], -total[used], -own[used]))]
+    return OpTable(
+        runs.is_device[order],
+        tuple(runs.keys[row][1] for row in order),
+        tuple(runs.keys[row][0] for row in order),
+        occurrences[order],
+        total[order],
+        own[order],
+    )
+
+
+def _host_runs(
+    trace: Trace, hlo: HloOps | None
+) -> tuple[list[tuple[str, str]], Int64s, Int64s, Int64s]:
+    """(keys, key of each run, the runs' events, their self time)."""
+    codes_of: dict[tuple[str, str], int] = {}
+    code_of_name = np.full(len(trace.names), -1, np.int64)
+    for row, text in enumerate(trace.names.texts):
+        key = parse_op(text)
+        if key is None and trace.is_op_name is not None and trace.is_op_name[row]:
+            scope, _, op_type = text.rpartition("::")  # aten::conv2d
+            key = text, op_type if scope else ""
+        if key is not None:
+            code_of_name[row] = codes_of.setdefault(key, len(codes_of))
+    events = trace.events
+    codes = code_of_name[events.name]
+    if hlo is not None and len(hlo):
+        keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
+        codes[hlo.events] = keys[hlo.code]
+    _add_eager_ops(trace, codes, codes_of)
+    ops = np.flatnonzero((codes >= 0) & trace.is_host_event)
+    begin, end = events.begin_ps[ops], events.end_ps[ops]
+    offsets = np.searchsorted(ops, trace.lines.offsets)
+    own = self_times(begin, end, find_parents(end, offsets))
+    return list(codes_of), codes[ops], ops, own
+
+
+def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:
+    """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
+
+    Calls of functions and of iterators are not ops: what they run is recorded on its own.
+    """
+    eager = np.full(len(trace.names), -1, np.int64)
+    for row, text in enumerate(trace.names.texts):
+        name = text.removeprefix(_EAGER)
+        if name != text and name.isidentifier() and not name.startswith(_NO_EAGER_OPS):
+            eager[row] = codes_of.setdefault((name, name), len(codes_of))
+    chosen = np.flatnonzero((eager[trace.events.name] >= 0) & trace.is_host_event)
+    if not chosen.size:
+        return
+    known = np.flatnonzero(codes >= 0)
+    following = np.searchsorted(known, chosen, side="right")
+    inside = following < known.size
+    inside[inside] = (
+        trace.events.begin_ps[known[following[inside]]] < trace.events.end_ps[chosen[inside]]
+    ) & (trace.lines.of_event[known[following[inside]]] == trace.lines.of_event[chosen[inside]])
+    chosen = chosen[~inside]
+    codes[chosen] = eager[trace.events.name[chosen]]
+
+
+def _device_runs(
+    trace: Trace, hlo: HloOps | None
+) -> tuple[tuple[tuple[str, str], ...], Int64s, Int64s]:
+    """(keys, key of each run, the runs' events)."""
+    raw = raw_device_lines(trace)
+    selected = raw[trace.lines.of_event] if raw.any() else np.zeros(len(trace.events), np.bool_)
+    work = np.flatnonzero(selected)
+    if not work.size:
+        none = np.empty(0, np.int64)
+        return (), none, none
+    ops = name_device_work(trace, work, hlo)
+    return ops.keys, ops.code, work

@@ -1,0 +1,170 @@
+"""Lines that began to run to a timeline: at which line the user's code was, at any time of the trace.
+
+Python's time of a line is the time at it in which nothing of TensorFlow's ran on the same thread: the
+line's own Python, the library's that it called, and waiting. A function of the user's takes the time while it
+runs; its caller goes on when it returns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.trace.op_names import parse_op
+from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords
+from profnb.core.columns import Int64s
+from profnb.core.jit import compiled
+from profnb.trace.model import Trace
+
+__all__ = ["Clock", "Timeline", "busy_within", "find_busy", "follow_lines", "read_clock"]
+
+_PS_PER_NS = 1000
+_DEEPEST = 4000
+# What TensorFlow's own code records on the thread that calls it, besides its ops.
+_TENSORFLOW = (
+    "TFE_",
+    "Eager",
+    "KernelAndDevice",
+    "Executor",
+    "FunctionRun",
+    "Iterator",
+    "PjRt",
+    "Tfrt",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How Python's clock reads in the trace.
+
+    Attributes:
+        offset_ps: What to add to ``perf_counter_ns`` in picoseconds to get times of the trace.
+        line: The trace's line of the thread that was watched.
+    """
+
+    offset_ps: int
+    line: int
+
+
+def read_clock(trace: Trace) -> Clock | None:
+    """Compare the clocks by the events that the capture wrote; None for a trace without them.
+
+    Each was written just after the clock was read, so the one with the least delay is the truest.
+    """
+    readings = trace.stats.integers(CLOCK_NS)
+    named = trace.select_names(lambda name: name == CLOCK_EVENT)
+    kept = named[readings.events] & trace.is_host_event[readings.events]
+    events, values = readings.events[kept], readings.values[kept].astype(np.int64)
+    if not events.size:
+        return None
+    offset = trace.events.begin_ps[events] - values * _PS_PER_NS
+    return Clock(int(offset.min()), int(trace.lines.of_event[events[0]]))
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Where the user's code was.
+
+    Attributes:
+        begin_ps: When each stretch begins, ascending, shape (N + 1,); the last one is the end.
+        place: Row of ``places`` in each stretch, -1 for none of the user's, shape (N,).
+        is_begin: Whether a line began to run there, shape (N,).
+        places: (file, line).
+    """
+
+    begin_ps: Int64s
+    place: Int64s
+    is_begin: Int64s
+    places: tuple[tuple[str, int], ...]
+
+    def place_at(self, times_ps: Int64s) -> Int64s:
+        """The place at some times; -1 where the user's code did not run or was not watched."""
+        if not self.place.size:
+            return np.full(times_ps.size, -1, np.int64)
+        at = np.searchsorted(self.begin_ps, times_ps, side="right") - 1
+        known = (at >= 0) & (at < self.place.size)
+        return np.where(known, self.place[np.clip(at, 0, self.place.size - 1)], -1)
+
+
+@compiled
+def _follow(code: Int64s, line: Int64s, key: Int64s, place: Int64s, stack: Int64s) -> None:
+    depth = 0
+    for row in range(code.size):
+        kind = line[row]
+        if kind == ENTERED:
+            if depth < stack.shape[0]:
+                stack[depth, 0] = code[row]
+                stack[depth, 1] = stack[depth - 1, 1] if depth else -1
+                depth += 1
+        else:
+            at = depth - 1
+            while at >= 0 and stack[at, 0] != code[row]:
+                at -= 1
+            if kind == LEFT:
+                depth = at if at >= 0 else depth
+            else:
+                if at < 0 and depth < stack.shape[0]:
+                    at = depth
+                    stack[at, 0] = code[row]
+                if at >= 0:  # whatever stands above it was left by an exception
+                    depth = at + 1
+                    stack[at, 1] = key[row]
+        place[row] = stack[depth - 1, 1] if depth else -1
+
+
+def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> Timeline:
+    """Work out which line was the current one from one row to the next.
+
+    Args:
+        records: What the capture recorded.
+        clock: How its clock reads in the trace.
+        end_ps: When the window closed.
+    """
+    times = np.array(records.time_ns, np.int64) * _PS_PER_NS + clock.offset_ps
+    code, line = np.array(records.code, np.int64), np.array(records.line, np.int64)
+    keys, key = np.unique(np.stack([code, line]), axis=1, return_inverse=True)
+    key = key.reshape(-1)
+    places: dict[tuple[str, int], int] = {}
+    rows = [
+        places.setdefault((records.files[c], row), len(places)) if row > 0 and c >= 0 else -1
+        for c, row in keys.T.tolist()
+    ]
+    own = np.array(rows, np.int64)[key] if rows else key
+    is_begin = (line > 0).astype(np.int64)
+    if records.is_sampled:
+        end = times[-1:] if times.size else np.array([end_ps])
+        begin = np.concatenate([times[:1] - (times[1:2] - times[:1]), times[:-1], end])
+        return Timeline(begin, own, is_begin, tuple(places))
+    place = np.empty(code.size, np.int64)
+    _follow(code, line, own, place, np.empty((_DEEPEST, 2), np.int64))
+    last = int(times[-1]) if times.size else end_ps
+    if not records.is_cut:  # else nobody knows where the user's code was from then on
+        last = max(end_ps, last)
+    return Timeline(np.append(times, last), place, is_begin, tuple(places))
+
+
+def find_busy(trace: Trace, line: int) -> tuple[Int64s, Int64s]:
+    """When TensorFlow's own code ran on one thread: begins and ends that do not overlap, in order."""
+    first, last = trace.lines.offsets[line : line + 2].tolist()
+    is_own = trace.names.rows_where(
+        lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None
+    )
+    chosen = first + np.flatnonzero(is_own[trace.events.name[first:last]])
+    begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
+    if not begin.size:
+        return begin, end
+    reach = np.maximum.accumulate(end)
+    starts = np.concatenate([[True], begin[1:] > reach[:-1]])
+    at = np.flatnonzero(starts)
+    return begin[at], np.maximum.reduceat(end, at)
+
+
+def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
+    """For each time, how long it had been busy until then, in picoseconds."""
+    begin, end = busy
+    if not begin.size:
+        return np.zeros(times_ps.size, np.int64)
+    before = np.concatenate([[0], np.cumsum(end - begin)])
+    at = np.searchsorted(begin, times_ps, side="right")
+    ongoing = np.clip(times_ps - begin[np.maximum(at - 1, 0)], 0, None)
+    ongoing = np.minimum(ongoing, (end - begin)[np.maximum(at - 1, 0)])
+    return np.where(at > 0, before[np.maximum(at - 1, 0)] + ongoing, 0)

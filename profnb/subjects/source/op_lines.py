@@ -1,0 +1,285 @@
+"""Names of ops to the lines of the user's code that made them.
+
+A trace names an op by its path through the functions that it was inlined from,
+``StatefulPartitionedCall/while/body/_14/while/MatMul``; a graph knows ``while/MatMul`` of the loop's
+body. The path is followed from call to call, beginning in the function that was running. Where Grappler
+has renamed an op, the name it was made from is taken, or the op whose scope it lies in.
+
+A gradient op is made by the tape, but caused by a forward op: ``gradient_tape/dense/MatMul/MatMul_1``
+carries the scope that was open when the forward op was made, ``gradients/dense/MatMul_grad/MatMul`` that
+op's name. Both lines are given; the forward one only where no other could be meant.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.source.graph_ops import GraphOps, forward_of
+from profnb.capture.source.source_records import SourceRecords
+
+__all__ = ["NOWHERE", "LineIndex", "OpLine"]
+
+_REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
+_STAGE = re.compile(r"[A-Z][A-Za-z]+_(?=.)")
+_ADDED = re.compile(r"-\d+-[^/]*$")  # ...-0-CastToFp16-AutoMixedPrecision, ...-LayoutOptimizer
+_BRANCH = re.compile(r"(?:body|cond|then|else)/_\d+/")
+_OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
+_FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
+_VERSION = re.compile(r"V\d+$")
+# How TensorFlow names the functions that are given to tf.data: Dataset_map_parse, reduce_add.
+_DATASET, _INPUT = "Dataset_", ("Dataset_", "reduce_")
+_LONGEST, _MOST_PATHS, _MOST_STEPS = 1_000, 100, 2_000_000
+_MOST_SCOPES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class OpLine:
+    """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
+
+    Attributes:
+        place: The line that its time belongs to.
+        tape: The line that asked for the gradient, where it is a gradient op.
+        is_backward: Whether it is a gradient op.
+        is_known: Whether its graph was found.
+        is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
+            running says more than ``place``.
+        is_tape_outside: Likewise of ``tape``.
+    """
+
+    place: int = -1
+    tape: int = -1
+    is_backward: bool = False
+    is_known: bool = False
+    is_outside: bool = False
+    is_tape_outside: bool = False
+
+
+NOWHERE = OpLine()
+
+
+_Found = tuple[GraphOps, int]
+
+
+class LineIndex:
+    """Finds the lines of ops.
+
+    Args:
+        records: What the capture knows of graphs and layers.
+    """
+
+    def __init__(self, records: SourceRecords) -> None:
+        """Index the graphs; of two with the same name the later one is looked at first."""
+        self._layers = records.layers
+        self._graphs = [GraphOps(lines, records.layers) for lines in records.graphs]
+        self._by_name: dict[str, list[GraphOps]] = {}
+        self._anywhere: dict[str, _Found | None] = {}  # None where two functions may be meant
+        for graph in self._graphs:
+            self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
+            if not graph.lines.name.startswith(_DATASET):
+                self._note_anywhere(graph)
+        self._of_iterator: dict[int, list[GraphOps]] = {}
+        self._of_input = [g for g in self._graphs[::-1] if g.lines.name.startswith(_INPUT)]
+        self._steps_left = _MOST_STEPS  # after which calls are no longer followed
+        self.find = cache(self._find)
+
+    def _note_anywhere(self, graph: GraphOps) -> None:
+        for name, row in graph.rows.items():
+            known = self._anywhere.setdefault(name, (graph, row))
+            if known is None:
+                continue
+            other, at = known
+            is_same = other.lines.places[at] == graph.lines.places[row]
+            if is_same or other.lines.name == graph.lines.name:  # traced anew: the later one
+                self._anywhere[name] = graph, row
+            else:
+                self._anywhere[name] = None
+
+    def note_input(self, ops: Iterable[tuple[int, str]]) -> None:
+        """Choose the function of each iterator of tf.data.
+
+        It is the one that has most of the ops that ran for the iterator, and the fewest others.
+
+        Args:
+            ops: (iterator, name) of ops.
+        """
+        names: dict[int, list[str]] = {}
+        for node, name in ops:
+            names.setdefault(node, []).append(name)
+        for node, own in names.items():
+            scores = [
+                (
+                    sum(self._follow(graph, name, set()) is not None for name in own),
+                    -len(graph.rows),
+                )
+                for graph in self._of_input
+            ]
+            best = max(scores, default=(0, 0))
+            chosen = zip(self._of_input, scores, strict=True)
+            self._of_iterator[node] = [
+                graph for graph, score in chosen if best[0] and score == best
+            ]
+
+    def _find(self, name: str, function: str, input_of: int = NOT_INPUT) -> OpLine:
+        """Where the op of this name comes from.
+
+        Args:
+            name: As the trace has it.
+            function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
+            input_of: The iterator of tf.data whose function it is of; see ``find_input_work``.
+        """
+        if len(name) > _LONGEST:  # no op of a program: it would only cost time
+            return NOWHERE
+        paths = _names(name)
+        if input_of > NOT_INPUT:
+            graphs = self._of_iterator.get(input_of, self._of_input)
+            found = next((f for path in paths if (f := self._locate_input(path, graphs))), None)
+        else:
+            found = next((f for path in paths if (f := self._locate(path, function))), None)
+        backward = forward_of(name)
+        if found is None:
+            if backward is None:
+                return NOWHERE
+            return OpLine(-1, -1, is_backward=True)
+        graph, row = found
+        own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
+        backward = forward_of(graph.lines.op_names[row]) or backward
+        if backward is None:
+            layer = self._layer(name, graph) if is_outside or own < 0 else -1
+            return OpLine(
+                own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
+            )
+        forward = self._forward(*backward, graph.lines.op_types[row], graph)
+        if forward is not None:
+            made, at = forward[0].lines, forward[1]
+            if made.places[at] >= 0 and not made.is_outside[at]:
+                return OpLine(
+                    made.places[at],
+                    own,
+                    is_backward=True,
+                    is_known=True,
+                    is_tape_outside=is_outside,
+                )
+        layer = self._layer(f"{backward[0]}/", graph) if is_outside or own < 0 else -1
+        return OpLine(
+            own if layer < 0 else layer, own, is_backward=True, is_known=True,
+            is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
+        )  # fmt: skip
+
+    def _layer(self, path: str, graph: GraphOps) -> int:
+        """The line that made the innermost layer of a path."""
+        for part in reversed(path.split("/")[:-1]):
+            if part in graph.layers:
+                return self._layers[graph.layers[part]]
+        return -1
+
+    # By name.
+
+    def _graphs_of(self, function: str) -> list[GraphOps]:
+        if function in self._by_name:
+            return self._by_name[function]
+        match = _FUNCTION.match(function)
+        return self._by_name.get(match.group(1), []) if match else []
+
+    def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _Found | None:
+        """The op in a function that was given to tf.data, unless two of them may be meant."""
+        seen: set[tuple[str, str]] = set()
+        chosen: _Found | None = None
+        for graph in graphs:
+            found = self._follow(graph, path, seen)
+            if found is None:
+                continue
+            if chosen is None:
+                chosen = found
+            elif chosen[0].lines.places[chosen[1]] != found[0].lines.places[found[1]]:
+                return None
+        return chosen
+
+    def _locate(self, path: str, function: str) -> _Found | None:
+        seen: set[tuple[str, str]] = set()
+        for graph in self._graphs_of(function):
+            found = self._follow(graph, path, seen)
+            if found is not None:
+                return found
+        parts = path.split("/")
+        for first in range(len(parts)):
+            if first and not _OF_CALLS.fullmatch(parts[first - 1]):
+                break
+            found = self._anywhere.get("/".join(parts[first:]))
+            if found is not None:
+                return found
+        return None
+
+    def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _Found | None:
+        """The op at a path that begins in this graph and may lead into functions that it calls.
+
+        Args:
+            graph: Where the path begins.
+            path: The path.
+            seen: Functions and paths from there that were looked at: there may be hundreds of graphs of a
+                function that is traced again and again, and all call the same ones.
+        """
+        row = graph.rows.get(path)
+        if row is not None:
+            return graph, row
+        if not graph.lines.calls:
+            return None
+        at = path.find("/")
+        while at >= 0 and self._steps_left > 0:
+            self._steps_left -= 1
+            for called in graph.lines.calls.get(path[:at], ()):
+                rest = _BRANCH.sub("", path[at + 1 :], count=1)
+                if (called, rest) in seen or len(seen) > _MOST_PATHS:
+                    continue
+                seen.add((called, rest))
+                for inner in self._graphs_of(called):
+                    found = self._follow(inner, rest, seen)
+                    if found is not None:
+                        return found
+            at = path.find("/", at + 1)
+        return None
+
+    # By cause.
+
+    def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _Found | None:
+        """The forward op that a gradient op was made for, if no other can be meant."""
+        row = graph.rows.get(scope)
+        if row is not None:
+            return graph, row
+        if is_op:
+            return self._anywhere.get(scope)
+        related: dict[int, int] = {}
+        for kind, rows in graph.made.get(scope, {}).items():
+            if _is_gradient_of(op_type, kind):
+                related |= rows
+        for found in (related, graph.inside.get(scope, {})):
+            if len(found) == 1:
+                return graph, next(iter(found.values()))
+        return None
+
+
+def _names(name: str) -> Iterable[str]:
+    """The name, and those it may have had before Grappler: by its rules, then of the scopes around it."""
+    yield name
+    plain = _ADDED.sub("", name)
+    match = _REWRITTEN.search(plain)
+    if match:
+        scope, rest = plain[: match.start()], plain[match.end() :]
+        plain = "/".join(part for part in (scope, _STAGE.sub("", rest, count=1)) if part)
+    if plain != name:
+        yield plain
+    scope = plain
+    for _ in range(min(scope.count("/"), _MOST_SCOPES)):
+        scope = scope.rpartition("/")[0]
+        if _OF_CALLS.fullmatch(scope.rpartition("/")[2]):
+            return  # a call is not what an op inside of it was made for
+        yield scope
+
+
+def _is_gradient_of(op_type: str, forward: str) -> bool:
+    """Whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
+    if "Grad" not in op_type and "Backprop" not in op_type:
+        return False
+    plain = _VERSION.sub("", forward)
+    return len(plain) > 2 and op_type.startswith(plain) and op_type != forward

@@ -1,0 +1,176 @@
+"""The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
+
+from profnb.subjects.source.source_lines import SourceLines
+from profnb.subjects.study import Study
+from profnb.core.columns import Floats
+from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.drawing.section import Section
+from profnb.drawing.html_table import Cell
+from profnb.drawing.theme import MUTED, colour_of
+
+__all__ = ["source_sections"]
+
+_SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
+_WHOLE_FILE, _CONTEXT = 60, 2
+_LONGEST = 110
+_SMALL = 0.001
+_FONT = "font-family:monospace"
+_CODE = f"{_FONT};white-space:pre"
+_TIGHT = (
+    "border-bottom:0;padding-top:0;padding-bottom:0"  # a listing has no rules between its lines
+)
+_GAP = "⋮"
+_NBSP = "\u00a0"
+
+
+def source_sections(study: Study) -> list[Section]:
+    """The tables on source lines; none where the capture did not look at them or found none."""
+    lines = study.source_lines
+    if lines is None or not any(lines.file):
+        return []
+    return [_line_section(lines, study), *_file_sections(lines, has_device=study.has_device)]
+
+
+def file_title(file: str, cells: dict[str, int]) -> str:
+    """What a person calls a file: the cell's number, or the end of its path."""
+    if file in cells:
+        return f"Cell [{cells[file]}]"
+    parts = file.replace("\\", "/").split("/")
+    return "/".join(parts[-2:])[-_LONGEST:]
+
+
+def _line_section(lines: SourceLines, study: Study) -> Section:
+    """The lines that cost most, ops and Python together, whichever file they stand in."""
+    has_device = study.has_device
+    cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
+    own = [row for row in range(len(lines)) if lines.file[row]]
+    shown = sorted(own, key=lambda row: -cost[row])[:_SHOWN_LINES]
+    most = max((int(cost[row]) for row in shown), default=0) or 1
+    device = ("device",) if has_device else ()
+    backward = ("backward",) if lines.backward_ps.any() else ()
+    return Section(
+        title="Lines of your code",
+        sentence=" ".join([_sentence(lines, has_device=has_device), *lines.remarks]),
+        headings=("", "line", *device, "host", *backward, "Python"),
+        rows=[
+            (
+                bar_text(float(cost[row] / most), 8),
+                (
+                    _cut(lines.text[row].strip()),
+                    f"{_FONT};white-space:pre-wrap",
+                    f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}",
+                ),
+                *(_time(lines.device_ps[row]) for _ in device),
+                _time(lines.host_ps[row]),
+                *(_time(lines.backward_ps[row]) for _ in backward),
+                _time(lines.python_ps[row]),
+            )
+            for row in shown
+        ],
+        numbers=(False, False, *(True for _ in (*device, "host", *backward, "Python"))),
+        colours=[_colour(has_device=has_device)] * len(shown),
+        tab="Source",
+    )
+
+
+def _colour(*, has_device: bool) -> str:
+    return colour_of("device compute" if has_device else "host compute")
+
+
+def _time(value_ps: int) -> str:
+    return duration_text(int(value_ps)) if value_ps > 0 else ""
+
+
+def _code(text: str, look: str = _CODE) -> Cell:
+    """A line of code; its indent stays where styles are dropped."""
+    bare = text.lstrip()
+    indent = _NBSP * len(text[: len(text) - len(bare)].expandtabs(4))
+    return indent + _cut(bare), look
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _sentence(lines: SourceLines, *, has_device: bool) -> str:
+    ops = lines.device_ps if has_device else lines.host_ps
+    whole = int(ops.sum())
+    known = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
+    side = "device" if has_device else "host"
+    text = (
+        f"{percent_text(known / whole) if whole else MISSING} of the {side} time of ops was found in your "
+        f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
+    )
+    if lines.gradient_ps.any():
+        text += " A gradient counts for the forward line that caused it."
+    return text
+
+
+def _file_sections(lines: SourceLines, *, has_device: bool) -> list[Section]:
+    """Each file with times in its gutter, the one with the most time of ops first."""
+    rows: dict[str, list[int]] = {}
+    for row, file in enumerate(lines.file):
+        if file:
+            rows.setdefault(file, []).append(row)
+    cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
+    order = sorted(rows, key=lambda file: -cost[rows[file]].sum())
+    return [
+        _file_section(lines, file, rows[file], cost, has_device=has_device)
+        for file in order[:_MOST_FILES]
+        if lines.texts.get(file)
+    ]
+
+
+def _file_section(
+    lines: SourceLines, file: str, rows: list[int], cost: Floats, *, has_device: bool
+) -> Section:
+    of_line = {int(lines.line[row]): row for row in rows}
+    text = lines.texts[file]
+    shown = _shown_lines(of_line, len(text), cost)
+    ops = lines.host_ps + lines.device_ps
+    most = int(ops[rows].max()) or 1
+    cells: list[tuple[Cell, ...]] = []
+    shown_ps = (*((lines.device_ps,) if has_device else ()), lines.host_ps, lines.python_ps)
+    before, columns = 0, len(shown_ps) + 1
+    for number in shown:
+        if number > before + 1:
+            cells.append(("", (_GAP, f"{MUTED};{_TIGHT}"), *(("", _TIGHT) for _ in range(columns))))
+        before = number
+        row = of_line.get(number)
+        times = [
+            ("" if row is None else _notable(int(column[row]), int(column[rows].max())), _TIGHT)
+            for column in shown_ps
+        ]
+        bar = "" if row is None else bar_text(float(ops[row] / most), 8)
+        code = _code(text[number - 1], f"{_CODE};{_TIGHT}")
+        cells.append((bar, (str(number), f"{MUTED};{_TIGHT}"), *times, code))
+    rest = len(of_line) - sum(number in of_line for number in shown)
+    return Section(
+        title=file_title(file, lines.cells),
+        sentence=f"{rest} more lines with times are in p.source_lines." if rest > 0 else "",
+        headings=("", "", *(("device",) if has_device else ()), "host", "Python", ""),
+        rows=cells,
+        numbers=(False, True, *((True,) if has_device else ()), True, True, False),
+        colours=[_colour(has_device=has_device)] * len(cells),
+        tab="Source",
+        is_detail=True,
+        row_style=f";{_TIGHT}",
+    )
+
+
+def _notable(value_ps: int, longest_ps: int) -> str:
+    """A time, unless it is lost beside the longest one."""
+    return _time(value_ps) if value_ps > longest_ps * _SMALL else ""
+
+
+def _shown_lines(of_line: dict[int, int], count: int, cost: Floats) -> list[int]:
+    """The lines to show: all of a short file, else those that cost most and what stands around them."""
+    if count <= _WHOLE_FILE:
+        return list(range(1, count + 1))
+    kept: set[int] = set()
+    for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):
+        around = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)
+        if len(kept.union(around)) > _MOST_ROWS:
+            break
+        kept.update(around)
+    return sorted(kept)

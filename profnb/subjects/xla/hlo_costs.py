@@ -1,0 +1,337 @@
+"""What an HLO instruction costs: floating-point operations and bytes, from shapes alone.
+
+A product of matrices does two operations for each multiplication, a convolution likewise and only where its
+window lies on real data, an elementwise instruction one per element, a reduction one per element that it
+takes away; transcendental functions and data movement do none. A fusion does what is inside it. Bytes are
+those of operands and result, less what a slice does not touch. These are the rules of XLA's own cost
+analysis, so the figures agree with ``jax.jit(f).lower(x).compile().cost_analysis()``; library calls (cuBLAS,
+cuDNN, oneDNN), which that leaves at zero, are counted as the product or convolution they are.
+
+Source: openxla/xla xla/service/hlo_cost_analysis.cc and gpu_hlo_cost_analysis.cc (5a3e9fa3).
+"""
+
+import json
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from profnb.core.errors import TraceFormatError
+from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
+from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
+
+__all__ = ["IN_FLIGHT", "Costs"]
+
+_ELEMENTWISE = frozenset(
+    {
+        "abs", "add", "and", "ceil", "clamp", "clz", "compare", "complex", "convert", "divide", "floor",
+        "imag", "is-finite", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real",
+        "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "select", "shift-left",
+        "shift-right-arithmetic", "shift-right-logical", "sign", "stochastic-convert", "subtract", "xor",
+    }
+)  # fmt: skip
+_NESTED = frozenset({"fusion", "call", "map", "async-start"})
+_REDUCTIONS = frozenset({"reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce"})
+_FREE = frozenset(
+    {
+        "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "add-dependency",
+        "while", "conditional", "call", "async-start", "async-update", "async-done", "partition-id",
+        "replica-id", "domain",
+    }
+)  # fmt: skip
+IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
+_READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
+_PRODUCTS = ("gemm", "matmul", "dot")
+_LHS_CONTRACTED = 1
+_DEEPEST = 16
+_LARGEST = 1 << 22
+_DAMAGED = (TraceFormatError, ValueError, OverflowError, IndexError)
+
+
+class Costs:
+    """Operations and bytes of the instructions of one program, each worked out once.
+
+    What a hostile program claims is bounded: nesting to 16 levels, each computation costed once.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        """Nothing is computed yet."""
+        self._module = module
+        self._of_computation: dict[int, float] = {}
+        self._of_body: dict[int, tuple[list[tuple[int, float, float | None]], float | None]] = {}
+
+    def flops(self, row: int) -> float:
+        """Floating-point operations of one run of an instruction; NaN where they cannot be told."""
+        try:
+            return self._flops(row, 0)
+        except _DAMAGED:  # dimensions are read only here, and may be anything
+            return float("nan")
+
+    def _flops(self, row: int, depth: int) -> float:
+        module = self._module
+        opcode = module.opcodes[row]
+        elements = float(module.shapes.elements[row])
+        result = 0.0
+        if opcode in _ELEMENTWISE:
+            result = elements
+        elif opcode == "dot":
+            result = self._dot_flops(row)
+        elif opcode == "convolution":
+            operands = module.operands_of(row)
+            known = len(operands) > 1
+            result = (
+                self._convolution_flops(row, operands[0], operands[1], row)
+                if known
+                else float("nan")
+            )
+        elif opcode == "custom-call":
+            result = self._library_flops(row)
+        elif opcode in _NESTED:
+            each = elements if opcode == "map" else 1.0
+            result = each * sum(self._inside(part, depth) for part in module.called_by(row))
+        elif opcode in _REDUCTIONS:
+            result = self._reduction_flops(row, opcode, depth)
+        elif opcode == "sort":
+            longest = self._elements_of_operand(row)
+            result = longest * float(np.log2(max(longest, 1)))
+        return result
+
+    def bytes(self, row: int) -> float:
+        """Bytes that one run of an instruction reads and writes at least; NaN where not known."""
+        try:
+            return self._bytes(row)
+        except _DAMAGED:
+            return float("nan")
+
+    def _bytes(self, row: int) -> float:
+        module = self._module
+        opcode = module.opcodes[row]
+        size = module.shapes.bytes
+        operands = module.operands_of(row)
+        written = float(size[row])
+        bodies = [part for part in module.called_by(row) if part >= 0]
+        if opcode == "fusion" and len(bodies) == 1:
+            return self._fusion_bytes(row, operands, bodies[0])
+        if opcode in IN_FLIGHT or opcode == "fusion":
+            return float("nan")
+        if opcode in _READS_A_PART:
+            return 2 * written
+        if opcode == "dynamic-update-slice" and len(operands) > 1:
+            return 2 * float(size[operands[1]])
+        used_bytes = float(sum(size[used] for used in operands if used >= 0))
+        return 0.0 if opcode in _FREE else written + used_bytes
+
+    def _inside(self, computation: int, depth: int) -> float:
+        """What one run of a computation does; the sum over its instructions."""
+        if computation < 0 or depth > _DEEPEST:
+            return float("nan")
+        known = self._of_computation.get(computation)
+        if known is None:
+            self._of_computation[computation] = float("nan")  # until it is known, against circles
+            first, last = self._module.offsets[computation : computation + 2].tolist()
+            known = sum(self._flops(row, depth + 1) for row in range(first, last))
+            self._of_computation[computation] = known
+        return known
+
+    def _elements_of_operand(self, row: int, which: int = 0) -> float:
+        operands = self._module.operands_of(row)
+        if which >= len(operands) or operands[which] < 0:
+            return float("nan")
+        return float(self._module.shapes.elements[operands[which]])
+
+    def _reduction_flops(self, row: int, opcode: str, depth: int) -> float:
+        module = self._module
+        called = module.called_by(row)
+        each = self._inside(called[-1], depth) if called else float("nan")
+        elements = float(module.shapes.elements[row])
+        if opcode == "all-reduce":
+            return each * sum(
+                float(module.shapes.elements[used]) for used in module.operands_of(row) if used >= 0
+            )
+        if opcode == "reduce":
+            return each * (self._elements_of_operand(row) - elements)
+        if opcode == "scatter":
+            return each * self._elements_of_operand(row, len(module.operands_of(row)) - 1)
+        window = prod(size for size, *_ in self._window(row))
+        if opcode == "reduce-window":
+            return each * elements * (window - 1)
+        select = self._inside(called[0], depth) if called else float("nan")
+        source = self._elements_of_operand(row, 1)
+        return source * (select * (window - 1) + each)
+
+    def _dot_flops(self, row: int) -> float:
+        module = self._module
+        begins, ends = module.spans[DOT]
+        span = begins[row : row + 1], ends[row : row + 1]
+        _, contracted = split_numbers(module.buffer, *span, _LHS_CONTRACTED, "DotDimensionNumbers")
+        return self._product_flops(row, contracted.tolist())
+
+    def _product_flops(self, row: int, contracted: list[int]) -> float:
+        module = self._module
+        operands = module.operands_of(row)
+        if not operands or operands[0] < 0:
+            return float("nan")
+        left = module.shapes.of(operands[0])
+        if any(not 0 <= at < len(left) for at in contracted):
+            return float("nan")
+        depth = float(np.prod([float(left[at]) for at in contracted]))
+        return 2.0 * float(module.shapes.elements[row]) * depth
+
+    def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
+        """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
+        module = self._module
+        begins, ends = module.spans[WINDOW]
+        _, first, last = split_field(
+            module.buffer, begins[row : row + 1], ends[row : row + 1], 1, "Window"
+        )
+        table = read_fields(
+            module.buffer, first, last, dict.fromkeys(range(1, 7), VARINT), "WindowDimension"
+        )
+        return [
+            (
+                int(line[2]), max(int(line[4]), 1), int(line[6]), int(line[8]),
+                max(int(line[10]), 1), max(int(line[12]), 1),
+            )
+            for line in table
+        ]  # fmt: skip
+
+    def _convolution_flops(self, row: int, data: int, kernel: int, result: int) -> float:
+        """A convolution's operations, padding left out.
+
+        Args:
+            row: The instruction that describes it.
+            data: Whose shape is the input's.
+            kernel: Whose shape is the filter's.
+            result: Whose shape is the output's.
+        """
+        module = self._module
+        begins, ends = module.spans[CONVOLUTION]
+        span = begins[row : row + 1], ends[row : row + 1]
+        if min(data, kernel, result) < 0 or span[0] == span[1]:
+            return float("nan")
+        wires = dict.fromkeys((7, 8, 3, 4, 9, 10), VARINT)
+        dims = read_fields(module.buffer, *span, wires, "ConvolutionDimensionNumbers")[0]
+        input_at, output_at = (
+            split_numbers(module.buffer, *span, field, "ConvolutionDimensionNumbers")[1].tolist()
+            for field in (11, 12)
+        )
+        left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
+        try:
+            positions = prod(
+                _valid_positions(left[i], output[o], *window)
+                for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
+            )
+            features = filters[dims[2 * 3]] * output[dims[2 * 10]]
+            batches = output[dims[2 * 9]]
+        except (IndexError, ValueError):
+            return float("nan")
+        groups = int(module.batch_groups[row])
+        return float(2 * positions * features * batches / groups)
+
+    def _library_flops(self, row: int) -> float:
+        """A product or convolution that a library computes; 0 for calls that compute neither."""
+        module = self._module
+        target = module.targets[row]
+        operands = module.operands_of(row)
+        if "conv" in target.lower() and len(operands) > 1:
+            result = self._taker(row) if module.shapes.element_type[row] == 13 else row
+            if "BackwardInput" in target:
+                return self._convolution_flops(row, result, operands[1], operands[0])
+            if "BackwardFilter" in target:
+                return self._convolution_flops(row, operands[0], result, operands[1])
+            return self._convolution_flops(row, operands[0], operands[1], result)
+        if any(word in target.lower() for word in _PRODUCTS):
+            contracted = _contracted(module.configs[row])
+            return float("nan") if contracted is None else self._product_flops(row, contracted)
+        return float("nan") if target else 0.0
+
+    def _taker(self, row: int) -> int:
+        """What takes the first part of an instruction that produces a tuple, or -1."""
+        module = self._module
+        users = np.flatnonzero(module.operands == row)
+        owners = np.searchsorted(module.operand_offsets, users, side="right") - 1
+        taking = [user for user in owners.tolist() if module.opcodes[user] == "get-tuple-element"]
+        return taking[0] if taking else -1
+
+    def _fusion_bytes(self, row: int, operands: list[int], body: int) -> float:
+        """A fusion reads of each operand what its inside touches, and writes what its root makes."""
+        size = self._module.shapes.bytes
+        reads, written = self._touched(body)
+        total = float(size[row]) if written is None else written
+        for number, own, touched in reads:
+            known = 0 <= number < len(operands) and operands[number] >= 0
+            whole = float(size[operands[number]]) if known else own
+            total += whole if touched is None else min(whole, touched)
+        return total
+
+    def _touched(self, body: int) -> tuple[list[tuple[int, float, float | None]], float | None]:
+        """What the inside of a fusion touches, worked out once for each body.
+
+        Returns:
+            For each parameter (number, its bytes, bytes that are read or None for all); and the bytes that
+            are written, or None for the whole result.
+        """
+        known = self._of_body.get(body)
+        if known is not None:
+            return known
+        module = self._module
+        size = module.shapes.bytes
+        first, last = module.offsets[body : body + 2].tolist()
+        users: dict[int, list[int]] = {}
+        for inner in range(first, last):
+            for used in module.operands_of(inner):
+                users.setdefault(used, []).append(inner)
+        root = int(module.roots[body])
+        in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
+        operands = module.operands_of(root) if in_place else []
+        reads: list[tuple[int, float, float | None]] = []
+        for inner in range(first, last):
+            if module.opcodes[inner] != "parameter":
+                continue
+            takers = users.get(inner, [])
+            touched: float | None = None
+            if in_place and takers == [root] and operands[:1] == [inner]:
+                touched = 0.0  # updated where it stands
+            elif takers and all(module.opcodes[user] in _READS_A_PART for user in takers):
+                touched = float(sum(size[user] for user in takers))
+            reads.append((int(module.parameter_numbers[inner]), float(size[inner]), touched))
+        update = operands[1] if len(operands) > 1 else -1
+        self._of_body[body] = reads, float(size[update]) if update >= 0 else None
+        return self._of_body[body]
+
+
+def _valid_positions(
+    size: int, steps: int, window: int, stride: int, low: int, high: int, dilation: int, base: int
+) -> float:
+    """How many (output, window) positions of one dimension lie on an element of the input."""
+    del high
+    if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST:
+        raise ValueError(f"A convolution over {size} elements")
+    offsets = np.arange(window, dtype=np.int64) * dilation - low
+    if base == 1:  # outputs o with 0 <= o * stride + offset < size are a range
+        first = np.maximum(-(offsets // stride), 0)
+        last = np.minimum((size - 1 - offsets) // stride, steps - 1)
+        return float(np.maximum(last - first + 1, 0).sum())
+    if window * steps > _LARGEST:
+        raise ValueError(f"A convolution of {window} by {steps} positions")
+    at = offsets[:, None] + np.arange(steps, dtype=np.int64) * stride
+    return float(((at >= 0) & (at % base == 0) & (at // base < size)).sum())
+
+
+def _contracted(config: str) -> list[int] | None:
+    """The left operand's contracted dimensions in a library call's configuration, or None."""
+    if len(config) > 1 << 16:
+        return None
+    try:
+        found: Any = json.loads(config)
+    except (ValueError, RecursionError):
+        return None
+    for key in ("gemm_backend_config", "onednn_matmul_config"):
+        if isinstance(found, dict) and isinstance(found.get(key), dict):
+            found = found[key]
+    numbers = found.get("dot_dimension_numbers") if isinstance(found, dict) else None
+    listed = numbers.get("lhs_contracting_dimensions") if isinstance(numbers, dict) else None
+    try:
+        return [int(text) for text in listed] if isinstance(listed, list) else None
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,261 @@
+"""Events to the HLO instructions they ran, and those to the framework's ops.
+
+XLA's events name their instruction (``hlo_op``) and program (``program_id``): kernels on a GPU's streams,
+thunks on the threads of a CPU. On a TPU the event's own name is the instruction's text,
+``%fusion.3 = f32[8,128] fusion(...)``. Where the trace holds the program itself, that tells which op of the
+framework the instruction came from and which line of the user's code. An instruction without a name of its
+own, as XLA's fusions often are, takes that of its root, else of whatever inside it has one.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from profnb.steps.streams import raw_device_lines
+from profnb.core.columns import Int64s, look_up
+from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
+from profnb.trace.model import Trace
+from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
+
+__all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
+
+_LONGEST = 200
+_PRODUCTS = frozenset({"dot", "convolution"})
+_PRODUCT_CALLS = ("gemm", "matmul", "conv", "dot")
+# Bits of the float types among PrimitiveType (xla_data.proto).
+_FLOAT_BITS = {
+    10: 16, 11: 32, 12: 64, 15: 32, 16: 16, 18: 64, **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), 8)
+}  # fmt: skip
+# Where the framework's own code made an op, which tells nothing about the user's.
+_LIBRARY = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
+
+
+@dataclass(frozen=True, slots=True)
+class HloOp:
+    """One instruction that ran.
+
+    Attributes:
+        module: Its program's name.
+        program_id: Its program's id, or -1 if the trace does not say.
+        name: Its own name.
+        row: Its row in the program, or -1 where the trace does not hold that.
+        category: Its opcode, what a call calls, or XLA's own category; "" if unknown.
+        op_name: The framework's op; "" if unknown.
+        op_type: That op's type; "" if unknown.
+        source: "file:line" of the user's code; "" if unknown.
+    """
+
+    module: str
+    program_id: int
+    name: str
+    row: int = -1
+    category: str = ""
+    op_name: str = ""
+    op_type: str = ""
+    source: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(op name, op type) for tables of ops; the instruction's own where the op is not known."""
+        if not self.op_name:
+            return self.name, self.category
+        scope, _, last = self.op_name.rpartition("/")
+        return self.op_name, self.op_type or (last if scope else "")
+
+
+@dataclass(frozen=True)
+class HloOps:
+    """The events of a trace that ran HLO instructions.
+
+    Attributes:
+        events: Their indices, ascending, shape (N,).
+        code: Row of ``ops`` for each, shape (N,).
+        ops: The distinct instructions.
+        programs: The programs the trace holds, by id.
+        complaints: A sentence for each program that could not be read.
+    """
+
+    events: Int64s
+    code: Int64s
+    ops: tuple[HloOp, ...]
+    programs: dict[int, HloModule] = field(default_factory=dict)
+    complaints: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.events.size
+
+    def codes_of(self, events: Int64s) -> Int64s:
+        """The row of ``ops`` for each of some events, or -1."""
+        return look_up(self.events, self.code, events)
+
+
+def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
+    """The width of the numbers an instruction computes with, and whether it multiplies matrices.
+
+    A product is as wide as what it multiplies, whatever it adds up in; other instructions as the widest
+    floats they read or write.
+
+    Returns:
+        "8-bit", "16-bit", "32-bit", "64-bit", or "unknown" where no program tells.
+    """
+    module = hlo.programs.get(op.program_id)
+    if module is None or op.row < 0:
+        return "unknown", False
+    product = _product_of(module, op.row)
+    rows = module.operands_of(op.row if product < 0 else product)
+    kinds = [int(module.shapes.element_type[row]) for row in rows if row >= 0]
+    if product < 0:
+        kinds.append(int(module.shapes.element_type[op.row]))
+    widths = [_FLOAT_BITS[kind] for kind in kinds if kind in _FLOAT_BITS]
+    if not widths:
+        return "unknown", product >= 0
+    return f"{max(widths)}-bit", product >= 0
+
+
+def _product_of(module: HloModule, row: int) -> int:
+    """The product of matrices or convolution that an instruction is or contains, or -1."""
+    if module.opcodes[row] in _PRODUCTS:
+        return row
+    target = module.targets[row].lower()
+    if target and any(word in target for word in _PRODUCT_CALLS):
+        return row
+    for body in module.called_by(row):
+        if body >= 0 and module.is_fused[body]:
+            first, last = module.offsets[body : body + 2].tolist()
+            for inner in range(first, last):
+                if module.opcodes[inner] in _PRODUCTS:
+                    return inner
+    return -1
+
+
+def find_hlo_ops(trace: Trace) -> HloOps:
+    """Find every event that ran an HLO instruction."""
+    programs, complaints = read_hlo_modules(trace)
+    by_stat, by_name = _from_stats(trace), _from_names(trace)
+    keys: dict[tuple[str, int, str], int] = {}
+    events = np.concatenate([by_stat[0], by_name[0]])
+    numbers = [
+        np.array([keys.setdefault(key, len(keys)) for key in found[2]], np.int64)[found[1]]
+        if found[2]
+        else found[1]
+        for found in (by_stat, by_name)
+    ]
+    order = np.argsort(events, kind="stable")
+    ops = tuple(_describe(*key, programs) for key in keys)
+    ops = _with_recorded_categories(trace, ops)
+    return HloOps(events[order], np.concatenate(numbers)[order], ops, programs, tuple(complaints))
+
+
+_Found = tuple[Int64s, Int64s, list[tuple[str, int, str]]]
+
+
+def _from_stats(trace: Trace) -> _Found:
+    """Events that carry ``hlo_op``: (events, row of each, distinct (module, program, instruction))."""
+    names = trace.stats.texts("hlo_op")
+    if not len(names):
+        return names.events, names.events, []
+    work = raw_device_lines(trace)[trace.lines.of_event] | trace.is_host_event
+    launches = trace.stats.integers(CORRELATION_ID).events
+    launches = launches[trace.is_host_event[launches]]  # they set the instruction going elsewhere
+    work[launches] = False
+    chosen = work[names.events]
+    events, name = names.events[chosen], names.values[chosen].astype(np.int64)
+    modules = trace.stats.texts("hlo_module")
+    module = look_up(modules.events, modules.values.astype(np.int64), events)
+    ids = trace.stats.integers("program_id")
+    program = look_up(ids.events, ids.values.astype(np.int64), events)
+    keys, rows = np.unique(np.stack([module, program, name]), axis=1, return_inverse=True)
+    listed = [
+        (
+            modules.texts[module_row] if module_row >= 0 else "",
+            _program_id(program_id),
+            names.texts[name_row],
+        )
+        for module_row, program_id, name_row in keys.T.tolist()
+    ]
+    return events, rows.reshape(-1), listed
+
+
+def _program_id(bits: int) -> int:
+    """An id of 64 bits as the names of programs write it; -1 stays "not told"."""
+    return bits & (1 << 64) - 1 if bits != -1 else -1
+
+
+def _instruction_of(text: str) -> str:
+    """The instruction that an event of a TPU's is named after: ``%fusion.3 = f32[8] fusion(...)``."""
+    return text.partition(" = ")[0].removeprefix("%")[:_LONGEST]
+
+
+def _from_names(trace: Trace) -> _Found:
+    """Events of a TPU core's line of ops; their names' stats tell the program."""
+    lines = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE)
+    events = np.flatnonzero((lines & raw_device_lines(trace))[trace.lines.of_event])
+    if not events.size:
+        return events, events, []
+    modules = {
+        program[1]: program[0] for text in trace.names.texts if (program := program_of(text))
+    }
+    ids = trace.name_stats.integers("program_id")
+    program_of_name = look_up(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
+    names, rows = np.unique(trace.events.name[events], return_inverse=True)
+    listed = []
+    for row in names.tolist():
+        program_id = _program_id(int(program_of_name[row]))
+        listed.append((modules.get(program_id, ""), program_id, _instruction_of(trace.names[row])))
+    return events, rows.reshape(-1), listed
+
+
+def _describe(
+    module_name: str, program_id: int, name: str, programs: dict[int, HloModule]
+) -> HloOp:
+    module = programs.get(program_id)
+    row = -1 if module is None else module.row_of.get(name, -1)
+    if module is None or row < 0:
+        return HloOp(module_name, program_id, name)
+    origin = _origin(module, row)
+    op_name, op_type, source = "", "", ""
+    if origin >= 0:
+        op_name, op_type = module.op_names[origin], module.op_types[origin]
+        file = module.source_files[origin]
+        if module.source_lines[origin] > 0 and file and not _LIBRARY.search(file):
+            source = f"{file}:{module.source_lines[origin]}"
+    category = module.targets[row] or module.opcodes[row]
+    return HloOp(
+        module_name or module.name, program_id, name, row, category, op_name, op_type, source
+    )
+
+
+def _origin(module: HloModule, row: int) -> int:
+    """The instruction that tells where this one comes from: itself, its root, or what is inside it."""
+    if module.op_names[row]:
+        return row
+    for body in module.called_by(row):
+        if body < 0:
+            continue
+        if module.roots[body] >= 0 and module.op_names[module.roots[body]]:
+            return int(module.roots[body])
+        first, last = module.offsets[body : body + 2].tolist()
+        for inner in range(last - 1, first - 1, -1):
+            if module.op_names[inner]:
+                return inner
+    return -1
+
+
+def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[HloOp, ...]:
+    """Add what the stats of event names tell of instructions whose program is not in the trace."""
+    categories = trace.name_stats.texts("hlo_category")
+    if not len(categories) or all(op.row >= 0 for op in ops):
+        return ops
+    names = trace.name_stats.texts("tf_op")
+    framework = dict(zip(names.events.tolist(), names.values.tolist(), strict=True))
+    told: dict[str, tuple[str, str]] = {}
+    for row, value in zip(categories.events.tolist(), categories.values.tolist(), strict=True):
+        instruction = _instruction_of(trace.names[row])
+        op = names.texts[framework[row]] if row in framework else ""
+        told[instruction] = categories.texts[value], op.rstrip(":")
+    return tuple(
+        HloOp(op.module, op.program_id, op.name, -1, *told.get(op.name, ("", ""))) if op.row < 0
+        else op
+        for op in ops
+    )  # fmt: skip

@@ -1,0 +1,263 @@
+"""One ``RunMetadata`` to columns of its nodes: times, memory, and where the rest stands.
+
+Integers are read once with the nodes; texts (shapes, allocators) are made where someone asks.
+
+Source of the field numbers: tensorflow/core/framework/step_stats.proto, tensor_description.proto,
+tensor_shape.proto, allocation_description.proto and types.proto (TensorFlow 2.21).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field
+
+__all__ = ["Column", "Messages", "Nodes", "read_nodes"]
+
+_NAME, _LABEL = 1, 8
+_BEGIN_US, _DURATION_US, _SCHEDULED_US, _THREAD = 2, 5, 9, 10
+_BEGIN_NS, _DURATION_NS, _SCHEDULED_NS = 13, 16, 17
+_MEMORY, _OUTPUT, _MEMORY_STATS = 6, 7, 12
+_USED_ALLOCATOR, _USED_TOTAL, _USED_PEAK, _USED_LIVE, _USED_IN_USE, _USED_RECORDS = 1, 2, 3, 4, 5, 6
+_RECORD_US, _RECORD_BYTES = 1, 2
+_OUTPUT_SLOT, _OUTPUT_TENSOR = 1, 3
+_TENSOR_TYPE, _TENSOR_SHAPE, _TENSOR_ALLOCATION, _ALLOCATION_REQUESTED = 1, 2, 4, 1
+_SHAPE_DIM, _SHAPE_UNKNOWN_RANK, _DIM_SIZE = 2, 3, 1
+_STATS_TEMPORARY, _STATS_PERSISTENT = 1, 3
+
+_MOST_SHOWN = 64  # outputs of a node, dimensions of a shape
+_LATEST_US = (1 << 62) // 1000
+_LONGEST_WAIT_NS = 3_600_000_000_000  # longer, and "scheduled" is of another clock, as in TF 2.15
+
+_TYPES = (
+    "invalid", "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64",
+    "int64", "bool", "qint8", "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16",
+    "complex128", "float16", "resource", "variant", "uint32", "uint64", "float8_e5m2",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int4", "uint4",
+    "int2", "uint2",
+)  # fmt: skip
+_REFERENCE = 100  # added to a type's number, for a reference to such a tensor
+
+# Which nodes have a stat, ascending, and its value for every node, shape (N,).
+Column = tuple[Int64s, Int64s]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """N messages of one kind in one buffer.
+
+    Attributes:
+        buffer: The bytes.
+        begins: Where each message begins, shape (N,).
+        ends: Where each ends, shape (N,).
+        kind: What they are, for error texts.
+        parents: Which message of another kind each is part of, shape (N,).
+    """
+
+    buffer: Bytes
+    begins: Int64s
+    ends: Int64s
+    kind: str
+    parents: Int64s
+
+    @classmethod
+    def whole(cls, buffer: Bytes, kind: str) -> "Messages":
+        """The buffer as one message."""
+        zero = np.zeros(1, np.int64)
+        return cls(buffer, zero, np.full(1, buffer.size, np.int64), kind, zero)
+
+    def __len__(self) -> int:
+        return self.begins.size
+
+    def rows(self, rows: slice) -> "Messages":
+        """Some of them."""
+        begins, ends, parents = self.begins[rows], self.ends[rows], self.parents[rows]
+        return Messages(self.buffer, begins, ends, self.kind, parents)
+
+    def split(self, field: int, kind: str) -> "Messages":
+        """The messages of a repeated field, parent after parent."""
+        offsets, begins, ends = split_field(self.buffer, self.begins, self.ends, field, self.kind)
+        parents = np.repeat(np.arange(len(self)), np.diff(offsets))
+        return Messages(self.buffer, begins, ends, kind, parents)
+
+    def inner(self, field: int, kind: str) -> "Messages":
+        """The message or text of a singular field, one for each; empty where absent."""
+        table = read_fields(self.buffer, self.begins, self.ends, {field: LENGTH}, self.kind)
+        begins, ends = table[:, 2 * field].copy(), table[:, 2 * field + 1].copy()
+        return Messages(self.buffer, begins, ends, kind, np.arange(len(self)))
+
+    def numbers(self, *fields: int) -> tuple[Int64s, ...]:
+        """The values of integer fields, each of shape (N,); 0 where absent."""
+        wires = dict.fromkeys(fields, VARINT)
+        table = read_fields(self.buffer, self.begins, self.ends, wires, self.kind)
+        return tuple(table[:, 2 * field].copy() for field in fields)
+
+    def raw(self) -> list[bytes]:
+        """Their bytes."""
+        whole = self.buffer.data
+        spans = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return [bytes(whole[begin:end]) for begin, end in spans]
+
+    def texts(self) -> list[str]:
+        """Their texts; bytes that are not UTF-8 become U+FFFD."""
+        return [raw.decode("utf-8", "replace") for raw in self.raw()]
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """N node executions of one run, device after device, as recorded.
+
+    Attributes:
+        messages: Their messages; the parent is the run's device.
+        name: Their names, as bytes.
+        label: Their timeline labels, as bytes.
+        begin_ns: Begins since the epoch, shape (N,); 0 where not recorded.
+        duration_ns: Durations, not negative, shape (N,).
+        integers: Stats by name.
+    """
+
+    messages: Messages
+    name: list[bytes]
+    label: list[bytes]
+    begin_ns: Int64s
+    duration_ns: Int64s
+    integers: dict[str, Column]
+
+    def __len__(self) -> int:
+        return self.begin_ns.size
+
+    def memory_texts(self, rows: slice) -> list[str]:
+        """What each node allocated, per allocator, in bytes; "" for nothing."""
+        nodes = self.messages.rows(rows)
+        memory = nodes.split(_MEMORY, "AllocatorMemoryUsed")
+        allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
+        columns = [part.tolist() for part in memory.numbers(_USED_TOTAL, _USED_PEAK, _USED_LIVE)]
+        texts = [
+            f"{name}: total {total}, peak {peak}, live {live}" if total or peak or live else ""
+            for name, total, peak, live in zip(allocators, *columns, strict=True)
+        ]
+        return _join_by(memory.parents, texts, len(nodes))
+
+    def shapes_texts(self, rows: slice) -> list[str]:
+        """Each node's outputs as ``slot: dtype[dimensions]``; "" for none."""
+        nodes = self.messages.rows(rows)
+        outputs = nodes.split(_OUTPUT, "NodeOutput")
+        tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
+        shapes = tensors.inner(_TENSOR_SHAPE, "TensorShape")
+        slots, types = outputs.numbers(_OUTPUT_SLOT)[0], tensors.numbers(_TENSOR_TYPE)[0]
+        known: dict[bytes, str] = {}
+        texts = []
+        for row, (slot, kind, raw) in enumerate(
+            zip(slots.tolist(), types.tolist(), shapes.raw(), strict=True)
+        ):
+            if raw not in known:
+                known[raw] = _shape_text(shapes.rows(slice(row, row + 1)))
+            texts.append(f"{slot}: {_type_name(kind)}[{known[raw]}]")
+        return _join_by(outputs.parents, texts, len(nodes))
+
+    def allocation_records(self) -> dict[str, tuple[Int64s, Int64s]]:
+        """By allocator, when (us since the epoch) how many bytes were taken (+) or freed (-)."""
+        memory = self.messages.split(_MEMORY, "AllocatorMemoryUsed")
+        records = memory.split(_USED_RECORDS, "AllocationRecord")
+        allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
+        code_of = {name: code for code, name in enumerate(dict.fromkeys(allocators))}
+        codes = np.array([code_of[name] for name in allocators], np.int64)[records.parents]
+        times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
+        return {
+            name: (times[codes == code], sizes[codes == code])
+            for name, code in code_of.items()
+            if (codes == code).any()
+        }
+
+
+def _type_name(number: int) -> str:
+    number -= _REFERENCE if number > _REFERENCE else 0
+    return _TYPES[number] if 0 <= number < len(_TYPES) else f"type {number}"
+
+
+def _shape_text(shape: Messages) -> str:
+    if shape.numbers(_SHAPE_UNKNOWN_RANK)[0].any():
+        return "?"
+    dimensions = shape.split(_SHAPE_DIM, "dimension").rows(slice(_MOST_SHOWN))
+    (sizes,) = dimensions.numbers(_DIM_SIZE)
+    return ",".join("?" if size < 0 else str(size) for size in sizes.tolist())
+
+
+def _join_by(parents: Int64s, texts: list[str], count: int) -> list[str]:
+    """For each of ``count`` parents, its first texts that are not empty, joined."""
+    found: list[list[str]] = [[] for _ in range(count)]
+    for parent, text in zip(parents.tolist(), texts, strict=True):
+        if text and len(found[parent]) < _MOST_SHOWN:
+            found[parent].append(text)
+    return ["; ".join(parts) for parts in found]
+
+
+def read_nodes(nodes: Messages) -> Nodes:
+    """Read the nodes of one run.
+
+    Besides the memory stats below, their integers are ``thread_id`` and ``scheduled_us``, how long before
+    its begin the node was scheduled.
+
+    Raises:
+        TraceFormatError: A message is malformed.
+    """
+    begin_ns, begin_us, duration_ns, duration_us = nodes.numbers(
+        _BEGIN_NS, _BEGIN_US, _DURATION_NS, _DURATION_US
+    )
+    scheduled_ns, scheduled_us, thread = nodes.numbers(_SCHEDULED_NS, _SCHEDULED_US, _THREAD)
+    has_ns = begin_ns != 0
+    begin = _nanoseconds(begin_ns, begin_us, has_ns)
+    waited = begin - _nanoseconds(scheduled_ns, scheduled_us, scheduled_ns != 0)
+    told = (waited >= 0) & (waited < _LONGEST_WAIT_NS) & (begin > 0)
+    return Nodes(
+        nodes,
+        nodes.inner(_NAME, "node name").raw(),
+        nodes.inner(_LABEL, "timeline label").raw(),
+        begin,
+        np.maximum(_nanoseconds(duration_ns, duration_us, has_ns), 0),
+        {
+            **_read_memory(nodes),
+            "thread_id": (np.flatnonzero(thread), thread),
+            "scheduled_us": (np.flatnonzero(told), waited // 1000),
+        },
+    )
+
+
+def _nanoseconds(nanoseconds: Int64s, microseconds: Int64s, has_ns: Bools) -> Int64s:
+    coarse = np.clip(microseconds, -_LATEST_US, _LATEST_US) * 1000
+    return np.where(has_ns, nanoseconds, coarse)
+
+
+def _read_memory(nodes: Messages) -> dict[str, Column]:
+    """Memory stats in bytes, summed over allocators and outputs.
+
+    ``total_bytes``, ``peak_bytes`` and ``live_bytes`` (allocated by the node; at most at once; still held
+    after it), ``in_use_bytes`` (of the allocator, after the node), ``output_bytes`` of its outputs,
+    ``temp_bytes`` and ``persistent_bytes``.
+    """
+    memory = nodes.split(_MEMORY, "AllocatorMemoryUsed")
+    fields = (_USED_TOTAL, _USED_PEAK, _USED_LIVE, _USED_IN_USE)
+    names = ("total_bytes", "peak_bytes", "live_bytes", "in_use_bytes")
+    sums = [_sum_by(memory.parents, part, len(nodes)) for part in memory.numbers(*fields)]
+    has = np.unique(memory.parents)
+    columns = {name: (has, part) for name, part in zip(names, sums, strict=True)}
+    columns["in_use_bytes"] = np.flatnonzero(sums[-1]), sums[-1]
+    outputs = nodes.split(_OUTPUT, "NodeOutput")
+    tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
+    allocations = tensors.inner(_TENSOR_ALLOCATION, "AllocationDescription")
+    (requested,) = allocations.numbers(_ALLOCATION_REQUESTED)
+    columns["output_bytes"] = (
+        np.unique(outputs.parents),
+        _sum_by(outputs.parents, requested, len(nodes)),
+    )
+    own = nodes.inner(_MEMORY_STATS, "MemoryStats").numbers(_STATS_TEMPORARY, _STATS_PERSISTENT)
+    for name, part in zip(("temp_bytes", "persistent_bytes"), own, strict=True):
+        columns[name] = np.flatnonzero(part), part
+    return columns
+
+
+def _sum_by(parents: Int64s, values: Int64s, count: int) -> Int64s:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, parents, values)
+    return sums

@@ -1,0 +1,273 @@
+"""``RunMetadata`` of TF1's ``Session.run`` to a ``Trace``.
+
+A run with ``trace_level=FULL_TRACE`` leaves a protobuf message that says when each node of the graph ran
+on which device, what it allocated and the shapes of its outputs. Each run becomes a step: an event
+``session_run`` from the first begin to the last end of its nodes. Times are nanoseconds where the
+run has them and microseconds elsewhere.
+
+The threads that ran the ops are not recorded, so a device's events are spread over as few lines as keep
+two of one line from overlapping ("ops", "ops #2", ...), as TensorFlow's ``Timeline`` does; an op never
+runs inside another on one executor thread, so nesting counts as overlap.
+
+Source of the field numbers: tensorflow/core/protobuf/config.proto and
+tensorflow/core/framework/step_stats.proto (TensorFlow 2.21).
+"""
+
+from collections import Counter as Counts
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Bytes, Int64s
+from profnb.core.errors import TraceFormatError
+from profnb.core.jit import compiled
+from profnb.trace.assemble import FoundLine, assemble_trace
+from profnb.trace.model import Counter, StringTable, Trace
+from profnb.trace.names import split_graph_device
+from profnb.tf1.nodes import Messages, Nodes, read_nodes
+from profnb.tf1.node_stats import GraphStats, Label, parse_label
+
+__all__ = ["looks_like_run_metadata", "read_run_metadata"]
+
+_RUN_STEP_STATS, _STATS_DEVICES = 1, 1
+_DEVICE_NAME, _DEVICE_NODES = 1, 2
+_FIELD_1 = b"\x0a"  # the tag of a length-delimited field 1
+
+# No real run comes near these; a file that claims more is hostile or no RunMetadata.
+_MOST_DEVICES = 100_000
+_MOST_LANES = 256
+_LATEST_NS = 1 << 62  # the year 2116
+_LONGEST_NS = (1 << 61) // 1000  # 26 days: sums of two times in ps stay inside int64
+
+_RUN_EVENT = "session_run"
+
+
+def looks_like_run_metadata(buffer: Bytes) -> bool:
+    """Whether these bytes begin as a RunMetadata with recorded devices, and not as an XSpace.
+
+    Both begin with field 1; inside, a plane begins with a number (its id) or field 2 (its name), while
+    recorded devices are again field 1, and so is a device's name.
+    """
+    rest = buffer[:64].tobytes()
+    for _ in range(3):  # RunMetadata.step_stats, StepStats.dev_stats, DeviceStepStats.device
+        if rest[:1] != _FIELD_1:
+            return False
+        size = next((at for at, byte in enumerate(rest[1:11], 1) if byte < 0x80), 0)
+        rest = rest[size + 1 :]
+    return rest[:1] == b"/"
+
+
+def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
+    """Read the RunMetadata of one or several runs.
+
+    Args:
+        buffers: R serialized RunMetadata as uint8, in the order of the runs; they must outlive the
+            trace, which reads texts from them.
+        source: The file's name, for messages.
+
+    Returns:
+        The trace; run r is the step with ``step_num`` r. Nodes without times are left out.
+
+    Raises:
+        TraceFormatError: The bytes are no RunMetadata, or none with recorded devices.
+    """
+    if not buffers:
+        raise TraceFormatError(f"{source} holds no session run; at least one is expected.")
+    try:
+        return _read_runs(buffers, source)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{source}: {error}") from None
+
+
+@dataclass(slots=True)
+class _Distinct:
+    """What all runs share, each once, in the order of its first occurrence.
+
+    Attributes:
+        devices: Device strings to their rows.
+        rows: (name, label, device?) of a node to the row of its label.
+        labels: The labels.
+    """
+
+    devices: dict[str, int]
+    rows: dict[tuple[bytes, bytes, bool], int]
+    labels: list[Label]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run: its nodes, their rows of ``_Distinct`` and those with times; each of shape (N,)."""
+
+    nodes: Nodes
+    device: Int64s
+    label: Int64s
+    kept: Int64s
+
+    @property
+    def begin_ns(self) -> int:
+        return int(self.nodes.begin_ns[self.kept].min())
+
+    @property
+    def end_ns(self) -> int:
+        return int((self.nodes.begin_ns + self.nodes.duration_ns)[self.kept].max())
+
+
+def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
+    distinct = _Distinct({}, {}, [])
+    runs = [_read_run(buffer, distinct) for buffer in buffers]
+    base = min(run.begin_ns for run in runs)
+    _check_span(runs, base)
+    begin = [run.nodes.begin_ns[run.kept] for run in runs]
+    duration = [run.nodes.duration_ns[run.kept] for run in runs]
+    begin.append(np.array([run.begin_ns for run in runs], np.int64))
+    duration.append(np.array([run.end_ns - run.begin_ns for run in runs], np.int64))
+    begin_ps = (np.concatenate(begin) - base) * 1000
+    duration_ps = np.concatenate(duration) * 1000
+    whole = np.zeros(len(runs), np.int64)
+    device = np.concatenate([*(r.device[r.kept] for r in runs), whole + len(distinct.devices)])
+    program, programs = _tell_programs(runs)
+    name = np.concatenate([*(r.label[r.kept] for r in runs), program + len(distinct.labels)])
+    lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
+    nodes = [run.nodes for run in runs]
+    kept, rows = [run.kept for run in runs], [run.label for run in runs]
+    missing = sum(map(len, nodes)) - sum(part.size for part in kept)
+    return assemble_trace(
+        source, lines, line, name, begin_ps, duration_ps,
+        StringTable.of([*(label.event for label in distinct.labels), *programs]),
+        stats=lambda order: GraphStats(nodes, kept, rows, distinct.labels, order),
+        counters=_count_memory(nodes, base),
+        epoch_ns=base,
+        left_out=(f"{missing:,} nodes were recorded without times.",) if missing else (),
+    )  # fmt: skip
+
+
+def _tell_programs(runs: Sequence[_Run]) -> tuple[Int64s, list[str]]:
+    """Which of P programs each run ran, shape (R,), and their names.
+
+    Runs of the same nodes ran the same program: an initialisation, a training step and an evaluation
+    are three. The one that ran most often is called as all are that a trace has no other name for.
+    """
+    nodes = [np.unique(run.label[run.kept]).tobytes() for run in runs]
+    ranked = [key for key, _ in Counts(nodes).most_common()]
+    names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
+    return np.array([ranked.index(key) for key in nodes], np.int64), names
+
+
+def _check_span(runs: Sequence[_Run], base: int) -> None:
+    last = max(run.end_ns for run in runs)
+    if last - base > _LONGEST_NS:
+        raise TraceFormatError(
+            f"Its nodes lie {(last - base) / 86_400e9:,.0f} days apart, which the runs of one program "
+            "cannot."
+        )
+
+
+def _read_run(buffer: Bytes, distinct: _Distinct) -> _Run:
+    try:
+        devices = Messages.whole(buffer, "RunMetadata").split(_RUN_STEP_STATS, "StepStats")
+        devices = devices.split(_STATS_DEVICES, "DeviceStepStats")
+        names = devices.inner(_DEVICE_NAME, "device").texts()
+        messages = devices.split(_DEVICE_NODES, "NodeExecStats")
+        nodes = read_nodes(messages)
+    except TraceFormatError:
+        raise TraceFormatError(
+            f"{buffer.size:,} bytes that are no RunMetadata, or a damaged one. Expected is what "
+            "run_metadata.SerializeToString() gives, written and copied in binary mode."
+        ) from None
+    if len(devices) > _MOST_DEVICES or nodes.duration_ns.max(initial=0) > _LONGEST_NS:
+        raise TraceFormatError(
+            f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: "
+            "more than any run has, so this is no RunMetadata, or a damaged one."
+        )
+    kept = np.flatnonzero((nodes.begin_ns > 0) & (nodes.begin_ns < _LATEST_NS))
+    if not kept.size:
+        raise TraceFormatError(
+            f"No times of nodes in {buffer.size:,} bytes: no RunMetadata, or one of a run that was not "
+            "traced. Run the session with "
+            "options=tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE) and "
+            "run_metadata=tf.compat.v1.RunMetadata(), and save that."
+        )
+    rows = [distinct.devices.setdefault(name, len(distinct.devices)) for name in names]
+    sides = [split_graph_device(name)[2] == "device" for name in names]
+    return _Run(
+        nodes,
+        np.array(rows, np.int64)[messages.parents],
+        _find_labels(nodes, np.array(sides, np.bool_)[messages.parents].tolist(), distinct),
+        kept,
+    )
+
+
+def _find_labels(nodes: Nodes, is_device: Sequence[bool], distinct: _Distinct) -> Int64s:
+    """The row of each node's label, shape (N,); new labels are added."""
+    found = np.empty(len(nodes), np.int64)
+    for node, key in enumerate(zip(nodes.name, nodes.label, is_device, strict=True)):
+        row = distinct.rows.get(key)
+        if row is None:
+            row = distinct.rows[key] = len(distinct.labels)
+            name, label = (part.decode("utf-8", "replace") for part in key[:2])
+            distinct.labels.append(parse_label(name, label, is_device=key[2]))
+        found[node] = row
+    return found
+
+
+@compiled
+def _assign_lanes(order: Int64s, group: Int64s, begin: Int64s, end: Int64s, lane: Int64s) -> None:
+    """Put each event on the first lane of its group that is free; ``order`` is by group and begin.
+
+    Past the most lanes there may be, events share the last one and overlap there.
+    """
+    busy_until = np.empty(_MOST_LANES, np.int64)
+    used, current = 0, np.int64(-1)
+    for event in order:
+        if group[event] != current:
+            used, current = 0, group[event]
+        free = 0
+        while free < used and busy_until[free] > begin[event]:
+            free += 1
+        if free == _MOST_LANES:
+            free -= 1
+            busy_until[free] = max(busy_until[free], end[event])
+        else:
+            busy_until[free] = end[event]
+        used = max(used, free + 1)
+        lane[event] = free
+
+
+def _spread_over_lines(
+    devices: Sequence[str], group: Int64s, begin_ps: Int64s, duration_ps: Int64s
+) -> tuple[list[FoundLine], Int64s]:
+    """The lines of the devices and, last, of the runs; and the line of each event, shape (E,)."""
+    lane = np.zeros(group.size, np.int64)
+    order = np.lexsort((-duration_ps, begin_ps, group))
+    _assign_lanes(order, group, begin_ps, begin_ps + duration_ps, lane)
+    pairs, line = np.unique(group * _MOST_LANES + lane, return_inverse=True)
+    places = [*map(split_graph_device, devices), ("session", "runs", "host")]
+    lines = []
+    for row, number in (divmod(pair, _MOST_LANES) for pair in pairs.tolist()):
+        plane, name, side = places[row]
+        suffix = f" #{number + 1}" if number else ""
+        lines.append(FoundLine(plane, side, (name or "ops") + suffix, number))
+    return lines, line.astype(np.int64)
+
+
+def _count_memory(runs: Sequence[Nodes], base: int) -> list[Counter]:
+    """Per allocator, the bytes that the ops of a run hold; each run begins with none."""
+    times: dict[str, list[Int64s]] = {}
+    values: dict[str, list[Int64s]] = {}
+    for run in runs:
+        for allocator, (when, size) in run.allocation_records().items():
+            near = (when > (base - _LONGEST_NS) // 1000) & (when < (base + _LONGEST_NS) // 1000)
+            distinct, place = np.unique(when[near], return_inverse=True)
+            held = np.zeros(distinct.size, np.int64)
+            np.add.at(held, place, size[near])
+            times.setdefault(allocator, []).append((distinct * 1000 - base) * 1000)
+            values.setdefault(allocator, []).append(np.cumsum(held))
+    counters = []
+    for allocator, parts in times.items():
+        when, held = np.concatenate(parts), np.concatenate(values[allocator])
+        order = np.argsort(when, kind="stable")
+        counters.append(
+            Counter("memory", allocator, "bytes", when[order], held[order].astype(np.float64))
+        )
+    return counters

@@ -1,0 +1,188 @@
+"""TF1's ``Session.run`` to ``RunMetadata``: the first runs of the code are traced with FULL_TRACE.
+
+A run for which the code asks nothing special is made with FULL_TRACE and a RunMetadata of ours, a bounded
+number of times; later runs are only timed. What the code asks for itself is honoured: its options stay
+as they are, and where they trace the run, its RunMetadata is copied instead of tracing twice.
+``MonitoredSession`` passes empty options and a RunMetadata to every run, which asks for nothing: that
+RunMetadata ends up as it would have without us.
+
+Every run of the capturing thread goes through here (``Tensor.eval``, ``Operation.run``, monitored sessions);
+``make_callable`` and ``partial_run``, and so queue runners and Keras in graph mode, do not.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.held_back import profiler_log_held_back
+from profnb.tf1.inlined import copy_inside
+from profnb.capture.hooks import replace_attribute
+
+__all__ = ["GraphRuns"]
+
+_ARGUMENTS = ("options", "run_metadata")
+_MOST_BYTES = 512 << 20
+_MOST_VERSIONS = 10_000
+
+
+class GraphRuns:
+    """The session runs of one thread.
+
+    Args:
+        most_runs: How many runs are traced.
+        most_seconds: How long after the first one further runs are traced.
+        before_first: Called once, just before the first traced run; False says that the code's steps
+            are something else, and runs are left alone from then on.
+        run_began: Called just before each run.
+        run_ended: Called just after each run that did not raise, with whether it was traced.
+
+    Attributes:
+        runs: The serialized RunMetadata of the traced runs, in order.
+        graph: The graph of the first traced session, or None.
+        ended: How many runs ended, traced or not.
+        graph_versions: How many changes the session's graph had seen after each of them, bounded.
+        untraced: How many of them had options of their own that do not trace.
+    """
+
+    def __init__(
+        self,
+        most_runs: int,
+        most_seconds: float,
+        before_first: Callable[[], bool],
+        run_began: Callable[[], object],
+        run_ended: Callable[[bool], object],
+    ) -> None:
+        """Start with no runs, on the calling thread."""
+        self.runs: list[bytes] = []
+        self.graph: Any = None
+        self.ended = 0
+        self.graph_versions: list[int] = []
+        self.untraced = 0
+        self._most_runs, self._most_seconds = most_runs, most_seconds
+        self._before_first = before_first
+        self._run_began, self._run_ended = run_began, run_ended
+        self._thread = threading.get_ident()
+        self._until: float | None = None  # monotonic seconds; None before the first traced run
+        self._bytes = 0
+        self._is_inside = False
+        self._is_refused = False
+        self._types: Any = None
+
+    @contextmanager
+    def watch(self, tensorflow: ModuleType) -> Iterator[None]:
+        """See session runs inside the block."""
+        self._types = tensorflow.compat.v1
+        sessions = (self._types.Session, self._types.InteractiveSession)
+        owners = {next(c for c in s.__mro__ if "run" in vars(c)) for s in sessions}
+        with ExitStack() as stack:
+            for owner in owners:
+                copy = copy_inside(vars(owner)["run"], self._around, _ARGUMENTS)
+                if copy is not None:  # else TensorFlow's source is not at hand
+                    stack.enter_context(replace_attribute(owner, "run", copy))
+            yield
+
+    def _around(
+        self, session: Any, options: Any, metadata: Any
+    ) -> AbstractContextManager[tuple[Any, Any]]:
+        if threading.get_ident() != self._thread or self._is_inside or self._is_refused:
+            return nullcontext((options, metadata))
+        return _Run(self, session, options, metadata)
+
+    def may_trace(self) -> bool:
+        """Whether the next run is inside the bounds; asks ``before_first`` once."""
+        if self._until is None:
+            self._is_refused = not self._before_first()
+            self._until = time.monotonic() + self._most_seconds
+        return (
+            not self._is_refused
+            and len(self.runs) < self._most_runs
+            and self._bytes < _MOST_BYTES
+            and time.monotonic() < self._until
+        )
+
+    def plan(self, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
+        """The options and RunMetadata to run with, and whether they trace the run."""
+        full = self._types.RunOptions.FULL_TRACE
+        asks_nothing = options is None or (
+            isinstance(options, self._types.RunOptions) and not options.ByteSize()
+        )
+        level = full if asks_nothing else getattr(options, "trace_level", 0)
+        if level != full:
+            self.untraced += 1
+            return options, metadata, False
+        if not self.may_trace():
+            return options, metadata, False
+        if asks_nothing:
+            return self._types.RunOptions(trace_level=full), self._types.RunMetadata(), True
+        return options, self._types.RunMetadata() if metadata is None else metadata, True
+
+    def begin(self) -> None:
+        """A run begins; runs that it makes in turn are part of it."""
+        self._is_inside = True
+        self._run_began()
+
+    def end(self, session: Any, metadata: Any, *, failed: bool) -> None:
+        """A run ended; ``metadata`` is what it was traced into, or None."""
+        self._is_inside = False
+        if failed or self._is_refused:
+            return
+        was_traced = metadata is not None and metadata.HasField("step_stats")
+        self._run_ended(was_traced)
+        self.ended += 1
+        if len(self.graph_versions) < _MOST_VERSIONS:
+            self.graph_versions.append(int(getattr(session.graph, "version", 0)))
+        if was_traced:
+            self.runs.append(metadata.SerializeToString())
+            self._bytes += len(self.runs[-1])
+            self.graph = session.graph if self.graph is None else self.graph
+
+    def explain(self) -> list[str]:
+        """What was traced and what was not, and why, in sentences."""
+        sentences = []
+        traced = len(self.runs)
+        if traced < self.ended - self.untraced and traced:
+            sentences.append(
+                f"{traced:,} of {self.ended:,} session runs were traced with FULL_TRACE, all were timed; "
+                "-n and -t change the bounds."
+            )
+        if self.untraced:
+            sentences.append(
+                f"{self.untraced:,} session runs had options of their own without FULL_TRACE, so what "
+                "their ops allocated is not known. Leave out options= to have them traced."
+            )
+        return sentences
+
+
+class _Run:
+    """Around the body of one ``Session.run``."""
+
+    def __init__(self, runs: GraphRuns, session: Any, options: Any, metadata: Any) -> None:
+        self._runs, self._session = runs, session
+        self._given = options, metadata
+        self._traced_into: Any = None
+        self._held = ExitStack()
+
+    def __enter__(self) -> tuple[Any, Any]:
+        options, metadata, traces = self._runs.plan(*self._given)
+        try:
+            if traces:
+                self._traced_into = metadata
+                self._held.enter_context(profiler_log_held_back())
+            self._runs.begin()
+        except BaseException:  # an interrupt: nobody will leave what was entered
+            self._held.close()
+            raise
+        return options, metadata
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        traced_into, (_, given) = self._traced_into, self._given
+        try:
+            self._runs.end(self._session, traced_into, failed=kind is not None)
+            if traced_into is not None and given is not None and given is not traced_into:
+                given.CopyFrom(traced_into)
+                given.ClearField("step_stats")
+        finally:
+            self._held.close()

@@ -1,0 +1,267 @@
+"""tfprof's four views of session runs, as rows.
+
+tfprof is the analyzer that TensorFlow carries for ``RunMetadata``: ``scope`` sums up by name scope,
+``graph`` by what feeds what, ``op`` by op type and ``code`` by the Python lines that made the ops. It is
+asked through
+``tf.compat.v1.profiler.profile`` and not ``Profiler``, of which a process may have one: a second one makes
+the next question to the first abort the process.
+
+All runs are asked about at once, so times and occurrences sum over them, as in the op table. tfprof would
+sum peaks as well; here a node's peak counts once, in the run where it is largest. It also would write
+the shapes of the runs into the user's graph, which then refuses other batch sizes, so it gets a copy; the
+``code`` view needs the graph itself and gets runs without shapes.
+
+Source: tensorflow/python/profiler/model_analyzer.py and tfprof_logger.py (2.21).
+"""
+
+import contextlib
+import io
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from profnb.core.errors import CaptureError
+
+__all__ = ["VIEWS", "TfprofRow", "tfprof_view"]
+
+VIEWS = ("scope", "graph", "op", "code")
+_FED = re.compile(r"_arg_(.+)_0_\d+")  # what is fed for a placeholder's output 0
+_OPTIONS: dict[str, Any] = {
+    "max_depth": 100_000,
+    "order_by": "micros",
+    "account_type_regexes": [".*"],
+    "start_name_regexes": [".*"],
+    "show_name_regexes": [".*"],
+    "select": [
+        "micros", "accelerator_micros", "cpu_micros", "bytes", "peak_bytes", "params", "float_ops",
+        "occurrence",
+    ],
+    "output": "none",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TfprofRow:
+    """One node of a view, with everything below it; in the ``op`` view nothing is below.
+
+    Attributes:
+        name: A name scope or node, an op type, or ``file.py:line:function``.
+        depth: How deep it stands, 0 at the top.
+        parent: The row it stands under, or -1.
+        self_us: Time of the node alone.
+        total_us: Time, in microseconds like the next two.
+        device_us: Time on an accelerator.
+        cpu_us: Time on the host.
+        requested_bytes: What its ops allocated, in all runs together.
+        peak_bytes: What its ops held at most, each in the run where that is largest.
+        parameters: Elements of its variables.
+        float_ops: Floating-point operations, 0 where unknown.
+        run_count: How often its ops ran.
+    """
+
+    name: str
+    depth: int
+    parent: int
+    self_us: int
+    total_us: int
+    device_us: int
+    cpu_us: int
+    requested_bytes: int
+    peak_bytes: int
+    parameters: int
+    float_ops: int
+    run_count: int
+
+
+def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]:
+    """Ask tfprof about session runs; it prints nothing.
+
+    Args:
+        view: "scope", "graph", "op" or "code".
+        graph: The ``tf.Graph`` (or, except for "code", its ``GraphDef``) that ran; None takes the
+            graphs that the runs' RunMetadata hold, where they do.
+        runs: Serialized RunMetadata, at least one.
+
+    Returns:
+        What ran, each row after the one it stands under, the longest first.
+
+    Raises:
+        ValueError: No such view.
+        CaptureError: There is no graph, or TensorFlow is not installed.
+    """
+    if view not in VIEWS:
+        raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}.")
+    try:
+        import tensorflow as tf
+    except ImportError:
+        raise CaptureError(
+            "tfprof is part of TensorFlow, which is not installed here. Install it with "
+            "`pip install 'profnb[cpu]'`."
+        ) from None
+    merged = _merge_runs(tf, runs)
+    if graph is None:
+        graph = _recorded_graph(tf, merged)
+    if view == "code":
+        if not isinstance(graph, tf.Graph):
+            raise CaptureError(
+                "The code view needs the graph whose ops remember the lines that made them. Pass "
+                "graph=, the tf.Graph built in this process."
+            )
+        _forget_shapes(merged)
+    with _quiet(tf.get_logger()):
+        answer = tf.compat.v1.profiler.profile(
+            graph if view == "code" else _copy_graph(tf, graph), merged, cmd=view, options=_OPTIONS
+        )
+    return _rows_of(answer, view)
+
+
+def _merge_runs(tf: Any, runs: Sequence[bytes]) -> Any:
+    """One RunMetadata with the nodes of all.
+
+    A node's peak stays only where it is largest, and what it keeps for good only where it is first. What
+    is fed gets the placeholder's name, so that tfprof knows its shape.
+    """
+    merged = tf.compat.v1.RunMetadata()
+    for run in runs:
+        merged.MergeFromString(run)
+    largest: dict[tuple[str, str, str], Any] = {}
+    has_kept: set[tuple[str, str]] = set()
+    for device in merged.step_stats.dev_stats:
+        for node in device.node_stats:
+            fed = _FED.fullmatch(node.node_name)
+            node.node_name = fed[1] if fed else node.node_name
+            for memory in node.memory:
+                key = device.device, node.node_name, memory.allocator_name
+                other = largest.setdefault(key, memory)
+                if other is not memory and other.peak_bytes < memory.peak_bytes:
+                    other.peak_bytes = 0
+                    largest[key] = memory
+                elif other is not memory:
+                    memory.peak_bytes = 0
+            if (device.device, node.node_name) in has_kept:
+                node.memory_stats.ClearField("persistent_memory_size")
+            elif node.memory_stats.persistent_memory_size:
+                has_kept.add((device.device, node.node_name))
+    return merged
+
+
+def _recorded_graph(tf: Any, merged: Any) -> Any:
+    nodes = {node.name: node for graph in merged.partition_graphs for node in graph.node}
+    if not nodes:
+        raise CaptureError(
+            "tfprof needs the graph that ran, and the RunMetadata does not hold it. Pass graph=, the "
+            "tf.Graph or its GraphDef, or record with RunOptions(output_partition_graphs=True)."
+        )
+    graph = tf.compat.v1.GraphDef(library=merged.partition_graphs[0].library)
+    graph.versions.CopyFrom(merged.partition_graphs[0].versions)
+    for recorded in nodes.values():
+        node = graph.node.add()
+        node.CopyFrom(recorded)
+        node.name = _importable(node.name)
+        node.input[:] = [_importable(name) for name in node.input]
+    return graph
+
+
+def _importable(name: str) -> str:
+    """A node's name or input; TensorFlow's own bookkeeping (``_arg_x_0_0``) cannot be imported."""
+    control, bare = ("^", name[1:]) if name.startswith("^") else ("", name)
+    return f"{control}tf{bare}" if bare.startswith("_") else name
+
+
+def _copy_graph(tf: Any, graph: Any) -> Any:
+    definition = graph.as_graph_def(add_shapes=True) if isinstance(graph, tf.Graph) else graph
+    copy = tf.Graph()
+    try:
+        with copy.as_default():
+            tf.import_graph_def(definition, name="")
+    except ValueError as error:
+        raise CaptureError(
+            f"TensorFlow cannot import the graph that ran ({str(error)[:200]}). Pass graph=, the "
+            "tf.Graph built in this process."
+        ) from None
+    return copy
+
+
+def _forget_shapes(merged: Any) -> None:
+    for device in merged.step_stats.dev_stats:
+        for node in device.node_stats:
+            node.ClearField("output")
+
+
+def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
+    """The tree below the root, depth first; branches that never ran are left out."""
+    rows: list[TfprofRow] = []
+    waiting = [(child, 0, -1) for child in reversed(answer.children)]
+    while waiting:
+        node, depth, parent = waiting.pop()
+        row = _row_of(node, view, depth, parent)
+        if view == "op":  # a chain in which each op type hangs below the one before it
+            waiting.extend((child, 0, -1) for child in node.children)
+        elif row.run_count:
+            waiting.extend((child, depth + 1, len(rows)) for child in reversed(node.children))
+        if row.run_count:
+            rows.append(row)
+    return rows
+
+
+def _row_of(node: Any, view: str, depth: int, parent: int) -> TfprofRow:
+    prefix = "" if view == "op" else "total_"
+    total_us, device_us, cpu_us, requested_bytes, peak_bytes, parameters, float_ops = (
+        int(getattr(node, prefix + field))
+        for field in (
+            "exec_micros", "accelerator_exec_micros", "cpu_exec_micros", "requested_bytes",
+            "peak_bytes", "parameters", "float_ops",
+        )
+    )  # fmt: skip
+    return TfprofRow(
+        node.name, depth, parent, int(node.exec_micros), total_us, device_us, cpu_us,
+        requested_bytes, peak_bytes, parameters, float_ops, _run_count(node, view),
+    )  # fmt: skip
+
+
+def _run_count(node: Any, view: str) -> int:
+    if view in ("scope", "graph"):
+        return int(node.total_run_count)
+    count, waiting = 0, [node]
+    while waiting:
+        found = waiting.pop()
+        count += sum(int(op.run_count) for op in found.graph_nodes)
+        waiting.extend(found.children if view == "code" else ())
+    return count
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Keep back what tfprof writes: warnings, progress, and C++ log lines; other lines pass."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), _log_lines_held_back():
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _log_lines_held_back() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            held = stack.enter_context(tempfile.TemporaryFile())
+            saved = os.dup(2)
+        except OSError:  # no standard error, or nowhere to put it
+            yield
+            return
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            held.seek(0)
+            for line in held:
+                if b"tfprof" not in line and line.strip():
+                    os.write(2, line)

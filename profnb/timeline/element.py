@@ -1,0 +1,116 @@
+"""A trace to its timeline: one HTML element that holds the still picture and the packed marks.
+
+The element stands alone in any frontend. Its script is an output of its own, as the report's is, and
+puts a viewer in place of the still picture where scripts run; no network, no library.
+"""
+
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib import resources
+
+from profnb.subjects.study import Study
+from profnb.core.units import count_text, duration_text
+from profnb.report.text import printable
+from profnb.drawing.theme import MUTED, ROOT
+from profnb.timeline.pack import fit_timeline
+from profnb.timeline.still import still_html, still_picture, still_text
+
+__all__ = ["Timeline", "build_timeline", "timeline_script"]
+
+# A notebook cell's budget is 0.5 MB for what is usual and 1.2 MB at most; base64 adds a third.
+_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
+_PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
+_PARTS = ("marks.js", "picture.js", "panel.js", "search.js", "detail.js", "viewer.js", "start.js")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A timeline, decided.
+
+    Attributes:
+        headline: What was recorded, in a sentence.
+        remarks: What was merged or left out and how to get it, in sentences.
+        still: The picture as HTML that needs no script.
+        text: The whole as plain text.
+        data: The packed marks in base64; "" for a trace without events.
+    """
+
+    headline: str
+    remarks: tuple[str, ...]
+    still: str
+    text: str
+    data: str
+
+    def html(self, timeline_id: str = "") -> str:
+        """The element.
+
+        Args:
+            timeline_id: What a script calls it when it asks the kernel for more; "" never asks.
+        """
+        remarks = "".join(f'<div style="{MUTED}">{escape(remark)}</div>' for remark in self.remarks)
+        address = f' data-id="{escape(timeline_id)}"' if timeline_id else ""
+        data = f' data-timeline="{self.data}"' if self.data else ""
+        return (
+            f'<div class="profnb profnb-timeline" style="{escape(ROOT)};max-width:none"{address}{data}>'
+            f'<div style="font-size:15px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>'
+            f'{remarks}<div class="profnb-still">{self.still}</div></div>'
+        )
+
+
+def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
+    """Decide the timeline of a trace.
+
+    Args:
+        study: The trace and what was found in it.
+        is_page: Whether it stands in a page of its own, which may be larger than a notebook's cell.
+    """
+    trace, steps = study.trace, study.steps
+    if not len(trace.events):
+        return Timeline("The trace has no events", (), "", "The trace has no events", "")
+    still = still_picture(study)
+    limits = (
+        (_PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES)
+        if is_page
+        else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
+    )
+    packed = fit_timeline(study, *limits)
+    found = "no steps found" if steps.is_window else _count_of(len(steps), "step")
+    lines = len(study.rows.lines)
+    headline = (
+        f"{_count_of(len(trace.events), 'event')} on "
+        f"{count_text(lines)} {'thread or stream' if lines == 1 else 'threads and streams'} in "
+        f"{duration_text(still.span_ps)}, {found}"
+    )
+    remarks = []
+    if packed.merged_events:
+        remarks.append(
+            f"{count_text(packed.merged_events)} events shorter than "
+            f"{duration_text(packed.resolution_ps)} are drawn as blocks of several. Every event: "
+            "p.to_html(path) as a page, p.to_chrome_trace(path) for Perfetto."
+        )
+    if packed.left_out_events:
+        remarks.append(
+            f"Only {count_text(len(study.rows.lines))} lines are shown; "
+            f"{count_text(packed.left_out_events)} events stand on others. p.events has them."
+        )
+    return Timeline(
+        headline=headline,
+        remarks=tuple(remarks),
+        still=still_html(still),
+        text="\n\n".join([printable(headline), *remarks, still_text(still)]),
+        data=b64encode(packed.data).decode("ascii"),
+    )
+
+
+def _count_of(count: int, what: str) -> str:
+    return f"{count_text(count)} {what}{'' if count == 1 else 's'}"
+
+
+@cache
+def timeline_script() -> str:
+    """The script that puts a viewer in place of every still picture on the page it runs in."""
+    here = resources.files("profnb.report")
+    parts = [here / "format.js", *(here / "timeline" / part for part in _PARTS)]
+    return "(function () {\n" + "\n".join(p.read_text(encoding="utf-8") for p in parts) + "})();\n"

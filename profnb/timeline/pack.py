@@ -1,0 +1,225 @@
+"""Marks to the bytes that the browser draws: gzip of one header and columns of 32-bit numbers.
+
+The layout, after decompression: the header's length (uint32, little-endian), the header (JSON,
+UTF-8), then the columns that the header counts. A uint32 column of N numbers is stored as four runs
+of N bytes, lowest bytes first: neighbours are alike, so that gzip finds more to save (2.7 bytes per
+event of a real trace). Times are in units of ``unit_ps`` since ``begin_ps``.
+
+In order: the first mark of each row (R + 1), then for each of M marks: begin after the previous
+mark's in its row, duration, busy time (0: all of it), time in children, occurrences, name, step + 1,
+category (uint8); then for each of F flows the launching mark and the launched mark.
+"""
+
+import gzip
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profnb.steps.breakdown import CATEGORIES
+from profnb.subjects.device.launches import find_launches
+from profnb.timeline.marks import Marks, pick_marks
+from profnb.subjects.study import Study
+from profnb.core.columns import Int64s
+from profnb.drawing.theme import colour_of
+
+__all__ = [
+    "PackedTimeline",
+    "event_details",
+    "fit_timeline",
+    "line_label",
+    "pack_timeline",
+    "unit_of",
+]
+
+_LONGEST_NAME = 300
+_LONGEST_DETAIL = 600
+_LARGEST = (1 << 32) - 1
+_MOST_STEPS = 20_000
+_MOST_FLOWS = 200_000
+_MOST_HIDDEN_NAMES = 5_000
+# Stats that link events to each other; they tell a person nothing.
+_INTERNAL = frozenset({"correlation_id", "group_id", "profnb_marker", "producer_id", "consumer_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTimeline:
+    """What a browser needs to draw one window of a trace.
+
+    Attributes:
+        data: The bytes described in this module's docstring.
+        marks: How many marks it holds.
+        merged_events: How many events of the trace stand in blocks.
+        resolution_ps: Events shorter than this may stand in blocks.
+        left_out_events: Events on lines beyond the most that are shown.
+    """
+
+    data: bytes
+    marks: int
+    merged_events: int
+    resolution_ps: int
+    left_out_events: int
+
+
+def line_label(study: Study, position: int) -> str:
+    """What to call a line in the picture: the device's short name, the thread's or stream's name."""
+    lines = study.trace.lines
+    line = int(study.rows.lines[position])
+    plane = study.trace.planes[lines.plane[line]]
+    name = lines.names[line] or f"thread {lines.ids[line]}"
+    others = sum(1 for other in study.trace.planes if other.is_host == plane.is_host)
+    short = plane.name.removeprefix("/device:").rpartition("/")[2]
+    if not plane.is_host or others > 1:
+        name = f"{short} {name}"
+    return name[:_LONGEST_NAME]
+
+
+def event_details(study: Study, event: int) -> str:
+    """The stats of an event as lines of ``name: value``, for a person to read."""
+    lines = []
+    for name, value in study.trace.stats.of_event(event).items():
+        if name.startswith("_") or name in _INTERNAL or isinstance(value, bytes):
+            continue
+        lines.append(f"{name}: {value}"[:_LONGEST_DETAIL])
+    return "\n".join(lines)[: 4 * _LONGEST_DETAIL]
+
+
+def _shuffled(column: npt.NDArray[np.integer[Any]]) -> bytes:
+    return column.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+
+
+def _columns(
+    study: Study, marks: Marks, begin_ps: int, unit_ps: int
+) -> tuple[list[bytes], list[int]]:
+    """The columns of the marks, and the rows of ``Trace.names`` that they point to."""
+    row_count = int(study.rows.first_row[-1])
+    first_mark = np.searchsorted(marks.row, np.arange(row_count + 1))
+    begin = (marks.begin_ps - begin_ps) // unit_ps
+    end = np.maximum((marks.end_ps - begin_ps + unit_ps - 1) // unit_ps, begin)
+    delta = np.diff(begin, prepend=0)
+    starts = first_mark[:-1][first_mark[:-1] < first_mark[1:]]
+    delta[starts] = begin[starts]
+    is_block = marks.occurrences > 1
+    busy = np.where(is_block, np.maximum(marks.busy_ps // unit_ps, 1), 0)
+    own = np.bincount(
+        marks.mark_of_event[marks.mark_of_event >= 0],
+        study.self_ps[marks.mark_of_event >= 0],
+        len(marks),
+    )
+    children = (marks.busy_ps - own.astype(np.int64)) // unit_ps
+    names, name = np.unique(study.trace.events.name[marks.event], return_inverse=True)
+    step = study.groups.step[marks.event] + 1
+    columns = [first_mark, delta, end - begin, busy, children, marks.occurrences, name, step]
+    packed = [_shuffled(np.clip(column, 0, _LARGEST)) for column in columns]
+    return [*packed, study.categories[marks.event].astype(np.uint8).tobytes()], names.tolist()
+
+
+def _flows(study: Study, marks: Marks) -> tuple[Int64s, Int64s]:
+    launch, kernel = (marks.mark_of_event[events] for events in find_launches(study.trace))
+    both = (launch >= 0) & (kernel >= 0)
+    launch, kernel = launch[both][:_MOST_FLOWS], kernel[both][:_MOST_FLOWS]
+    alone = (marks.occurrences[launch] == 1) & (marks.occurrences[kernel] == 1)
+    return launch[alone], kernel[alone]
+
+
+def _line_rows(study: Study) -> list[dict[str, Any]]:
+    trace, rows = study.trace, study.rows
+    counts = np.diff(trace.lines.offsets)
+    return [
+        {
+            "label": line_label(study, position),
+            "plane": trace.planes[trace.lines.plane[line]].name[:_LONGEST_NAME],
+            "device": bool(trace.is_device_line[line]),
+            "steps": position == rows.steps_line,
+            "busy": int(rows.busy_ps[position]),
+            "events": int(counts[line]),
+            "row": int(rows.first_row[position]),
+        }
+        for position, line in enumerate(rows.lines.tolist())
+    ]
+
+
+def _step_columns(study: Study, begin_ps: int, unit_ps: int) -> dict[str, list[int]]:
+    steps = study.steps
+    shown = slice(0, 0) if steps.is_window else slice(0, _MOST_STEPS)
+    return {
+        "begin": ((steps.begin_ps[shown] - begin_ps) // unit_ps).tolist(),
+        "end": ((steps.end_ps[shown] - begin_ps) // unit_ps).tolist(),
+        "num": steps.step_num[shown].tolist(),
+        "warm": steps.is_warmup[shown].astype(int).tolist(),
+    }
+
+
+def unit_of(study: Study) -> tuple[int, int]:
+    """The origin and the unit of a timeline's times, both in picoseconds.
+
+    The unit is a nanosecond, or what makes the span of the trace fit 32 bits (from 4.3 s on).
+    """
+    events = study.trace.events
+    first, last = int(events.begin_ps.min(initial=0)), int(events.end_ps.max(initial=1))
+    return first, max(1000, -(-(last - first) // _LARGEST))
+
+
+def pack_timeline(
+    study: Study, most: int, most_details: int, window_ps: tuple[int, int] | None = None
+) -> PackedTimeline:
+    """Pack a window of a trace.
+
+    Args:
+        study: The trace and what was found in it.
+        most: How many marks at most.
+        most_details: For how many of the longest marks to include the event's stats.
+        window_ps: Only events that touch [begin, end); everything by default.
+    """
+    trace, rows = study.trace, study.rows
+    marks = pick_marks(trace, rows, most, window_ps)
+    first, unit_ps = unit_of(study)
+    span_ps = int(trace.events.end_ps.max(initial=1)) - first
+    columns, names = _columns(study, marks, first, unit_ps)
+    counts = np.bincount(trace.events.name, minlength=len(trace.names))
+    if window_ps is None:  # a search finds also what stands inside blocks only
+        hidden = np.setdiff1d(np.flatnonzero(counts), names)
+        names += hidden[np.argsort(-counts[hidden], kind="stable")][:_MOST_HIDDEN_NAMES].tolist()
+    launches, kernels = _flows(study, marks)
+    alone = np.flatnonzero(marks.occurrences == 1)
+    longest = alone[np.argsort(-marks.busy_ps[alone], kind="stable")][:most_details]
+    details = {int(mark): event_details(study, int(marks.event[mark])) for mark in longest}
+    left_out = int((rows.row < 0).sum())
+    header = {
+        "unit_ps": unit_ps,
+        "begin_ps": first,
+        "span": -(-span_ps // unit_ps),
+        "marks": len(marks),
+        "rows": int(rows.first_row[-1]),
+        "flows": int(launches.size),
+        "events": len(trace.events),
+        "merged": marks.merged_events,
+        "resolution_ps": marks.resolution_ps,
+        "names": [trace.names[row][:_LONGEST_NAME] for row in names],
+        "counts": counts[names].tolist(),
+        "categories": [[name, colour_of(name)] for name in CATEGORIES],
+        "lines": _line_rows(study),
+        "steps": _step_columns(study, first, unit_ps),
+        "details": {mark: text for mark, text in details.items() if text},
+    }
+    text = json.dumps(header, separators=(",", ":")).encode("utf-8", "replace")
+    parts: Iterable[bytes] = [
+        struct.pack("<I", len(text)), text, *columns, _shuffled(launches), _shuffled(kernels)
+    ]  # fmt: skip
+    data = gzip.compress(b"".join(parts), 6 if len(marks) < 300_000 else 4, mtime=0)
+    return PackedTimeline(data, len(marks), marks.merged_events, marks.resolution_ps, left_out)
+
+
+def fit_timeline(study: Study, most: int, most_details: int, most_bytes: int) -> PackedTimeline:
+    """Pack the whole trace with as much detail as fits into a number of bytes."""
+    packed = pack_timeline(study, most, most_details)
+    while len(packed.data) > most_bytes and packed.marks > study.rows.first_row[-1]:
+        share = most_bytes / len(packed.data)
+        most = int(min(packed.marks * share * 0.95, packed.marks - 1))
+        most_details = int(most_details * share)
+        packed = pack_timeline(study, most, most_details)
+    return packed

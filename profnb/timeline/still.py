@@ -1,0 +1,125 @@
+"""A trace to a picture of text: how busy each thread and stream is, as a strip of block characters.
+
+It is what remains of the timeline where no script runs (GitHub, an untrusted notebook, a terminal), so
+it uses nothing that a sanitizer removes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.timeline.lanes import busy_in_bins
+from profnb.subjects.study import Study
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.drawing.html_table import Cell, html_table
+from profnb.report.text import plain_table, printable
+from profnb.drawing.theme import MUTED, colour_of
+from profnb.timeline.pack import line_label
+
+__all__ = ["Still", "still_html", "still_picture", "still_text"]
+
+_BINS = 60
+_MOST_LINES = 12
+_LEVELS = " ▁▂▃▄▅▆▇█"
+# Fonts that have both blocks and spaces, so that all are of one width.
+_STRIP = (
+    "letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Still:
+    """The still picture, decided.
+
+    Attributes:
+        rows: Per line: label, whether it is a device's, strip, events, busy time, busy fraction.
+        steps: The strip that marks where steps begin; "" without steps.
+        span_ps: What the width of a strip stands for.
+        hidden_lines: How many lines are not among the rows.
+    """
+
+    rows: tuple[tuple[str, bool, str, int, int, float], ...]
+    steps: str
+    span_ps: int
+    hidden_lines: int
+
+
+def still_picture(study: Study) -> Still:
+    """Decide the still picture of a trace."""
+    trace, rows = study.trace, study.rows
+    if not len(trace.events):
+        return Still((), "", 0, 0)
+    begin, end = int(trace.events.begin_ps.min()), int(trace.events.end_ps.max())
+    span = max(end - begin, 1)
+    edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)
+    counts = np.diff(trace.lines.offsets)
+    shown = []
+    for position, line in enumerate(rows.lines[:_MOST_LINES].tolist()):
+        busy = busy_in_bins(trace, rows, position, edges)
+        levels = np.ceil(busy * (len(_LEVELS) - 1) - 1e-9).astype(int)
+        shown.append(
+            (
+                line_label(study, position),
+                bool(trace.is_device_line[line]),
+                "".join(_LEVELS[level] for level in levels),
+                int(counts[line]),
+                int(rows.busy_ps[position]),
+                float(rows.busy_ps[position] / span),
+            )
+        )
+    steps = ""
+    if not study.steps.is_window and len(study.steps) <= _BINS // 2:
+        marked = set(np.searchsorted(edges, study.steps.begin_ps, side="right").tolist())
+        steps = "".join("▏" if place + 1 in marked else " " for place in range(_BINS))
+    return Still(tuple(shown), steps, span, len(rows.lines) - len(shown))
+
+
+def still_text(still: Still) -> str:
+    """The picture for a terminal."""
+    table = [
+        (
+            printable(label)[:28],
+            f"|{strip}|",
+            duration_text(busy),
+            percent_text(share),
+            count_text(events),
+        )
+        for label, _, strip, events, busy, share in still.rows
+    ]
+    head = (
+        "thread or stream",
+        f"|{duration_text(still.span_ps):^{_BINS}}|",
+        "busy",
+        "busy %",
+        "events",
+    )
+    text = plain_table([head, *table], (False, False, True, True, True))
+    return text + (f"\nand {still.hidden_lines} more" if still.hidden_lines else "")
+
+
+def still_html(still: Still) -> str:
+    """The picture as a table that stays readable without style and script."""
+    rows: list[list[Cell]] = []
+    if still.steps:
+        rows.append(["steps", (still.steps, _STRIP), "", "", ""])
+    for label, is_device, strip, events, busy, share in still.rows:
+        colour = colour_of("device compute" if is_device else "host compute")
+        shown = strip.replace(" ", "\N{NO-BREAK SPACE}")
+        rows.append(
+            [
+                label[:40],
+                (shown, f"{_STRIP};color:{colour}"),
+                duration_text(busy),
+                percent_text(share),
+                count_text(events),
+            ]
+        )
+    headings = (
+        "thread or stream",
+        f"busy over {duration_text(still.span_ps)}",
+        "busy",
+        "busy %",
+        "events",
+    )
+    more = f'<div style="{MUTED}">and {still.hidden_lines} more</div>' if still.hidden_lines else ""
+    return html_table(headings, rows, (False, False, True, True, True)) + more

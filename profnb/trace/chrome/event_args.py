@@ -1,0 +1,119 @@
+"""The ``args`` of Chrome trace events as stats, read when someone asks for them.
+
+They stay in the file as text until the first question; then all of them are indexed once into CSR form
+(event e owns entries ``offsets[e]:offsets[e + 1]``): which key, and where the value is. A value is parsed
+only if it is asked for. The profiler's own JSON writes every number as a string, so a decimal string counts
+as an integer too; a list or an object stays JSON text.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from profnb.core.columns import Bytes, Int64s
+from profnb.trace.chrome.json_numbers import read_integers
+from profnb.trace.chrome.json_scan import count_members, distinct_spans, fill_members
+from profnb.trace.model import StatColumn, Stats
+from profnb.trace.names import CORRELATION_ID
+
+__all__ = ["ChromeStats", "text_of"]
+
+# What others call a stat that has a name of its own here.
+_OTHER_NAMES = {CORRELATION_ID: ("correlation",)}
+_LONGEST_TEXT = 100_000
+
+Value = int | float | str | bytes
+
+
+def text_of(raw: bytes) -> str:
+    """The text of a JSON value: of a string what it says, of anything else itself."""
+    if raw[:1] == b'"':
+        try:
+            return str(json.loads(raw.decode("utf-8", "replace"), strict=False))
+        except ValueError:
+            return raw[1:-1].decode("utf-8", "replace")
+    return raw.decode("utf-8", "replace")
+
+
+class ChromeStats(Stats):
+    """The args of a trace's events.
+
+    Args:
+        buffer: The whole file.
+        begins: Where each event's args begin, shape (E,), in the order of the trace's events.
+        ends: Where they end; begin == end for an event without args.
+        known: Stats that the format tells otherwise than in args.
+    """
+
+    def __init__(
+        self, buffer: Bytes, begins: Int64s, ends: Int64s, known: Mapping[str, StatColumn]
+    ) -> None:
+        """Remember where the args are; nothing is read yet."""
+        self._buffer, self._begins, self._ends = buffer, begins, ends
+        self._known = known
+
+    @cached_property
+    def _index(self) -> tuple[Int64s, Int64s, dict[str, int], Int64s]:
+        """(offsets, spans of values, key to its code, code of each entry)."""
+        counts = np.zeros(self._begins.size, np.int64)
+        count_members(self._buffer, self._begins, self._ends, counts)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        spans = np.zeros((int(offsets[-1]), 4), np.int64)
+        fill_members(self._buffer, self._begins, self._ends, offsets, spans)
+        code, first = distinct_spans(self._buffer, spans[:, 0].copy(), spans[:, 1].copy())
+        keys: dict[str, int] = {}
+        for row, at in enumerate(first.tolist()):
+            text = text_of(b'"' + self._buffer[spans[at, 0] : spans[at, 1]].tobytes() + b'"')
+            keys.setdefault(text, row)
+        return offsets, spans[:, 2:].copy(), keys, code
+
+    def _select(self, name: str) -> tuple[Int64s, Int64s, Int64s]:
+        """(events, value begins, value ends) of the first entry of this name in each event."""
+        offsets, spans, keys, code = self._index
+        for key in (name, *_OTHER_NAMES.get(name, ())):
+            if key in keys:
+                entries = np.flatnonzero(code == keys[key])
+                events = np.searchsorted(offsets, entries, side="right") - 1
+                kept = np.append(np.ones(min(events.size, 1), np.bool_), np.diff(events) > 0)
+                entries = entries[kept]
+                return events[kept], spans[entries, 0], spans[entries, 1]
+        none = np.empty(0, np.int64)
+        return none, none, none
+
+    def integers(self, name: str) -> StatColumn:
+        """The events with an integer of this name, bare or in quotes."""
+        if name in self._known:
+            return self._known[name]
+        events, begins, ends = self._select(name)
+        value, valid = np.zeros(events.size, np.int64), np.zeros(events.size, np.bool_)
+        read_integers(self._buffer, begins.copy(), ends.copy(), value, valid)
+        return StatColumn(events[valid], value[valid])
+
+    def texts(self, name: str) -> StatColumn:
+        """The events with a text of this name, as rows of the distinct texts."""
+        events, begins, ends = self._select(name)
+        is_text = self._buffer[begins] == 34 if events.size else np.zeros(0, np.bool_)
+        events, begins, ends = events[is_text], begins[is_text].copy(), ends[is_text].copy()
+        code, first = distinct_spans(self._buffer, begins, ends)
+        raw = [self._buffer[begins[row] : ends[row]].tobytes() for row in first.tolist()]
+        return StatColumn(events, code, tuple(text_of(value) for value in raw))
+
+    def of_event(self, event: int) -> dict[str, Value]:
+        """Every stat of one event."""
+        found: dict[str, Value] = {}
+        raw = self._buffer[self._begins[event] : self._ends[event]].tobytes()
+        if raw:
+            try:
+                members = json.loads(raw[:_LONGEST_TEXT].decode("utf-8", "replace"), strict=False)
+            except (ValueError, RecursionError):
+                members = {}
+            for key, value in members.items() if isinstance(members, dict) else ():
+                plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+                found[key] = value if plain else json.dumps(value)
+        for name, column in self._known.items():
+            at = int(np.searchsorted(column.events, event))
+            if at < len(column) and column.events[at] == event:
+                found[name] = int(column.values[at])
+        return found
