@@ -108,8 +108,8 @@ from typing import Any
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
-from profnb.loading import load
 from profnb.core.options import CaptureOptions
+from profnb.loading import load
 from profnb.profile import Profile
 
 __all__ = [

@@ -64,8 +64,8 @@ class CapturedProfile:
             # Only now, when the window has closed: the first time, this takes a while.
             import numpy as np
 
-            from profnb.trace.files import read_trace
             from profnb.tf1.run_metadata import read_run_metadata
+            from profnb.trace.files import read_trace
 
             recording.describe(namespace or {})
             recording.models = self._capture.models.describe(namespace or {}, models)

@@ -13,12 +13,12 @@ from profnb.profile import Profile
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profnb.capture.histories import FitResult
     from profnb.compare.op_differences import OpDifference
     from profnb.compare.quality import MetricDifference
-    from profnb.compare.speedup import Difference, RunSet
-    from profnb.capture.histories import FitResult
-    from profnb.core.columns import Floats
     from profnb.compare.section import ComparisonView
+    from profnb.compare.speedup import Difference, RunSet
+    from profnb.core.columns import Floats
 
 __all__ = ["Comparison", "compare"]
 

@@ -26,9 +26,9 @@ from profnb.magic_options import (
     with_arguments,
 )
 from profnb.profile import Profile
-from profnb.sweep_magic import sweep_cell
 from profnb.report.frontend import show_sentence
 from profnb.report.progress import Progress
+from profnb.sweep_magic import sweep_cell
 from profnb.warm import warm_in_background
 
 Show = Callable[[Profile, bool | None], None]

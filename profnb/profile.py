@@ -15,14 +15,14 @@ from profnb.core.options import CaptureOptions
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
-    from profnb.report.ranking import Advice
-    from profnb.subjects.python.python_time import PythonTime
-    from profnb.steps.step_times import StepTimes
-    from profnb.subjects.study import Study
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.core.columns import Floats
-    from profnb.trace.model import Trace
+    from profnb.report.ranking import Advice
     from profnb.report.report import Report
+    from profnb.steps.step_times import StepTimes
+    from profnb.subjects.python.python_time import PythonTime
+    from profnb.subjects.study import Study
+    from profnb.trace.model import Trace
 
 __all__ = ["Profile"]
 
@@ -102,7 +102,7 @@ class Profile(Tables):
 
     @property
     def _python(self) -> "PythonTime | None":
-        return self._counted or self.study.python
+        return self._counted or self.study.python.time
 
     @cached_property
     def _step_times(self) -> "StepTimes":
@@ -173,12 +173,12 @@ class Profile(Tables):
         """What is missing, cut or averaged, and why, and what starves the training, in sentences."""
         from profnb.report.notes import note_starvation
 
-        starving = note_starvation(self.study.input_diagnosis) if self.has_trace else []
+        starving = note_starvation(self.study.input.diagnosis) if self.has_trace else []
         return [*self._other_notes, *starving]
 
     @cached_property
     def _other_notes(self) -> list[str]:
-        from profnb.report.notes import note_cost, note_missing_devices
+        from profnb.report.notes import note_cost, note_missing_devices, notes_of
 
         notes = list(self.recording.messages) if self.recording else []
         notes.extend(self._window_notes())
@@ -186,7 +186,7 @@ class Profile(Tables):
             notes.extend(note_cost(self.study.tracing_cost))
             present = self.recording.devices if self.recording else ()
             notes.extend(note_missing_devices(self.trace, present))
-            notes.extend(self.study.notes)
+            notes.extend(notes_of(self.study))
         return notes
 
     def _window_notes(self) -> list[str]:

@@ -13,8 +13,8 @@ from profnb.capture.fresh import run_fresh
 from profnb.capture.saved.sidecar import read_recordings
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError, TraceFormatError
-from profnb.loading import load
 from profnb.core.options import CaptureOptions
+from profnb.loading import load
 from profnb.profile import Profile
 from profnb.sweep_process import UNTRACED
 
@@ -83,8 +83,8 @@ class Sweep:
 
     def report(self) -> None:
         """Show the table and the charts in the notebook."""
-        from profnb.report.frontend import is_colab, show_bundles
         from profnb.compare.sweep_section import sweep_bundles
+        from profnb.report.frontend import is_colab, show_bundles
 
         show_bundles(sweep_bundles(self.columns, has_renderer=not is_colab()), self.summary())
 

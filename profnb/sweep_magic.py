@@ -7,14 +7,14 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from profnb.compare.sweeps import setting_text
 from profnb.capture.cell import body_of, names_of, run_quietly
 from profnb.capture.switches import SWITCHES, THREADS, apply_switches, switches_of
-from profnb.magic_options import parse_settings
+from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
-from profnb.sweep import Sweep, combine, run_order
+from profnb.magic_options import parse_settings
 from profnb.report.frontend import show_sentence
 from profnb.report.progress import Progress
+from profnb.sweep import Sweep, combine, run_order
 
 __all__ = ["sweep_cell"]
 

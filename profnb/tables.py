@@ -10,9 +10,9 @@ from profnb.device_tables import DeviceTables
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.subjects.python.python_time import PythonTime
-    from profnb.steps.step_times import StepTimes
     from profnb.capture.recording import Recording
+    from profnb.steps.step_times import StepTimes
+    from profnb.subjects.python.python_time import PythonTime
     from profnb.trace.model import Trace
 
 __all__ = ["Tables"]
@@ -64,7 +64,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.steps import op_frame
 
-        return op_frame(self.study.ops)
+        return op_frame(self.study.ops.table)
 
     @property
     def layers(self) -> "pd.DataFrame":
@@ -83,7 +83,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.layers import layer_frame
 
-        return layer_frame(self.study.layers)
+        return layer_frame(self.study.layers.table)
 
     @property
     def source_lines(self) -> "pd.DataFrame":
@@ -96,7 +96,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.lines import source_line_frame
 
-        return source_line_frame(self.study.source_lines, has_device=self.study.has_device)
+        return source_line_frame(self.study.source.lines, has_device=self.study.has_device)
 
     @property
     def python(self) -> "pd.DataFrame":
@@ -123,7 +123,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.input import input_pipeline_frame
 
-        return input_pipeline_frame(self.study.input_pipeline, self.study.input_functions)
+        return input_pipeline_frame(self.study.input.pipeline, self.study.input.functions)
 
     @property
     def input_waits(self) -> "pd.DataFrame":
@@ -134,7 +134,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.input import input_wait_frame
 
-        return input_wait_frame(self.study.steps, self.study.waiting)
+        return input_wait_frame(self.study.steps, self.study.input.waiting)
 
     @property
     def buffers(self) -> "pd.DataFrame":
@@ -144,7 +144,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.input import buffer_frame
 
-        return buffer_frame(self.study.samples, self.study.buffer_capacity)
+        return buffer_frame(self.study.input.buffers, self.study.input.buffer_capacity)
 
     @property
     def memory_peak(self) -> "pd.DataFrame":
@@ -156,7 +156,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.memory import memory_peak_frame
 
-        return memory_peak_frame(self.trace, self.study.allocators, self.study.steps)
+        return memory_peak_frame(self.trace, self.study.memory.allocators, self.study.steps)
 
     @property
     def memory_summary(self) -> "pd.DataFrame":
@@ -169,7 +169,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.memory import memory_summary_frame
 
-        return memory_summary_frame(self.study.memory_use)
+        return memory_summary_frame(self.study.memory.use)
 
     @property
     def memory(self) -> "pd.DataFrame":
@@ -181,7 +181,7 @@ class Tables(DeviceTables):
         """
         from profnb.frames.memory import memory_frame
 
-        return memory_frame(self.trace, self.study.allocators)
+        return memory_frame(self.trace, self.study.memory.allocators)
 
     @property
     def events(self) -> "pd.DataFrame":

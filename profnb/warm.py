@@ -67,15 +67,16 @@ def warm_up() -> None:
     """Read and analyse a tiny trace, which compiles everything or loads it from the cache."""
     import numpy as np
 
-    from profnb.subjects.study import Study
     from profnb.frames.steps import step_frame
-    from profnb.trace.xplane import read_xplane
+    from profnb.report.notes import notes_of
+    from profnb.subjects.study import Study
     from profnb.timeline.element import build_timeline
+    from profnb.trace.xplane import read_xplane
 
     study = Study(read_xplane(np.frombuffer(tiny_trace(), np.uint8), "warm-up"))
     step_frame(study.steps, study.breakdown, has_device=study.has_device)
-    len(study.ops), len(study.xla), study.idle
-    len(study.notes)
+    len(study.ops.table), len(study.xla.ops), study.device.idle
+    len(notes_of(study))
     build_timeline(study)
 
 

@@ -234,6 +234,7 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
     from profnb.timeline.element import timeline_script
     from profnb.timeline import element
     from profnb.timeline.live import answer_question
+    from profnb.timeline.scene import Scene
 
     study = profnb.load(HERE).study
     most, element._NOTEBOOK_MARKS = element._NOTEBOOK_MARKS, 200
@@ -244,7 +245,7 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
     file = tmp_path / "colab.html"
     file.write_text(f"<!doctype html><meta charset=utf-8><body>{html}<script>{timeline_script()}</script>", "utf-8")
     page = Page(browser)
-    page.page.expose_function("askPython", lambda question: answer_question(study, question))
+    page.page.expose_function("askPython", lambda question: answer_question(Scene(study), question))
     page.page.add_init_script(
         "window.google = {colab: {kernel: {accessAllowed: true, invokeFunction: async (name, [question]) =>"
         " ({data: {'application/json': {answer: name === 'profnb.abc' ? await window.askPython(question) : ''}}})}}}"

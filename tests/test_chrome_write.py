@@ -10,7 +10,9 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read, ref
 
 import profnb
-from profnb.subjects.memory.samples import find_samples
+from profnb.subjects.input.buffers import find_buffers
+from profnb.subjects.memory.allocators import find_allocators
+from profnb.subjects.memory.samples import sample_memory
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
 from profnb.trace.model import Trace
@@ -87,7 +89,7 @@ def test_memory_and_buffers_are_counters(tmp_path):
         return event(name, begin, 0, allocator_name=ref("GPU_0_bfc"), bytes_allocated=in_use, bytes_reserved=0)
 
     trace = read(host(line("t", memory("MemoryAllocation", 1 * US, 100), memory("MemoryDeallocation", 3 * US, 40), event("Iterator::Root::Prefetch", 2 * US, US, buffered_elements=2))))
-    found = {(c.name, c.series, c.unit): (c.time_ps.tolist(), c.value.tolist()) for c in find_samples(trace)}
+    found = {(c.name, c.series, c.unit): (c.time_ps.tolist(), c.value.tolist()) for c in [*sample_memory(trace, find_allocators(trace)), *find_buffers(trace)]}
     assert found == {("memory", "GPU_0_bfc", "bytes"): ([US, 3 * US], [100, 40]), ("buffered elements", "Root::Prefetch", ""): ([2 * US], [2])}
     counters = [(e["name"], e["ts"], e["args"]) for e in written(trace, tmp_path / "t.json")["traceEvents"] if e["ph"] == "C"]
     assert counters == [("memory", 1, {"GPU_0_bfc": 100}), ("memory", 3, {"GPU_0_bfc": 40}), ("buffered elements", 2, {"Root::Prefetch": 2})]

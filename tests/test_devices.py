@@ -6,7 +6,8 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.subjects.device.devices import covered_ps, tabulate_devices
+from profnb.steps.streams import covered_ps
+from profnb.subjects.device.devices import tabulate_devices
 from profnb.steps.streams import raw_device_lines
 from profnb.steps.windows import find_steps
 from profnb.profile import Profile
@@ -31,7 +32,7 @@ def test_overlap_counts_once_and_collectives_are_hidden_behind_compute():
     assert devices.collective_us.tolist() == [20_000, 0]
     assert devices.hidden_collective_fraction.tolist()[0] == 0.5
     assert np.isnan(devices.hidden_collective_fraction[1])
-    assert devices.utilisation_fraction.tolist() == [0.55, 0.1]
+    assert devices.utilization_fraction.tolist() == [0.55, 0.1]
     table = tabulate_devices(trace, find_steps(trace))
     assert table.imbalance == pytest.approx(55 / 32.5 - 1)
     text = Profile(trace).summary()

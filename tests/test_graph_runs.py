@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture import inlined
+from profnb.tf1 import inlined
 from profnb.tf1.inlined import copy_inside
 
 tf = pytest.importorskip("tensorflow")

@@ -10,6 +10,7 @@ from traces import event, host, line, read
 
 import profnb
 from profnb import Profile
+from profnb.report.notes import notes_of
 from profnb.subjects.input.iterators import find_iterators, label_of
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -55,15 +56,15 @@ def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
 
 def test_the_table_and_the_diagnosis_by_hand():
     study = Study(starved())
-    table = input_pipeline_frame(study.input_pipeline, study.input_functions).set_index("iterator")
+    table = input_pipeline_frame(study.input.pipeline, study.input.functions).set_index("iterator")
     row = table.loc["Root::Prefetch::MapV2"]
     assert (row.kind, row.calls, row.total_us, row.self_us) == ("Map", 3, 42_000, 21_000)
     assert (row.function_runs, row.function_us, row.function_ops) == (3, 18_000, "MatMul")
     assert (row.waited_us, row.dataset) == (21_000, "MapDataset:1")
-    waits = input_wait_frame(study.steps, study.waiting)
+    waits = input_wait_frame(study.steps, study.input.waiting)
     assert waits.wait_ms.tolist()[:2] == [10, 10]
     assert waits.period_ms.tolist()[:2] == [20, 20]
-    found = study.input_diagnosis
+    found = study.input.diagnosis
     assert (found.severity, found.cause, found.iterator) == ("high", "sequential map", 2)
     assert "Map (MatMul) is the limit" in Profile(study.trace).notes[-1]
 
@@ -89,16 +90,16 @@ def test_a_branch_below_a_branch_has_the_nearer_one_above_it():
 def test_functions_get_their_names_from_the_datasets_of_the_namespace():
     chains = [(("Range", ""), ("Filter", "odd")), (("Range", ""), ("Map", "augment"), ("Prefetch", ""))]
     study = Study(starved(), recording=Recording(datasets=chains))
-    assert study.input_functions == ("", "", "augment", "")
-    assert "Map(augment) is the limit" in study.input_diagnosis.sentence
+    assert study.input.functions == ("", "", "augment", "")
+    assert "Map(augment) is the limit" in study.input.diagnosis.sentence
 
 
 def test_names_follow_the_order_of_the_pipeline_whatever_the_numbers_are():
     chains = [(("TensorSlice", ""), ("Map", "one"), ("Batch", ""), ("Map", "two"))]
     study = Study(starved(), recording=Recording(datasets=chains))
-    assert study.input_functions == ("", "", "", "")  # one map in the trace, two in the pipeline
+    assert study.input.functions == ("", "", "", "")  # one map in the trace, two in the pipeline
     study = Study(starved(), recording=Recording(datasets=[(("Range", ""), ("Map", "augment")), (("Range", ""), ("ParallelMap", "other"))]))
-    assert study.input_functions == ("", "", "", "")  # two pipelines of this shape: nobody knows which
+    assert study.input.functions == ("", "", "", "")  # two pipelines of this shape: nobody knows which
 
 
 def test_a_validation_that_waits_does_not_speak_for_the_training():
@@ -108,15 +109,15 @@ def test_a_validation_that_waits_does_not_speak_for_the_training():
     slow = [event(ROOT, 200 * MS + at * 30 * MS + 6 * MS, 20 * MS, id=9) for at in range(3)]
     study = Study(read(host(line("python", *steps, *quick, *slow))))
     assert study.summary.phase == "train"
-    assert study.input_diagnosis.severity == "none"
-    assert study.waiting.counted.sum() <= 8
+    assert study.input.diagnosis.severity == "none"
+    assert study.input.waiting.counted.sum() <= 8
 
 
 def test_reading_a_dataset_without_a_model_is_no_input_bound_training():
     calls = [event(ROOT, at * 10 * MS, 9 * MS, id=1) for at in range(10)]
     study = Study(read(host(line("python", *calls))))
     assert study.steps.is_window
-    assert study.input_diagnosis is None
+    assert study.input.diagnosis is None
 
 
 def test_a_filter_is_not_told_to_run_in_parallel():
@@ -127,7 +128,7 @@ def test_a_filter_is_not_told_to_run_in_parallel():
         begin = at * 20 * MS + 9 * MS
         calls += [event(paths[0], begin, 10 * MS, id=1), event(paths[1], begin, 10 * MS, id=2), event(paths[2], begin, MS, id=3),
                   event("InstantiatedCapturedFunction::Run", begin + MS, 8 * MS, id=70 + at)]  # fmt: skip
-    found = Study(read(host(line("python", *steps, *calls)))).input_diagnosis
+    found = Study(read(host(line("python", *steps, *calls)))).input.diagnosis
     assert found.cause == "busy"
     assert "before it" in found.fix
 
@@ -146,19 +147,19 @@ def test_indices_of_windows_are_dropped_and_those_of_mixed_datasets_kept():
 def test_a_call_that_tells_no_buffer_found_it_empty():
     calls = [event(PREFETCH, at * 10, 1, buffer_limit=4, **({"buffered_elements": at} if at else {})) for at in range(4)]
     study = Study(read(host(line("p", event(ROOT, 0, 100), *calls))))
-    frame = buffer_frame(study.samples, study.buffer_capacity)
+    frame = buffer_frame(study.samples, study.input.buffer_capacity)
     assert frame.buffered_elements.tolist() == [0, 1, 2, 3]
     assert set(frame.capacity) == {4}
-    row = study.iterators.path.index("Root::Prefetch")
-    assert study.input_pipeline.buffered[row] == 1.5
-    assert study.input_pipeline.empty_fraction[row] == 0.25
+    row = study.input.iterators.path.index("Root::Prefetch")
+    assert study.input.pipeline.buffered[row] == 1.5
+    assert study.input.pipeline.empty_fraction[row] == 0.25
 
 
 def test_without_tf_data_a_large_gap_says_that_the_source_cannot_be_seen():
     steps = [event("train", at * 100 * MS, 10 * MS, step_num=at, _r=1) for at in range(8)]
     study = Study(read(host(line("python", *steps))))
-    assert study.input_diagnosis is None
-    assert any("cannot be seen" in note for note in study.notes)
+    assert study.input.diagnosis is None
+    assert any("cannot be seen" in note for note in notes_of(study))
     assert input_sections(study) == []
 
 
@@ -268,10 +269,10 @@ def test_a_slow_stage_is_named_with_its_cause_and_its_rate(tmp_path, name):
     # The model is three times as fast as the pipeline; files come faster from one pass to the next.
     step_s = 0.3 / alone if name != "small files" else 0.0
     p = train(dataset, step_s)
-    found = p.study.input_diagnosis
+    found = p.study.input.diagnosis
     assert found.severity == "high", found.sentence
     assert found.cause == cause, found.sentence
-    assert p.study.input_pipeline.kind[found.iterator] == kind
+    assert p.study.input.pipeline.kind[found.iterator] == kind
     assert found.share > 0.5
     assert found.fix in " ".join(p.notes)
     waits = p.input_waits[p.input_waits.is_counted]
@@ -289,7 +290,7 @@ def test_python_that_sleeps_costs_what_it_sleeps():
     p = train(make(None), 0.010)
     waits = p.input_waits[p.input_waits.is_counted]
     assert waits.wait_ms.median() == pytest.approx(8 * 4 - 10, rel=0.25)
-    assert p.study.waiting.starved == len(waits) - 1  # after the last step nothing is waited for
+    assert p.study.input.waiting.starved == len(waits) - 1  # after the last step nothing is waited for
 
 
 @pytest.mark.tensorflow
@@ -301,16 +302,16 @@ def test_elements_per_second_are_those_of_the_wall_clock(step_s):
     dataset = make(None)
     alone = batches_per_second(dataset)
     p = train(dataset, step_s)
-    made = p.study.waiting.pipeline_per_second
+    made = p.study.input.waiting.pipeline_per_second
     assert made == pytest.approx(alone, rel=0.15)
-    assert (p.study.input_diagnosis.severity == "high") == (step_s == 0)
+    assert (p.study.input.diagnosis.severity == "high") == (step_s == 0)
 
 
 @pytest.mark.tensorflow
 @patient
 def test_a_healthy_pipeline_is_left_alone():
     p = train(numbers().batch(BATCH).prefetch(2), 0.004)
-    assert p.study.input_diagnosis.severity == "none"
+    assert p.study.input.diagnosis.severity == "none"
     assert not any("input-bound" in note for note in p.notes)
     assert [part.title for part in input_sections(p.study)] == ["Input pipeline"]
 
@@ -327,7 +328,7 @@ def test_a_cache_that_is_filled_is_healthy_whatever_made_it():
             next(iterator)
             with profnb.step(number):
                 time.sleep(0.004)
-    assert p.study.input_diagnosis.severity == "none"
+    assert p.study.input.diagnosis.severity == "none"
 
 
 @pytest.mark.tensorflow
@@ -341,7 +342,7 @@ def test_filling_a_shuffle_buffer_is_said():
 @patient
 def test_work_on_the_training_thread_is_told_to_prefetch():
     p = train(plain(numbers().map(burn).batch(BATCH)), 0.002)
-    found = p.study.input_diagnosis
+    found = p.study.input.diagnosis
     assert found.cause == "sequential map"
     assert "nothing runs while the model works" in found.fix
     assert not p.input_pipeline.is_async.any()
@@ -364,6 +365,6 @@ def test_keras_fed_by_a_slow_generator_is_input_bound():
     model.fit(slow(), steps_per_epoch=2, verbose=0)
     with profnb.profile() as p:
         model.fit(slow(), steps_per_epoch=20, verbose=0)
-    found = p.study.input_diagnosis
+    found = p.study.input.diagnosis
     assert (found.severity, found.cause) == ("high", "python"), found.sentence
     assert p.input_waits[p.input_waits.is_counted].wait_ms.median() == pytest.approx(20, rel=0.35)

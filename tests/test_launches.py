@@ -8,7 +8,9 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.steps.breakdown import CATEGORIES, category_column
 from profnb.subjects.study import Study
-from profnb.frames.device import device_step_frame, launch_frame, stream_frame, utilisation_frame
+from profnb.subjects.device.devices import DEVICE_STEPS
+from profnb.subjects.device.idle import UTILIZATION
+from profnb.subjects.device.launches import LAUNCHES, STREAMS
 from profnb.report.report import build_report
 
 US = 10**6
@@ -33,7 +35,7 @@ def study():
 
 
 def test_launches_by_hand(study):
-    table = launch_frame(study.launches).set_index("device")
+    table = LAUNCHES.frame(study.device.launches).set_index("device")
     first, second = table.loc["/device:GPU:0"], table.loc["/device:GPU:1"]
     assert (first.kernels, first.kernels_per_step, first.launch_us, first.delay_us) == (6, 3, 10, 20)
     assert (first.launched_fraction, second.launched_fraction) == (1, 0)
@@ -44,7 +46,7 @@ def test_launches_by_hand(study):
 
 
 def test_streams_by_hand(study):
-    table = stream_frame(study.streams, study.devices.window_ps)
+    table = STREAMS.frame(study.device.streams)
     assert list(zip(table.stream, table.kernels, table.copies, table.busy_us, strict=True)) == [
         ("Stream #2", 0, 2, 200), ("Stream #1", 6, 0, 86), ("Stream #7", 1, 0, 50),
     ]  # fmt: skip
@@ -52,7 +54,7 @@ def test_streams_by_hand(study):
 
 
 def test_each_device_has_a_breakdown_of_its_own(study):
-    table = device_step_frame(study.steps, study.device_breakdowns).set_index(["device", "step_num"])
+    table = DEVICE_STEPS.frame(study).set_index(["device", "step_num"])
     assert table.loc[("/device:GPU:0", 0), "device_compute_ms"] == pytest.approx(0.043)
     assert table.loc[("/device:GPU:0", 0), "input_ms"] == pytest.approx(0.1)
     assert table.loc[("/device:GPU:1", 0), "device_compute_ms"] == pytest.approx(0.05)
@@ -62,7 +64,7 @@ def test_each_device_has_a_breakdown_of_its_own(study):
 
 
 def test_use_over_time_by_hand(study):
-    table = utilisation_frame(study.idle)
+    table = UTILIZATION.frame(study.device.idle)
     assert len(table) == 96
     piece = 1.9 / 96
     assert (table.compute_fraction * piece).sum() == pytest.approx(0.086)
@@ -77,11 +79,11 @@ def test_sums_on_real_traces(path):
     steps = profile.device_steps
     columns = [category_column(category) for category in CATEGORIES]
     assert np.allclose(steps[columns].astype(float).sum(axis=1), steps.duration_ms.astype(float), atol=1e-9, rtol=0)
-    used = profile.utilisation
+    used = profile.utilization
     if used.empty:
         return
     assert np.allclose(used.drop(columns="begin_ms").sum(axis=1), 1)
-    idle = profile.study.idle
+    idle = profile.study.device.idle
     assert idle.bins_ps[:, 3:].sum(axis=0).tolist() == idle.total_ps.tolist()
     assert int(idle.bins_ps.sum()) == idle.window_ps
     assert (profile.streams.busy_fraction <= 1 + 1e-9).all()

@@ -72,7 +72,7 @@ def inside(*named):
 def table_of(*named, models=()):
     trace = read(host(line("python", *inside(*named))))
     study = Study(trace, recording=Recording(models=tuple(models)))
-    return study, layer_frame(study.layers).set_index("layer")
+    return study, layer_frame(study.layers.table).set_index("layer")
 
 
 OPS = [
@@ -94,7 +94,7 @@ def test_without_a_model_name_scopes_are_rows():
     assert table.parameters.isna().all()
     assert table.flops.isna().all()
     assert (table.output_shape == "").all()
-    assert int(study.layers.total_ps.sum()) == 100 * US
+    assert int(study.layers.table.total_ps.sum()) == 100 * US
     assert table.fraction.sum() == pytest.approx(1)
 
 
@@ -261,8 +261,8 @@ def replace_window(study):
     from profnb.subjects.layers.layer_times import hand_out_ops
 
     everything = np.ones(len(study.trace.events), np.bool_)
-    is_input = find_input_work(study.trace, study.iterators, study.groups.parent, study.op_runs.events) > -2
-    times = hand_out_ops(study.op_runs, everything, is_input, study.hlo, (), 1)
+    is_input = find_input_work(study.trace, study.input.iterators, study.groups.parent, study.ops.runs.events) > -2
+    times = hand_out_ops(study.ops.runs, everything, is_input, study.xla.hlo, (), 1)
     return tabulate_layers(times, [], batch_size=None, is_training=True, has_device=False)
 
 
@@ -273,7 +273,7 @@ def test_on_a_gpu_the_rows_are_device_time_and_the_host_is_told_besides():
                  event("adam_kernel", 60 * US, 5 * US, tf_op=ref("Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam")),
                  event("MemcpyH2D", 70 * US, 7 * US), event("mystery", 80 * US, 3 * US))),
     )  # fmt: skip
-    table = layer_frame(Study(trace).layers).set_index("layer")
+    table = layer_frame(Study(trace).layers.table).set_index("layer")
     assert table.total_us.to_dict() == {"net/dense": 40, "optimizer": 5, "input": 7, "outside the model": 3}
     assert table.loc["net/dense", ["host_us", "device_us"]].tolist() == [10, 40]
 
@@ -290,7 +290,7 @@ def test_memory_at_the_peak_is_of_the_layer_that_allocated_it():
 
     trace = read(host(line("python", *inside("net/dense/MatMul:MatMul", "net/dense_1/MatMul:MatMul")),
                       line("pool", allocation(11, 100, 300, "net/dense/MatMul"), allocation(12, 50, 350, "net/dense_1/MatMul"), line_id=2)))  # fmt: skip
-    table = layer_frame(Study(trace).layers).set_index("layer")
+    table = layer_frame(Study(trace).layers.table).set_index("layer")
     assert table.peak_bytes.to_dict() == {"net/dense": 100, "net/dense_1": 50}
 
 
@@ -401,7 +401,7 @@ def test_the_way_back_takes_one_or_two_of_the_way_forward():
 def test_the_picture_lays_parts_under_what_they_are_part_of():
     study, _ = table_of("net/block/up/MatMul:MatMul", "gradient_tape/net/block/up/MatMul/MatMul:MatMul", "net/head/MatMul:MatMul",
                         "Adam/sub:Sub")  # fmt: skip
-    blocks = grow_layer_tree(study.layers)
+    blocks = grow_layer_tree(study.layers.table)
     assert [(b.level, b.label, b.begin, b.width) for b in blocks] == [
         (0, "net", 0, 0.75), (0, "optimizer", 0.75, 0.25),
         (1, "block", 0, 0.5), (1, "head", 0.5, 0.25),
@@ -436,15 +436,15 @@ def test_a_picture_of_thousands_of_layers_stays_small():
     names = [f"net/block_{at // 10}/layer_{at}/MatMul:MatMul" for at in range(3000)]
     study, table = table_of(*names)
     assert len(table) == 3000
-    assert len(grow_layer_tree(study.layers)) <= 190
+    assert len(grow_layer_tree(study.layers.table)) <= 190
     assert len(build_report(study, title="t", notes=[], overhead_ps=None).html) < 500_000
 
 
 @pytest.mark.parametrize("path", every_shared_trace())
 def test_rows_of_real_traces_sum_to_the_op_time(path):
     study = profnb.load(path).study
-    table = study.layers
-    ops = study.ops_of_steps(study.summary.counted)
+    table = study.layers.table
+    ops = study.ops.of_steps(study.summary.counted)
     for is_device, own in ((False, table.host_ps), (True, table.device_ps)):
         assert int(own.sum()) == int(ops.self_ps[ops.is_device == is_device].sum())
     assert int(table.total_ps.sum()) == int(ops.self_ps[ops.is_device == (table.side == "device")].sum())

@@ -10,11 +10,20 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "profnb"
 ORDER = [
-    {"errors", "units", "options", "columns", "kernels"}, {"capture"}, {"trace"}, {"analysis"}, {"view", "frames"},
-    {"device_tables"}, {"tables"}, {"profile"}, {"loading"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm", "magic_options"}, {"sweep_magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
+    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"compare"}, {"timeline"}, {"report"},
+    {"profile"}, {"loading"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm", "magic_options"}, {"sweep_magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
-DOORS = {"tensorflow": {"capture", "demo"}, "plotly": {"view/plotly"}, "ipywidgets": {"view/controls", "view/timeline/live"}, "numba": {"kernels"}}
+DOORS = {"tensorflow": {"capture", "tf1", "demo"}, "plotly": {"drawing/plotly"}, "ipywidgets": {"report/controls", "timeline/live"}, "numba": {"core/jit"}}
+# TF1 has one folder, and two doors: its files are opened where files are, its runs recorded where runs are.
+TF1_DOORS = {("trace/files", "profnb.tf1.run_metadata"), ("capture/session", "profnb.tf1.session_runs")}
+# What each subject may need of the others, besides the spine.
+SUBJECTS = {
+    "input": set(), "memory": set(), "python": set(), "xla": set(), "device": {"xla"}, "ops": {"device", "input", "xla"},
+    "layers": {"input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
+}  # fmt: skip
+# Files of a subject that show or advise; whatever else it has finds.
+SHOWS = ("section", "advice")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -30,27 +39,70 @@ def imports(path):
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def place_of(path):
+    return str(path.relative_to(PACKAGE).with_suffix(""))
+
+
+def needs_of(path):
+    return {module for module in imports(path) if module.startswith("profnb.") and (place_of(path), module) not in TF1_DOORS}
+
+
+@pytest.mark.parametrize("path", FILES, ids=place_of)
 def test_imports_point_backwards(path):
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    for module in imports(path):
-        if module.startswith("profnb.") and path.name != "__init__.py":
+    for module in needs_of(path):
+        if path.name != "__init__.py":
             assert room(module.split(".")[1]) <= room(own), f"{path.name} imports {module}"
 
 
-def test_no_circle_between_files_or_folders():
-    """A folder inside of a room counts as one thing: what it needs stands before it, whole."""
+def test_the_doors_of_tf1_are_used():
+    for place, module in TF1_DOORS:
+        assert module in imports(PACKAGE / f"{place}.py")
 
-    def thing(parts):
-        return ".".join(parts[:3])
+
+def test_no_circle_between_files():
+    needs = {f"profnb.{place_of(path).replace('/', '.')}": needs_of(path) for path in FILES if path.name != "__init__.py"}
+    assert "profnb.steps.spine" in needs["profnb.subjects.study"]
+    list(graphlib.TopologicalSorter(needs).static_order())
+
+
+def test_no_circle_between_folders():
+    """A folder counts as one thing: what it needs stands before it, whole. Subjects have a rule of their own, below."""
+
+    def thing(module):
+        parts = module.split(".")[1:]
+        return parts[0] if parts[0] == "subjects" else ".".join(parts[:2])
 
     needs = {}
     for path in FILES:
-        own = thing(("profnb", *path.relative_to(PACKAGE).with_suffix("").parts))
+        own = thing(f"profnb.{place_of(path).replace('/', '.')}")
         if path.name != "__init__.py":
-            needs[own] = needs.get(own, set()) | {thing(m.split(".")) for m in imports(path) if m.startswith("profnb.")} - {own}
-    assert "profnb.steps" in needs["profnb.subjects.study"]
+            needs[own] = needs.get(own, set()) | {thing(m) for m in needs_of(path)} - {own}
     list(graphlib.TopologicalSorter(needs).static_order())
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent.parent.name == "subjects"], ids=place_of)
+def test_what_a_subject_finds_needs_only_the_subjects_before_it_and_nothing_that_is_drawn(path):
+    subject = path.parent.name
+    if path.stem in SHOWS or path.stem.endswith("_chart") or path.stem.endswith("_charts"):
+        return
+    for module in needs_of(path):
+        parts = module.split(".")
+        assert parts[1] not in ("drawing", "report"), f"{place_of(path)} imports {module}"
+        if parts[1] == "subjects":
+            assert parts[2] in {subject} | SUBJECTS[subject], f"{place_of(path)} imports {module}"
+            assert parts[-1] not in SHOWS, f"{place_of(path)} imports {module}"
+
+
+def test_no_file_name_is_used_twice():
+    """But for the doors of the subjects, which are called alike on purpose."""
+    stems = [path.stem for path in FILES if path.stem not in ("__init__", "__main__", "find", "section", "advice")]
+    assert sorted(stems) == sorted(set(stems))
+
+
+def test_no_folder_is_crowded():
+    for folder in {path.parent for path in FILES}:
+        assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= 15, folder
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -9,6 +9,7 @@ from patience import patient
 from traces import event, gpu, host, line, read
 
 import profnb
+from profnb.report.notes import notes_of
 from profnb.subjects.memory.allocators import UNATTRIBUTED, find_allocators, tabulate_peak
 from profnb.subjects.memory.use import find_growth, measure_memory
 from profnb.subjects.study import Study
@@ -55,7 +56,7 @@ def training(leak=0):
 def test_the_peak_by_hand():
     trace = training()
     study = Study(trace)
-    [allocator] = study.allocators
+    [allocator] = study.memory.allocators
     assert (allocator.name, allocator.limit, allocator.lifetime_peak) == ("GPU_0_bfc", 100 * MB, 90 * MB)
     rows = tabulate_peak(trace, allocator, study.steps)
     assert [(r.op_name, r.region, r.dtype, r.shape, r.bytes, r.occurrences, r.is_persistent) for r in rows] == [
@@ -63,7 +64,7 @@ def test_the_peak_by_hand():
         ("conv/Conv2D", "output", "float32", "[32,8]", 8 * MB, 1, False),
         ("conv/Conv2D", "temp", "int8", "[2]", 2 * MB, 1, False),
     ]
-    [use] = study.memory_use
+    [use] = study.memory.use
     assert (use.peak_bytes, use.peak_ps, use.base_bytes, use.growth_bytes) == (30 * MB, 2 * MS, 20 * MB, 0)
     # 95 MB less 20 that stay is room for 7.5 times 32 examples of 10 MB.
     assert (use.batch_size, use.largest_batch) == (32, 240)
@@ -73,37 +74,37 @@ def test_the_peak_by_hand():
 def test_tables_by_hand():
     trace = training()
     study = Study(trace)
-    frame = memory_frame(trace, study.allocators)
+    frame = memory_frame(trace, study.memory.allocators)
     assert frame.in_use_bytes.max() == 30 * MB
     assert set(frame.fragmentation) == {0.25, 0.5}
-    peak = memory_peak_frame(trace, study.allocators, study.steps)
+    peak = memory_peak_frame(trace, study.memory.allocators, study.steps)
     assert peak.bytes.sum() == 30 * MB
     assert set(peak.time_ms) == {2}
-    summary = memory_summary_frame(study.memory_use)
+    summary = memory_summary_frame(study.memory.use)
     assert summary.limit_bytes.tolist() == [100 * MB]
     assert summary.fragmentation.tolist() == [0.25]
 
 
 def test_what_outlives_its_step_is_persistent_and_what_grows_is_named():
     study = Study(training(leak=MB))
-    [allocator] = study.allocators
+    [allocator] = study.memory.allocators
     growth, op = find_growth(study.trace, allocator, study.steps)
     assert (growth, op) == (MB, "loss/Mean")
     rows = tabulate_peak(study.trace, allocator, study.steps)
     [kept] = [row for row in rows if row.op_name == "loss/Mean"]
     assert (kept.bytes, kept.occurrences, kept.is_persistent) == (7 * MB, 7, True)
-    assert any("grows by 1.00 MB a step; loss/Mean" in note for note in study.notes)
+    assert any("grows by 1.00 MB a step; loss/Mean" in note for note in notes_of(study))
 
 
 def test_a_device_that_is_nearly_full_is_said():
     full = [allocate(MS, 92 * MB, 92 * MB, 1), free(2 * MS, 92 * MB, 0, 1)]
     study = Study(read(host(line("p", event("train", 0, 5 * MS, step_num=0, _r=1), *full)), gpu(line("Stream #1", event("k", 0, 5)))))
-    assert any("92.0 % full" in note for note in study.notes)
+    assert any("92.0 % full" in note for note in notes_of(study))
 
 
 def test_without_memory_events_there_is_nothing():
     study = Study(read(host(line("p", event("train", 0, 5, step_num=0, _r=1)))))
-    assert study.allocators == []
+    assert study.memory.allocators == []
     assert memory_sections(study) == []
     assert memory_peak_frame(study.trace, [], study.steps).empty
     assert memory_summary_frame([]).empty
@@ -111,7 +112,7 @@ def test_without_memory_events_there_is_nothing():
 
 def test_events_that_tell_nothing_open():
     study = Study(read(host(line("p", event("MemoryAllocation", 0, 0), event("MemoryDeallocation", 5, 0)))))
-    assert study.allocators == []
+    assert study.memory.allocators == []
     assert memory_sections(study) == []
 
 
@@ -149,11 +150,11 @@ def test_blocks_of_allocators_without_a_name_are_not_told_apart_and_lost_frees_t
         event("MemoryAllocation", at, 0, bytes_allocated=total, allocation_bytes=8 * MB, addr=1) for at, total in ((5, 8 * MB), (9, 4 * MB))
     ]
     study = Study(read(host(line("p", *nameless))))
-    rows = memory_peak_frame(study.trace, study.allocators, study.steps)
+    rows = memory_peak_frame(study.trace, study.memory.allocators, study.steps)
     assert rows.bytes.tolist() == [8 * MB]
     lost = [allocate(1, 8 * MB, 8 * MB, 1, "old"), allocate(5, 6 * MB, 9 * MB, 2, "new"), free(7, 6 * MB, 3 * MB, 2)]
     study = Study(read(host(line("p", *lost))))
-    rows = memory_peak_frame(study.trace, study.allocators, study.steps)
+    rows = memory_peak_frame(study.trace, study.memory.allocators, study.steps)
     assert dict(zip(rows.op_name, rows.bytes, strict=True)) == {"new": 6 * MB, UNATTRIBUTED: 3 * MB}
     assert "stays from step" not in memory_sections(study)[-1].sentence
 

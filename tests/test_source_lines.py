@@ -220,9 +220,9 @@ def call(name, begin, duration):
 
 def table_of(trace, **source):
     study = Study(trace, recording=Recording(source=SourceRecords(**source)))
-    lines = study.source_lines
-    assert lines.host_ps.sum() == study.ops.self_ps[~study.ops.is_device].sum()
-    assert lines.device_ps.sum() == study.ops.self_ps[study.ops.is_device].sum()
+    lines = study.source.lines
+    assert lines.host_ps.sum() == study.ops.table.self_ps[~study.ops.table.is_device].sum()
+    assert lines.device_ps.sum() == study.ops.table.self_ps[study.ops.table.is_device].sum()
     return {(f, int(n)): row for row, (f, n) in enumerate(zip(lines.file, lines.line, strict=True))}, lines
 
 
@@ -278,7 +278,7 @@ def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
 
 def test_a_trace_without_a_clock_still_has_the_lines_of_graphs():
     trace = read(host(line("worker", event("MatMul:MatMul", 0, 100))))
-    lines = tabulate_source_lines(trace, Study(trace).hlo, Study(trace).op_runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
+    lines = tabulate_source_lines(trace, Study(trace).xla.hlo, Study(trace).ops.runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
     assert (lines.file, lines.host_ps.tolist()) == (("a.py",), [100])
 
 

@@ -10,13 +10,14 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
-from profnb.subjects.device.launches import find_launches
+from profnb.steps.launching import find_launches
 from profnb.timeline.marks import merge_events, pick_marks
 from profnb.timeline.lanes import busy_in_bins
 from profnb.subjects.study import Study
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.files import read_trace
 from profnb.trace.model import StringTable
+from profnb.timeline.scene import Scene
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import answer_question
 from profnb.timeline.pack import event_details, fit_timeline, line_label, pack_timeline
@@ -30,7 +31,7 @@ def study_of(*planes):
 def rows_of(study):
     """Event name to row."""
     names = [study.trace.names[row] for row in study.trace.events.name]
-    return dict(zip(names, study.rows.row.tolist(), strict=True))
+    return dict(zip(names, Scene(study).lanes.lane.tolist(), strict=True))
 
 
 def test_streams_stand_first_then_the_thread_with_the_steps_then_the_busiest():
@@ -43,30 +44,30 @@ def test_streams_stand_first_then_the_thread_with_the_steps_then_the_busiest():
         ),
         gpu(line("Stream #1", event("k", 0, 1)), line("Steps", event("1", 0, 60)), line("Stream #2", event("m", 0, 9))),
     )
-    labels = [line_label(study, position) for position in range(len(study.rows.lines))]
+    labels = [line_label(Scene(study), position) for position in range(len(Scene(study).lanes.lines))]
     assert labels == ["GPU:0 Stream #1", "GPU:0 Stream #2", "GPU:0 Steps", "python", "busy", "idle"]
-    assert study.rows.busy_ps.tolist() == [1, 9, 60, 50, 90, 1]
-    assert labels[study.rows.steps_line] == "python"
+    assert Scene(study).lanes.busy_ps.tolist() == [1, 9, 60, 50, 90, 1]
+    assert labels[Scene(study).lanes.steps_line] == "python"
 
 
 def test_an_event_stands_below_its_parent_and_below_what_it_only_partly_overlaps():
     study = study_of(host(line("t", event("a", 0, 100), event("b", 10, 20), event("c", 20, 50), event("d", 60, 10), event("e", 70, 60))))
     # c begins inside b and outlives it; e begins inside a and outlives it.
     assert rows_of(study) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 1}
-    assert study.rows.busy_ps.tolist() == [130]
+    assert Scene(study).lanes.busy_ps.tolist() == [130]
 
 
 @pytest.mark.parametrize("path", every_shared_trace())
 def test_events_of_one_row_never_overlap_in_any_real_trace(path):
     study = Study(read_trace(path))
-    marks = merge_events(study.trace, study.rows, 0, len(study.trace.events))
-    same = marks.row[1:] == marks.row[:-1]
+    marks = merge_events(study.trace, Scene(study).lanes, 0, len(study.trace.events))
+    same = marks.lane[1:] == marks.lane[:-1]
     assert (marks.end_ps[:-1] <= marks.begin_ps[1:])[same].all()
     assert len(marks) == len(study.trace.events)
 
 
 def marks_of(study, resolution, **rest):
-    marks = merge_events(study.trace, study.rows, resolution, 1000, **rest)
+    marks = merge_events(study.trace, Scene(study).lanes, resolution, 1000, **rest)
     names = [study.trace.names[study.trace.events.name[e]] for e in marks.event]
     return list(zip(names, marks.begin_ps.tolist(), marks.end_ps.tolist(), marks.busy_ps.tolist(), marks.occurrences.tolist(), strict=True))
 
@@ -96,21 +97,21 @@ def test_a_window_holds_what_touches_it():
 @pytest.mark.parametrize("most", [50, 2000])
 def test_no_event_is_dropped_at_any_level_of_detail(path, most):
     study = Study(read_trace(path))
-    marks = pick_marks(study.trace, study.rows, most)
-    assert len(marks) <= max(most, study.rows.first_row[-1])
+    marks = pick_marks(study.trace, Scene(study).lanes, most)
+    assert len(marks) <= max(most, Scene(study).lanes.first_lane[-1])
     assert marks.occurrences.sum() == len(study.trace.events)
     assert marks.busy_ps.sum() == study.trace.events.duration_ps.sum()
-    assert (np.diff(marks.row) >= 0).all()
+    assert (np.diff(marks.lane) >= 0).all()
     owner = marks.mark_of_event
     assert (marks.begin_ps[owner] <= study.trace.events.begin_ps).all()
     assert (marks.end_ps[owner] >= study.trace.events.end_ps).all()
-    assert (marks.row[owner] == study.rows.row).all()
+    assert (marks.lane[owner] == Scene(study).lanes.lane).all()
 
 
 def test_busy_fractions_of_equal_stretches():
     study = study_of(host(line("t", event("a", 0, 10), event("in a", 2, 5), event("b", 25, 10), event("over b", 30, 20))))
     edges = np.array([0, 10, 20, 30, 40, 50, 60])
-    assert busy_in_bins(study.trace, study.rows, 0, edges).tolist() == [1, 0, 0.5, 1, 1, 0]
+    assert busy_in_bins(study.trace, Scene(study).lanes, 0, edges).tolist() == [1, 0, 0.5, 1, 1, 0]
 
 
 def test_a_launch_is_the_last_host_event_with_the_kernels_id():
@@ -159,7 +160,7 @@ def test_the_browser_gets_every_number():
         host(line("python", event("train", 0, 90 * US, step_num=4, _r=1), event("launch", 10 * US, 5 * US, correlation_id=3), event("next", 95 * US, US))),
         gpu(line("Stream #1", event("kernel", 20 * US, 30 * US, correlation_id=3))),
     )
-    head, columns = unpack(pack_timeline(study, 100, 10).data)
+    head, columns = unpack(pack_timeline(Scene(study), 100, 10).data)
     assert (head["unit_ps"], head["span"], head["events"], head["merged"]) == (1000, 96_000, 4, 0)
     names = [head["names"][row] for row in columns["name"]]
     assert names == ["kernel", "train", "next", "launch"]
@@ -175,7 +176,7 @@ def test_the_browser_gets_every_number():
 
 def test_a_long_trace_gets_a_coarser_unit_that_fits_32_bits():
     study = study_of(host(line("t", event("a", 0, 10), event("b", 60 * 10**12, 10**6))))
-    head, columns = unpack(pack_timeline(study, 10, 0).data)
+    head, columns = unpack(pack_timeline(Scene(study), 10, 0).data)
     assert head["unit_ps"] == -(-(60 * 10**12 + 10**6) // (2**32 - 1))
     assert columns["begin"][1] * head["unit_ps"] == pytest.approx(60 * 10**12, rel=1e-9)
     assert columns["duration"][0] == 1  # what is shorter than the unit stays visible
@@ -183,7 +184,7 @@ def test_a_long_trace_gets_a_coarser_unit_that_fits_32_bits():
 
 def test_details_are_what_a_person_can_use():
     study = study_of(host(line("t", event("a", 0, 10, long_name="x" * 2000, bytes=64, correlation_id=5, _pt=3))))
-    text = event_details(study, 0)
+    text = event_details(Scene(study), 0)
     assert "bytes: 64" in text
     assert "correlation_id" not in text and "_pt" not in text
     assert len(text) < 700
@@ -200,7 +201,7 @@ def many(count):
 
 def test_a_timeline_coarsens_until_it_fits_and_says_so():
     study = Study(many(300_000))
-    packed = fit_timeline(study, 100_000, 100, 200_000)
+    packed = fit_timeline(Scene(study), 100_000, 100, 200_000)
     assert len(packed.data) <= 200_000
     assert packed.marks > 20_000
     _, columns = unpack(packed.data)
@@ -222,7 +223,7 @@ def test_the_kernel_answers_with_every_event_of_a_window():
     study = Study(many(50_000))
     events = study.trace.events
     low, high = int(events.begin_ps[1000]), int(events.begin_ps[1100])
-    head, columns = unpack(b64decode(answer_question(study, f"window {low // 1000} {high // 1000}")))
+    head, columns = unpack(b64decode(answer_question(Scene(study), f"window {low // 1000} {high // 1000}")))
     inside = (events.begin_ps < high) & (events.end_ps >= low)
     assert head["marks"] == inside.sum()
     assert columns["begin"].tolist() == (events.begin_ps[inside] // 1000).tolist()
@@ -231,13 +232,13 @@ def test_the_kernel_answers_with_every_event_of_a_window():
 def test_a_window_beyond_all_numbers_is_an_empty_one():
     study = study_of(host(line("t", event("a", 0, 10), event("b", 20 * 86_400 * 10**12, 10))))
     for question in ("window 999999999999998 999999999999999", "window -99999999999999 -99999999999998"):
-        head, _ = unpack(b64decode(answer_question(study, question)))
+        head, _ = unpack(b64decode(answer_question(Scene(study), question)))
         assert head["marks"] == 0
 
 
 @pytest.mark.parametrize("question", ["", "window", "window a b", "window 1 2 3", "event 0 99999999999999999999", "delete everything", "event -1 0"])
 def test_a_question_that_makes_no_sense_gets_no_answer(question):
-    assert answer_question(Study(many(10)), question) == ""
+    assert answer_question(Scene(Study(many(10))), question) == ""
 
 
 def test_the_still_picture_reads_as_text():
@@ -245,7 +246,7 @@ def test_the_still_picture_reads_as_text():
         host(line("python", *(event("train", 10 * US * k, 8 * US, step_num=k, _r=1) for k in range(3)))),
         gpu(line("Stream #1", event("kernel", 0, 14 * US))),
     )
-    lines = still_text(still_picture(study)).splitlines()
+    lines = still_text(still_picture(Scene(study))).splitlines()
     assert lines[0].split() == ["thread", "or", "stream", "|", "28.0", "µs", "|", "busy", "busy", "%", "events"]
     assert lines[1] == "GPU:0 Stream #1   |" + "█" * 30 + " " * 30 + "|  14.0 µs  50.0 %       1"
     assert lines[2].startswith("python            |" + "█" * 17)

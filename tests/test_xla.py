@@ -56,7 +56,7 @@ def study():
 
 
 def test_ops_their_costs_and_where_they_come_from(study):
-    table = xla_frame(study.xla)
+    table = xla_frame(study.xla.ops)
     assert table.hlo_op.tolist() == ["dot.1", "fusion.1"]
     assert table.op_name.tolist() == ["model/dense/MatMul", "model/add/Add"]  # the fusion's root
     assert table.source.tolist() == ["/u/model.py:12", ""]
@@ -69,22 +69,22 @@ def test_ops_their_costs_and_where_they_come_from(study):
 
 
 def test_programs_their_compilation_and_their_buffers(study):
-    row = xla_module_frame(study.xla_modules).iloc[0]
+    row = xla_module_frame(study.xla.modules).iloc[0]
     assert (row.module, row.program_id, row.executions) == ("jit_step", 3, 2)
     assert (row.compilations, row.compile_ms) == (1, 0.003)  # nested events of one compilation count once
     assert (row.argument_bytes, row.output_bytes, row.temporary_bytes) == (49152, 65536, 65536)
 
 
 def test_other_tables_name_the_ops_of_the_framework(study):
-    assert study.kernels.op_name == ("model/dense/MatMul", "model/add/Add")
-    assert study.kernels.op_type == ("MatMul", "AddV2")
-    assert ("model/dense/MatMul", "MatMul") in zip(study.ops.op_name, study.ops.op_type, strict=True)
-    assert study.precision.total_ps[1] == 40 * US  # bf16 products, told by their shapes alone
-    assert study.precision.total_ps[3] == 20 * US
+    assert study.device.kernels.op_name == ("model/dense/MatMul", "model/add/Add")
+    assert study.device.kernels.op_type == ("MatMul", "AddV2")
+    assert ("model/dense/MatMul", "MatMul") in zip(study.ops.table.op_name, study.ops.table.op_type, strict=True)
+    assert study.device.precision.total_ps[1] == 40 * US  # bf16 products, told by their shapes alone
+    assert study.device.precision.total_ps[3] == 20 * US
 
 
 def test_the_roofline_by_hand(study):
-    table = roofline_frame(study.xla, study.roofline)
+    table = roofline_frame(study.xla.ops, study.device.roofline)
     peak_16, peak_32, bandwidth = 40 * 1.59e9 * 1024, 40 * 1.59e9 * 128, 320.064e9
     assert table.width.tolist() == ["16-bit", "32-bit"]
     assert table.peak_gigaflops_per_second.tolist() == pytest.approx([peak_16 / 1e9, peak_32 / 1e9])
@@ -96,7 +96,7 @@ def test_the_roofline_by_hand(study):
 
 
 def test_the_tree_shares_a_fusion_out_by_its_operations(study):
-    blocks = grow_xla_tree(study.xla, study.hlo)
+    blocks = grow_xla_tree(study.xla.ops, study.xla.hlo)
     assert [(b.level, b.label, round(b.begin, 4), round(b.width, 4), b.is_estimate) for b in blocks] == [
         (0, "jit_step", 0.0, 1.0, False),
         (1, "dot.1", 0.0, 0.6667, False),
@@ -137,12 +137,12 @@ def test_a_tpu_core_works_on_its_line_of_ops_by_its_own_clock():
               line("Tensor Core", event("bundle.1", 0, 5 * US)), of_names=told),
     )  # fmt: skip
     study = Study(trace)
-    table = xla_frame(study.xla)
+    table = xla_frame(study.xla.ops)
     assert table.hlo_op.tolist() == ["fusion.7"]
     assert (table.module[0], table.program_id[0], table.category[0]) == ("jit_f", 9, "loop fusion")
     assert (table.op_name[0], table.flops[0], table.bytes[0]) == ("jit(f)/add", 1024, 8192)
     assert table.self_us[0] == 9
-    assert study.devices.busy_ps.tolist() == [10 * US]
+    assert study.device.use.busy_ps.tolist() == [10 * US]
 
 
 def test_a_roofline_of_ops_that_take_next_to_no_time_is_drawn(tmp_path):
@@ -157,8 +157,8 @@ def test_a_roofline_of_ops_that_take_next_to_no_time_is_drawn(tmp_path):
 def test_a_run_on_several_devices_is_one_run():
     devices = [gpu(line("Stream #1", hlo("dot.1", 0, US)), number=at, stats=T4) for at in range(4)]
     study = Study(read(metadata_plane(jit_step=(3, PROGRAM)), host(line("p", event("train", 0, 9 * US, step_num=0, _r=1))), *devices))
-    assert study.xla.occurrences.tolist() == [4]
-    assert study.xla_modules.executions.tolist() == [1]
+    assert study.xla.ops.occurrences.tolist() == [4]
+    assert study.xla.modules.executions.tolist() == [1]
 
 
 def test_stats_that_no_device_has_give_no_peak():
@@ -168,12 +168,12 @@ def test_stats_that_no_device_has_give_no_peak():
 def test_hlo_collectives_are_collectives():
     ops = [event("%all-reduce.1 = f32[4] all-reduce(f32[4] %x)", 0, 5 * US), event("%all-reduce-scatter-like = f32[4] add()", 5 * US, US)]
     trace = read(host(line("p", event("train", 0, 10 * US, step_num=0, _r=1))), plane("/device:TPU:0", line("XLA Ops", *ops)))
-    assert Study(trace).devices.collective_ps.tolist()[0] >= 5 * US
+    assert Study(trace).device.use.collective_ps.tolist()[0] >= 5 * US
 
 
 def test_without_xla_the_tables_are_empty_and_have_their_columns():
     study = Study(read(host(line("python", event("train", 0, US, step_num=0, _r=1)))))
-    for table in (xla_frame(study.xla), xla_module_frame(study.xla_modules), roofline_frame(study.xla, study.roofline)):
+    for table in (xla_frame(study.xla.ops), xla_module_frame(study.xla.modules), roofline_frame(study.xla.ops, study.device.roofline)):
         assert isinstance(table, pd.DataFrame)
         assert table.empty
         assert "bound_by" in table or "module" in table
@@ -215,7 +215,7 @@ def test_convolutions_count_in_the_backward_pass_too():
         convolution("conv", shape(F32, 8, 30, 30, 16), "x", "k", [(3, 1, 0, 0)] * 2),
     ]}, "main")  # fmt: skip
     trace = read(metadata_plane(jit_c=(1, raw)), gpu(line("Stream #1", event("k", 0, US, hlo_op="conv", program_id=1, hlo_module="jit_c"))))
-    assert Study(trace).xla.flops.tolist() == [2 * 8 * 30 * 30 * 16 * 9 * 4]
+    assert Study(trace).xla.ops.flops.tolist() == [2 * 8 * 30 * 30 * 16 * 9 * 4]
 
 
 def test_a_compiled_function_on_a_cpu():

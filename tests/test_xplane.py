@@ -170,7 +170,7 @@ for _ in range(int(sys.argv[3])):
     try:
         study = Study(read_xplane(np.frombuffer(bytes(raw), np.uint8), "fuzzed"))
         assert (study.breakdown.picoseconds >= 0).all()
-        study.ops, study.summary, study.notes
+        study.ops.table, study.summary, study.notes
         opened += 1
     except TraceFormatError:
         refused += 1

@@ -23,9 +23,9 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.hooks import replace_attribute, watch_method
 from profnb.capture.retracings import function_of
 from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep, StepRecords
-from profnb.capture.hooks import replace_attribute, watch_method
 
 __all__ = ["StepRecorder"]
 

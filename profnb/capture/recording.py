@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.datasets import Chain, count_elements, describe_datasets
-from profnb.capture.retracings import ChangingArguments
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
-from profnb.capture.step_records import StepRecords
+from profnb.capture.retracings import ChangingArguments
 from profnb.capture.source.source_records import SourceRecords, StackRecords
+from profnb.capture.step_records import StepRecords
 
 __all__ = ["Recording"]
 

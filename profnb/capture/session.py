@@ -22,17 +22,17 @@ from types import ModuleType
 from typing import Any
 
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
-from profnb.capture.retracings import find_changing_arguments
-from profnb.tf1.session_runs import GraphRuns
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
+from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.recording import Recording
-from profnb.capture.step_records import RUN
+from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.source.source_watch import SourceWatch
-from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
+from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
+from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Capture", "Recording"]
 

@@ -1,7 +1,7 @@
 """Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
 
-from profnb.subjects.device.devices import busiest_device
 from profnb.steps.examples import usual_batch_size
+from profnb.steps.streams import busiest_device
 from profnb.subjects.study import Study
 
 __all__ = [

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.trace.op_names import without_call
 from profnb.subjects.study import Study
+from profnb.trace.op_names import without_call
 
 __all__ = ["OpDifference", "compare_ops", "rank_scopes"]
 
@@ -85,12 +85,12 @@ def _status(side: str, one: _Op | None, two: _Op | None) -> str:
 def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     """The ops of a mean step by side and path."""
     counted = study.summary.counted
-    ops = study.ops_of_steps(counted)
+    ops = study.ops.of_steps(counted)
     kernels = _kernels_of(study)
     steps = max(counted.size, 1) * max(study.summary.iterations, 1)
     found = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
-        if ops.op_type[row] == _DATASET and len(study.iterators):
+        if ops.op_type[row] == _DATASET and len(study.input.iterators):
             continue  # its time is a wait, or hidden; what the training waited for stands under input
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
@@ -106,14 +106,14 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
 
 def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     """The training's waiting in a mean step, by the iterator of tf.data that it is charged to."""
-    if not len(study.iterators) or study.steps.is_window:
+    if not len(study.input.iterators) or study.steps.is_window:
         return {}
-    waiting, table = study.waiting, study.input_pipeline
+    waiting, table = study.input.waiting, study.input.pipeline
     steps = max(int(waiting.counted.sum()), 1) * max(study.summary.iterations, 1)
     charged = (waiting.charged_ps[0::2] + waiting.charged_ps[1::2]) / steps
     return {
         ("input", path): _Op(path, kind, float(spent), float(spent), frozenset())
-        for path, kind, spent in zip(study.iterators.path, table.kind, charged, strict=True)
+        for path, kind, spent in zip(study.input.iterators.path, table.kind, charged, strict=True)
         if spent
     }
 
@@ -121,7 +121,9 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
 def _kernels_of(study: Study) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     if study.has_device:
-        for kernel, op in zip(study.kernels.kernel_name, study.kernels.op_name, strict=True):
+        for kernel, op in zip(
+            study.device.kernels.kernel_name, study.device.kernels.op_name, strict=True
+        ):
             found.setdefault(op, set()).add(kernel)
     return {op: frozenset(names) for op, names in found.items()}
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.compare.speedup import estimate_mean
 from profnb.capture.histories import FitResult
+from profnb.compare.speedup import estimate_mean
 from profnb.core.units import metric_text
 
 __all__ = ["MetricDifference", "compare_metrics", "is_higher_better", "pick_metric"]

@@ -11,14 +11,14 @@ import numpy as np
 from profnb.compare.op_differences import OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.trace.op_names import without_call
 from profnb.core.columns import Floats
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.section import Section, section_html, section_text
-from profnb.report.text import printable
 from profnb.drawing.theme import COLOURS, MUTED, ROOT, colour_of
+from profnb.trace.op_names import without_call
 
 __all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from profnb.core.columns import Floats
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
-from profnb.core.columns import Floats
 
 __all__ = ["steady_step_times"]
 

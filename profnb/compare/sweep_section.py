@@ -17,9 +17,9 @@ from profnb.core.units import (
     rate_text,
 )
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.section import Section, section_html, section_text
-from profnb.report.text import printable
 from profnb.drawing.theme import COLOURS, MUTED, ROOT
 
 __all__ = ["sweep_bundles", "sweep_text"]

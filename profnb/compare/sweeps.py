@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.histories import FitResult
 from profnb.compare.quality import is_higher_better, pick_metric
 from profnb.compare.speedup import Estimate, estimate_mean, estimate_step
-from profnb.subjects.study import Study
-from profnb.capture.histories import FitResult
 from profnb.core.columns import Bools, Floats
+from profnb.subjects.study import Study
 
 __all__ = ["SweepPoint", "SweepTable", "peak_bytes", "setting_text", "tabulate_sweep"]
 
@@ -105,7 +105,7 @@ def _one_line(error: str) -> str:
 
 def peak_bytes(study: Study) -> float:
     """Most memory in use at once, of a device if there is one; NaN where no allocator told."""
-    uses = study.memory_use
+    uses = study.memory.use
     chosen = [use for use in uses if use.allocator.is_device] or list(uses)
     return max((float(use.peak_bytes) for use in chosen), default=float("nan"))
 

@@ -8,6 +8,10 @@ import math
 
 __all__ = [
     "MISSING",
+    "PS_PER_MS",
+    "PS_PER_NS",
+    "PS_PER_S",
+    "PS_PER_US",
     "bar_text",
     "bytes_text",
     "count_text",
@@ -18,6 +22,8 @@ __all__ = [
 ]
 
 MISSING = "—"
+PS_PER_S, PS_PER_MS, PS_PER_US = 1e12, 1e9, 1e6
+PS_PER_NS = 1000  # an integer: nanoseconds become picoseconds exactly
 
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))

@@ -10,15 +10,11 @@ import json
 from html import escape
 from typing import Any
 
-from profnb.core.units import bar_text, duration_text
-from profnb.report.step_chart import StepChart
-from profnb.drawing.html_table import html_table
-from profnb.drawing.theme import MUTED, ROOT
+from profnb.drawing.theme import ROOT
 
-__all__ = ["figure_bundle", "figure_html", "plotly_script", "step_table_html"]
+__all__ = ["figure_bundle", "figure_html", "plotly_script"]
 
 _MIME = "application/vnd.plotly.v1+json"
-_MOST_ROWS = 12
 
 
 def figure_html(figure: dict[str, Any], fallback: str, source: str | None) -> str:
@@ -35,25 +31,6 @@ def figure_html(figure: dict[str, Any], fallback: str, source: str | None) -> st
         f'{escape(json.dumps(figure, separators=(",", ":")))}"{address}>'
         f"<div>{fallback}</div></div>"
     )
-
-
-def step_table_html(chart: StepChart) -> str:
-    """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
-    order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
-    shown = sorted(order[:_MOST_ROWS])
-    steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
-    longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
-    rows = [
-        [
-            chart.labels[row],
-            bar_text(chart.total_ms[row] / longest, 24),
-            duration_text(chart.total_ms[row] * 1e9),
-        ]
-        for row in shown
-    ]
-    rest = len(chart.labels) - len(shown)
-    more = f'<div style="{MUTED}">and {rest} faster ones</div>' if rest else ""
-    return html_table(("slowest steps", "", "step time"), rows, (False, False, True)) + more
 
 
 def figure_bundle(

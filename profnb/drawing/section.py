@@ -1,21 +1,59 @@
 """One table of the report, with a sentence and perhaps a chart: a value, as HTML and as text."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeVar
 
+from profnb.core.table import Column, Table
+from profnb.core.units import bar_text
 from profnb.drawing.html_table import Cell, html_table
-from profnb.report.text import plain_table, printable
+from profnb.drawing.plain import plain_table, printable
 from profnb.drawing.theme import BAR, MUTED
 
-__all__ = ["Section", "section_html", "section_text"]
+__all__ = ["Bar", "Section", "Shown", "section_html", "section_of", "section_text"]
+
+T = TypeVar("T")
 
 _MOST_PLAIN = 1000
 _MOST_TEXT = 6
 _WIDTH = 150
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a section that is made of several columns of the table, or looks its own way.
+
+    Attributes:
+        heading: Its heading.
+        cell: The cell of a row.
+        is_number: Whether it aligns right.
+        sort_key: What a row is sorted by, where the section can be sorted; None for its text.
+        meaning: What it holds, for the text under the pointer.
+    """
+
+    heading: str
+    cell: Callable[[int], Cell]
+    is_number: bool = False
+    sort_key: Callable[[int], float | str | None] | None = None
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The bars that a section begins with.
+
+    Attributes:
+        fraction: The length of each row's bar, 0 to 1.
+        colour: Their colour, or one for each row.
+        width: Characters of a full bar.
+    """
+
+    fraction: Callable[[int], float]
+    colour: str | Callable[[int], str]
+    width: int = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +75,7 @@ class Section:
             table is not to be sorted.
         shown: How many rows to show before the rest is asked for.
         row_style: What to add to the style of each row's bar.
+        meanings: For each column what it holds, shown under the pointer; empty for nothing.
     """
 
     title: str
@@ -52,6 +91,76 @@ class Section:
     sort_keys: Sequence[Sequence[float | str | None]] = ()
     shown: int = _MOST_PLAIN
     row_style: str = ""
+    meanings: Sequence[str] = ()
+
+
+def section_of(
+    table: Table[T],
+    value: T,
+    columns: Sequence[str | Shown],
+    *,
+    title: str,
+    tab: str,
+    bar: Bar,
+    rows: Sequence[int],
+    sentence: str = "",
+    is_sortable: bool = False,
+    searches: Sequence[str] = (),
+    **rest: Any,
+) -> Section:
+    """A section that shows some columns of a declared table.
+
+    Args:
+        table: The declaration; it has headings, alignment, units and meanings.
+        value: What fills it.
+        columns: What to show: names of the table's columns, or columns of the section's own.
+        title: The section's title.
+        tab: The part of the report it belongs to.
+        bar: The bars in front.
+        rows: Which rows, in order.
+        sentence: What the table says.
+        is_sortable: Whether a reader can sort it.
+        searches: For each row words that find its ops in the op table.
+        **rest: Other fields of ``Section``.
+    """
+    shown = [c if isinstance(c, Shown) else _declared(table[c], value) for c in columns]
+    return Section(
+        title=title,
+        sentence=sentence,
+        headings=("", *(column.heading for column in shown)),
+        rows=[
+            (bar_text(bar.fraction(row), bar.width), *(column.cell(row) for column in shown))
+            for row in rows
+        ],
+        numbers=(False, *(column.is_number for column in shown)),
+        colours=[bar.colour if isinstance(bar.colour, str) else bar.colour(row) for row in rows],
+        tab=tab,
+        searches=searches,
+        sort_keys=[
+            (bar.fraction(row), *(None if c.sort_key is None else c.sort_key(row) for c in shown))
+            for row in rows
+        ]
+        if is_sortable
+        else (),
+        meanings=("", *(column.meaning for column in shown)),
+        **rest,
+    )
+
+
+def _declared(column: Column[T], value: T) -> Shown:
+    """A column of a table as a section shows it."""
+    values = column.values(value)
+    is_number = not (len(values) and isinstance(values[0], str))
+
+    def sort_key(row: int) -> float | str | None:
+        one = values[row]
+        if isinstance(one, str):
+            return one
+        return None if one is None or one != one else float(one)  # noqa: PLR0124  # NaN is not itself
+
+    return Shown(
+        column.title, lambda row: column.write(values[row]), is_number, sort_key, column.meaning
+    )
 
 
 def _plain(cell: Cell) -> str:

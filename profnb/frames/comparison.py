@@ -7,11 +7,9 @@ import pandas as pd
 
 from profnb.compare.op_differences import OpDifference
 from profnb.compare.quality import MetricDifference
+from profnb.core.units import PS_PER_MS, PS_PER_US
 
 __all__ = ["category_difference_frame", "op_difference_frame", "quality_frame"]
-
-_PS_PER_MS = 1e9
-_PS_PER_US = 1e6
 
 
 def op_difference_frame(rows: Sequence[OpDifference]) -> pd.DataFrame:
@@ -21,9 +19,9 @@ def op_difference_frame(rows: Sequence[OpDifference]) -> pd.DataFrame:
             "side": [row.side for row in rows],
             "op_name": [row.op_name for row in rows],
             "op_type": [row.op_type for row in rows],
-            "first_us": [row.first_ps / _PS_PER_US for row in rows],
-            "second_us": [row.second_ps / _PS_PER_US for row in rows],
-            "difference_us": [row.difference_ps / _PS_PER_US for row in rows],
+            "first_us": [row.first_ps / PS_PER_US for row in rows],
+            "second_us": [row.second_ps / PS_PER_US for row in rows],
+            "difference_us": [row.difference_ps / PS_PER_US for row in rows],
             "status": [row.status for row in rows],
         }
     )
@@ -34,9 +32,9 @@ def category_difference_frame(rows: Sequence[tuple[str, float, float]]) -> pd.Da
     return pd.DataFrame(
         {
             "category": [name for name, *_ in rows],
-            "first_ms": [first / _PS_PER_MS for _, first, _ in rows],
-            "second_ms": [second / _PS_PER_MS for _, _, second in rows],
-            "difference_ms": [(second - first) / _PS_PER_MS for _, first, second in rows],
+            "first_ms": [first / PS_PER_MS for _, first, _ in rows],
+            "second_ms": [second / PS_PER_MS for _, _, second in rows],
+            "difference_ms": [(second - first) / PS_PER_MS for _, first, second in rows],
         }
     )
 

@@ -3,17 +3,15 @@
 import numpy as np
 import pandas as pd
 
+from profnb.core.columns import Floats
+from profnb.core.units import PS_PER_MS, PS_PER_US
+from profnb.steps.windows import Steps
+from profnb.subjects.input.buffers import BUFFER
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import Waiting
-from profnb.subjects.memory.samples import BUFFER
-from profnb.steps.windows import Steps
-from profnb.core.columns import Floats
 from profnb.trace.model import Counter
 
 __all__ = ["buffer_frame", "input_pipeline_frame", "input_wait_frame"]
-
-_PS_PER_MS = 1e9
-_PS_PER_US = 1e6
 
 
 def input_pipeline_frame(table: InputPipeline, functions: tuple[str, ...]) -> pd.DataFrame:
@@ -32,16 +30,16 @@ def input_pipeline_frame(table: InputPipeline, functions: tuple[str, ...]) -> pd
             "function": list(functions),
             "depth": table.tree.depth,
             "calls": table.calls,
-            "total_us": table.total_ps / _PS_PER_US,
-            "self_us": table.self_ps / _PS_PER_US,
-            "mean_us": table.total_ps / calls / _PS_PER_US,
-            "max_us": table.longest_ps / _PS_PER_US,
+            "total_us": table.total_ps / PS_PER_US,
+            "self_us": table.self_ps / PS_PER_US,
+            "mean_us": table.total_ps / calls / PS_PER_US,
+            "max_us": table.longest_ps / PS_PER_US,
             "function_runs": table.runs,
-            "function_us": known(table.function_ps / _PS_PER_US, table.runs > 0),
+            "function_us": known(table.function_ps / PS_PER_US, table.runs > 0),
             "function_ops": [", ".join(name for name, *_ in ops) for ops in table.function_ops],
             "is_async": table.tree.is_async,
             "is_blocking": table.waited_ps > 0,
-            "waited_us": table.waited_ps / _PS_PER_US,
+            "waited_us": table.waited_ps / PS_PER_US,
             "waited_fraction": table.waited_ps / whole if whole else np.nan,
             "parallelism": known(table.parallelism.astype(float), table.parallelism > 0),
             "is_autotuned": table.is_autotuned,
@@ -59,8 +57,8 @@ def input_wait_frame(steps: Steps, waiting: Waiting) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "step_num": steps.step_num,
-            "wait_ms": waiting.step_ps / _PS_PER_MS,
-            "period_ms": waiting.period_ps / _PS_PER_MS,
+            "wait_ms": waiting.step_ps / PS_PER_MS,
+            "period_ms": waiting.period_ps / PS_PER_MS,
             "wait_fraction": waiting.step_ps / period,
             "is_counted": waiting.counted,
         }
@@ -74,7 +72,7 @@ def buffer_frame(samples: list[Counter], capacity: dict[str, int]) -> pd.DataFra
         pd.DataFrame(
             {
                 "iterator": counter.series,
-                "time_ms": counter.time_ps / _PS_PER_MS,
+                "time_ms": counter.time_ps / PS_PER_MS,
                 "buffered_elements": counter.value,
                 "capacity": float(capacity.get(counter.series, 0)) or np.nan,
             }

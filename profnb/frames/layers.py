@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 
+from profnb.core.units import PS_PER_US
 from profnb.subjects.layers.layer_rows import PHASES
 from profnb.subjects.layers.layer_table import LayerTable
 
 __all__ = ["layer_frame"]
-
-_PS_PER_US = 1e6
 
 
 def layer_frame(table: LayerTable) -> pd.DataFrame:
@@ -18,16 +17,16 @@ def layer_frame(table: LayerTable) -> pd.DataFrame:
         "layer_type": list(table.layer_type),
     }
     for number, phase in enumerate(PHASES):
-        columns[f"{phase}_us"] = table.phases_ps[:, number] / _PS_PER_US
+        columns[f"{phase}_us"] = table.phases_ps[:, number] / PS_PER_US
     is_missing = table.side == "host"
     frame = pd.DataFrame(
         {
             **columns,
-            "total_us": table.total_ps / _PS_PER_US,
-            "with_parts_us": table.with_parts_ps / _PS_PER_US,
+            "total_us": table.total_ps / PS_PER_US,
+            "with_parts_us": table.with_parts_ps / PS_PER_US,
             "fraction": table.fraction,
-            "host_us": table.host_ps / _PS_PER_US,
-            "device_us": np.nan if is_missing else table.device_ps / _PS_PER_US,
+            "host_us": table.host_ps / PS_PER_US,
+            "device_us": np.nan if is_missing else table.device_ps / PS_PER_US,
             "occurrences": table.occurrences,
             "parameters": table.parameters,
             "output_shape": list(table.output_shape),

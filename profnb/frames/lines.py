@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from profnb.subjects.source.source_lines import SourceLines
-from profnb.subjects.python.python_time import PythonTime
 from profnb.core.columns import Floats, Int64s
+from profnb.core.units import PS_PER_MS, PS_PER_US
+from profnb.subjects.python.python_time import PythonTime
+from profnb.subjects.source.source_lines import SourceLines
 
 __all__ = ["python_frame", "source_line_frame"]
 
-_PS_PER_US = 1e6
-_PS_PER_MS = 1e9
 _COLUMNS = [
     "file", "line", "source", "host_us", "device_us", "python_us", "wall_us", "forward_us", "backward_us",
     "gradient_us", "fraction", "runs", "op_runs",
@@ -27,24 +26,24 @@ def source_line_frame(lines: SourceLines | None, *, has_device: bool) -> pd.Data
         return pd.DataFrame(columns=_COLUMNS)
 
     def known(values: Int64s) -> Floats:
-        return np.where(values >= 0, values / _PS_PER_US, np.nan)
+        return np.where(values >= 0, values / PS_PER_US, np.nan)
 
     ops_ps = lines.host_ps + lines.device_ps
     whole = int((lines.device_ps if has_device else lines.host_ps).sum())
-    device = lines.device_ps / _PS_PER_US if has_device else np.full(len(lines), np.nan)
+    device = lines.device_ps / PS_PER_US if has_device else np.full(len(lines), np.nan)
     own = lines.device_ps if has_device else lines.host_ps
     return pd.DataFrame(
         {
             "file": list(lines.file),
             "line": lines.line,
             "source": [text.strip() for text in lines.text],
-            "host_us": lines.host_ps / _PS_PER_US,
+            "host_us": lines.host_ps / PS_PER_US,
             "device_us": device,
             "python_us": known(lines.python_ps),
             "wall_us": known(lines.wall_ps),
-            "forward_us": (ops_ps - lines.backward_ps) / _PS_PER_US,
-            "backward_us": lines.backward_ps / _PS_PER_US,
-            "gradient_us": lines.gradient_ps / _PS_PER_US,
+            "forward_us": (ops_ps - lines.backward_ps) / PS_PER_US,
+            "backward_us": lines.backward_ps / PS_PER_US,
+            "gradient_us": lines.gradient_ps / PS_PER_US,
             "fraction": own / whole if whole else np.full(len(lines), np.nan),
             "runs": np.where(lines.runs >= 0, lines.runs, np.nan),
             "op_runs": lines.op_runs,
@@ -58,7 +57,7 @@ def python_frame(python: PythonTime | None) -> pd.DataFrame:
         return pd.DataFrame(columns=_PYTHON_COLUMNS)
     split = (python.inside_ps, python.between_ps)
     inside, between = (
-        part / _PS_PER_MS if python.has_steps else np.full(len(python), np.nan) for part in split
+        part / PS_PER_MS if python.has_steps else np.full(len(python), np.nan) for part in split
     )
     return pd.DataFrame(
         {
@@ -68,8 +67,8 @@ def python_frame(python: PythonTime | None) -> pd.DataFrame:
             "is_user": python.is_user,
             "samples": np.where(python.samples >= 0, python.samples, np.nan),
             "calls": np.where(python.calls >= 0, python.calls, np.nan),
-            "self_ms": python.self_ps / _PS_PER_MS,
-            "total_ms": python.total_ps / _PS_PER_MS,
+            "self_ms": python.self_ps / PS_PER_MS,
+            "total_ms": python.total_ps / PS_PER_MS,
             "inside_steps_ms": inside,
             "between_steps_ms": between,
         }

@@ -6,15 +6,14 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from profnb.subjects.memory.allocators import Allocator, tabulate_peak
-from profnb.subjects.memory.samples import RESERVED, find_samples
-from profnb.subjects.memory.use import MemoryUse
+from profnb.core.units import PS_PER_MS
 from profnb.steps.windows import Steps
+from profnb.subjects.memory.allocators import Allocator, find_allocators, tabulate_peak
+from profnb.subjects.memory.samples import RESERVED, sample_memory
+from profnb.subjects.memory.use import MemoryUse
 from profnb.trace.model import Trace
 
 __all__ = ["memory_frame", "memory_peak_frame", "memory_summary_frame"]
-
-_PS_PER_MS = 1e9
 
 
 def memory_frame(trace: Trace, allocators: Sequence[Allocator]) -> pd.DataFrame:
@@ -24,7 +23,7 @@ def memory_frame(trace: Trace, allocators: Sequence[Allocator]) -> pd.DataFrame:
         pd.DataFrame(
             {
                 "allocator": allocator.name,
-                "time_ms": trace.events.begin_ps[allocator.events] / _PS_PER_MS,
+                "time_ms": trace.events.begin_ps[allocator.events] / PS_PER_MS,
                 "in_use_bytes": allocator.in_use.astype(np.float64),
                 "reserved_bytes": np.where(allocator.reserved > 0, allocator.reserved, np.nan),
                 "fragmentation": allocator.fragmentation,
@@ -33,13 +32,13 @@ def memory_frame(trace: Trace, allocators: Sequence[Allocator]) -> pd.DataFrame:
         for allocator in allocators
     ]
     if not parts:
-        samples = [*trace.counters, *find_samples(trace)]
+        samples = [*trace.counters, *sample_memory(trace, find_allocators(trace))]
         reserved = {c.series: c.value for c in samples if c.name == RESERVED}
         parts = [
             pd.DataFrame(
                 {
                     "allocator": c.series,
-                    "time_ms": c.time_ps / _PS_PER_MS,
+                    "time_ms": c.time_ps / PS_PER_MS,
                     "in_use_bytes": c.value,
                     "reserved_bytes": reserved.get(c.series, np.full(c.value.size, np.nan)),
                     "fragmentation": np.nan,
@@ -57,7 +56,7 @@ def memory_peak_frame(trace: Trace, allocators: Sequence[Allocator], steps: Step
         {
             "allocator": allocator.name,
             **asdict(row),
-            "time_ms": float(trace.events.begin_ps[allocator.events[allocator.peak]]) / _PS_PER_MS,
+            "time_ms": float(trace.events.begin_ps[allocator.events[allocator.peak]]) / PS_PER_MS,
         }
         for allocator in allocators
         for row in tabulate_peak(trace, allocator, steps)
@@ -79,7 +78,7 @@ def memory_summary_frame(uses: Sequence[MemoryUse]) -> pd.DataFrame:
         {
             "allocator": use.allocator.name,
             "peak_bytes": use.peak_bytes,
-            "peak_ms": use.peak_ps / _PS_PER_MS,
+            "peak_ms": use.peak_ps / PS_PER_MS,
             "lifetime_peak_bytes": known(use.allocator.lifetime_peak),
             "base_bytes": float(use.base_bytes) if use.base_bytes >= 0 else np.nan,
             "limit_bytes": known(use.allocator.limit),

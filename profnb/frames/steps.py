@@ -3,19 +3,17 @@
 import numpy as np
 import pandas as pd
 
+from profnb.core.columns import Int32s, Int64s
+from profnb.core.units import PS_PER_MS, PS_PER_US
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown, category_column
-from profnb.steps.nesting import find_parents, self_times
-from profnb.subjects.ops.op_table import OpTable
 from profnb.steps.grouping import Groups
+from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
-from profnb.core.columns import Int32s, Int64s
+from profnb.subjects.ops.op_table import OpTable
 from profnb.trace.model import Trace
 
 __all__ = ["event_frame", "op_frame", "step_frame", "step_time_frame"]
-
-_PS_PER_MS = 1e9
-_PS_PER_US = 1e6
 
 
 # Without a device's own lines in the trace these were not measured.
@@ -37,15 +35,15 @@ def step_frame(steps: Steps, breakdown: StepBreakdown, *, has_device: bool) -> p
     columns: dict[str, object] = {
         "step_num": steps.step_num,
         "phase": list(steps.phase),
-        "begin_ms": steps.begin_ps / _PS_PER_MS,
-        "duration_ms": steps.duration_ps / _PS_PER_MS,
-        "gap_ms": np.where(gap_ps >= 0, gap_ps / _PS_PER_MS, np.nan),
+        "begin_ms": steps.begin_ps / PS_PER_MS,
+        "duration_ms": steps.duration_ps / PS_PER_MS,
+        "gap_ms": np.where(gap_ps >= 0, gap_ps / PS_PER_MS, np.nan),
         "is_warmup": steps.is_warmup,
         "iterations": steps.iterations,
     }
     for category in CATEGORIES:
         is_missing = category in _DEVICE_CATEGORIES and not has_device
-        milliseconds = breakdown.of(category) / _PS_PER_MS
+        milliseconds = breakdown.of(category) / PS_PER_MS
         columns[category_column(category)] = np.nan if is_missing else milliseconds
     return pd.DataFrame(columns)
 
@@ -56,7 +54,7 @@ def step_time_frame(times: StepTimes) -> pd.DataFrame:
         {
             "step_num": times.step_num,
             "phase": list(times.phase),
-            "wall_ms": times.duration_ps / _PS_PER_MS,
+            "wall_ms": times.duration_ps / PS_PER_MS,
             "was_traced": times.was_traced,
         }
     )
@@ -70,8 +68,8 @@ def op_frame(ops: OpTable) -> pd.DataFrame:
             "op_type": list(ops.op_type),
             "op_name": list(ops.op_name),
             "occurrences": ops.occurrences,
-            "total_us": ops.total_ps / _PS_PER_US,
-            "self_us": ops.self_ps / _PS_PER_US,
+            "total_us": ops.total_ps / PS_PER_US,
+            "self_us": ops.self_ps / PS_PER_US,
             "self_fraction": ops.self_fraction,
         }
     )
@@ -90,9 +88,9 @@ def event_frame(trace: Trace, steps: Steps, groups: Groups) -> pd.DataFrame:
             "plane": _categories([p.name for p in trace.planes], lines.plane[lines.of_event]),
             "line": _categories(lines.names.texts, lines.of_event),
             "name": _categories(trace.names.texts, events.name),
-            "begin_us": events.begin_ps / _PS_PER_US,
-            "duration_us": events.duration_ps / _PS_PER_US,
-            "self_us": own / _PS_PER_US,
+            "begin_us": events.begin_ps / PS_PER_US,
+            "duration_us": events.duration_ps / PS_PER_US,
+            "self_us": own / PS_PER_US,
             "step_num": step_num,
         }
     )

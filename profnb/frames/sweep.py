@@ -3,10 +3,9 @@
 import pandas as pd
 
 from profnb.compare.sweeps import SweepTable
+from profnb.core.units import PS_PER_MS
 
 __all__ = ["sweep_frame"]
-
-_PS_PER_MS = 1e9
 
 
 def sweep_frame(table: SweepTable) -> pd.DataFrame:
@@ -16,7 +15,7 @@ def sweep_frame(table: SweepTable) -> pd.DataFrame:
         name: [point.setting.get(name) for point in table.points] for name in names
     }
     columns["runs"] = [point.runs for point in table.points]
-    columns["run_ms" if table.unit == "runs" else "step_ms"] = table.step_ps / _PS_PER_MS
+    columns["run_ms" if table.unit == "runs" else "step_ms"] = table.step_ps / PS_PER_MS
     columns[f"{table.unit}_per_second"] = table.per_second
     columns["low"], columns["high"] = table.low, table.high
     if table.metric is not None:

@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 
+from profnb.core.columns import Floats
+from profnb.core.units import PS_PER_MS, PS_PER_US
 from profnb.subjects.device.roofline import Roofline
 from profnb.subjects.xla.programs import XlaModules, XlaOps
-from profnb.core.columns import Floats
 
 __all__ = ["roofline_frame", "xla_frame", "xla_module_frame"]
 
-_PS_PER_MS = 1e9
-_PS_PER_US = 1e6
 _BUFFERS = ("argument", "output", "constant", "temporary")
 
 
@@ -27,8 +26,8 @@ def xla_frame(ops: XlaOps) -> pd.DataFrame:
             "source": [op.source for op in ops.op],
             "side": np.where(ops.is_device, "device", "host"),
             "occurrences": ops.occurrences,
-            "total_us": ops.total_ps / _PS_PER_US,
-            "self_us": ops.self_ps / _PS_PER_US,
+            "total_us": ops.total_ps / PS_PER_US,
+            "self_us": ops.self_ps / PS_PER_US,
             "fraction": ops.fraction,
             "flops": ops.flops,
             "bytes": ops.bytes,
@@ -48,9 +47,9 @@ def xla_module_frame(modules: XlaModules) -> pd.DataFrame:
         "module": list(modules.module),
         "program_id": list(modules.program_id),
         "executions": known(modules.executions.astype(np.float64)),
-        "self_us": modules.self_ps / _PS_PER_US,
+        "self_us": modules.self_ps / PS_PER_US,
         "compilations": modules.compilations,
-        "compile_ms": known(modules.compile_ps / _PS_PER_MS),
+        "compile_ms": known(modules.compile_ps / PS_PER_MS),
         "instructions": known(modules.instructions.astype(np.float64)),
     }
     for kind in _BUFFERS:

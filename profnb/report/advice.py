@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import fill
 
-from profnb.report.ranking import Advice
 from profnb.core.units import percent_text
-from profnb.report.text import printable
+from profnb.drawing.plain import printable
 from profnb.drawing.theme import MUTED
+from profnb.report.ranking import Advice
 
 __all__ = ["advice_html", "advice_section_text", "advice_text"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from profnb.subjects.study import Study
-from profnb.steps.summary import share_time
 from profnb.core.units import count_text, duration_text
-from profnb.report.notebook_file import WIDGET_VIEW, WITHOUT_KERNEL
+from profnb.drawing.theme import MUTED, ROOT
+from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
 from profnb.report.report import OpRow, op_rows, op_table_html, share_table_html
 from profnb.report.text import share_rows
-from profnb.drawing.theme import MUTED, ROOT
+from profnb.steps.summary import share_time
+from profnb.subjects.study import Study
 
 __all__ = ["show_controls"]
 
@@ -41,7 +41,7 @@ def _build(study: Study) -> Any:
         value=(0, last), min=0, max=max(last, 1), description="steps", continuous_update=False,
         layout={"width": "360px"},
     )  # fmt: skip
-    sides = ["all"] + (["host", "device"] if study.ops.is_device.any() else [])
+    sides = ["all"] + (["host", "device"] if study.ops.table.is_device.any() else [])
     side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
     group = widgets.Dropdown(options=["by op", "by type"], layout={"width": "96px"})
     search = widgets.Text(placeholder="search ops", layout={"width": "160px"})
@@ -65,7 +65,7 @@ def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, sea
     warm_up = study.steps.is_warmup[rows]
     if not warm_up.all():
         rows = rows[~warm_up]
-    ops = study.ops_of_steps(rows)
+    ops = study.ops.of_steps(rows)
     words = search.lower().split()
     shown = [
         op

@@ -14,11 +14,12 @@ from html import escape
 from typing import Any
 from uuid import uuid4
 
-from profnb.subjects.study import Study
-from profnb.report.controls import show_controls
-from profnb.drawing.plotly import figure_bundle, step_table_html
-from profnb.report.report import Report, script_bundle
+from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.theme import MUTED, ROOT
+from profnb.report.controls import show_controls
+from profnb.report.report import Report, script_bundle
+from profnb.report.step_chart import step_table_html
+from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import show_live_detail
 

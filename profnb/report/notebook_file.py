@@ -10,13 +10,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HIDDEN", "WIDGET_VIEW", "WITHOUT_KERNEL", "clean_notebook"]
+from profnb.drawing.widget_marks import HIDDEN, OURS, WIDGET_VIEW
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-_STATE = "application/vnd.jupyter.widget-state+json"
-_OURS = "Live controls need the kernel"
-WITHOUT_KERNEL = f"{_OURS} that made them: run the cell again."
-HIDDEN = '<span class="profnb-detail"></span>'  # what hidden widgets show without a kernel: nothing
+__all__ = ["clean_notebook"]
 
 
 def clean_notebook(
@@ -72,7 +68,7 @@ def _is_ours(output: Any) -> bool:
     if not isinstance(data, dict) or WIDGET_VIEW not in data:
         return False
     shown = "".join(data.get("text/plain", "")), "".join(data.get("text/html", ""))
-    return _OURS in shown[0] or shown[1] == HIDDEN
+    return OURS in shown[0] or shown[1] == HIDDEN
 
 
 def _remove_controls(notebook: dict[str, Any]) -> list[str]:

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.steps.step_times import TracingCost
+from profnb.steps.summary import GAP, Summary
+from profnb.steps.windows import Steps
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
-from profnb.steps.step_times import TracingCost
-from profnb.steps.windows import Steps
-from profnb.steps.summary import GAP, Summary
+from profnb.subjects.study import Study
 from profnb.trace.model import Trace
-from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = [
     "note_contents",
@@ -25,12 +26,25 @@ __all__ = [
     "note_missing_devices",
     "note_starvation",
     "note_steps",
+    "notes_of",
 ]
 
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _LEAK, _NEARLY_FULL = 0.001, 0.9
 _LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
+
+
+def notes_of(study: Study) -> list[str]:
+    """What is missing, cut or averaged in a trace, in sentences."""
+    return [
+        *note_steps(study.steps, study.summary, len(study.trace.events)),
+        *note_devices(study.trace),
+        *note_contents(study.trace),
+        *note_input(study.input.first_element, study.steps, study.summary, study.input.iterators),
+        *note_memory(study.memory.use),
+        *study.xla.hlo.complaints,
+    ]
 
 
 def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:

@@ -2,9 +2,10 @@
 
 from html import escape
 
-from profnb.subjects.study import Study
-from profnb.drawing.plotly import figure_html, plotly_script, step_table_html
+from profnb.drawing.plotly import figure_html, plotly_script
 from profnb.report.report import Report, report_script
+from profnb.report.step_chart import step_table_html
+from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 
 __all__ = ["page_html"]

@@ -7,10 +7,10 @@ speaks of took no time at all. Advice is ranked by it; gains of several do not a
 
 from collections.abc import Callable
 
+from profnb.subjects.advising import LEAST, Advice
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
-    larger_batch,
     launch_bound,
     layout_changes,
     missed_tensor_cores,
@@ -18,25 +18,19 @@ from profnb.subjects.device.advice import (
     pageable_copies,
     synchronising_reads,
 )
-from profnb.subjects.input.advice import (
-    idle_cores,
-    input_bound,
-    oversubscribed,
-    prefetch_more,
-    profiling_overhead,
-    python_between_steps,
-    python_input,
-)
-from profnb.subjects.advising import LEAST, Advice
+from profnb.subjects.input.advice import input_bound, prefetch_more, python_input
+from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
     growing_graph,
+    idle_cores,
     large_optimizer,
-    recompiling,
+    oversubscribed,
     retracing,
-    small_ops_without_xla,
 )
+from profnb.subjects.python.advice import profiling_overhead, python_between_steps
 from profnb.subjects.study import Study
+from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
 __all__ = ["RULES", "Advice", "advise"]
 

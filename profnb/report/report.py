@@ -15,35 +15,27 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from profnb.report.ranking import Advice
-from profnb.trace.op_names import without_call
-from profnb.subjects.ops.op_table import OpTable
-from profnb.subjects.python.python_time import PythonTime
-from profnb.subjects.study import Study
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.drawing.html_table import Cell, html_table
+from profnb.drawing.plain import plain_table, printable
+from profnb.drawing.section import Section, section_html, section_text
+from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
 from profnb.report.advice import advice_html, advice_section_text
+from profnb.report.ranking import Advice
 from profnb.report.step_chart import StepChart, step_chart, step_figure
+from profnb.report.text import Fact, answer_text, fact_rows, headline_text, run_facts, share_rows
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.memory.section import memory_sections
+from profnb.subjects.ops.op_table import OpTable
+from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections
-from profnb.drawing.section import Section, section_html, section_text
 from profnb.subjects.source.section import source_sections
-from profnb.drawing.html_table import Cell, html_table
-from profnb.report.text import (
-    Fact,
-    answer_text,
-    fact_rows,
-    headline_text,
-    plain_table,
-    printable,
-    run_facts,
-    share_rows,
-)
-from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
+from profnb.subjects.study import Study
 from profnb.subjects.xla.section import xla_sections
+from profnb.trace.op_names import without_call
 
 __all__ = [
     "OpRow",
@@ -280,11 +272,11 @@ def _side_colour(side: str) -> str:
 @cache
 def report_script() -> str:
     """The script that upgrades every report on the page it runs in."""
-    here = resources.files("profnb.report")
-    parts = [
-        (here / name).read_text(encoding="utf-8") for name in ("format.js", "rows.js", "report.js")
+    files = [
+        resources.files("profnb.drawing") / "format.js",
+        *(resources.files("profnb.report") / name for name in ("rows.js", "report.js")),
     ]
-    return "(function () {\n" + "\n".join(parts) + "})();\n"
+    return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"
 
 
 def script_bundle() -> dict[str, str]:
@@ -314,7 +306,7 @@ def build_report(
     if study is None:
         return Report(title, "Nothing was captured", "", (), (), (), 0, notes, None)
     steps, summary = study.steps, study.summary
-    rows, hidden = op_rows(study.ops)
+    rows, hidden = op_rows(study.ops.table)
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
         title=title,
@@ -330,7 +322,7 @@ def build_report(
             *layer_sections(study),
             *source_sections(study),
             *python_sections(
-                study.python, study.recording.source.cells if study.recording.source else {}
+                study.python.time, study.recording.source.cells if study.recording.source else {}
             ),
             *input_sections(study),
             *device_sections(study),

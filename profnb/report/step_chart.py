@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from profnb.core.units import PS_PER_MS, bar_text, duration_text
+from profnb.drawing.html_table import html_table
+from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
-from profnb.steps.windows import Steps
 from profnb.steps.summary import GAP
-from profnb.core.units import duration_text
-from profnb.drawing.theme import GRID, TEXT_COLOUR, colour_of
+from profnb.steps.windows import Steps
 
-__all__ = ["StepChart", "step_chart", "step_figure"]
+__all__ = ["StepChart", "step_chart", "step_figure", "step_table_html"]
 
+_MOST_ROWS = 12
 _MOST_BARS = 120
-_PS_PER_MS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,11 @@ def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
     gaps = np.maximum(steps.gap_ps, 0)
     columns = [(name, breakdown.of(name)) for name in reversed(CATEGORIES)] + [(GAP, gaps)]
     mean = {
-        name: np.add.reduceat(values, starts) / size / _PS_PER_MS if starts.size else values
+        name: np.add.reduceat(values, starts) / size / PS_PER_MS if starts.size else values
         for name, values in columns
     }
-    total = np.add.reduceat(steps.duration_ps, starts) / size / _PS_PER_MS if starts.size else gaps
-    slowest = np.maximum.reduceat(steps.duration_ps, starts) / _PS_PER_MS if starts.size else gaps
+    total = np.add.reduceat(steps.duration_ps, starts) / size / PS_PER_MS if starts.size else gaps
+    slowest = np.maximum.reduceat(steps.duration_ps, starts) / PS_PER_MS if starts.size else gaps
     warm = steps.is_warmup[starts] if starts.size else np.zeros(0, np.bool_)
     usual = (total + mean[GAP])[~warm] if (~warm).any() else total + mean[GAP]
     return StepChart(
@@ -153,9 +154,28 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
         "annotations": [
             {
                 "x": row, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
-                "text": f"↑ {duration_text(total * _PS_PER_MS)}", "xanchor": "left", "xshift": 12,
+                "text": f"↑ {duration_text(total * PS_PER_MS)}", "xanchor": "left", "xshift": 12,
                 "font": {"size": 11, "color": TEXT_COLOUR},
             }
             for row, total in cut
         ],
     }  # fmt: skip
+
+
+def step_table_html(chart: StepChart) -> str:
+    """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
+    order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
+    shown = sorted(order[:_MOST_ROWS])
+    steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
+    longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
+    rows = [
+        [
+            chart.labels[row],
+            bar_text(chart.total_ms[row] / longest, 24),
+            duration_text(chart.total_ms[row] * 1e9),
+        ]
+        for row in shown
+    ]
+    rest = len(chart.labels) - len(shown)
+    more = f'<div style="{MUTED}">and {rest} faster ones</div>' if rest else ""
+    return html_table(("slowest steps", "", "step time"), rows, (False, False, True)) + more

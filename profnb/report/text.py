@@ -5,23 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.step_times import StepTimes, TracingCost
-from profnb.steps.windows import Steps
-from profnb.subjects.study import Study
-from profnb.steps.summary import GAP, Share, Summary
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.steps.step_times import StepTimes, TracingCost
+from profnb.steps.summary import GAP, Share, Summary
+from profnb.steps.windows import Steps
+from profnb.subjects.study import Study
 
-__all__ = [
-    "Fact",
-    "answer_text",
-    "fact_rows",
-    "headline_text",
-    "plain_table",
-    "printable",
-    "run_facts",
-    "share_rows",
-]
+__all__ = ["Fact", "answer_text", "fact_rows", "headline_text", "run_facts", "share_rows"]
 
 _MOST = 0.5
 _MEANING = {
@@ -148,23 +139,3 @@ def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
         )
         for share in shares
     ]
-
-
-def printable(text: str) -> str:
-    """Text from a trace without characters that would command the terminal or break a line."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
-
-
-def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
-    """Rows as aligned columns of plain text; number columns align right."""
-    if not rows:
-        return ""
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(row, widths, numbers, strict=True)
-        ).rstrip()
-        for row in rows
-    )

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.steps.compilation import is_compilation
-from profnb.subjects.device.launches import find_launches
-from profnb.steps.grouping import Groups
-from profnb.steps.windows import Steps
-from profnb.steps.streams import COLLECTIVE, kind_of_work, raw_device_lines
 from profnb.core.columns import Int8s, Int64s
 from profnb.core.jit import compiled
+from profnb.steps.compilation import is_compilation
+from profnb.steps.grouping import Groups
+from profnb.steps.launching import find_launches
+from profnb.steps.streams import COLLECTIVE, kind_of_work, raw_device_lines
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profnb.steps.grouping import Groups
 from profnb.core.columns import Int64s
+from profnb.steps.grouping import Groups
 from profnb.trace.model import Trace
 
 __all__ = ["batch_size_of", "examples_per_step", "usual_batch_size"]

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.nesting import find_parents
-from profnb.steps.windows import Steps
 from profnb.core.columns import Int64s
 from profnb.core.jit import compiled
+from profnb.steps.nesting import find_parents
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     CONSUMER_ID,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.cycles import pick_cycle
-from profnb.steps.windows import Steps
 from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Int64s
+from profnb.steps.cycles import pick_cycle
+from profnb.steps.windows import Steps
 
 __all__ = [
     "StepTimes",

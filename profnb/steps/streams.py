@@ -7,11 +7,22 @@ behind it (``Async XLA Ops``). Lines that a profiler derived from others are nev
 
 import re
 
-from profnb.core.columns import Bools
+import numpy as np
+
+from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import DERIVED_LINES, XLA_OPS_LINE, copy_direction, is_collective
 
-__all__ = ["COLLECTIVE", "COMPUTE", "COPY", "kind_of_work", "raw_device_lines"]
+__all__ = [
+    "COLLECTIVE",
+    "COMPUTE",
+    "COPY",
+    "busiest_device",
+    "covered_ps",
+    "kind_of_work",
+    "raw_device_lines",
+    "working_devices",
+]
 
 COMPUTE, COPY, COLLECTIVE = range(3)
 _HLO_COLLECTIVE = re.compile(
@@ -39,3 +50,31 @@ def kind_of_work(name: str) -> int:
     if copy_direction(name) is not None:
         return COPY
     return COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+
+
+def working_devices(trace: Trace) -> list[int]:
+    """The device planes that ran anything, in the order of the trace."""
+    raw = raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0)
+    planes: list[int] = np.unique(trace.lines.plane[raw]).tolist()
+    return planes
+
+
+def busiest_device(trace: Trace) -> int | None:
+    """The device plane with the most work on its streams, or None if no device ran anything."""
+    work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event])
+    if not work.size:
+        return None
+    totals = np.zeros(len(trace.planes), np.int64)
+    plane = trace.lines.plane[trace.lines.of_event[work]]
+    np.add.at(totals, plane, trace.events.duration_ps[work])
+    return int(totals.argmax())
+
+
+def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
+    """How much time N intervals cover together."""
+    if not begin_ps.size:
+        return 0
+    order = np.argsort(begin_ps, kind="stable")
+    begin, end = begin_ps[order], np.maximum.accumulate(end_ps[order])
+    start = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))
+    return int(np.maximum(end - start, 0).sum())

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.columns import Int64s
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
 from profnb.steps.windows import Steps
-from profnb.core.columns import Int64s
 
 __all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
 

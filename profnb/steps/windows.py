@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.steps.compilation import was_compiled_during
-from profnb.tf1.timeline_runs import find_graph_runs
-from profnb.steps.cycles import pick_cycle
 from profnb.capture.step_records import CALL
 from profnb.core.columns import Bools, Int64s
+from profnb.steps.compilation import was_compiled_during
+from profnb.steps.cycles import pick_cycle
+from profnb.tf1.timeline_runs import find_graph_runs
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     FUNCTION_CALL,

@@ -5,15 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.idle import IDLE_CAUSES
-from profnb.trace.op_names import parse_op
-from profnb.subjects.study import Study
 from profnb.core.columns import Bools, Int64s
+from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.subjects.study import Study
+from profnb.trace.op_names import parse_op
 
 __all__ = [
-    "GUIDE", "LEAST", "Advice", "covered_share", "excess_share", "idle_share_of", "op_events", "period_ps",
-    "share_of", "window_of",
-]  # fmt: skip
+    "GUIDE",
+    "LEAST",
+    "Advice",
+    "covered_share",
+    "excess_share",
+    "gain_of_fusing",
+    "idle_share_of",
+    "op_events",
+    "period_ps",
+    "share_of",
+    "window_of",
+]
 
 GUIDE = "https://www.tensorflow.org/guide"
 _FEWEST_OTHERS = 3
@@ -54,7 +63,7 @@ def window_of(study: Study) -> int:
 
 def idle_share_of(study: Study, cause: str) -> float:
     """Share of the window in which the busiest device was idle for a cause."""
-    idle = study.idle
+    idle = study.device.idle
     return float(idle.total_ps[IDLE_CAUSES.index(cause)] / idle.window_ps) if idle else 0.0
 
 
@@ -85,7 +94,7 @@ def excess_share(study: Study, events: Int64s) -> float:
 
 def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
     """The host's events of ops that run no other op, where (op name, op type) is wanted."""
-    trace, rows = study.trace, study.rows
+    trace = study.trace
 
     def is_op(name: str) -> bool:
         return parse_op(name) is not None
@@ -96,7 +105,7 @@ def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
 
     ops: Bools = trace.select_names(is_op) & trace.is_host_event
     has_op_inside = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
-    has_op_inside[rows.parent[ops]] = True
+    has_op_inside[study.parent[ops]] = True
     return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
 
 
@@ -118,3 +127,9 @@ def covered_share(study: Study, events: Int64s) -> float:
     to_ps = steps.end_ps[counted] + np.maximum(steps.gap_ps[counted], 0)
     inside = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
     return float(inside.sum() / whole)
+
+
+def gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:
+    """Share of the time in which ops are at work but none that is no member: what fusing could save."""
+    others = op_events(study, lambda name, op_type: not is_member(name, op_type))
+    return max(share_of(study, "host compute") - covered_share(study, others), 0.0)

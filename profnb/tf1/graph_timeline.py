@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from profnb.tf1.node_stats import GraphStats
 from profnb.trace.chrome.writer import open_text
 from profnb.trace.model import Trace
-from profnb.tf1.node_stats import GraphStats
 
 __all__ = ["is_graph_run", "write_graph_timeline"]
 

@@ -22,11 +22,11 @@ import numpy as np
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
+from profnb.tf1.node_stats import GraphStats, Label, parse_label
+from profnb.tf1.nodes import Messages, Nodes, read_nodes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import split_graph_device
-from profnb.tf1.nodes import Messages, Nodes, read_nodes
-from profnb.tf1.node_stats import GraphStats, Label, parse_label
 
 __all__ = ["looks_like_run_metadata", "read_run_metadata"]
 

@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from profnb.capture.held_back import profiler_log_held_back
-from profnb.tf1.inlined import copy_inside
 from profnb.capture.hooks import replace_attribute
+from profnb.tf1.inlined import copy_inside
 
 __all__ = ["GraphRuns"]
 

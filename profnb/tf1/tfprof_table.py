@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profnb.tf1.tfprof import TfprofRow, tfprof_view
 from profnb.core.errors import CaptureError
-from profnb.trace.model import Trace
 from profnb.tf1.node_stats import GraphStats
+from profnb.tf1.tfprof import TfprofRow, tfprof_view
+from profnb.trace.model import Trace
 
 __all__ = ["tfprof_frame"]
 

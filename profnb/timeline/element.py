@@ -10,11 +10,12 @@ from functools import cache
 from html import escape
 from importlib import resources
 
-from profnb.subjects.study import Study
 from profnb.core.units import count_text, duration_text
-from profnb.report.text import printable
+from profnb.drawing.plain import printable
 from profnb.drawing.theme import MUTED, ROOT
+from profnb.subjects.study import Study
 from profnb.timeline.pack import fit_timeline
+from profnb.timeline.scene import Scene
 from profnb.timeline.still import still_html, still_picture, still_text
 
 __all__ = ["Timeline", "build_timeline", "timeline_script"]
@@ -69,15 +70,16 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
     trace, steps = study.trace, study.steps
     if not len(trace.events):
         return Timeline("The trace has no events", (), "", "The trace has no events", "")
-    still = still_picture(study)
+    scene = Scene(study)
+    still = still_picture(scene)
     limits = (
         (_PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES)
         if is_page
         else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
     )
-    packed = fit_timeline(study, *limits)
+    packed = fit_timeline(scene, *limits)
     found = "no steps found" if steps.is_window else _count_of(len(steps), "step")
-    lines = len(study.rows.lines)
+    lines = len(scene.lanes.lines)
     headline = (
         f"{_count_of(len(trace.events), 'event')} on "
         f"{count_text(lines)} {'thread or stream' if lines == 1 else 'threads and streams'} in "
@@ -92,7 +94,7 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
         )
     if packed.left_out_events:
         remarks.append(
-            f"Only {count_text(len(study.rows.lines))} lines are shown; "
+            f"Only {count_text(len(scene.lanes.lines))} lines are shown; "
             f"{count_text(packed.left_out_events)} events stand on others. p.events has them."
         )
     return Timeline(
@@ -111,6 +113,8 @@ def _count_of(count: int, what: str) -> str:
 @cache
 def timeline_script() -> str:
     """The script that puts a viewer in place of every still picture on the page it runs in."""
-    here = resources.files("profnb.report")
-    parts = [here / "format.js", *(here / "timeline" / part for part in _PARTS)]
-    return "(function () {\n" + "\n".join(p.read_text(encoding="utf-8") for p in parts) + "})();\n"
+    files = [
+        resources.files("profnb.drawing") / "format.js",
+        *(resources.files("profnb.timeline") / part for part in _PARTS),
+    ]
+    return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"

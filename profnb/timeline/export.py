@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.subjects.device.launches import find_launches
-from profnb.subjects.memory.samples import find_samples
+from profnb.steps.launching import find_launches
 from profnb.steps.windows import Steps
+from profnb.subjects.input.buffers import find_buffers
+from profnb.subjects.memory.allocators import find_allocators
+from profnb.subjects.memory.samples import sample_memory
 from profnb.tf1.graph_timeline import is_graph_run, write_graph_timeline
 from profnb.trace.chrome.writer import Additions, write_chrome
 from profnb.trace.model import Trace
@@ -46,6 +48,6 @@ def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> Non
         step_begin_ps=steps.begin_ps if shown else steps.begin_ps[:0],
         step_labels=labels if shown else (),
         step_line=line,
-        counters=find_samples(trace),
+        counters=[*sample_memory(trace, find_allocators(trace)), *find_buffers(trace)],
     )
     write_chrome(trace, target, additions, version)

@@ -1,8 +1,8 @@
-"""Events to the rows of a picture: one line below the other, one row per depth of nesting.
+"""Events to the lanes of a picture: one line below the other, one lane per depth of nesting.
 
 Lines stand in the order a person reads them: device streams first, then the thread that runs the
-steps, then the rest by busy time. Inside a line an event stands one row below its parent, or further
-down where something that it only partly overlaps still holds the row, so that events of one row never
+steps, then the rest by busy time. Inside a line an event stands one lane below its parent, or further
+down where something that it only partly overlaps still holds the lane, so that events of one lane never
 overlap and stand in time order.
 """
 
@@ -10,36 +10,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.nesting import find_parents
-from profnb.steps.windows import Steps
-from profnb.steps.streams import raw_device_lines
 from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.core.jit import compiled
+from profnb.steps.streams import raw_device_lines
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["Rows", "busy_in_bins", "lay_out_rows"]
+__all__ = ["Lanes", "busy_in_bins", "lay_out_lanes"]
 
-_MOST_ROWS_OF_A_LINE = 128
+_MOST_LANES_OF_A_LINE = 128
 _MOST_LINES = 400  # no real host shows more; a hostile file may claim a million
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Lanes:
     """Where each event stands.
 
     Attributes:
         lines: The G lines that are shown, in reading order, as indices into ``Trace.lines``: those
             that have events, up to 400.
-        first_row: Line g owns rows ``first_row[g]:first_row[g + 1]``, shape (G + 1,).
-        row: The row of each event, shape (E,); -1 on a line that is not shown.
+        first_lane: Line g owns lanes ``first_lane[g]:first_lane[g + 1]``, shape (G + 1,).
+        lane: The lane of each event, shape (E,); -1 on a line that is not shown.
         parent: Index of each event's parent on its line, or -1, shape (E,).
         busy_ps: Time during which anything runs on the line, shape (G,).
         steps_line: Position in ``lines`` of the thread that runs the steps, or -1.
     """
 
     lines: Int64s
-    first_row: Int64s
-    row: Int32s
+    first_lane: Int64s
+    lane: Int32s
     parent: Int64s
     busy_ps: Int64s
     steps_line: int
@@ -50,7 +49,7 @@ def _stack(
     begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, most: int, depth: Int32s,
     depths: Int64s, busy: Int64s,
 ) -> None:  # fmt: skip
-    """Depth of each event, rows and busy time of each line; the last row takes what is deeper."""
+    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper."""
     held_until = np.empty(most, np.int64)
     for line in range(offsets.size - 1):
         used = 0
@@ -71,19 +70,19 @@ def _stack(
         depths[line] = used
 
 
-def lay_out_rows(trace: Trace, steps: Steps) -> Rows:
-    """Find the row of every event.
+def lay_out_lanes(trace: Trace, steps: Steps, parent: Int64s) -> Lanes:
+    """Find the lane of every event.
 
     Args:
         trace: The trace.
         steps: Its steps; the line that holds most of their roots comes right after the devices.
+        parent: Index of each event's parent on its line, or -1, shape (E,).
     """
     events, offsets = trace.events, trace.lines.offsets
-    parent = find_parents(events.end_ps, offsets)
     depth = np.zeros(len(events), np.int32)
     depths, busy = np.zeros(len(trace.lines), np.int64), np.zeros(len(trace.lines), np.int64)
     _stack(
-        events.begin_ps, events.end_ps, offsets, parent, _MOST_ROWS_OF_A_LINE, depth, depths, busy
+        events.begin_ps, events.end_ps, offsets, parent, _MOST_LANES_OF_A_LINE, depth, depths, busy
     )
     of_steps = -1
     if steps.roots.size:
@@ -96,36 +95,36 @@ def lay_out_rows(trace: Trace, steps: Steps) -> Rows:
     on_device = np.sort(order[rank[order] < 2])
     order[: on_device.size] = on_device[np.argsort(rank[on_device], kind="stable")]
     lines = order[np.diff(offsets)[order] > 0][:_MOST_LINES]
-    first_row = np.concatenate([np.zeros(1, np.int64), np.cumsum(depths[lines])])
-    line_row = np.full(len(trace.lines), -1, np.int64)
-    line_row[lines] = first_row[:-1]
-    first = line_row[trace.lines.of_event]
+    first_lane = np.concatenate([np.zeros(1, np.int64), np.cumsum(depths[lines])])
+    line_lane = np.full(len(trace.lines), -1, np.int64)
+    line_lane[lines] = first_lane[:-1]
+    first = line_lane[trace.lines.of_event]
     at = np.flatnonzero(lines == of_steps)
-    return Rows(
+    return Lanes(
         lines=lines,
-        first_row=first_row,
-        row=np.where(first >= 0, first + depth, -1).astype(np.int32),
+        first_lane=first_lane,
+        lane=np.where(first >= 0, first + depth, -1).astype(np.int32),
         parent=parent,
         busy_ps=busy[lines],
         steps_line=int(at[0]) if at.size else -1,
     )
 
 
-def busy_in_bins(trace: Trace, rows: Rows, position: int, edges_ps: Int64s) -> Floats:
+def busy_in_bins(trace: Trace, lanes: Lanes, position: int, edges_ps: Int64s) -> Floats:
     """How busy a line is in each of B stretches of time.
 
     Args:
         trace: The trace.
-        rows: Its rows.
-        position: Which of ``rows.lines``.
+        lanes: Its lanes.
+        position: Which of ``lanes.lines``.
         edges_ps: B + 1 ascending times.
 
     Returns:
         Busy fraction of each stretch in 0..1, shape (B,).
     """
-    line = rows.lines[position]
+    line = lanes.lines[position]
     own = slice(trace.lines.offsets[line], trace.lines.offsets[line + 1])
-    outer = np.flatnonzero(rows.parent[own] < 0) + own.start
+    outer = np.flatnonzero(lanes.parent[own] < 0) + own.start
     begin, end = trace.events.begin_ps[outer], np.maximum.accumulate(trace.events.end_ps[outer])
     begin = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))  # partial overlaps count once
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(end - begin, 0))])

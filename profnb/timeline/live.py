@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from profnb.drawing.widget_marks import HIDDEN, WIDGET_VIEW
 from profnb.subjects.study import Study
-from profnb.report.notebook_file import HIDDEN, WIDGET_VIEW
 from profnb.timeline.pack import event_details, pack_timeline, unit_of
+from profnb.timeline.scene import Scene
 
 __all__ = ["answer_question", "show_live_detail"]
 
@@ -23,11 +24,11 @@ _MOST_MARKS, _MOST_DETAILS = 30_000, 500
 _FARTHEST_PS = 1 << 62
 
 
-def answer_question(study: Study, question: str) -> str:
+def answer_question(scene: Scene, question: str) -> str:
     """What a timeline's script asked, as text.
 
     Args:
-        study: The trace and what was found in it.
+        scene: The trace, what was found in it, and its lanes.
         question: ``hello``; ``window FROM TO`` for the packed marks of a window in base64; or
             ``event ROW BEGIN`` for the stats of the event that begins there. Times are in the
             timeline's units.
@@ -41,18 +42,18 @@ def answer_question(study: Study, question: str) -> str:
     if len(numbers) != 2 or not all(n.lstrip("-").isdecimal() and len(n) < 16 for n in numbers):
         return ""
     first, second = int(numbers[0]), int(numbers[1])
-    begin_ps, unit_ps = unit_of(study)
+    begin_ps, unit_ps = unit_of(scene)
     if kind == "window":
         ends = (begin_ps + first * unit_ps, begin_ps + max(second, first + 1) * unit_ps)
         window = tuple(min(max(end, -_FARTHEST_PS), _FARTHEST_PS) for end in ends)
-        packed = pack_timeline(study, _MOST_MARKS, _MOST_DETAILS, (window[0], window[1]))
+        packed = pack_timeline(scene, _MOST_MARKS, _MOST_DETAILS, (window[0], window[1]))
         return b64encode(packed.data).decode("ascii")
     if kind == "event":
-        events = study.trace.events
+        events = scene.study.trace.events
         found = np.flatnonzero(
-            (study.rows.row == first) & ((events.begin_ps - begin_ps) // unit_ps == second)
+            (scene.lanes.lane == first) & ((events.begin_ps - begin_ps) // unit_ps == second)
         )
-        return event_details(study, int(found[0])) if found.size else ""
+        return event_details(scene, int(found[0])) if found.size else ""
     return ""
 
 
@@ -61,18 +62,19 @@ def show_live_detail(study: Study, timeline_id: str) -> None:
 
     Shows an output of its own with two hidden widgets; in Colab nothing.
     """
+    scene = Scene(study)
     if "google.colab" in sys.modules:
-        _register_in_colab(study, timeline_id)
+        _register_in_colab(scene, timeline_id)
         return
     from IPython.display import display
 
-    box = _build(study, timeline_id)
+    box = _build(scene, timeline_id)
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     # Nothing to see, with a kernel or without one; the viewer says whether it can ask.
     display({WIDGET_VIEW: view, "text/html": HIDDEN, "text/plain": ""}, raw=True)
 
 
-def _build(study: Study, timeline_id: str) -> Any:
+def _build(scene: Scene, timeline_id: str) -> Any:
     import ipywidgets as widgets
 
     hidden = {"display": "none"}
@@ -83,18 +85,18 @@ def _build(study: Study, timeline_id: str) -> Any:
 
     def answer(change: dict[str, Any]) -> None:
         number, _, question = str(change["new"]).partition(" ")
-        text = escape(answer_question(study, question))
+        text = escape(answer_question(scene, question))
         reply.value = f'<i data-number="{escape(number)}" data-answer="{text}"></i>'
 
     ask.observe(answer, names="value")
     return widgets.VBox([ask, reply], layout=hidden)
 
 
-def _register_in_colab(study: Study, timeline_id: str) -> None:
+def _register_in_colab(scene: Scene, timeline_id: str) -> None:
     from google.colab import output
     from IPython.display import JSON
 
     def answer(question: str) -> Any:
-        return JSON({"answer": answer_question(study, question)})
+        return JSON({"answer": answer_question(scene, question)})
 
     output.register_callback(f"profnb.{timeline_id}", answer)

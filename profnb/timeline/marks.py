@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.timeline.lanes import Rows
 from profnb.core.columns import Int32s, Int64s
 from profnb.core.jit import compiled
+from profnb.timeline.lanes import Lanes
 from profnb.trace.model import Trace
 
 __all__ = ["Marks", "merge_events", "pick_marks"]
@@ -25,10 +25,10 @@ _REFINEMENTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """M marks, row after row, in time order inside a row.
+    """M marks, row after lane, in time order inside a lane.
 
     Attributes:
-        row: The row, shape (M,), ascending.
+        lane: The lane, shape (M,), ascending.
         begin_ps: Begins, shape (M,).
         end_ps: Ends, shape (M,).
         busy_ps: Sum of the durations of the events in it, shape (M,).
@@ -38,7 +38,7 @@ class Marks:
         resolution_ps: Shorter events may be in blocks; 0 where every event has its own mark.
     """
 
-    row: Int32s
+    lane: Int32s
     begin_ps: Int64s
     end_ps: Int64s
     busy_ps: Int64s
@@ -48,7 +48,7 @@ class Marks:
     resolution_ps: int
 
     def __len__(self) -> int:
-        return self.row.size
+        return self.lane.size
 
     @property
     def merged_events(self) -> int:
@@ -58,27 +58,27 @@ class Marks:
 
 @compiled
 def _merge(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, rows: Int32s,
-    resolution: int, window_begin: int, window_end: int, row_count: int,
-    mark_of_event: Int64s, mark_row: Int32s, mark_begin: Int64s, mark_end: Int64s,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s,
+    resolution: int, window_begin: int, window_end: int, lane_count: int,
+    mark_of_event: Int64s, mark_lane: Int32s, mark_begin: Int64s, mark_end: Int64s,
     mark_busy: Int64s, mark_count: Int64s, mark_event: Int64s,
 ) -> int:  # fmt: skip
     """Fill the marks in the order of the events; returns how many, or -1 when there is no room."""
     used = 0
-    block = np.full(row_count, -1, np.int64)  # the open block of each row
+    block = np.full(lane_count, -1, np.int64)  # the open block of each lane
     # The nearest event around each that is long enough to have a mark of its own.
     around = np.full(begin.size, -1, np.int64)
     for line in range(offsets.size - 1):
         for event in range(offsets[line], offsets[line + 1]):
-            row = rows[event]
-            if row < 0 or begin[event] >= window_end or end[event] < window_begin:
+            lane = lanes[event]
+            if lane < 0 or begin[event] >= window_end or end[event] < window_begin:
                 continue
             owner = parent[event]
             if owner >= 0:
                 is_long = end[owner] - begin[owner] >= resolution
                 around[event] = owner if is_long else around[owner]
             is_short = end[event] - begin[event] < resolution
-            mark = block[row]
+            mark = block[lane]
             if is_short and mark >= 0:
                 first = mark_event[mark]
                 joins = (
@@ -94,26 +94,26 @@ def _merge(
                     if end[event] - begin[event] > end[first] - begin[first]:
                         mark_event[mark] = event
                     continue
-            if used == mark_row.size:
+            if used == mark_lane.size:
                 return -1
             mark_of_event[event] = used
-            mark_row[used], mark_begin[used], mark_end[used] = row, begin[event], end[event]
+            mark_lane[used], mark_begin[used], mark_end[used] = lane, begin[event], end[event]
             mark_busy[used], mark_count[used] = end[event] - begin[event], 1
             mark_event[used] = event
-            block[row] = used if is_short else -1
+            block[lane] = used if is_short else -1
             used += 1
     return used
 
 
 def merge_events(
-    trace: Trace, rows: Rows, resolution_ps: int, most: int,
+    trace: Trace, lanes: Lanes, resolution_ps: int, most: int,
     window_ps: tuple[int, int] | None = None,
 ) -> Marks | None:  # fmt: skip
     """Turn the events of a window into marks.
 
     Args:
         trace: The trace.
-        rows: Where its events stand.
+        lanes: Where its events stand.
         resolution_ps: Shorter events may merge; 0 merges none.
         most: How many marks there may be.
         window_ps: Only events that touch [begin, end); everything by default.
@@ -124,37 +124,37 @@ def merge_events(
     events = trace.events
     room = min(most, len(events))
     window = window_ps or (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
-    mark_row = np.empty(room, np.int32)
+    mark_lane = np.empty(room, np.int32)
     columns = [np.empty(room, np.int64) for _ in range(5)]
     mark_of_event = np.full(len(events), -1, np.int64)
     used = _merge(
-        events.begin_ps, events.end_ps, trace.lines.offsets, rows.parent, rows.row,
-        resolution_ps, *window, int(rows.first_row[-1]), mark_of_event, mark_row, *columns,
+        events.begin_ps, events.end_ps, trace.lines.offsets, lanes.parent, lanes.lane,
+        resolution_ps, *window, int(lanes.first_lane[-1]), mark_of_event, mark_lane, *columns,
     )  # fmt: skip
     if used < 0:
         return None
-    order = np.argsort(mark_row[:used], kind="stable")
+    order = np.argsort(mark_lane[:used], kind="stable")
     place = np.empty(used + 1, np.int64)
     place[order] = np.arange(used)
     place[used] = -1
     begin, end, busy, occurrences, event = (column[:used][order] for column in columns)
-    row = mark_row[:used][order]
-    return Marks(row, begin, end, busy, occurrences, event, place[mark_of_event], resolution_ps)
+    lane = mark_lane[:used][order]
+    return Marks(lane, begin, end, busy, occurrences, event, place[mark_of_event], resolution_ps)
 
 
 def pick_marks(
-    trace: Trace, rows: Rows, most: int, window_ps: tuple[int, int] | None = None
+    trace: Trace, lanes: Lanes, most: int, window_ps: tuple[int, int] | None = None
 ) -> Marks:  # fmt: skip
-    """The finest marks of a window that number at most ``most``, or one per row if that is more.
+    """The finest marks of a window that number at most ``most``, or one per lane if that is more.
 
     Args:
         trace: The trace.
-        rows: Where its events stand.
+        lanes: Where its events stand.
         most: How many marks there should be at most.
         window_ps: Only events that touch [begin, end); everything by default.
     """
-    most = max(most, int(rows.first_row[-1]))
-    marks = merge_events(trace, rows, 0, most, window_ps)
+    most = max(most, int(lanes.first_lane[-1]))
+    marks = merge_events(trace, lanes, 0, most, window_ps)
     if marks is not None:
         return marks
     duration = trace.events.duration_ps
@@ -165,13 +165,13 @@ def pick_marks(
     rank = max(duration.size - most // 2, 0)
     resolution = max(int(np.partition(duration, rank)[rank]), 1)
     too_fine = 0
-    while marks is None:  # at the latest when everything in a row is one block
-        marks = merge_events(trace, rows, resolution, most, window_ps)
+    while marks is None:  # at the latest when everything in a lane is one block
+        marks = merge_events(trace, lanes, resolution, most, window_ps)
         if marks is None:
             too_fine, resolution = resolution, 2 * resolution
     for _ in range(_REFINEMENTS):
         middle = (too_fine + resolution) // 2
-        finer = merge_events(trace, rows, middle, most, window_ps)
+        finer = merge_events(trace, lanes, middle, most, window_ps)
         if finer is None:
             too_fine = middle
         else:

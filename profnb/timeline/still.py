@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.timeline.lanes import busy_in_bins
-from profnb.subjects.study import Study
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell, html_table
-from profnb.report.text import plain_table, printable
+from profnb.drawing.plain import plain_table, printable
 from profnb.drawing.theme import MUTED, colour_of
+from profnb.timeline.lanes import busy_in_bins
 from profnb.timeline.pack import line_label
+from profnb.timeline.scene import Scene
 
 __all__ = ["Still", "still_html", "still_picture", "still_text"]
 
@@ -44,9 +44,9 @@ class Still:
     hidden_lines: int
 
 
-def still_picture(study: Study) -> Still:
+def still_picture(scene: Scene) -> Still:
     """Decide the still picture of a trace."""
-    trace, rows = study.trace, study.rows
+    trace, lanes = scene.study.trace, scene.lanes
     if not len(trace.events):
         return Still((), "", 0, 0)
     begin, end = int(trace.events.begin_ps.min()), int(trace.events.end_ps.max())
@@ -54,24 +54,24 @@ def still_picture(study: Study) -> Still:
     edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)
     counts = np.diff(trace.lines.offsets)
     shown = []
-    for position, line in enumerate(rows.lines[:_MOST_LINES].tolist()):
-        busy = busy_in_bins(trace, rows, position, edges)
+    for position, line in enumerate(lanes.lines[:_MOST_LINES].tolist()):
+        busy = busy_in_bins(trace, lanes, position, edges)
         levels = np.ceil(busy * (len(_LEVELS) - 1) - 1e-9).astype(int)
         shown.append(
             (
-                line_label(study, position),
+                line_label(scene, position),
                 bool(trace.is_device_line[line]),
                 "".join(_LEVELS[level] for level in levels),
                 int(counts[line]),
-                int(rows.busy_ps[position]),
-                float(rows.busy_ps[position] / span),
+                int(lanes.busy_ps[position]),
+                float(lanes.busy_ps[position] / span),
             )
         )
     steps = ""
-    if not study.steps.is_window and len(study.steps) <= _BINS // 2:
-        marked = set(np.searchsorted(edges, study.steps.begin_ps, side="right").tolist())
+    if not scene.study.steps.is_window and len(scene.study.steps) <= _BINS // 2:
+        marked = set(np.searchsorted(edges, scene.study.steps.begin_ps, side="right").tolist())
         steps = "".join("▏" if place + 1 in marked else " " for place in range(_BINS))
-    return Still(tuple(shown), steps, span, len(rows.lines) - len(shown))
+    return Still(tuple(shown), steps, span, len(lanes.lines) - len(shown))
 
 
 def still_text(still: Still) -> str:

@@ -14,9 +14,9 @@ import numpy as np
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
+from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
-from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.xplane import read_xplane
 
 __all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]

@@ -11,7 +11,6 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.models.layer_graph import is_called_again, with_gradients
 from profnb.capture.models.layer_shapes import (
     Shape,
@@ -21,6 +20,7 @@ from profnb.capture.models.layer_shapes import (
     output_shape,
     settings_of,
 )
+from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 
 __all__ = ["LayerFacts", "ModelFacts", "TracedLayer", "describe_model", "parts_of"]
 

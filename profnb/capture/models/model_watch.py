@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.models.layer_facts import ModelFacts, TracedLayer, describe_model
 from profnb.capture.hooks import watch_method
+from profnb.capture.models.layer_facts import ModelFacts, TracedLayer, describe_model
 
 __all__ = ["ModelWatch", "as_models", "describe_models"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from profnb.capture.models.op_order import OpFact
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.models.layer_shapes import Shape
+from profnb.capture.models.op_order import OpFact
 from profnb.capture.saved.checked import Checked
 
 __all__ = ["plain_models", "read_models"]

@@ -16,10 +16,10 @@ from typing import Any
 
 from profnb.capture.histories import FitResult
 from profnb.capture.recording import Recording
-from profnb.capture.step_records import StepRecords
 from profnb.capture.saved.checked import Checked
 from profnb.capture.saved.saved_models import plain_models, read_models
 from profnb.capture.saved.saved_source import plain_source, plain_stacks, read_source, read_stacks
+from profnb.capture.step_records import StepRecords
 from profnb.core.options import CaptureOptions
 
 __all__ = ["read_recordings", "sidecar_of", "write_recordings"]

@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
+from profnb.capture.hooks import replace_attribute, watch_method
 from profnb.capture.source.layer_lines import find_layer_lines
 from profnb.capture.source.source_records import GraphLines
 from profnb.capture.source.user_code import Places, is_user_file, user_place
-from profnb.capture.hooks import replace_attribute, watch_method
 
 __all__ = ["GraphWatch"]
 

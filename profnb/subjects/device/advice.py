@@ -1,19 +1,25 @@
-"""Rules of advice on devices: launches, copies, precision, memory, several devices."""
+"""Rules of advice on devices: launches, copies, precision, layouts, several devices."""
 
 import re
 
 import numpy as np
 
+from profnb.core.columns import Bools
+from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, Advice, idle_share_of, share_of, window_of
 from profnb.subjects.device.precision import WIDTHS
 from profnb.subjects.study import Study
-from profnb.core.columns import Bools
-from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 
 __all__ = [
-    "exposed_collectives", "imbalance", "larger_batch", "launch_bound", "layout_changes",
-    "missed_tensor_cores", "mixed_precision", "pageable_copies", "synchronising_reads",
-]  # fmt: skip
+    "exposed_collectives",
+    "imbalance",
+    "launch_bound",
+    "layout_changes",
+    "missed_tensor_cores",
+    "mixed_precision",
+    "pageable_copies",
+    "synchronising_reads",
+]
 
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
@@ -22,22 +28,22 @@ _LAYOUT = re.compile(
 
 def _share_of_kernels(study: Study, chosen: Bools) -> float:
     """The chosen kernels' share of the time of all; 0 without kernels."""
-    times = study.kernels.total_ps
+    times = study.device.kernels.total_ps
     return float(times[chosen].sum() / times.sum()) if times.sum() else 0.0
 
 
 def launch_bound(study: Study) -> Advice | None:
     """Most kernels are shorter than their launch and the device idles 10 % of the time while launching."""
-    launches, idle = study.launches, idle_share_of(study, "launching kernels")
+    launches, idle = study.device.launches, idle_share_of(study, "launching kernels")
     launched = int(launches.launched.sum())
     if not launched or idle < 0.1:
         return None
-    outlived = float(launches.outlived.sum() / launched)
-    if outlived < 0.5:
+    shorter = float(launches.shorter_than_launch.sum() / launched)
+    if shorter < 0.5:
         return None
     return Advice(
         "launch-bound", "Launch fewer, larger kernels",
-        f"{percent_text(outlived)} of the {count_text(launched)} kernels ran shorter than the call that "
+        f"{percent_text(shorter)} of the {count_text(launched)} kernels ran shorter than the call that "
         f"launched them, and the device idled {percent_text(idle)} of the time while the host launched.",
         idle,
         "model.compile(..., jit_compile=True) fuses small kernels; a larger batch makes each do more; "
@@ -49,13 +55,13 @@ def launch_bound(study: Study) -> Advice | None:
 def pageable_copies(study: Study) -> Advice | None:
     """Copies from pageable host memory take 3 % of the time or more on the device."""
     window, spent, moved = window_of(study), 0, 0
-    for row in range(len(study.copies)):
+    for row in range(len(study.device.copies)):
         if (
-            study.copies.direction[row] == "host to device"
-            and study.copies.source_kind[row] == "pageable"
+            study.device.copies.direction[row] == "host to device"
+            and study.device.copies.source_kind[row] == "pageable"
         ):
-            spent += int(study.copies.total_ps[row])
-            moved += int(study.copies.bytes[row])
+            spent += int(study.device.copies.total_ps[row])
+            moved += int(study.device.copies.bytes[row])
     share = min(spent / window, share_of(study, "input")) if window else 0.0
     if share < 0.03:
         return None
@@ -87,12 +93,12 @@ def synchronising_reads(study: Study) -> Advice | None:
 
 def mixed_precision(study: Study) -> Advice | None:
     """The device has tensor cores, a fifth of kernel time could use them, and 16-bit is under a tenth."""
-    kernels, peak = study.kernels, study.peak
+    kernels, peak = study.device.kernels, study.device.peak
     known = {} if peak is None else peak.flops
     rates = known.get("16-bit", 0.0), known.get("32-bit", 0.0)
     if not len(kernels) or not 0 < rates[1] < rates[0]:
         return None
-    narrow = study.precision.fraction[: WIDTHS.index("32-bit")].sum()
+    narrow = study.device.precision.fraction[: WIDTHS.index("32-bit")].sum()
     eligible = _share_of_kernels(study, kernels.is_tensor_core_eligible)
     if narrow >= 0.1 or eligible < 0.2:
         return None
@@ -110,8 +116,8 @@ def mixed_precision(study: Study) -> Advice | None:
 
 def missed_tensor_cores(study: Study) -> Advice | None:
     """16-bit products and convolutions of a twentieth of kernel time ran outside the tensor cores."""
-    kernels = study.kernels
-    narrow = study.precision.fraction[WIDTHS.index("16-bit")] if len(kernels) else 0.0
+    kernels = study.device.kernels
+    narrow = study.device.precision.fraction[WIDTHS.index("16-bit")] if len(kernels) else 0.0
     if narrow < 0.1:
         return None
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
@@ -131,7 +137,7 @@ def missed_tensor_cores(study: Study) -> Advice | None:
 
 def layout_changes(study: Study) -> Advice | None:
     """Kernels that only change the order of dimensions take 5 % of kernel time or more."""
-    kernels = study.kernels
+    kernels = study.device.kernels
     names = zip(kernels.kernel_name, kernels.op_name, strict=True)
     moved = np.array([bool(_LAYOUT.search(f"{kernel} {op}")) for kernel, op in names], np.bool_)
     share = _share_of_kernels(study, moved)
@@ -146,35 +152,6 @@ def layout_changes(study: Study) -> Advice | None:
         "want it), else channels_first on an NVIDIA GPU.",
         f"{GUIDE}/gpu_performance_analysis",
     )  # fmt: skip
-
-
-def larger_batch(study: Study) -> Advice | None:
-    """Twice the batch would fit into the device, which idles a fifth of the time or more."""
-    idle = study.idle
-    use = next((u for u in study.memory_use if u.largest_batch and u.batch_size), None)
-    if (
-        idle is None
-        or use is None
-        or use.batch_size is None
-        or use.largest_batch < 2 * use.batch_size
-    ):
-        return None
-    share = float(idle.total_ps.sum() / idle.window_ps)
-    if share < 0.2:
-        return None
-    return Advice(
-        "larger-batch", "Use a larger batch",
-        f"The device was idle {percent_text(share)} of the time, and its memory would hold a batch of about "
-        f"{count_text(_rounded(use.largest_batch))} (now {count_text(use.batch_size)}).",
-        share / 2,  # twice the batch halves the idle time per example at best
-        f"batch_size={2 * use.batch_size}; scale the learning rate with it.",
-        f"{GUIDE}/gpu_performance_analysis",
-    )  # fmt: skip
-
-
-def _rounded(batch: int) -> int:
-    """Two digits: it is an estimate."""
-    return batch - batch % int(10 ** max(len(str(batch)) - 2, 0))
 
 
 def exposed_collectives(study: Study) -> Advice | None:
@@ -194,14 +171,14 @@ def exposed_collectives(study: Study) -> Advice | None:
 
 def imbalance(study: Study) -> Advice | None:
     """The busiest device works a tenth longer than the mean of them."""
-    devices = study.devices
+    devices = study.device.use
     if len(devices) < 2 or devices.imbalance < 0.1:
         return None
     return Advice(
         "imbalance", "Spread the work evenly",
         f"The busiest of {len(devices)} devices works {percent_text(devices.imbalance)} longer than the "
         "mean; the others wait for it.",
-        devices.imbalance / (1 + devices.imbalance) * float(devices.utilisation.max()),
+        devices.imbalance / (1 + devices.imbalance) * float(devices.utilization.max()),
         "Give every replica the same number of examples (drop_remainder=True) of like sizes.",
         f"{GUIDE}/distributed_training",
     )  # fmt: skip

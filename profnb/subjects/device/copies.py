@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.streams import raw_device_lines
 from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table
+from profnb.core.units import MISSING, bytes_text
+from profnb.steps.streams import raw_device_lines
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction
 
-__all__ = ["CopyTable", "tabulate_copies"]
+__all__ = ["COPIES", "CopyTable", "tabulate_copies"]
 
 _MEMCPY_DETAILS = "memcpy_details"
 _MEMSET_DETAILS = "memset_details"
@@ -108,3 +110,41 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
         tuple(row[2] for row in rows),
         *(summed[order] for summed in columns),
     )
+
+
+def _bandwidth_text(bytes_per_second: float) -> str:
+    return MISSING if np.isnan(bytes_per_second) else f"{bytes_text(bytes_per_second)}/s"
+
+
+COPIES = Table[CopyTable](
+    "copies",
+    "One row per direction and kinds of memory of the devices' copies, most time first; no row without a "
+    "device.",
+    (
+        Column(
+            "direction",
+            lambda t: t.direction,
+            '"host to device", "device to host", ...; "set" for memset',
+        ),
+        Column(
+            "source_kind",
+            lambda t: t.source_kind,
+            '"pageable", "pinned", "device", or "" where the trace does not say',
+        ),
+        Column("destination_kind", lambda t: t.destination_kind, "likewise"),
+        Column("occurrences", lambda t: t.occurrences, "how many copies", "times"),
+        Column("total_us", lambda t: t.total_ps, "time of all of them", "total"),
+        Column(
+            "bytes",
+            lambda t: np.where(t.sized > 0, t.bytes, np.nan),
+            "bytes moved by those that tell their size, NaN if none does",
+        ),
+        Column(
+            "gigabytes_per_second",
+            lambda t: t.bandwidth,
+            "their bytes over their time",
+            "bandwidth",
+            _bandwidth_text,
+        ),
+    ),
+)

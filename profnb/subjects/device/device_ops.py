@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.trace.op_names import parse_op
-from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.core.columns import Bools, Int64s, look_up
+from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
+from profnb.trace.op_names import parse_op
 
 __all__ = ["DeviceOps", "name_device_work"]
 

@@ -4,16 +4,27 @@ Times are by the wall clock: work that overlaps on several streams counts once. 
 steps, as for the idle causes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.windows import Steps
-from profnb.steps.streams import COLLECTIVE, COMPUTE, COPY, kind_of_work, raw_device_lines
 from profnb.core.columns import Floats, Int64s
+from profnb.core.table import Column, Table
+from profnb.steps.breakdown import CATEGORIES, StepBreakdown, category_column
+from profnb.steps.spine import Spine
+from profnb.steps.streams import (
+    COLLECTIVE,
+    COMPUTE,
+    COPY,
+    covered_ps,
+    kind_of_work,
+    raw_device_lines,
+)
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["DeviceTable", "busiest_device", "covered_ps", "tabulate_devices", "working_devices"]
+__all__ = ["DEVICES", "DEVICE_STEPS", "DeviceTable", "tabulate_devices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +53,21 @@ class DeviceTable:
         return len(self.device)
 
     @property
-    def utilisation(self) -> Floats:
+    def utilization(self) -> Floats:
         """Busy share of the window, shape (D,)."""
         return self.busy_ps / max(self.window_ps, 1)
+
+    @property
+    def hidden_fraction(self) -> Floats:
+        """Share of the collectives' time that compute hides, shape (D,); NaN without any."""
+        hidden = self.hidden_collective_ps / np.maximum(self.collective_ps, 1)
+        return np.where(self.collective_ps > 0, hidden, np.nan)
 
     @property
     def imbalance(self) -> float:
         """How much longer the busiest device is busy than the mean one: 0 where all are alike."""
         mean = self.busy_ps.mean() if len(self) else 0
         return float(self.busy_ps.max() / mean - 1) if mean else 0.0
-
-
-def working_devices(trace: Trace) -> list[int]:
-    """The device planes that ran anything, in the order of the trace."""
-    raw = raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0)
-    planes: list[int] = np.unique(trace.lines.plane[raw]).tolist()
-    return planes
-
-
-def busiest_device(trace: Trace) -> int | None:
-    """The device plane with the most work on its streams, or None if no device ran anything."""
-    work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event])
-    if not work.size:
-        return None
-    totals = np.zeros(len(trace.planes), np.int64)
-    plane = trace.lines.plane[trace.lines.of_event[work]]
-    np.add.at(totals, plane, trace.events.duration_ps[work])
-    return int(totals.argmax())
-
-
-def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
-    """How much time N intervals cover together."""
-    if not begin_ps.size:
-        return 0
-    order = np.argsort(begin_ps, kind="stable")
-    begin, end = begin_ps[order], np.maximum.accumulate(end_ps[order])
-    start = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))
-    return int(np.maximum(end - start, 0).sum())
 
 
 def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
@@ -114,3 +103,76 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
         tuple(trace.planes[number].name for number in planes.tolist()),
         busy, compute_total, copy_total, collective_total, hidden_total, window[1] - window[0],
     )  # fmt: skip
+
+
+DEVICES = Table[DeviceTable](
+    "devices",
+    "One row per device that ran something, inside the steps' window, by the wall clock.",
+    (
+        Column("device", lambda t: t.device, "its name"),
+        Column(
+            "busy_us",
+            lambda t: t.busy_ps,
+            "time in which it ran anything; what overlaps on several streams counts once",
+            "busy",
+        ),
+        Column("compute_us", lambda t: t.compute_ps, "... computed"),
+        Column("copy_us", lambda t: t.copy_ps, "... copied", "copies"),
+        Column(
+            "collective_us",
+            lambda t: t.collective_ps,
+            "... exchanged data with other devices",
+            "collectives",
+        ),
+        Column(
+            "hidden_collective_fraction",
+            lambda t: t.hidden_fraction,
+            "share of the exchange during which it computed as well, NaN without any",
+            "of it hidden",
+        ),
+        Column(
+            "utilization_fraction",
+            lambda t: t.utilization,
+            "busy time over the window",
+            "busy",
+            alias="utilisation_fraction",
+        ),
+    ),
+)
+
+
+def _of_devices(read: "Callable[[Spine, StepBreakdown], Int64s]") -> "Callable[[Spine], Int64s]":
+    """One column for all devices, each with a row per step."""
+
+    def values(spine: Spine) -> Int64s:
+        parts = [read(spine, breakdown) for breakdown in spine.device_breakdowns.values()]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    return values
+
+
+def _category(name: str) -> "Callable[[Spine], Int64s]":
+    return _of_devices(lambda _, breakdown: breakdown.of(name))
+
+
+DEVICE_STEPS = Table[Spine](
+    "device_steps",
+    "One row per device and step; no row without a device.",
+    (
+        Column(
+            "device",
+            lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
+            "its name",
+        ),
+        Column("step_num", _of_devices(lambda spine, _: spine.steps.step_num), "the step's number"),
+        Column(
+            "duration_ms", _of_devices(lambda spine, _: spine.steps.duration_ps), "its duration"
+        ),
+        *(
+            Column(category_column(name), _category(name), f"time of it that is {name}")
+            for name in CATEGORIES
+        ),
+    ),
+    "Only the work of that device counts in its rows; ``steps`` shows the busiest one's. The categories of a "
+    "row sum to its duration.",
+)

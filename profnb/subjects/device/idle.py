@@ -16,22 +16,30 @@ The causes sum to the idle time to the picosecond. Holistic Trace Analysis split
 stream by the order of launches only; no tool for TensorFlow splits it at all.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.compilation import is_compilation
-from profnb.subjects.device.devices import busiest_device
-from profnb.subjects.device.launches import find_launches
-from profnb.trace.op_names import parse_op
-from profnb.steps.windows import Steps
-from profnb.steps.streams import COLLECTIVE, COMPUTE, COPY, kind_of_work, raw_device_lines
-from profnb.core.columns import Int8s, Int64s
+from profnb.core.columns import Floats, Int8s, Int64s
 from profnb.core.jit import compiled
+from profnb.core.table import Column, Table
+from profnb.steps.compilation import is_compilation
+from profnb.steps.launching import find_launches
+from profnb.steps.streams import (
+    COLLECTIVE,
+    COMPUTE,
+    COPY,
+    busiest_device,
+    kind_of_work,
+    raw_device_lines,
+)
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction
+from profnb.trace.op_names import parse_op
 
-__all__ = ["IDLE_CAUSES", "WORK", "IdleTable", "attribute_idle"]
+__all__ = ["IDLE", "IDLE_CAUSES", "UTILIZATION", "WORK", "IdleTable", "attribute_idle"]
 
 IDLE_CAUSES = (
     "compiling",
@@ -193,3 +201,56 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
         bin_begin_ps=edges[:-1],
         bins_ps=bins,
     )
+
+
+def _fraction(part_ps: Int64s, whole_ps: int) -> Floats:
+    return part_ps / whole_ps if whole_ps else np.full(part_ps.size, np.nan)
+
+
+def _share_names() -> list[str]:
+    return [f"{name}_fraction".replace(" ", "_").lower() for name in (*WORK, *IDLE_CAUSES)]
+
+
+def _share_of_bins(at: int) -> "Callable[[IdleTable], Floats]":
+    return lambda idle: idle.bins_ps[:, at] / np.maximum(idle.bins_ps.sum(axis=1), 1)
+
+
+IDLE = Table[IdleTable](
+    "idle",
+    "One row per cause for which the busiest device was idle between the first step's begin and the last "
+    "one's end; no row without a device.",
+    (
+        Column("cause", lambda _: IDLE_CAUSES, "what the host did then", "what the host did then"),
+        Column("occurrences", lambda t: t.occurrences, "how many idle stretches", "times"),
+        Column(
+            "total_us",
+            lambda t: t.total_ps,
+            "time of all of them; the totals add up to the idle time exactly",
+            "total",
+        ),
+        Column("longest_us", lambda t: t.longest_ps, "the longest of them", "longest"),
+        Column(
+            "idle_fraction",
+            lambda t: _fraction(t.total_ps, int(t.total_ps.sum())),
+            "share of the idle time",
+            "of idle",
+        ),
+        Column(
+            "window_fraction", lambda t: _fraction(t.total_ps, t.window_ps), "share of the window"
+        ),
+    ),
+)
+UTILIZATION = Table[IdleTable](
+    "utilization",
+    "One row per piece of the window from the first step's begin to the last one's end (at most 96): what "
+    "the busiest device did then, and why it was idle; no row without a device.",
+    (
+        Column("begin_ms", lambda t: t.bin_begin_ps, "begin of the piece"),
+        *(
+            Column(name, _share_of_bins(at), f"share of {what}; the shares of a row sum to 1")
+            for at, (name, what) in enumerate(
+                zip(_share_names(), (*WORK, *IDLE_CAUSES), strict=True)
+            )
+        ),
+    ),
+)

@@ -13,18 +13,21 @@ Source: openxla/xprof xprof/utils/kernel_stats_utils.cc (a27d00aa); CUTLASS and 
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.device_ops import name_device_work
-from profnb.steps.streams import raw_device_lines
-from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table, sequence_of
+from profnb.steps.streams import raw_device_lines
+from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.names import copy_direction
 
 __all__ = [
+    "KERNELS",
     "KernelTable",
     "LaunchShape",
     "find_kernels",
@@ -147,6 +150,11 @@ class KernelTable:
         return self.occurrences.size
 
     @property
+    def mean_ps(self) -> Floats:
+        """Mean duration of a run, shape (N,)."""
+        return self.total_ps / np.maximum(self.occurrences, 1)
+
+    @property
     def fraction(self) -> Floats:
         """Each row's share of all kernel time, shape (N,); NaN without any."""
         whole = int(self.total_ps.sum())
@@ -212,3 +220,69 @@ def tabulate_kernels(
         uses_tensor_core=used,
         is_tensor_core_eligible=np.array(eligible, np.bool_) | used,
     )
+
+
+def _of_shape(name: str) -> "Callable[[KernelTable], Floats]":
+    """A number of the launch shape; NaN where the trace does not tell."""
+
+    def read(table: KernelTable) -> Floats:
+        values = sequence_of(table.shape, name)
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+    return read
+
+
+KERNELS = Table[KernelTable](
+    "kernels",
+    "One row per kernel, op and launch shape, most time first; no row without a device.",
+    (
+        Column(
+            "kernel_name",
+            lambda t: t.kernel_name,
+            "its name, as the compiler mangled it or not",
+            "kernel",
+        ),
+        Column("op_name", lambda t: t.op_name, "the framework's op that asked for it"),
+        Column("op_type", lambda t: t.op_type, "the kind of that op"),
+        Column("occurrences", lambda t: t.occurrences, "how often it ran", "runs"),
+        Column("total_us", lambda t: t.total_ps, "time of all its runs", "total"),
+        Column("mean_us", lambda t: t.mean_ps, "mean time of a run", "mean"),
+        Column("min_us", lambda t: t.min_ps, "shortest run"),
+        Column("max_us", lambda t: t.max_ps, "longest run"),
+        Column("fraction", lambda t: t.fraction, "share of all kernel time", "share"),
+        Column(
+            "registers_per_thread",
+            _of_shape("registers"),
+            "registers of each thread, NaN where unknown",
+        ),
+        Column(
+            "static_shared_bytes",
+            _of_shape("static_shared_bytes"),
+            "shared memory that the kernel declares",
+        ),
+        Column(
+            "dynamic_shared_bytes",
+            _of_shape("dynamic_shared_bytes"),
+            "shared memory that the launch asks for",
+        ),
+        Column(
+            "grid",
+            lambda t: sequence_of(t.shape, "grid"),
+            'blocks of the launch, "x,y,z"; "" where unknown',
+        ),
+        Column(
+            "block",
+            lambda t: sequence_of(t.shape, "block"),
+            'threads of a block, "x,y,z"; "" where unknown',
+        ),
+        Column(
+            "occupancy_percent", _of_shape("occupancy_percent"), "theoretical occupancy in percent"
+        ),
+        Column("uses_tensor_core", lambda t: t.uses_tensor_core, "whether it ran in tensor cores"),
+        Column(
+            "is_tensor_core_eligible",
+            lambda t: t.is_tensor_core_eligible,
+            "whether its op could run in tensor cores",
+        ),
+    ),
+)

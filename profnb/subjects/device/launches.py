@@ -9,46 +9,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.kernels import find_kernels
-from profnb.steps.grouping import Groups
-from profnb.steps.streams import COPY, kind_of_work, raw_device_lines
 from profnb.core.columns import Floats, Int64s
+from profnb.core.table import Column, Table
+from profnb.steps.grouping import Groups
+from profnb.steps.launching import find_launches
+from profnb.steps.streams import COPY, kind_of_work, raw_device_lines
+from profnb.subjects.device.kernels import find_kernels
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID
 
 __all__ = [
+    "LAUNCHES",
+    "STREAMS",
     "TINY_PS",
     "LaunchTable",
     "StreamTable",
-    "find_launches",
     "tabulate_launches",
     "tabulate_streams",
 ]
 
 TINY_PS = 10_000_000
-
-
-def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Pairs of a host event and the device event that it set going.
-
-    The two carry the same ``correlation_id``. Where several host events carry it (an op around the
-    driver's call, say) the last to begin is the launch.
-
-    Returns:
-        The launches and the device events, both indices of events, each of shape (N,), ordered by
-        device event. Device work whose launch was not recorded is not among them.
-    """
-    column = trace.stats.integers(CORRELATION_ID)
-    events, ids = column.events, column.values.astype(np.int64)
-    on_device = trace.is_device_line[trace.lines.of_event[events]]
-    on_host = trace.is_host_event[events]
-    order = np.lexsort((trace.events.begin_ps[events[on_host]], ids[on_host]))
-    host, host_ids = events[on_host][order], ids[on_host][order]
-    device, device_ids = events[on_device], ids[on_device]
-    at = np.searchsorted(host_ids, device_ids, side="right") - 1
-    known = at >= 0
-    known[known] = host_ids[at[known]] == device_ids[known]
-    return host[at[known]], device[known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +41,9 @@ class LaunchTable:
         launched: Kernels whose launch was recorded, shape (D,).
         launch_ps: Median time of the launching call, shape (D,); NaN where none was recorded.
         delay_ps: Median time from the end of the call to the kernel's begin, shape (D,).
-        late_ps: 95th percentile of that, shape (D,).
+        delay_p95_ps: 95th percentile of that, shape (D,).
         tiny: Kernels shorter than 10 us, shape (D,).
-        outlived: Kernels shorter than the call that launched them, shape (D,).
+        shorter_than_launch: Kernels shorter than the call that launched them, shape (D,).
     """
 
     device: tuple[str, ...]
@@ -73,9 +52,15 @@ class LaunchTable:
     launched: Int64s
     launch_ps: Floats
     delay_ps: Floats
-    late_ps: Floats
+    delay_p95_ps: Floats
     tiny: Int64s
-    outlived: Int64s
+    shorter_than_launch: Int64s
+
+    @property
+    def shorter_fraction(self) -> Floats:
+        """Share of the launched kernels that are shorter than their launch, shape (D,); NaN without any."""
+        shorter = self.shorter_than_launch / np.maximum(self.launched, 1)
+        return np.where(self.launched > 0, shorter, np.nan)
 
     def __len__(self) -> int:
         return len(self.device)
@@ -133,6 +118,7 @@ class StreamTable:
         kernels: How many, shape (N,).
         copies: Copies and memsets, shape (N,).
         busy_ps: Sum of durations inside the window, shape (N,); what one stream runs does not overlap.
+        window_ps: How long the window is.
     """
 
     device: tuple[str, ...]
@@ -140,6 +126,12 @@ class StreamTable:
     kernels: Int64s
     copies: Int64s
     busy_ps: Int64s
+    window_ps: int
+
+    @property
+    def busy_fraction(self) -> Floats:
+        """Busy time over the window, shape (N,); NaN where there is no window."""
+        return self.busy_ps / (self.window_ps or np.nan)
 
     def __len__(self) -> int:
         return len(self.device)
@@ -166,5 +158,63 @@ def tabulate_streams(trace: Trace, window: tuple[int, int]) -> StreamTable:
     return StreamTable(
         tuple(trace.planes[plane].name for plane in planes),
         tuple(trace.lines.names[line] for line in lines[order]),
-        *(column[order] for column in table.T),
+        kernels=table[order, 0],
+        copies=table[order, 1],
+        busy_ps=table[order, 2],
+        window_ps=window[1] - window[0],
     )
+
+
+LAUNCHES = Table[LaunchTable](
+    "launches",
+    "One row per device that ran kernels: how they were launched.",
+    (
+        Column("device", lambda t: t.device, "its name"),
+        Column("kernels", lambda t: t.kernels, "how many kernels it ran"),
+        Column(
+            "kernels_per_step", lambda t: t.per_step, "their median number in a step", "per step"
+        ),
+        Column("launch_us", lambda t: t.launch_ps, "median time of the call that launches", "call"),
+        Column(
+            "delay_us",
+            lambda t: t.delay_ps,
+            "median time from that call's end to the kernel's begin",
+            "delay",
+        ),
+        Column(
+            "delay_p95_us",
+            lambda t: t.delay_p95_ps,
+            "... of which one kernel in 20 waits longer",
+            "delay p95",
+        ),
+        Column(
+            "launched_fraction",
+            lambda t: t.launched / np.maximum(t.kernels, 1),
+            "share of the kernels whose launch was recorded",
+        ),
+        Column(
+            "tiny_fraction",
+            lambda t: t.tiny / np.maximum(t.kernels, 1),
+            "share of the kernels shorter than 10 us",
+        ),
+        Column(
+            "shorter_than_launch_fraction",
+            lambda t: t.shorter_fraction,
+            "share of the launched kernels that are shorter than their launch",
+        ),
+    ),
+)
+STREAMS = Table[StreamTable](
+    "streams",
+    "One row per stream on which a device ran something, most busy first.",
+    (
+        Column("device", lambda t: t.device, "the device's name"),
+        Column("stream", lambda t: t.stream, "the stream's name"),
+        Column("kernels", lambda t: t.kernels, "how many kernels it ran"),
+        Column("copies", lambda t: t.copies, "how many copies and memsets"),
+        Column(
+            "busy_us", lambda t: t.busy_ps, "time of all of them inside the steps' window", "busy"
+        ),
+        Column("busy_fraction", lambda t: t.busy_fraction, "share of the window", "of the time"),
+    ),
+)

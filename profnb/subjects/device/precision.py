@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.kernels import find_kernels
-from profnb.steps.streams import COLLECTIVE, kind_of_work
-from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.core.columns import Floats, Int64s
+from profnb.core.table import Column, Table
+from profnb.steps.streams import COLLECTIVE, kind_of_work
+from profnb.subjects.device.kernels import find_kernels
+from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.trace.model import Trace
 
-__all__ = ["WIDTHS", "Precision", "measure_precision", "width_of"]
+__all__ = ["PRECISION", "WIDTHS", "Precision", "measure_precision", "width_of"]
 
 WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit", "64-bit", "unknown")
 _UNKNOWN = len(WIDTHS) - 1
@@ -92,3 +93,28 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     np.add.at(occurrences, width, 1)
     np.add.at(total, width, trace.events.duration_ps[kernels])
     return Precision(occurrences, total)
+
+
+def _used(precision: Precision) -> "list[int]":
+    """The widths that occur."""
+    rows: list[int] = np.flatnonzero(precision.occurrences).tolist()
+    return rows
+
+
+PRECISION = Table[Precision](
+    "precision",
+    "One row per width of the numbers that kernels compute with, narrowest first; no row without kernels.",
+    (
+        Column(
+            "width",
+            lambda t: [WIDTHS[row] for row in _used(t)],
+            '"8-bit", "16-bit" (half and bfloat16), "TF32", "32-bit", "64-bit", or "unknown" where '
+            "neither the kernel's name nor its op's shape tells",
+        ),
+        Column(
+            "occurrences", lambda t: t.occurrences[_used(t)], "how often such kernels ran", "runs"
+        ),
+        Column("total_us", lambda t: t.total_ps[_used(t)], "time of all of them", "total"),
+        Column("fraction", lambda t: t.fraction[_used(t)], "share of all kernel time", "share"),
+    ),
+)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.peaks import Peak
-from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
-from profnb.subjects.xla.programs import XlaOps
 from profnb.core.columns import Floats, Int64s
+from profnb.core.table import Column, Table, sequence_of
+from profnb.subjects.device.peaks import Peak
+from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
+from profnb.subjects.xla.programs import XlaOps
 
-__all__ = ["Roofline", "draw_roofline"]
+__all__ = ["ROOFLINE", "Roofline", "draw_roofline"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Roofline:
 
     Attributes:
         row: Their rows in the table of XLA's ops, shape (N,).
+        op: Their HLO instructions.
         width: Of the numbers they compute with; "" if not known.
         intensity: Operations per byte, shape (N,).
         flops_per_second: Achieved, shape (N,).
@@ -32,6 +34,7 @@ class Roofline:
     """
 
     row: Int64s
+    op: tuple[HloOp, ...]
     width: tuple[str, ...]
     intensity: Floats
     flops_per_second: Floats
@@ -77,20 +80,59 @@ def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | Non
     """
     if peak is None or np.isnan(peak.bytes_per_second):
         return None
-    known = ops.is_device & (ops.flops > 0) & (ops.bytes > 0) & (ops.self_ps > 0)
-    rows = np.flatnonzero(known)
-    told = [width_of_hlo(hlo, ops.op[row]) for row in rows.tolist()]
-    peaks = np.array([peak.flops_of(width, is_product=product) for width, product in told])
+    has_costs = ops.is_device & (ops.flops > 0) & (ops.bytes > 0) & (ops.self_ps > 0)
+    rows = np.flatnonzero(has_costs)
+    widths = [width_of_hlo(hlo, ops.op[row]) for row in rows.tolist()]
+    peaks = np.array([peak.flops_of(width, is_product=product) for width, product in widths])
     kept = ~np.isnan(peaks)
     if not kept.any():
         return None
     rows = rows[kept]
     return Roofline(
         rows,
-        tuple(width for (width, _), keep in zip(told, kept, strict=True) if keep),
+        tuple(ops.op[row] for row in rows.tolist()),
+        tuple(width for (width, _), keep in zip(widths, kept, strict=True) if keep),
         ops.flops[rows] / ops.bytes[rows],
         ops.flops_per_second[rows],
         ops.bytes_per_second[rows],
         peaks[kept],
         peak,
     )
+
+
+ROOFLINE = Table[Roofline](
+    "roofline",
+    "One row per XLA op that can be placed under its device's roof, most time first.",
+    (
+        Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
+        Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
+        Column("width", lambda t: t.width, "of the numbers it computes with"),
+        Column("flops_per_byte", lambda t: t.intensity, "operations for each byte read or written"),
+        Column("gigaflops_per_second", lambda t: t.flops_per_second, "operations that it reached"),
+        Column("gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached"),
+        Column(
+            "peak_gigaflops_per_second",
+            lambda t: t.peak_flops,
+            "operations that the device can do at most with that width",
+        ),
+        Column(
+            "peak_gigabytes_per_second",
+            lambda t: np.full(len(t), t.peak.bytes_per_second),
+            "bytes that the device can do at most",
+        ),
+        Column("flops_fraction", lambda t: t.flops_fraction, "operations reached over their peak"),
+        Column("bytes_fraction", lambda t: t.bytes_fraction, "bytes reached over their peak"),
+        Column(
+            "attained_fraction",
+            lambda t: t.attained_fraction,
+            "of what can be reached with that many operations per byte",
+        ),
+        Column(
+            "bound_by",
+            lambda t: np.where(t.is_compute_bound, "compute", "memory"),
+            '"compute" or "memory": which peak is the nearer one',
+        ),
+    ),
+    "No row where the limits of the device, or an op's operations and bytes, are not known; "
+    "where the limits come from stands in ``subjects/device/peaks.py``.",
+)

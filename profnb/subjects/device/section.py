@@ -5,18 +5,18 @@ Only where the trace has device work; a trace without any shows none of this, an
 
 import numpy as np
 
-from profnb.subjects.device.copies import CopyTable
-from profnb.subjects.device.devices import DeviceTable
-from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
-from profnb.subjects.device.kernels import KernelTable
-from profnb.subjects.device.launches import LaunchTable, StreamTable
+from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.drawing.html_table import Cell
+from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.theme import CAUSE_COLOURS, colour_of
+from profnb.subjects.device.copies import COPIES, CopyTable
+from profnb.subjects.device.device_charts import utilization_figure
+from profnb.subjects.device.devices import DEVICES, DeviceTable
+from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, IdleTable
+from profnb.subjects.device.kernels import KERNELS, KernelTable
+from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
 from profnb.subjects.device.precision import WIDTHS, Precision
 from profnb.subjects.study import Study
-from profnb.core.units import MISSING, bar_text, bytes_text, count_text, duration_text, percent_text
-from profnb.drawing.figures import utilisation_figure
-from profnb.drawing.section import Section
-from profnb.drawing.html_table import Cell
-from profnb.drawing.theme import CAUSE_COLOURS, colour_of
 
 __all__ = ["device_sections"]
 
@@ -31,79 +31,64 @@ def device_sections(study: Study) -> list[Section]:
     if not study.has_device:
         return []
     sections = []
-    if len(study.devices) > 1:
-        sections.append(_device_section(study.devices))
-    if study.idle is not None and study.idle.total_ps.sum():
-        sections.append(_idle_section(study.idle))
-    if len(study.launches):
-        sections.append(_launch_section(study.launches))
-    if len(study.streams) > 1:
-        sections.append(_stream_section(study.streams, study.devices.window_ps))
-    if len(study.kernels):
-        sections.append(_kernel_section(study.kernels, study.precision))
-        sections.extend(_missed_section(study.kernels))
-    if len(study.copies):
-        sections.append(_copy_section(study.copies))
+    if len(study.device.use) > 1:
+        sections.append(_device_section(study.device.use))
+    if study.device.idle is not None and study.device.idle.total_ps.sum():
+        sections.append(_idle_section(study.device.idle))
+    if len(study.device.launches):
+        sections.append(_launch_section(study.device.launches))
+    if len(study.device.streams) > 1:
+        sections.append(_stream_section(study.device.streams))
+    if len(study.device.kernels):
+        sections.append(_kernel_section(study.device.kernels, study.device.precision))
+        sections.extend(_missed_section(study.device.kernels))
+    if len(study.device.copies):
+        sections.append(_copy_section(study.device.copies))
     return sections
 
 
 def _device_section(devices: DeviceTable) -> Section:
-    used = devices.utilisation
-    rows = [
+    return section_of(
+        DEVICES,
+        devices,
         (
-            bar_text(float(used[row]), 12),
-            devices.device[row],
-            percent_text(float(used[row])),
-            duration_text(int(devices.compute_ps[row])),
-            duration_text(int(devices.copy_ps[row])),
-            duration_text(int(devices.collective_ps[row])),
-            percent_text(devices.hidden_collective_ps[row] / devices.collective_ps[row])
-            if devices.collective_ps[row]
-            else MISSING,
-        )
-        for row in range(min(len(devices), _SHOWN_DEVICES))
-    ]
-    return Section(
+            "device",
+            "utilization_fraction",
+            "compute_us",
+            "copy_us",
+            "collective_us",
+            "hidden_collective_fraction",
+        ),
         title="Devices",
+        tab="Device",
         sentence=(
             f"{len(devices)} devices ran something; the busiest was busy "
             f"{percent_text(devices.imbalance)} longer than the mean."
         ),
-        headings=("", "device", "busy", "compute", "copies", "collectives", "of it hidden"),
-        rows=rows,
-        numbers=(False, False, True, True, True, True, True),
-        colours=[colour_of("device compute")] * len(rows),
-        tab="Device",
+        bar=Bar(lambda row: float(devices.utilization[row]), colour_of("device compute")),
+        rows=range(min(len(devices), _SHOWN_DEVICES)),
     )
 
 
 def _idle_section(idle: IdleTable) -> Section:
     whole = int(idle.total_ps.sum())
     order = [row for row in np.argsort(-idle.total_ps, kind="stable") if idle.total_ps[row]]
-    share = whole / idle.window_ps
-    most = IDLE_CAUSES[order[0]]
-    return Section(
+    return section_of(
+        IDLE,
+        idle,
+        ("cause", "occurrences", "total_us", "idle_fraction", "longest_us"),
         title="Idle time of the device",
-        sentence=(
-            f"{idle.device} was idle {percent_text(share)} of the time from the first step to the last, "
-            f"most of it {most}."
-        ),
-        headings=("", "what the host did then", "times", "total", "of idle", "longest"),
-        rows=[
-            (
-                bar_text(idle.total_ps[row] / whole, 12),
-                IDLE_CAUSES[row],
-                count_text(int(idle.occurrences[row])),
-                duration_text(int(idle.total_ps[row])),
-                percent_text(idle.total_ps[row] / whole),
-                duration_text(int(idle.longest_ps[row])),
-            )
-            for row in order
-        ],
-        numbers=(False, False, True, True, True, True),
-        colours=[CAUSE_COLOURS[IDLE_CAUSES[row]] for row in order],
         tab="Device",
-        figure=utilisation_figure(idle),
+        sentence=(
+            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the time from the first step "
+            f"to the last, most of it {IDLE_CAUSES[order[0]]}."
+        ),
+        bar=Bar(
+            lambda row: float(idle.total_ps[row] / whole),
+            lambda row: CAUSE_COLOURS[IDLE_CAUSES[row]],
+        ),
+        rows=order,
+        figure=utilization_figure(idle),
     )
 
 
@@ -114,67 +99,44 @@ def _launch_section(launches: LaunchTable) -> Section:
         f"{percent_text(launches.tiny.sum() / kernels)} of the kernels are shorter than 10 µs."
     )
     if launched:
-        outlived = float(launches.outlived.sum() / launched)
-        sentence += f" {percent_text(outlived)} are shorter than the call that launched them"
+        shorter = float(launches.shorter_than_launch.sum() / launched)
+        sentence += f" {percent_text(shorter)} are shorter than the call that launched them"
         sentence += (
-            ": launching, not computing, sets the pace of the device." if outlived > _HALF else "."
+            ": launching, not computing, sets the pace of the device." if shorter > _HALF else "."
         )
-
-    def told(value: float) -> str:
-        return MISSING if np.isnan(value) else duration_text(value)
-
-    return Section(
+    return section_of(
+        LAUNCHES,
+        launches,
+        ("device", "kernels", "kernels_per_step", "launch_us", "delay_us", "delay_p95_us"),
         title="Launches",
-        sentence=sentence,
-        headings=("", "device", "kernels", "per step", "call", "delay", "delay p95"),
-        rows=[
-            (
-                bar_text(float(launches.kernels[row] / launches.kernels.max()), 8),
-                launches.device[row],
-                count_text(int(launches.kernels[row])),
-                MISSING
-                if np.isnan(launches.per_step[row])
-                else count_text(int(launches.per_step[row])),
-                told(float(launches.launch_ps[row])),
-                told(float(launches.delay_ps[row])),
-                told(float(launches.late_ps[row])),
-            )
-            for row in range(min(len(launches), _SHOWN_DEVICES))
-        ],
-        numbers=(False, False, True, True, True, True, True),
-        colours=[colour_of("kernel launch")] * min(len(launches), _SHOWN_DEVICES),
         tab="Device",
+        sentence=sentence,
+        bar=Bar(
+            lambda row: float(launches.kernels[row] / launches.kernels.max()),
+            colour_of("kernel launch"),
+            8,
+        ),
+        rows=range(min(len(launches), _SHOWN_DEVICES)),
     )
 
 
-def _stream_section(streams: StreamTable, window_ps: int) -> Section:
-    shown = range(min(len(streams), _SHOWN_STREAMS))
-    whole = window_ps or 1
-    return Section(
+def _stream_section(streams: StreamTable) -> Section:
+    return section_of(
+        STREAMS,
+        streams,
+        ("stream", "device", "kernels", "copies", "busy_us", "busy_fraction"),
         title="Streams",
-        sentence="",
-        headings=("", "stream", "device", "kernels", "copies", "busy", "of the time"),
-        rows=[
-            (
-                bar_text(float(streams.busy_ps[row] / whole), 12),
-                streams.stream[row],
-                streams.device[row],
-                count_text(int(streams.kernels[row])),
-                count_text(int(streams.copies[row])),
-                duration_text(int(streams.busy_ps[row])),
-                percent_text(float(streams.busy_ps[row] / whole)),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, False, True, True, True, True),
-        colours=[colour_of("device compute")] * len(shown),
         tab="Device",
+        bar=Bar(
+            lambda row: float(streams.busy_ps[row] / (streams.window_ps or 1)),
+            colour_of("device compute"),
+        ),
+        rows=range(min(len(streams), _SHOWN_STREAMS)),
     )
 
 
 def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
     fractions = kernels.fraction
-    shown = range(min(_SHOWN_KERNELS, len(kernels)))
     time = int(kernels.total_ps.sum())
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
@@ -186,25 +148,28 @@ def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
         if time
         else f"{count_text(int(kernels.occurrences.sum()))} kernels."
     )
-    return Section(
+    return section_of(
+        KERNELS,
+        kernels,
+        (
+            Shown(
+                "kernel", lambda row: _kernel_cell(kernels.kernel_name[row], kernels.op_name[row])
+            ),
+            "occurrences",
+            "total_us",
+            "fraction",
+            "mean_us",
+            Shown("tensor core", lambda row: _core_text(kernels, row)),
+        ),
         title="Kernels",
-        sentence=sentence,
-        headings=("", "kernel", "runs", "total", "share", "mean", "tensor core"),
-        rows=[
-            (
-                bar_text(float(fractions[row] / fractions[0]) if time else 0.0, 8),
-                _kernel_cell(kernels.kernel_name[row], kernels.op_name[row]),
-                count_text(int(kernels.occurrences[row])),
-                duration_text(int(kernels.total_ps[row])),
-                percent_text(float(fractions[row])),
-                duration_text(kernels.total_ps[row] / kernels.occurrences[row]),
-                _core_text(kernels, row),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, True, True, True, True, False),
-        colours=[colour_of("device compute")] * len(shown),
         tab="Kernels",
+        sentence=sentence,
+        bar=Bar(
+            lambda row: float(fractions[row] / fractions[0]) if time else 0.0,
+            colour_of("device compute"),
+            8,
+        ),
+        rows=range(min(_SHOWN_KERNELS, len(kernels))),
     )
 
 
@@ -272,25 +237,29 @@ def _core_text(kernels: KernelTable, row: int) -> str:
 
 def _copy_section(copies: CopyTable) -> Section:
     longest = int(copies.total_ps.max()) or 1
-    bandwidth = copies.bandwidth
-    return Section(
+
+    def memory(row: int) -> str:
+        kinds = (copies.source_kind[row], copies.destination_kind[row])
+        return " to ".join(kind for kind in kinds if kind) or MISSING
+
+    return section_of(
+        COPIES,
+        copies,
+        (
+            Shown(
+                "direction",
+                lambda row: "memset" if copies.direction[row] == "set" else copies.direction[row],
+            ),
+            Shown("memory", memory),
+            "occurrences",
+            "total_us",
+            "bytes",
+            "gigabytes_per_second",
+        ),
         title="Copies",
-        sentence="",
-        headings=("", "direction", "memory", "times", "total", "bytes", "bandwidth"),
-        rows=[
-            (
-                bar_text(copies.total_ps[row] / longest, 8),
-                "memset" if copies.direction[row] == "set" else copies.direction[row],
-                " to ".join(k for k in (copies.source_kind[row], copies.destination_kind[row]) if k)
-                or MISSING,
-                count_text(int(copies.occurrences[row])),
-                duration_text(int(copies.total_ps[row])),
-                bytes_text(int(copies.bytes[row])) if copies.sized[row] else MISSING,
-                MISSING if np.isnan(bandwidth[row]) else f"{bytes_text(bandwidth[row])}/s",
-            )
-            for row in range(len(copies))
-        ],
-        numbers=(False, False, False, True, True, True, True),
-        colours=[colour_of("device to device")] * len(copies),
         tab="Kernels",
+        bar=Bar(
+            lambda row: float(copies.total_ps[row] / longest), colour_of("device to device"), 8
+        ),
+        rows=range(len(copies)),
     )

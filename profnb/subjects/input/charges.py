@@ -12,9 +12,9 @@ self time in the one slowest call.
 
 import numpy as np
 
-from profnb.subjects.input.iterators import IteratorTree
 from profnb.core.columns import Int64s
 from profnb.core.jit import compiled
+from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
 __all__ = ["Pieces", "charge_waiting", "self_pieces"]

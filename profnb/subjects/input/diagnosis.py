@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.units import duration_text
 from profnb.subjects.input.iterators import label_of
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import Waiting
-from profnb.core.units import duration_text
 
 __all__ = [
     "DatasetChain",

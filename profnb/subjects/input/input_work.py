@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from profnb.subjects.input.iterators import IteratorTree
-from profnb.steps.nesting import last_around
 from profnb.core.columns import Int64s, look_up
+from profnb.steps.nesting import last_around
+from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
 __all__ = ["NOT_INPUT", "NO_FUNCTION", "find_input_work"]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.nesting import find_parents, self_times
 from profnb.core.columns import Bools, Int64s
+from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 
 __all__ = ["IteratorTree", "count_first_fill", "find_iterators", "label_of"]

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.input.iterators import IteratorTree, label_of
-from profnb.subjects.input.charges import Pieces
-from profnb.steps.nesting import find_parents
-from profnb.trace.op_names import parse_op
 from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.steps.nesting import find_parents
+from profnb.subjects.input.charges import Pieces
+from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import StatColumn, Trace
+from profnb.trace.op_names import parse_op
 
 __all__ = ["InputPipeline", "tabulate_input_pipeline"]
 

@@ -5,21 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from profnb.subjects.input.pipeline import InputPipeline
-from profnb.subjects.memory.samples import BUFFER
+from profnb.core.units import MISSING, PS_PER_MS, bar_text, count_text, duration_text, percent_text
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.html_table import Cell
+from profnb.drawing.section import Section
+from profnb.drawing.theme import COLOURS, GRID, colour_of
 from profnb.steps.windows import Steps
+from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.section import Section
-from profnb.drawing.html_table import Cell
-from profnb.drawing.theme import COLOURS, GRID, colour_of
 
 __all__ = ["input_sections", "step_rules"]
 
 _MOST_ITERATORS, _MOST_BUFFERS, _MOST_POINTS, _MOST_RULES = 24, 6, 60, 60
-_PS_PER_MS = 1e9
 _BUFFER_COLOURS = (
     "device compute", "host compute", "kernel launch", "device collectives", "input", "output",
 )  # fmt: skip
@@ -28,14 +26,14 @@ _INDENT = "\u00a0"
 
 def input_sections(study: Study) -> list[Section]:
     """The tables on the input pipeline; none where tf.data ran nothing."""
-    if not len(study.iterators):
+    if not len(study.input.iterators):
         return []
-    starved = study.input_diagnosis is not None and study.input_diagnosis.iterator >= 0
+    starved = study.input.diagnosis is not None and study.input.diagnosis.iterator >= 0
     sections = [_tree_section(study, starved=starved)]
     if not starved:  # nobody waits: the table is enough, and only for who asks
         return sections
     sections.append(_wait_section(study))
-    buffers = [counter for counter in study.samples if counter.name == BUFFER]
+    buffers = study.input.buffers
     if buffers:
         sections.append(_buffer_section(study, buffers))
     return sections
@@ -56,8 +54,8 @@ def _order(table: InputPipeline) -> list[int]:
 
 
 def _name(study: Study, row: int) -> str:
-    table = study.input_pipeline
-    function = study.input_functions[row]
+    table = study.input.pipeline
+    function = study.input.functions[row]
     ops = table.function_ops[row]
     kind = table.kind[row]
     if function:
@@ -66,11 +64,11 @@ def _name(study: Study, row: int) -> str:
 
 
 def _tree_section(study: Study, *, starved: bool) -> Section:
-    table = study.input_pipeline
+    table = study.input.pipeline
     order = _order(table)
     shown = order[:_MOST_ITERATORS]
     whole = int(table.waited_ps.sum())
-    diagnosis = study.input_diagnosis
+    diagnosis = study.input.diagnosis
     sentence = diagnosis.sentence if diagnosis is not None else ""
     if len(order) > len(shown):
         sentence += f" {len(order) - len(shown)} more iterators are in p.input_pipeline."
@@ -115,14 +113,14 @@ def _work_ps(table: InputPipeline) -> "np.ndarray[tuple[int], np.dtype[np.float6
 
 def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     """Each iterator's work, and the waiting that it caused: hidden work is long and pale, a limit is red."""
-    table = study.input_pipeline
+    table = study.input.pipeline
     rows = shown[::-1]
     labels = [
         f"{_INDENT * (2 * int(table.tree.depth[row]))}{_name(study, row)}"[:60] for row in rows
     ]
     # Two iterators may have one name; the axis is told apart by place.
     places = list(range(len(rows)))
-    work, waited = _work_ps(table)[rows] / _PS_PER_MS, table.waited_ps[rows] / _PS_PER_MS
+    work, waited = _work_ps(table)[rows] / PS_PER_MS, table.waited_ps[rows] / PS_PER_MS
     # What is shown when pointed at, and what the timeline on the same page searches when clicked.
     told = [
         [
@@ -161,7 +159,7 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
 
 
 def _wait_section(study: Study) -> Section:
-    waiting = study.waiting
+    waiting = study.input.waiting
     counted = waiting.step_ps[waiting.counted]
     rows = [
         ("median", float(np.median(counted))),
@@ -185,7 +183,7 @@ def _wait_section(study: Study) -> Section:
 
 
 def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
-    table = study.input_pipeline
+    table = study.input.pipeline
     rows_of = {path: row for row, path in enumerate(table.tree.path)}
     known = [(counter, rows_of[counter.series]) for counter in buffers if counter.series in rows_of]
     known = sorted(known, key=lambda pair: pair[1])[:_MOST_BUFFERS]
@@ -217,10 +215,10 @@ def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
     """How full each buffer was over time, thinned out by its lowest so that no empty moment is lost."""
     data: list[dict[str, Any]] = []
     palette = [COLOURS[name] for name in _BUFFER_COLOURS]
-    rows_of = {path: row for row, path in enumerate(study.iterators.path)}
+    rows_of = {path: row for row, path in enumerate(study.input.iterators.path)}
     for counter, colour in zip(buffers, palette, strict=False):
         times, values = _thin(counter)
-        capacity = study.buffer_capacity.get(counter.series)
+        capacity = study.input.buffer_capacity.get(counter.series)
         most = capacity or max(float(counter.value.max()), 1.0)
         name = _name(study, rows_of[counter.series]) + (f", holds {capacity}" if capacity else "")
         data.append(
@@ -248,7 +246,7 @@ def _thin(counter: Counter) -> tuple[list[float], list[float]]:
     times, values = [], []
     for begin in range(0, counter.value.size, width):
         at = begin + int(np.argmin(counter.value[begin : begin + width]))
-        times.append(round(float(counter.time_ps[at]) / _PS_PER_MS, 4))
+        times.append(round(float(counter.time_ps[at]) / PS_PER_MS, 4))
         values.append(float(counter.value[at]))
     return times, values
 
@@ -262,5 +260,5 @@ def step_rules(steps: Steps) -> list[dict[str, Any]]:
             "type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
             "line": {"width": 1, "color": GRID},
         }
-        for at in (round(float(begin) / _PS_PER_MS, 4) for begin in steps.begin_ps)
+        for at in (round(float(begin) / PS_PER_MS, 4) for begin in steps.begin_ps)
     ]  # fmt: skip

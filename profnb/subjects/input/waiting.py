@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.steps.windows import Steps
+from profnb.subjects.input.charges import Pieces, self_pieces
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.input.pipeline import InputPipeline
-from profnb.subjects.input.charges import Pieces, self_pieces
-from profnb.steps.windows import Steps
-from profnb.core.columns import Bools, Floats, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["Waiting", "find_waiting"]

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from profnb.subjects.layers.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE
-from profnb.subjects.layers.layer_tree import LayerBlock
 from profnb.core.units import duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.theme import colour_of
+from profnb.subjects.layers.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE
+from profnb.subjects.layers.layer_tree import LayerBlock
 
 __all__ = ["PART_COLOURS", "layer_figure"]
 

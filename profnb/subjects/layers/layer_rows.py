@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
-from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope, without_number
+from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
 from profnb.capture.models.op_order import UPDATE, OpFact
-from profnb.capture.models.layer_facts import ModelFacts
+from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
+from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope, without_number
 from profnb.trace.names import copy_direction
 
 __all__ = [

@@ -7,12 +7,12 @@ from math import nan
 
 import numpy as np
 
+from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.subjects.layers.flops import backward_factor, forward_flops
 from profnb.subjects.layers.layer_rows import OTHERS, Rows
 from profnb.subjects.layers.layer_times import LayerTimes
 from profnb.subjects.memory.allocators import PeakRow
-from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
-from profnb.core.columns import Bools, Floats, Int64s
 
 __all__ = ["SCOPE", "LayerTable", "tabulate_layers"]
 

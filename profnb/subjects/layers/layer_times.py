@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.models.layer_facts import ModelFacts
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.subjects.layers.layer_rows import OUTSIDE, PHASES, OpPlace, Rows
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.subjects.xla.xla_tree import parts_of_fusion
-from profnb.capture.models.layer_facts import ModelFacts
-from profnb.core.columns import Bools, Floats, Int64s
 
 __all__ = ["LayerTimes", "hand_out_ops"]
 

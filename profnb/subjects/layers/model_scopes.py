@@ -11,8 +11,8 @@ Source: Graph.unique_name in tensorflow/python/framework/ops.py (2.21); Layer.__
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from profnb.subjects.layers.name_scopes import parse_scope, without_number
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.subjects.layers.name_scopes import parse_scope, without_number
 
 __all__ = ["LayerPlace", "LayerScopes", "find_layer_scopes"]
 

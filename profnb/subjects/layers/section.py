@@ -6,16 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from profnb.subjects.layers.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE, PHASES
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
+from profnb.drawing.html_table import Cell
+from profnb.drawing.section import Section
+from profnb.drawing.theme import colour_of
+from profnb.subjects.layers.layer_chart import PART_COLOURS, layer_figure
+from profnb.subjects.layers.layer_rows import (
+    INPUT,
+    LOSS,
+    METRICS,
+    OPTIMIZER,
+    OTHERS,
+    OUTSIDE,
+    PHASES,
+)
 from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.layers.layer_tree import grow_layer_tree
 from profnb.subjects.study import Study
-from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
-from profnb.subjects.layers.layer_chart import PART_COLOURS, layer_figure
-from profnb.drawing.section import Section
-from profnb.drawing.html_table import Cell
-from profnb.drawing.theme import colour_of
 
 __all__ = ["layer_sections"]
 
@@ -41,7 +49,7 @@ class _Values:
 
 def layer_sections(study: Study) -> list[Section]:
     """The tables on layers; none where no op lies in one."""
-    table = study.layers
+    table = study.layers.table
     is_layer = np.array(
         [name not in OTHERS or kind != "" for name, kind in _named(table)], np.bool_
     )

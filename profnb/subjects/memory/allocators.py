@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.steps.windows import Steps
 from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
 __all__ = [

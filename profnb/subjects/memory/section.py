@@ -5,19 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from profnb.core.units import MISSING, PS_PER_MS, bar_text, bytes_text, count_text, percent_text
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.section import Section
+from profnb.drawing.theme import COLOURS, colour_of
+from profnb.subjects.input.section import step_rules
 from profnb.subjects.memory.allocators import UNATTRIBUTED, step_around, tabulate_peak
 from profnb.subjects.memory.use import MemoryUse
 from profnb.subjects.study import Study
-from profnb.core.units import MISSING, bar_text, bytes_text, count_text, percent_text
-from profnb.drawing.figures import axis, figure_layout
-from profnb.subjects.input.section import step_rules
-from profnb.drawing.section import Section
-from profnb.drawing.theme import COLOURS, colour_of
 
 __all__ = ["memory_sections"]
 
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_POINTS = 6, 10, 120
-_PS_PER_MS = 1e9
 _SMALL = 1 << 20  # an allocator below this everywhere has no chart and no table of its peak
 _COLOURS = (
     "device compute",
@@ -31,7 +30,7 @@ _COLOURS = (
 
 def memory_sections(study: Study) -> list[Section]:
     """The tables on memory; none where no allocator told anything."""
-    uses = sorted(study.memory_use, key=lambda use: (not use.allocator.is_device, -use.peak_bytes))
+    uses = sorted(study.memory.use, key=lambda use: (not use.allocator.is_device, -use.peak_bytes))
     if not uses:
         return []
     sections = [_allocator_section(study, uses)]
@@ -152,7 +151,7 @@ def _memory_figure(study: Study, uses: list[MemoryUse]) -> dict[str, Any]:
         highest = [
             int(start) + int(np.argmax(allocator.in_use[start : start + width])) for start in starts
         ]
-        times = study.trace.events.begin_ps[allocator.events[highest]] / _PS_PER_MS
+        times = study.trace.events.begin_ps[allocator.events[highest]] / PS_PER_MS
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": escape(allocator.name),

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.memory.allocators import Allocator, texts_of
 from profnb.steps.windows import Steps
+from profnb.subjects.memory.allocators import Allocator, texts_of
 from profnb.trace.model import Trace
 
 __all__ = ["MemoryUse", "find_growth", "measure_memory"]

@@ -1,30 +1,34 @@
-"""Rules of advice on how the program is made: tracing, compiling, eager ops, XLA, optimizer, TF1 graphs."""
+"""Rules of advice on ops: tracing anew, eager ops, the optimizer, threads, graphs that grow (TF1)."""
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
+from profnb.capture.environment import CORES, INTRA_OP
+from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import (
     GUIDE,
     LEAST,
     Advice,
     covered_share,
     excess_share,
+    gain_of_fusing,
     op_events,
     period_ps,
     share_of,
     window_of,
 )
-from profnb.steps.compilation import is_compilation
 from profnb.subjects.study import Study
-from profnb.subjects.xla.programs import argument_shapes
 from profnb.trace.names import FUNCTION_CALL
-from profnb.core.units import count_text, duration_text, percent_text
 
 __all__ = [
-    "eager_ops", "growing_graph", "large_optimizer", "recompiling", "retracing", "small_ops_without_xla",
-]  # fmt: skip
+    "eager_ops",
+    "growing_graph",
+    "idle_cores",
+    "large_optimizer",
+    "oversubscribed",
+    "retracing",
+]
 
 _EAGER_CALL = "EagerLocalExecute: "
 _EAGER_RUN = "KernelAndDeviceFunc::Run"
@@ -34,16 +38,7 @@ _FUNCTION_NAMES = (
 _OPTIMIZERS = (
     "adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "lion", "lamb", "adafactor", "optimizer",
 )  # fmt: skip
-# Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
-_ELEMENTWISE = frozenset({
-    "Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "ClipByValue", "Div", "DivNoNan", "Elu",
-    "EluGrad", "Equal", "Erf", "Exp", "Expm1", "GreaterEqual", "Greater", "Less", "LessEqual", "Log",
-    "Log1p", "LogicalAnd", "LogicalNot", "Maximum", "Minimum", "Mul", "Neg", "Pow", "RealDiv",
-    "Reciprocal", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Rsqrt", "RsqrtGrad", "Select", "SelectV2",
-    "Sigmoid", "SigmoidGrad", "Sign", "Softplus", "SoftplusGrad", "Sqrt", "SqrtGrad", "Square",
-    "SquaredDifference", "Sub", "Tanh", "TanhGrad", "TruncateDiv", "Xdivy", "ZerosLike",
-})  # fmt: skip
-_SHOWN_VALUES, _SHOWN_SHAPES = 4, 4
+_SHOWN_VALUES = 4
 
 
 def retracing(study: Study) -> Advice | None:
@@ -92,38 +87,6 @@ def _why_traced(study: Study, function: str) -> str:
     return "; ".join(told)
 
 
-def recompiling(study: Study) -> Advice | None:
-    """XLA compiled a program of one name three times or more, for 2 % of the time at least."""
-    modules, window = study.xla_modules, window_of(study)
-    if not len(modules) or not window:
-        return None
-    row = int(np.argmax(np.where(modules.compilations >= 3, modules.compile_ps, 0)))
-    spent = int(modules.compile_ps[row])
-    if modules.compilations[row] < 3 or spent / window < LEAST:
-        return None
-    compiling = np.flatnonzero(study.trace.select_names(is_compilation))
-    return Advice(
-        "recompiling", "Compile once",
-        f"XLA compiled {modules.module[row][:100]} {count_text(int(modules.compilations[row]))} times, "
-        f"{duration_text(spent)} in all: {_why_compiled(study, modules.module[row])}.",
-        min(max(spent / window, excess_share(study, compiling)), 1.0),
-        "Give every batch one shape: .batch(n, drop_remainder=True), pad sequences to a few lengths.",
-        "https://www.tensorflow.org/xla",
-    )  # fmt: skip
-
-
-def _why_compiled(study: Study, module: str) -> str:
-    """Which shapes its arguments had, where the trace holds several programs of the name."""
-    programs = [program for program in study.hlo.programs.values() if program.name == module]
-    shapes = [argument_shapes(program) for program in programs]
-    for at, of_first in enumerate(shapes[0] if shapes else ()):
-        found = list(dict.fromkeys(own[at] for own in shapes if at < len(own)))
-        if len(found) > 1:
-            listed = ", ".join(found[:_SHOWN_SHAPES])
-            return f"argument {at + 1} was {of_first}, then other shapes ({listed})"
-    return "its shapes change from call to call"
-
-
 def eager_ops(study: Study) -> Advice | None:
     """Python runs more than 20 ops a step one by one, for a tenth of the step time or more.
 
@@ -157,19 +120,15 @@ def eager_ops(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def _gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:
-    """Share of the time in which ops are at work but none that is no member: what fusing could save."""
-    others = op_events(study, lambda name, op_type: not is_member(name, op_type))
-    return max(share_of(study, "host compute") - covered_share(study, others), 0.0)
-
-
 def _is_optimizers(op_name: str) -> bool:
     return any(part.rstrip("0123456789_") in _OPTIMIZERS for part in op_name.lower().split("/"))
 
 
 def large_optimizer(study: Study) -> Advice | None:
     """The optimizer's ops take a quarter of the self time of their side or more."""
-    ops = study.ops_of_steps(study.summary.counted) if study.summary.counted.size else study.ops
+    ops = (
+        study.ops.of_steps(study.summary.counted) if study.summary.counted.size else study.ops.table
+    )
     side = ops.is_device if ops.is_device.any() else ~ops.is_device
     whole = int(ops.self_ps[side].sum())
     own = np.array([_is_optimizers(name) for name in ops.op_name], np.bool_)
@@ -179,37 +138,12 @@ def large_optimizer(study: Study) -> Advice | None:
     if ops.is_device.any():
         bound = share * share_of(study, "device compute")
     else:
-        bound = _gain_of_fusing(study, lambda name, _: _is_optimizers(name))
+        bound = gain_of_fusing(study, lambda name, _: _is_optimizers(name))
     return Advice(
         "large-optimizer", "Make the optimizer cheaper",
         f"The optimizer's ops are {percent_text(share)} of the time of all ops.",
         bound,
         "model.compile(..., jit_compile=True) fuses its many small ops; a larger batch runs it less often.",
-        "https://www.tensorflow.org/xla",
-    )  # fmt: skip
-
-
-def small_ops_without_xla(study: Study) -> Advice | None:
-    """No XLA ran, and ten element-wise ops a step or more, which it fuses, are 30 % of the host's op time.
-
-    On devices small kernels are judged by their launches (``launch_bound``).
-    """
-    counted = study.summary.counted
-    if not counted.size or study.steps.is_window or study.has_device or len(study.hlo):
-        return None
-    ops = study.ops_of_steps(counted)
-    fused = np.array([op_type in _ELEMENTWISE for op_type in ops.op_type], np.bool_)
-    whole = int(ops.self_ps.sum())
-    each = float(ops.occurrences[fused].sum() / counted.size) if len(ops) else 0.0
-    share = float(ops.self_ps[fused].sum() / whole) if whole else 0.0
-    if share < 0.3 or each < 10:
-        return None
-    return Advice(
-        "small-ops-without-xla", "Let XLA fuse the small ops",
-        f"{count_text(round(each))} element-wise ops a step are {percent_text(share)} of the time of all "
-        "ops: each reads and writes memory on its own.",
-        _gain_of_fusing(study, lambda _, op_type: op_type in _ELEMENTWISE),
-        "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few passes.",
         "https://www.tensorflow.org/xla",
     )  # fmt: skip
 
@@ -234,4 +168,57 @@ def growing_graph(study: Study) -> Advice | None:
         "Make every op before the loop, feed what changes through placeholders, and call graph.finalize(), "
         "which makes the line that adds an op raise.",
         "https://www.tensorflow.org/api_docs/python/tf/Graph#finalize",
+    )  # fmt: skip
+
+
+def _count_of(study: Study, setting: str) -> int | None:
+    """A number that the capture noted of the environment, or None."""
+    told = study.recording.environment.get(setting, "")
+    return int(told) if told.isdecimal() and len(told) < 7 else None
+
+
+def _threads_at_work(study: Study) -> float:
+    """How many of the host's ops ran at once on average, while any did, from the first counted step on."""
+    ops = op_events(study, lambda _, op_type: op_type != "Dataset")
+    events, counted = study.trace.events, study.summary.counted
+    inside = events.begin_ps[ops] >= study.steps.begin_ps[counted[0]]
+    inside &= events.end_ps[ops] <= study.steps.end_ps[counted[-1]]
+    covered = covered_share(study, ops[inside]) * period_ps(study)
+    return float(events.duration_ps[ops[inside]].sum() / covered) if covered else 0.0
+
+
+def idle_cores(study: Study) -> Advice | None:
+    """TensorFlow was told to use fewer threads for an op than there are cores, on a CPU that is the limit."""
+    cores, threads = _count_of(study, CORES), _count_of(study, INTRA_OP)
+    busy = share_of(study, "host compute")
+    if cores is None or threads is None or threads >= cores or study.has_device or busy < 0.3:
+        return None
+    return Advice(
+        "idle-cores", "Use all cores",
+        f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops on the CPU are "
+        f"{percent_text(busy)} of the time.",
+        busy * (1 - threads / cores),
+        "Leave tf.config.threading.set_intra_op_parallelism_threads alone (0 means all cores), and unset "
+        "TF_NUM_INTRAOP_THREADS; it takes a fresh process.",
+        "https://www.tensorflow.org/api_docs/python/tf/config/threading",
+    )  # fmt: skip
+
+
+def oversubscribed(study: Study) -> Advice | None:
+    """On average one and a half times as many ops run at once as there are cores."""
+    cores = _count_of(study, CORES)
+    if cores is None or study.has_device or not study.summary.counted.size or study.steps.is_window:
+        return None
+    threads = _threads_at_work(study)
+    if threads < 1.5 * cores:
+        return None
+    busy = share_of(study, "host compute") + share_of(study, "input")
+    return Advice(
+        "oversubscribed", "Run fewer threads",
+        f"{threads:.1f} ops were at work at once on average, on {count_text(cores)} cores: they take turns, "
+        "and each switch costs.",
+        busy * (1 - cores / threads),
+        f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
+        f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
+        "https://www.tensorflow.org/api_docs/python/tf/data/ThreadingOptions",
     )  # fmt: skip

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.device_ops import name_device_work
-from profnb.steps.nesting import find_parents, self_times
-from profnb.trace.op_names import parse_op
-from profnb.steps.streams import raw_device_lines
-from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.core.columns import Bools, Floats, Int64s
+from profnb.steps.nesting import find_parents, self_times
+from profnb.steps.streams import raw_device_lines
+from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
+from profnb.trace.op_names import parse_op
 
 __all__ = ["OpRuns", "OpTable", "find_op_runs", "sum_op_runs", "tabulate_ops"]
 

@@ -6,20 +6,20 @@ that led to the caller in proportion, so blocks below the second level are estim
 
 import numpy as np
 
-from profnb.subjects.python.python_time import CallBlock, PythonTime
 from profnb.capture.source.user_code import is_user_file
+from profnb.core.units import PS_PER_S
+from profnb.subjects.python.python_time import CallBlock, PythonTime
 from profnb.trace.pstats_file import CallCounts
 
 __all__ = ["tabulate_counts"]
 
-_PS_PER_S = 1e12
 _DEEPEST, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
 
 
 def tabulate_counts(counts: CallCounts) -> PythonTime:
     """Bring counts into the form of samples."""
-    alone = np.array([max(seconds, 0.0) * _PS_PER_S for seconds in counts.self_s], np.float64)
-    total = np.array([max(seconds, 0.0) * _PS_PER_S for seconds in counts.total_s], np.float64)
+    alone = np.array([max(seconds, 0.0) * PS_PER_S for seconds in counts.self_s], np.float64)
+    total = np.array([max(seconds, 0.0) * PS_PER_S for seconds in counts.total_s], np.float64)
     order = np.lexsort((-total, -alone))
     functions = tuple(counts.functions[row] for row in order)
     unknown = np.full(order.size, -1)
@@ -58,7 +58,7 @@ def _grow(counts: CallCounts) -> list[CallBlock]:
             if width < _NARROWEST or len(blocks) >= _MOST_BLOCKS or begin + width > 1.001:
                 break
             function = counts.functions[row]
-            spent = int(width * whole * _PS_PER_S)
+            spent = int(width * whole * PS_PER_S)
             blocks.append(
                 CallBlock(level, function, begin, width, spent, 0, is_user_file(function[1]))
             )

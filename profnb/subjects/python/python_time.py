@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.step_records import StepRecords
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import is_user_file
+from profnb.capture.step_records import StepRecords
 from profnb.core.columns import Bools, Int64s
+from profnb.core.units import PS_PER_NS
 
 __all__ = ["CallBlock", "PythonTime", "tabulate_python"]
 
-_PS_PER_NS = 1000
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
 _DEEPEST, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
@@ -93,7 +93,7 @@ def tabulate_python(stacks: StackRecords, steps: StepRecords) -> PythonTime:
         steps: The steps by the same clock.
     """
     times = np.array(stacks.time_ns, np.int64)
-    took = np.diff(times, prepend=stacks.begin_ns) * _PS_PER_NS
+    took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
     is_inside = _inside(times, steps)
     rows = np.array(stacks.stack, np.int64)
     sums = np.zeros((3, len(stacks.stacks)), np.int64)

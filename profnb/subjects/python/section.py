@@ -3,12 +3,12 @@
 from html import escape
 from typing import Any
 
-from profnb.subjects.python.python_time import CallBlock, Function, PythonTime
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.section import Section
-from profnb.subjects.source.section import file_title
 from profnb.drawing.theme import colour_of
+from profnb.subjects.python.python_time import CallBlock, Function, PythonTime
+from profnb.subjects.source.section import file_title
 
 __all__ = ["python_sections"]
 

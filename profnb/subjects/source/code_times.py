@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.trace.op_names import parse_op
 from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords
 from profnb.core.columns import Int64s
 from profnb.core.jit import compiled
+from profnb.core.units import PS_PER_NS
 from profnb.trace.model import Trace
+from profnb.trace.op_names import parse_op
 
 __all__ = ["Clock", "Timeline", "busy_within", "find_busy", "follow_lines", "read_clock"]
 
-_PS_PER_NS = 1000
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
 _TENSORFLOW = (
@@ -56,7 +56,7 @@ def read_clock(trace: Trace) -> Clock | None:
     events, values = readings.events[kept], readings.values[kept].astype(np.int64)
     if not events.size:
         return None
-    offset = trace.events.begin_ps[events] - values * _PS_PER_NS
+    offset = trace.events.begin_ps[events] - values * PS_PER_NS
     return Clock(int(offset.min()), int(trace.lines.of_event[events[0]]))
 
 
@@ -119,7 +119,7 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> Timeline:
         clock: How its clock reads in the trace.
         end_ps: When the window closed.
     """
-    times = np.array(records.time_ns, np.int64) * _PS_PER_NS + clock.offset_ps
+    times = np.array(records.time_ns, np.int64) * PS_PER_NS + clock.offset_ps
     code, line = np.array(records.code, np.int64), np.array(records.line, np.int64)
     keys, key = np.unique(np.stack([code, line]), axis=1, return_inverse=True)
     key = key.reshape(-1)

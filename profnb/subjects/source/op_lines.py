@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from profnb.capture.source.source_records import SourceRecords
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.source.graph_ops import GraphOps, forward_of
-from profnb.capture.source.source_records import SourceRecords
 
 __all__ = ["NOWHERE", "LineIndex", "OpLine"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.subjects.device.launches import find_launches
+from profnb.core.columns import Bools, Int64s, look_up
+from profnb.steps.launching import find_launches
 from profnb.steps.nesting import last_around
 from profnb.subjects.ops.op_table import OpRuns
-from profnb.core.columns import Bools, Int64s, look_up
 from profnb.trace.model import Trace
 
 __all__ = ["Calls", "Work", "find_calls", "find_device_work", "find_host_work"]

@@ -1,12 +1,12 @@
 """The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
 
-from profnb.subjects.source.source_lines import SourceLines
-from profnb.subjects.study import Study
 from profnb.core.columns import Floats
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.section import Section
 from profnb.drawing.html_table import Cell
+from profnb.drawing.section import Section
 from profnb.drawing.theme import MUTED, colour_of
+from profnb.subjects.source.source_lines import SourceLines
+from profnb.subjects.study import Study
 
 __all__ = ["source_sections"]
 
@@ -25,7 +25,7 @@ _NBSP = "\u00a0"
 
 def source_sections(study: Study) -> list[Section]:
     """The tables on source lines; none where the capture did not look at them or found none."""
-    lines = study.source_lines
+    lines = study.source.lines
     if lines is None or not any(lines.file):
         return []
     return [_line_section(lines, study), *_file_sections(lines, has_device=study.has_device)]

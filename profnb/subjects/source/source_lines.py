@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.source.source_records import LineRecords, SourceRecords
+from profnb.core.columns import Bools, Int64s
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.source.code_times import (
@@ -31,8 +33,6 @@ from profnb.subjects.source.code_times import (
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex, OpLine
 from profnb.subjects.source.op_work import Calls, Work, find_calls, find_device_work, find_host_work
 from profnb.subjects.xla.hlo_ops import HloOps
-from profnb.capture.source.source_records import LineRecords, SourceRecords
-from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 
 __all__ = ["SourceLines", "tabulate_source_lines"]

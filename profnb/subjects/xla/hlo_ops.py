@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profnb.steps.streams import raw_device_lines
 from profnb.core.columns import Int64s, look_up
+from profnb.steps.streams import raw_device_lines
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.columns import Bools, Floats, Int64s, look_up
 from profnb.steps.compilation import is_compilation
 from profnb.steps.nesting import find_parents, self_times
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
-from profnb.core.columns import Bools, Floats, Int64s, look_up
 from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 

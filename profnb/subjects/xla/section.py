@@ -1,9 +1,5 @@
 """What XLA did, as the report shows it: its programs, its ops, and how near they come to the limits."""
 
-from profnb.subjects.device.roofline import Roofline
-from profnb.subjects.study import Study
-from profnb.subjects.xla.programs import XlaModules, XlaOps
-from profnb.subjects.xla.xla_tree import grow_xla_tree
 from profnb.core.units import (
     MISSING,
     bar_text,
@@ -13,10 +9,15 @@ from profnb.core.units import (
     percent_text,
     rate_text,
 )
-from profnb.drawing.figures import roofline_figure, xla_figure
-from profnb.drawing.section import Section
 from profnb.drawing.html_table import Cell
+from profnb.drawing.section import Section
 from profnb.drawing.theme import colour_of
+from profnb.subjects.device.device_charts import roofline_figure
+from profnb.subjects.device.roofline import Roofline
+from profnb.subjects.study import Study
+from profnb.subjects.xla.programs import XlaModules, XlaOps
+from profnb.subjects.xla.xla_chart import xla_figure
+from profnb.subjects.xla.xla_tree import grow_xla_tree
 
 __all__ = ["xla_sections"]
 
@@ -26,11 +27,11 @@ _ABOVE = 1.05
 
 def xla_sections(study: Study) -> list[Section]:
     """The tables on XLA; none where it ran nothing."""
-    if not len(study.xla):
+    if not len(study.xla.ops):
         return []
-    sections = [_module_section(study.xla_modules), _op_section(study)]
-    if study.roofline is not None:
-        sections.append(_roofline_section(study.roofline, study.xla))
+    sections = [_module_section(study.xla.modules), _op_section(study)]
+    if study.device.roofline is not None:
+        sections.append(_roofline_section(study.device.roofline, study.xla.ops))
     return sections
 
 
@@ -70,7 +71,7 @@ def _bytes(buffers: dict[str, int] | None, kind: str) -> str:
 
 
 def _op_section(study: Study) -> Section:
-    ops = study.xla
+    ops = study.xla.ops
     fractions = ops.fraction
     shown = range(min(_SHOWN_OPS, len(ops)))
     first = float(fractions[0]) if len(ops) and ops.self_ps[0] else 1.0
@@ -93,7 +94,7 @@ def _op_section(study: Study) -> Section:
         numbers=(False, False, True, True, True, True, True),
         colours=[colour_of("device compute")] * len(shown),
         tab="XLA",
-        figure=xla_figure(grow_xla_tree(ops, study.hlo)),
+        figure=xla_figure(grow_xla_tree(ops, study.xla.hlo)),
     )
 
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 
 from profnb.core.columns import Bytes, Floats, Int64s
-from profnb.trace.chrome.events import RawEvents
 from profnb.trace.chrome.event_args import ChromeStats
+from profnb.trace.chrome.events import RawEvents
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import Counter
 

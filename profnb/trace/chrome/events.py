@@ -11,6 +11,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.core.errors import TraceFormatError
+from profnb.trace.chrome.event_args import text_of
 from profnb.trace.chrome.json_numbers import read_decimals
 from profnb.trace.chrome.json_scan import (
     FIELDS,
@@ -21,7 +22,6 @@ from profnb.trace.chrome.json_scan import (
     string_end,
 )
 from profnb.trace.chrome.pairs import close_pairs
-from profnb.trace.chrome.event_args import text_of
 
 __all__ = ["RawEvents", "read_raw_events"]
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.trace.assemble import FoundLine
-from profnb.trace.chrome.events import RawEvents
 from profnb.trace.chrome.dialect import Reading, number_of
+from profnb.trace.chrome.events import RawEvents
 from profnb.trace.names import ROOT_LEVEL, STEP_NUM
 
 __all__ = ["is_kineto", "read_kineto"]

@@ -21,10 +21,10 @@ from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.chrome.counters import read_counters
-from profnb.trace.chrome.events import RawEvents, read_raw_events
-from profnb.trace.chrome.kineto import is_kineto, read_kineto
 from profnb.trace.chrome.dialect import Reading, number_of
 from profnb.trace.chrome.event_args import ChromeStats
+from profnb.trace.chrome.events import RawEvents, read_raw_events
+from profnb.trace.chrome.kineto import is_kineto, read_kineto
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import StatColumn, StringTable, Trace
 from profnb.trace.names import (

@@ -1,0 +1,265 @@
+"""A table, declared once: its columns with unit, meaning and look, and all that follows from them.
+
+A subject declares a table beside the analysis that fills it. From the declaration come the DataFrame of
+``p.NAME`` and its docstring, the page of the documentation, the JSON, and the cells of the report's section.
+
+The unit stands in a column's name. Analyses count in picoseconds, bytes and flops; a column named ``*_us`` or
+``*_ms`` becomes floats in that unit, ``giga*_per_second`` in billions; a column named ``*_fraction`` is shown
+as a percentage. A missing value is NaN (or NA in a column of integers), and is shown as missing.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from profnb.core.units import (
+    PS_PER_MS,
+    PS_PER_US,
+    bytes_text,
+    count_text,
+    duration_text,
+    percent_text,
+    rate_text,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Column", "Table", "TableOf"]
+
+T = TypeVar("T")
+_GIGA = 1e9
+_WIDTH = 108
+_TEXTS: dict[str, Callable[[float | None], str]] = {
+    "us": duration_text,
+    "ms": duration_text,
+    "fraction": percent_text,
+    "bytes": bytes_text,
+    "gigabytes per second": lambda value: rate_text(value, "B/s"),
+    "gigaflops per second": lambda value: rate_text(value, "flop/s"),
+}
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table.
+
+    Attributes:
+        name: Its name in the DataFrame, with the unit.
+        values: What fills it, one value per row, in the unit that analyses count in (picoseconds, bytes).
+        meaning: What it holds, a phrase that goes on after the name.
+        heading: Its heading in the report; the name without its unit by default.
+        text: How one value is written in the report; by its unit by default.
+        alias: What it was called one release ago, "" for nothing else.
+    """
+
+    name: str
+    values: Callable[[T], Any]
+    meaning: str
+    heading: str = ""
+    text: Callable[[Any], str] | None = None
+    alias: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the DataFrame's values: "us", "ms", "bytes", "fraction", ..., "" where there is none."""
+        last = self.name.rpartition("_")[2]
+        if self.name.endswith("_per_second"):
+            return self.name.removesuffix("_per_second").rpartition("_")[2] + " per second"
+        return last if last in ("us", "ms", "bytes", "fraction", "percent") else ""
+
+    @property
+    def scale(self) -> float:
+        """How many of what analyses count in make up one of the DataFrame's unit."""
+        if self.unit.startswith("giga"):
+            return _GIGA
+        return {"us": PS_PER_US, "ms": PS_PER_MS}.get(self.unit, 1.0)
+
+    @property
+    def title(self) -> str:
+        """Its heading in the report."""
+        return self.heading or self.name.removesuffix(f"_{self.unit}").replace("_", " ")
+
+    def series(self, value: T) -> Any:
+        """The DataFrame's column."""
+        import numpy as np
+
+        values = self.values(value)
+        if self.scale != 1:
+            return np.asarray(values) / self.scale
+        return list(values) if isinstance(values, tuple) else values
+
+    def write(self, value: Any) -> str:
+        """One value, as the report shows it; text stays as it is."""
+        if self.text is not None:
+            return self.text(value)
+        return value if isinstance(value, str) else _TEXTS.get(self.unit, count_text)(value)
+
+
+@dataclass(frozen=True)
+class Table(Generic[T]):
+    """A table of a profile.
+
+    Attributes:
+        name: What it is called on a profile: ``p.NAME``.
+        rows: What one row is, and their order: a sentence that begins "One row per".
+        columns: Its columns, in order.
+        remark: What a reader has to know of the whole; "" for nothing.
+    """
+
+    name: str
+    rows: str
+    columns: tuple[Column[T], ...]
+    remark: str = ""
+
+    def __getitem__(self, name: str) -> Column[T]:
+        """The column of this name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    def frame(self, value: T | None) -> "pd.DataFrame":
+        """The DataFrame, made fresh; without rows where there is no value."""
+        import pandas as pd
+
+        renamed = {column.alias: column.name for column in self.columns if column.alias}
+        made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
+        if value is None:
+            return made(columns=[column.name for column in self.columns])
+        return made({column.name: column.series(value) for column in self.columns})
+
+    def doc(self) -> str:
+        """The docstring of ``p.NAME``."""
+        listed = "\n".join(
+            fill(
+                f"{column.name}: {column.meaning}",
+                _WIDTH,
+                initial_indent="    ",
+                subsequent_indent="        ",
+            )
+            for column in self.columns
+        )
+        remark = f"\n{fill(self.remark, _WIDTH)}\n" if self.remark else ""
+        return f"{fill(self.rows, _WIDTH)}\n{remark}\nColumns:\n{listed}\n"
+
+    def markdown(self) -> str:
+        """Its section of the documentation's page on tables."""
+        listed = "\n".join(f"| `{c.name}` | {c.meaning.replace('|', '/')} |" for c in self.columns)
+        remark = f"\n{self.remark}\n" if self.remark else ""
+        head = f"## p.{self.name}\n\n{self.rows}\n{remark}\n"
+        return f"{head}| column | meaning |\n| --- | --- |\n{listed}\n"
+
+    def to_json(self, frame: "pd.DataFrame") -> dict[str, Any]:
+        """The table for other programs: what it is, its columns with their meaning, its rows.
+
+        Args:
+            frame: What ``frame`` gave, all of it or some rows.
+
+        Returns:
+            Plain values; a missing one is None.
+        """
+        missing = frame.isna()
+        rows = frame.astype(object).where(~missing, None)
+        meaning = {column.name: column.meaning for column in self.columns}
+        return {
+            "table": self.name,
+            "rows_are": self.rows,
+            "columns": [{"name": name, "meaning": meaning.get(name, "")} for name in frame.columns],
+            "rows": [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)],
+        }
+
+
+def _frame_with(renamed: dict[str, str]) -> "type[pd.DataFrame]":
+    """A DataFrame that still knows what its columns were called one release ago.
+
+    Args:
+        renamed: The new name of each old one.
+    """
+    import pandas as pd
+
+    class TableFrame(pd.DataFrame):
+        """A DataFrame with aliases; what is made from it is a plain DataFrame."""
+
+        @property
+        def _constructor(self) -> type[pd.DataFrame]:
+            return pd.DataFrame
+
+        def __getitem__(self, key: Any) -> Any:
+            if isinstance(key, str) and key in renamed and key not in self.columns:
+                warnings.warn(
+                    f"The column {key} is called {renamed[key]} now.", FutureWarning, stacklevel=2
+                )
+                key = renamed[key]
+            return super().__getitem__(key)
+
+        def __getattr__(self, name: str) -> Any:  # type: ignore[misc]
+            return self[name] if name in renamed else super().__getattr__(name)
+
+    return TableFrame
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as JSON knows it."""
+    item = getattr(cell, "item", None)
+    return item() if callable(item) else cell
+
+
+class TableOf:
+    """A table of every profile, as ``p.NAME``; its docstring is the table's own, see below."""
+
+    def __init__(self, module: str, name: str, value: str) -> None:
+        """A table of every profile.
+
+        Nothing is imported before somebody asks, so that ``import profnb`` stays cheap.
+
+        Args:
+            module: The module that declares it.
+            name: The declaration's name there.
+            value: Where on a profile the value lies that fills it, such as "study.device.copies".
+        """
+        self._module = module
+        self._name = name
+        self._value = attrgetter(value)
+
+    @property
+    def table(self) -> Table[Any]:
+        """The declaration."""
+        table: Table[Any] = getattr(import_module(self._module), self._name)
+        return table
+
+    @overload
+    def __get__(self, profile: None, owner: Any) -> "TableOf": ...
+
+    @overload
+    def __get__(self, profile: object, owner: Any) -> "pd.DataFrame": ...
+
+    def __get__(self, profile: object | None, owner: Any) -> "pd.DataFrame | TableOf":
+        """The DataFrame of a profile; of the class, the declaration's place."""
+        return self if profile is None else self.table.frame(self._value(profile))
+
+    def __set__(self, profile: object, value: object) -> None:
+        """Tables are made fresh on access, so there is nothing to set.
+
+        Raises:
+            AttributeError: Always.
+        """
+        raise AttributeError(f"p.{self.table.name} is made fresh on access and cannot be set.")
+
+
+# For help(): the docstring of each table comes from its declaration, when somebody asks for it.
+TableOf.__doc__ = property(lambda self: self.table.doc())  # type: ignore[assignment]
+
+
+def sequence_of(rows: Sequence[T], name: str) -> list[Any]:
+    """One field of each row, for tables whose value is a sequence of rows."""
+    read = attrgetter(name)
+    return [read(row) for row in rows]

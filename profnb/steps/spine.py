@@ -1,0 +1,141 @@
+"""A trace to its spine: when its steps ran, and where the time of each went.
+
+Every subject hangs on it; each value is worked out once, when somebody asks for it.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from profnb.capture.recording import Recording
+from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.steps.breakdown import (
+    StepBreakdown,
+    break_down_steps,
+    categorize_events,
+    extend_to_device_work,
+)
+from profnb.steps.examples import examples_per_step, usual_batch_size
+from profnb.steps.grouping import Groups, group_events
+from profnb.steps.nesting import find_parents, self_times
+from profnb.steps.step_times import (
+    StepTimes,
+    TracingCost,
+    step_times_of_trace,
+    tracing_cost,
+    wall_step_times,
+)
+from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
+from profnb.steps.summary import Summary, summarize
+from profnb.steps.windows import Steps, find_steps
+from profnb.trace.model import Trace
+
+__all__ = ["Spine"]
+
+
+class Spine:
+    """The steps of one trace, the events of each, and where its time went.
+
+    Attributes:
+        trace: The trace.
+        warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        recording: What the capture saw besides the trace; empty for a saved trace.
+    """
+
+    def __init__(
+        self, trace: Trace, warmup_steps: int = 0, recording: Recording | None = None
+    ) -> None:
+        """Nothing is computed yet."""
+        self.trace = trace
+        self.warmup_steps = warmup_steps
+        self.recording = recording or Recording()
+
+    @cached_property
+    def _host_steps(self) -> Steps:
+        return find_steps(self.trace, self.warmup_steps)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Which step each event belongs to."""
+        return group_events(self.trace, self._host_steps)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps, each to the end of the device work that the host waited for."""
+        return extend_to_device_work(self.trace, self._host_steps, self.groups)
+
+    @cached_property
+    def breakdown(self) -> StepBreakdown:
+        """Where each step's time went, on the busiest device if there are several."""
+        device = busiest_device(self.trace)
+        return break_down_steps(self.trace, self.steps, self.groups, device)
+
+    @cached_property
+    def device_breakdowns(self) -> dict[str, StepBreakdown]:
+        """Where each step's time went as each device sees it, by the device's name."""
+        return {
+            self.trace.planes[plane].name: break_down_steps(
+                self.trace, self.steps, self.groups, plane
+            )
+            for plane in working_devices(self.trace)
+        }
+
+    @cached_property
+    def categories(self) -> Int8s:
+        """The category of each event, as index into ``CATEGORIES``."""
+        return categorize_events(self.trace, self.steps)
+
+    @cached_property
+    def parent(self) -> Int64s:
+        """Index of each event's parent on its own line, or -1, shape (E,)."""
+        return find_parents(self.trace.events.end_ps, self.trace.lines.offsets)
+
+    @cached_property
+    def self_ps(self) -> Int64s:
+        """Each event's duration less what its children on the same line cover, shape (E,)."""
+        events = self.trace.events
+        return self_times(events.begin_ps, events.end_ps, self.parent)
+
+    @cached_property
+    def has_device(self) -> bool:
+        """Whether anything was recorded on a device."""
+        lines = raw_device_lines(self.trace)
+        return bool(lines.any() and np.diff(self.trace.lines.offsets)[lines].any())
+
+    @cached_property
+    def examples(self) -> Int64s:
+        """How many examples each step took, 0 where the trace does not tell, shape (S,)."""
+        return examples_per_step(self.trace, self.groups, len(self.steps))
+
+    @cached_property
+    def batch_size(self) -> int | None:
+        """Examples of a usual step, else of a usual element of the input; None where nothing tells."""
+        of_steps = None if self.steps.is_window else self.summary.batch_size
+        return of_steps or usual_batch_size(self.trace)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The few numbers a person reads first."""
+        return summarize(self.steps, self.breakdown, self.examples)
+
+    @cached_property
+    def step_times(self) -> StepTimes:
+        """Every step the code ran, traced or not; of a saved trace the traced ones."""
+        if len(self.recording.steps):
+            return wall_step_times(self.recording.steps)
+        return step_times_of_trace(self.steps)
+
+    @cached_property
+    def tracing_cost(self) -> TracingCost | None:
+        """What tracing did to the steps; None where it was not measured."""
+        return tracing_cost(self.step_times, self.summary.phase)
+
+    def events_of(self, rows: Int64s) -> Bools:
+        """Which events belong to some of the steps, shape (E,).
+
+        Args:
+            rows: The steps, as rows of ``steps``.
+        """
+        is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
+        is_chosen[rows] = True
+        return is_chosen[self.groups.step]

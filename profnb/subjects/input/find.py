@@ -1,0 +1,96 @@
+"""What tf.data did in a trace, how the training waited for it, and why."""
+
+from functools import cached_property
+
+from profnb.steps.examples import usual_batch_size
+from profnb.steps.spine import Spine
+from profnb.subjects.input.buffers import find_buffers
+from profnb.subjects.input.charges import Pieces, charge_waiting
+from profnb.subjects.input.diagnosis import (
+    InputDiagnosis,
+    diagnose_input,
+    explain_first_element,
+    name_functions,
+)
+from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
+from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
+from profnb.subjects.input.waiting import Waiting, find_waiting
+from profnb.trace.model import Counter
+
+__all__ = ["Input"]
+
+
+class Input:
+    """The input pipeline's part of a trace, each value worked out when asked for."""
+
+    def __init__(self, spine: Spine) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+
+    @cached_property
+    def iterators(self) -> IteratorTree:
+        """The iterators of tf.data."""
+        return find_iterators(self._spine.trace)
+
+    @cached_property
+    def _charges(self) -> Pieces:
+        return charge_waiting(self._spine.trace, self.iterators)
+
+    @cached_property
+    def pipeline(self) -> InputPipeline:
+        """What each iterator of tf.data cost."""
+        return tabulate_input_pipeline(self._spine.trace, self.iterators, self._charges)
+
+    @cached_property
+    def waiting(self) -> Waiting:
+        """How the training waited for its input."""
+        spine = self._spine
+        return find_waiting(
+            spine.trace,
+            spine.steps,
+            spine.summary.counted,
+            self.iterators,
+            self._charges,
+            self.pipeline,
+        )
+
+    @cached_property
+    def first_element(self) -> str:
+        """Why the first element came late, in a sentence; empty where it did not."""
+        events = self._spine.trace.events
+        if not len(self.iterators) or not len(events):
+            return ""
+        window = int(events.end_ps.max() - events.begin_ps.min())
+        filling = count_first_fill(self._spine.trace, self.iterators)
+        return explain_first_element(self.pipeline, self.waiting, window, filling)
+
+    @cached_property
+    def buffers(self) -> list[Counter]:
+        """How full tf.data's buffers were, one series per iterator with a buffer."""
+        return find_buffers(self._spine.trace)
+
+    @cached_property
+    def buffer_capacity(self) -> dict[str, int]:
+        """How much the buffer of each iterator holds, by its path."""
+        return {
+            path: int(capacity)
+            for path, capacity in zip(self.iterators.path, self.pipeline.capacity, strict=True)
+            if capacity > 0
+        }
+
+    @cached_property
+    def functions(self) -> tuple[str, ...]:
+        """The name of the user's function of each iterator, where the capture knew the dataset."""
+        return name_functions(self.pipeline, self._spine.recording.datasets)
+
+    @cached_property
+    def diagnosis(self) -> InputDiagnosis | None:
+        """What starves the training; None without an input pipeline or steps."""
+        if self._spine.steps.is_window:
+            return None
+        waiting = self.waiting
+        examples = self._spine.examples[waiting.counted]
+        per_element: float | None = usual_batch_size(self._spine.trace)
+        if waiting.elements and examples.size and examples.all():
+            per_element = float(examples.sum() / waiting.elements)
+        return diagnose_input(self.pipeline, waiting, per_element, self.functions)

@@ -1,0 +1,56 @@
+"""Where the op time of a trace went, layer by layer."""
+
+from functools import cached_property
+
+from profnb.steps.spine import Spine
+from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
+from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
+from profnb.subjects.memory.allocators import tabulate_peak
+from profnb.subjects.memory.find import Memory
+from profnb.subjects.ops.find import Ops
+from profnb.subjects.xla.find import Xla
+
+__all__ = ["Layers"]
+
+
+class Layers:
+    """The layers of a trace, each value worked out when asked for."""
+
+    def __init__(self, spine: Spine, xla: Xla, ops: Ops, memory: Memory) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+        self._xla = xla
+        self._ops = ops
+        self._memory = memory
+
+    @cached_property
+    def times(self) -> LayerTimes:
+        """Op time of the counted steps by layer."""
+        spine = self._spine
+        counted = spine.summary.counted
+        return hand_out_ops(
+            self._ops.runs,
+            spine.events_of(counted),
+            self._ops.iterator > NOT_INPUT,
+            self._xla.hlo,
+            spine.recording.models,
+            max(int(spine.steps.iterations[counted].sum()), 1),
+            spine.summary.phase or "",
+        )
+
+    @cached_property
+    def table(self) -> LayerTable:
+        """The layers, with what is known of each."""
+        spine = self._spine
+        goes_backward = bool(self.times.time_ps[:, :, 1].any())
+        largest = max(
+            self._memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
+        )
+        return tabulate_layers(
+            self.times,
+            [] if largest is None else tabulate_peak(spine.trace, largest, spine.steps),
+            batch_size=None if spine.steps.is_window else spine.summary.batch_size,
+            is_training=goes_backward or spine.summary.phase == "train",
+            has_device=spine.has_device,
+        )

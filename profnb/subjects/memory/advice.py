@@ -1,0 +1,36 @@
+"""Rules of advice on memory."""
+
+from profnb.core.units import count_text, percent_text
+from profnb.subjects.advising import GUIDE, Advice
+from profnb.subjects.study import Study
+
+__all__ = ["larger_batch"]
+
+
+def larger_batch(study: Study) -> Advice | None:
+    """Twice the batch would fit into the device, which idles a fifth of the time or more."""
+    idle = study.device.idle
+    use = next((u for u in study.memory.use if u.largest_batch and u.batch_size), None)
+    if (
+        idle is None
+        or use is None
+        or use.batch_size is None
+        or use.largest_batch < 2 * use.batch_size
+    ):
+        return None
+    share = float(idle.total_ps.sum() / idle.window_ps)
+    if share < 0.2:
+        return None
+    return Advice(
+        "larger-batch", "Use a larger batch",
+        f"The device was idle {percent_text(share)} of the time, and its memory would hold a batch of about "
+        f"{count_text(_rounded(use.largest_batch))} (now {count_text(use.batch_size)}).",
+        share / 2,  # twice the batch halves the idle time per example at best
+        f"batch_size={2 * use.batch_size}; scale the learning rate with it.",
+        f"{GUIDE}/gpu_performance_analysis",
+    )  # fmt: skip
+
+
+def _rounded(batch: int) -> int:
+    """Two digits: it is an estimate."""
+    return batch - batch % int(10 ** max(len(str(batch)) - 2, 0))

@@ -1,0 +1,38 @@
+"""What the allocators of a trace held: over time, at the peak, and what grows."""
+
+from functools import cached_property
+
+from profnb.steps.spine import Spine
+from profnb.subjects.memory.allocators import Allocator, find_allocators
+from profnb.subjects.memory.samples import sample_memory
+from profnb.subjects.memory.use import MemoryUse, measure_memory
+from profnb.trace.model import Counter
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """The allocators' part of a trace, each value worked out when asked for."""
+
+    def __init__(self, spine: Spine) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+
+    @cached_property
+    def allocators(self) -> list[Allocator]:
+        """The allocators of memory."""
+        return find_allocators(self._spine.trace)
+
+    @cached_property
+    def samples(self) -> list[Counter]:
+        """What each allocator held, and had reserved, over time."""
+        return sample_memory(self._spine.trace, self.allocators)
+
+    @cached_property
+    def use(self) -> list[MemoryUse]:
+        """What each allocator held at its peak, and whether it grows."""
+        spine = self._spine
+        return [
+            measure_memory(spine.trace, allocator, spine.steps, spine.batch_size)
+            for allocator in self.allocators
+        ]

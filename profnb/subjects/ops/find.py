@@ -1,0 +1,48 @@
+"""What ran in a trace, op by op."""
+
+from functools import cached_property
+
+from profnb.core.columns import Int64s
+from profnb.steps.spine import Spine
+from profnb.subjects.input.find import Input
+from profnb.subjects.input.input_work import find_input_work
+from profnb.subjects.ops.op_table import OpRuns, OpTable, find_op_runs, sum_op_runs
+from profnb.subjects.xla.find import Xla
+
+__all__ = ["Ops"]
+
+
+class Ops:
+    """The ops of a trace, each value worked out when asked for."""
+
+    def __init__(self, spine: Spine, xla: Xla, pipeline: Input) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+        self._xla = xla
+        self._input = pipeline
+
+    @cached_property
+    def runs(self) -> OpRuns:
+        """Every run of an op."""
+        return find_op_runs(self._spine.trace, self._xla.hlo)
+
+    @cached_property
+    def table(self) -> OpTable:
+        """The ops of the whole capture."""
+        return sum_op_runs(self.runs)
+
+    def of_steps(self, rows: Int64s) -> OpTable:
+        """The ops of some steps only.
+
+        Args:
+            rows: The steps, as rows of ``Spine.steps``.
+        """
+        return sum_op_runs(self.runs, self._spine.events_of(rows))
+
+    @cached_property
+    def iterator(self) -> Int64s:
+        """Which iterator of tf.data each run worked for, or ``NOT_INPUT``, in the order of ``runs``."""
+        spine = self._spine
+        return find_input_work(
+            spine.trace, self._input.iterators, spine.groups.parent, self.runs.events
+        )

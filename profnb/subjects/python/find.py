@@ -1,0 +1,24 @@
+"""Where Python's own time went."""
+
+from functools import cached_property
+
+from profnb.steps.spine import Spine
+from profnb.subjects.python.python_time import PythonTime, tabulate_python
+
+__all__ = ["Python"]
+
+
+class Python:
+    """Python's part of a capture, worked out when asked for."""
+
+    def __init__(self, spine: Spine) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+
+    @cached_property
+    def time(self) -> PythonTime | None:
+        """Where Python's time went; None where the capture did not sample it."""
+        recording = self._spine.recording
+        return (
+            None if recording.stacks is None else tabulate_python(recording.stacks, recording.steps)
+        )

@@ -1,0 +1,30 @@
+"""What each line of the user's source cost."""
+
+from functools import cached_property
+
+from profnb.steps.spine import Spine
+from profnb.subjects.ops.find import Ops
+from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
+from profnb.subjects.xla.find import Xla
+
+__all__ = ["Source"]
+
+
+class Source:
+    """The user's source in a trace, worked out when asked for."""
+
+    def __init__(self, spine: Spine, xla: Xla, ops: Ops) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+        self._xla = xla
+        self._ops = ops
+
+    @cached_property
+    def lines(self) -> SourceLines | None:
+        """What each line of the user's source cost; None where the capture did not look at it."""
+        records = self._spine.recording.source
+        if records is None:
+            return None
+        return tabulate_source_lines(
+            self._spine.trace, self._xla.hlo, self._ops.runs, self._ops.iterator, records
+        )

@@ -1,0 +1,85 @@
+"""Rules of advice on XLA: compiling again and again, and small ops that it would fuse."""
+
+import numpy as np
+
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.compilation import is_compilation
+from profnb.subjects.advising import (
+    LEAST,
+    Advice,
+    excess_share,
+    gain_of_fusing,
+    window_of,
+)
+from profnb.subjects.study import Study
+from profnb.subjects.xla.programs import argument_shapes
+
+__all__ = ["recompiling", "small_ops_without_xla"]
+
+# Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
+_ELEMENTWISE = frozenset({
+    "Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "ClipByValue", "Div", "DivNoNan", "Elu",
+    "EluGrad", "Equal", "Erf", "Exp", "Expm1", "GreaterEqual", "Greater", "Less", "LessEqual", "Log",
+    "Log1p", "LogicalAnd", "LogicalNot", "Maximum", "Minimum", "Mul", "Neg", "Pow", "RealDiv",
+    "Reciprocal", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Rsqrt", "RsqrtGrad", "Select", "SelectV2",
+    "Sigmoid", "SigmoidGrad", "Sign", "Softplus", "SoftplusGrad", "Sqrt", "SqrtGrad", "Square",
+    "SquaredDifference", "Sub", "Tanh", "TanhGrad", "TruncateDiv", "Xdivy", "ZerosLike",
+})  # fmt: skip
+_SHOWN_SHAPES = 4
+
+
+def recompiling(study: Study) -> Advice | None:
+    """XLA compiled a program of one name three times or more, for 2 % of the time at least."""
+    modules, window = study.xla.modules, window_of(study)
+    if not len(modules) or not window:
+        return None
+    row = int(np.argmax(np.where(modules.compilations >= 3, modules.compile_ps, 0)))
+    spent = int(modules.compile_ps[row])
+    if modules.compilations[row] < 3 or spent / window < LEAST:
+        return None
+    compiling = np.flatnonzero(study.trace.select_names(is_compilation))
+    return Advice(
+        "recompiling", "Compile once",
+        f"XLA compiled {modules.module[row][:100]} {count_text(int(modules.compilations[row]))} times, "
+        f"{duration_text(spent)} in all: {_why_compiled(study, modules.module[row])}.",
+        min(max(spent / window, excess_share(study, compiling)), 1.0),
+        "Give every batch one shape: .batch(n, drop_remainder=True), pad sequences to a few lengths.",
+        "https://www.tensorflow.org/xla",
+    )  # fmt: skip
+
+
+def _why_compiled(study: Study, module: str) -> str:
+    """Which shapes its arguments had, where the trace holds several programs of the name."""
+    programs = [program for program in study.xla.hlo.programs.values() if program.name == module]
+    shapes = [argument_shapes(program) for program in programs]
+    for at, of_first in enumerate(shapes[0] if shapes else ()):
+        found = list(dict.fromkeys(own[at] for own in shapes if at < len(own)))
+        if len(found) > 1:
+            listed = ", ".join(found[:_SHOWN_SHAPES])
+            return f"argument {at + 1} was {of_first}, then other shapes ({listed})"
+    return "its shapes change from call to call"
+
+
+def small_ops_without_xla(study: Study) -> Advice | None:
+    """No XLA ran, and ten element-wise ops a step or more, which it fuses, are 30 % of the host's op time.
+
+    On devices small kernels are judged by their launches (``launch_bound``).
+    """
+    counted = study.summary.counted
+    if not counted.size or study.steps.is_window or study.has_device or len(study.xla.hlo):
+        return None
+    ops = study.ops.of_steps(counted)
+    fused = np.array([op_type in _ELEMENTWISE for op_type in ops.op_type], np.bool_)
+    whole = int(ops.self_ps.sum())
+    each = float(ops.occurrences[fused].sum() / counted.size) if len(ops) else 0.0
+    share = float(ops.self_ps[fused].sum() / whole) if whole else 0.0
+    if share < 0.3 or each < 10:
+        return None
+    return Advice(
+        "small-ops-without-xla", "Let XLA fuse the small ops",
+        f"{count_text(round(each))} element-wise ops a step are {percent_text(share)} of the time of all "
+        "ops: each reads and writes memory on its own.",
+        gain_of_fusing(study, lambda _, op_type: op_type in _ELEMENTWISE),
+        "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few passes.",
+        "https://www.tensorflow.org/xla",
+    )  # fmt: skip
