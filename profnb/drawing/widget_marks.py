@@ -3,7 +3,6 @@
 __all__ = ["HIDDEN", "OURS", "WIDGET_VIEW", "WITHOUT_KERNEL"]
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-_STATE = "application/vnd.jupyter.widget-state+json"
 OURS = "Live controls need the kernel"
 WITHOUT_KERNEL = f"{OURS} that made them: run the cell again."
 HIDDEN = '<span class="profnb-detail"></span>'  # what hidden widgets show without a kernel: nothing

@@ -14,6 +14,8 @@ from profnb.drawing.widget_marks import HIDDEN, OURS, WIDGET_VIEW
 
 __all__ = ["clean_notebook"]
 
+_STATE = "application/vnd.jupyter.widget-state+json"
+
 
 def clean_notebook(
     path: str | os.PathLike[str], target: str | os.PathLike[str] | None = None
