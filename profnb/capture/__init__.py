@@ -1,1 +1,10 @@
-"""Record one bounded trace around running code: the only door to the TensorFlow profiler."""
+"""The only door to the profilers: record one bounded trace around running code.
+
+session, cell, held_back    the TensorFlow profiler around a cell: started, bounded, always stopped
+markers, step_records       every step timed, and marked while a trace is recorded
+hooks                       before and after other people's calls, with no frame of ours in their tracebacks
+environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached
+models/, source/            the Keras models that ran; the user's own code, its lines and samples of its stack
+recording, saved/           what one capture left behind; beside a trace in a file
+switches, fresh             settings around a cell; a cell in a fresh process
+"""

@@ -1,1 +1,8 @@
-"""How it looks: values in, figures, HTML and text out."""
+"""The page around the sections.
+
+report, text, step_chart, page  the report as a value; its words; its chart; one offline file
+notes, ranking, advice          what is missing and why; which rules speak; how advice looks
+frontend, controls, progress    what to show where; live widgets; how far a series is
+notebook_file                   repair saved notebooks
+*.js                            the script that upgrades a report in place
+"""
