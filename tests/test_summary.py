@@ -4,7 +4,7 @@ from traces import event, gpu, host, line, read
 
 from profnb.steps.examples import batch_size_of
 from profnb.steps.step_times import StepTimes, tracing_cost, wall_step_times
-from profnb.report.notes import note_cost
+from profnb.report.notes import note_cost, notes_of
 from profnb.subjects.study import Study
 from profnb.steps.summary import GAP, share_time
 from profnb.capture.step_records import StepRecords
@@ -63,7 +63,7 @@ def test_warm_up_steps_stay_out_unless_there_is_nothing_else():
     assert study.summary.warm_up.tolist() == [0]
     study = Study(trace(1), warmup_steps=1)
     assert study.summary.all_warm_up
-    assert any("warm-up" in note for note in study.notes)
+    assert any("warm-up" in note for note in notes_of(study))
 
 
 def test_shares_of_chosen_steps():
@@ -111,16 +111,16 @@ def test_no_throughput_where_one_step_is_unreadable():
 
 def test_notes_say_what_is_missing():
     window = Study(read(host(line("python", event("a", 0, 5)))))
-    assert any("No steps among 1 events" in note for note in window.notes)
+    assert any("No steps among 1 events" in note for note in notes_of(window))
     empty = Study(read(host(), gpu()))
-    assert "no events" in empty.notes[0]
+    assert "no events" in notes_of(empty)[0]
     silent = Study(read(host(line("python", marker(0, 5, 0))), gpu()))
-    assert any("CUPTI" in note for note in silent.notes)
+    assert any("CUPTI" in note for note in notes_of(silent))
     assert not silent.has_device
     partly = Study(read(gpu(line("Stream #1", event("k", 0, 5))), gpu(number=1)))
-    assert any("/device:GPU:1" in note and "did not use" in note for note in partly.notes)
+    assert any("/device:GPU:1" in note and "did not use" in note for note in notes_of(partly))
     reported = Study(read(host(line("p", marker(0, 5, 0))), errors=["dropped 7 events"]))
-    assert any("dropped 7 events" in note for note in reported.notes)
+    assert any("dropped 7 events" in note for note in notes_of(reported))
 
 
 def records(*rows, names=("f", "g"), kind="call"):
