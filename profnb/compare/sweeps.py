@@ -169,10 +169,10 @@ def _estimate(point: SweepPoint, unit: str) -> Estimate:
 
 
 def _unit_of(points: Sequence[SweepPoint]) -> str:
-    made = [point for point in points if point.run_ps or point.step_ps]
-    if not made or not all(any(len(steps) > 1 for steps in point.step_ps) for point in made):
+    tried = [point for point in points if point.run_ps or point.step_ps]
+    if not tried or not all(any(len(steps) > 1 for steps in point.step_ps) for point in tried):
         return "runs"
-    return "examples" if all(point.batch_size for point in made) else "steps"
+    return "examples" if all(point.batch_size for point in tried) else "steps"
 
 
 def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
@@ -185,24 +185,24 @@ def _front(rates: Sequence[Estimate], prices: Sequence[Estimate]) -> Bools:
 
     Differences that the runs cannot tell from chance beat nobody.
     """
-    known = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
+    measured = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
     best = np.zeros(len(rates), np.bool_)
-    for row in known:
+    for row in measured:
         best[row] = not any(
             (rates[other].exceeds(rates[row]) and not prices[row].exceeds(prices[other]))
             or (prices[other].exceeds(prices[row]) and not rates[row].exceeds(rates[other]))
-            for other in known
+            for other in measured
         )
     return best
 
 
 def _count_equals(rates: Sequence[Estimate]) -> int:
     """How many points the runs cannot tell from the fastest one."""
-    known = [rate for rate in rates if not math.isnan(rate.mean)]
-    if not known:
+    measured = [rate for rate in rates if not math.isnan(rate.mean)]
+    if not measured:
         return 0
-    fastest = max(known, key=lambda rate: rate.mean)
-    return sum(not fastest.exceeds(rate) for rate in known) - 1
+    fastest = max(measured, key=lambda rate: rate.mean)
+    return sum(not fastest.exceeds(rate) for rate in measured) - 1
 
 
 def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:

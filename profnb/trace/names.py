@@ -98,9 +98,9 @@ def split_graph_device(device: str) -> tuple[str, str, str]:
 
     Source: Timeline._is_gputrace_device in tensorflow/python/client/timeline.py (2.21).
     """
-    plane, found, rest = device.partition("/stream:")
-    if found:
-        return plane, f"stream:{rest}", "device"
+    plane, separator, stream = device.partition("/stream:")
+    if separator:
+        return plane, f"stream:{stream}", "device"
     if device.endswith("/memcpy"):
         return device.removesuffix("/memcpy"), "memcpy", "device"
     return device, "", "host"

@@ -66,5 +66,5 @@ def close_pairs(
         )
     if stray:
         notes.append(f"{stray:,} events end and never began; they are left out.")
-    kept = np.flatnonzero(~is_end)
-    return kept, duration[kept], phases[kept], notes
+    remaining = np.flatnonzero(~is_end)
+    return remaining, duration[remaining], phases[remaining], notes
