@@ -137,7 +137,11 @@ def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> 
 
 
 def pick_metric(names: Sequence[str]) -> str | None:
-    """The metric that speaks for what was learned: of validation before training, a score before a loss."""
+    """The metric that speaks for what was learned: of validation before training, a score before a loss.
+
+    Of loss, accuracy, val_loss and val_accuracy it is val_accuracy; without it val_loss; None where no
+    name says whether larger is better.
+    """
 
     def rank(name: str) -> tuple[bool, bool]:
         return not name.startswith("val_"), is_higher_better(name) is not True

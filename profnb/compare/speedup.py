@@ -147,11 +147,11 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     low, high = (math.exp(bound) for bound in two.less(one))
     medians = first.medians, second.medians
     samples = medians if max(runs) > 1 else tuple(_block_medians(side[0]) for side in sides)
-    tells = min(map(len, samples)) >= _FEWEST_RANKED
+    can_be_ranked = min(map(len, samples)) >= _FEWEST_RANKED
     return Difference(
         math.exp(two.mean - one.mean), low, high,
         is_different=not low <= 1 <= high,
-        p_value=mann_whitney(samples[0], samples[1]) if tells else float("nan"),
+        p_value=mann_whitney(samples[0], samples[1]) if can_be_ranked else float("nan"),
         runs=runs,
         steps=counts,
     )  # fmt: skip
@@ -234,12 +234,12 @@ def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
 
 
 def _block_length(count: int) -> int:
-    """How many neighbours to keep together: steps further apart tell little of each other."""
+    """How many neighbours to keep together: steps further apart hardly depend on each other; 20 of 1,000."""
     return min(max(round(2 * math.pow(count, 1 / 3)), 1), count)
 
 
 def _block_medians(steps: Floats) -> Floats:
-    """One median for each block of neighbours, which are nearly independent."""
+    """One median for each block of neighbours, which are nearly independent; what is left over is dropped."""
     length = _block_length(steps.size)
     whole_blocks = steps[: steps.size // length * length]
     return np.asarray(np.median(whole_blocks.reshape(-1, length), axis=1))

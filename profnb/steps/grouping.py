@@ -83,7 +83,11 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
 
 
 def _close_regions(trace: Trace) -> Int64s:
-    """Event ends, with each region's start event drawn out to the stop event that follows it."""
+    """Event ends, with each region's start event drawn out to the stop event that follows it.
+
+    Of a start event [5, 6) and a stop event at 30 on one line, the start event becomes [5, 30), so that
+    what the thread pool ran in between is inside it.
+    """
     start = trace.names.rows_where(lambda name: name == _REGION_START)[trace.events.name]
     stop = trace.names.rows_where(lambda name: name == _REGION_STOP)[trace.events.name]
     bounds = np.flatnonzero(start | stop)

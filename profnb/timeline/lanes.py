@@ -49,7 +49,11 @@ def _stack(
     begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, most: int, depth: Int32s,
     depths: Int64s, busy: Int64s,
 ) -> None:  # fmt: skip
-    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper."""
+    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper.
+
+    Events [0, 10), [2, 5) and [8, 12) of one line stand on lanes 0, 1 and 1: the second is inside the first;
+    the third only overlaps it, and lane 0 is held until 10. The line has 2 lanes and is busy for 12.
+    """
     held_until = np.empty(most, np.int64)
     for line in range(offsets.size - 1):
         lane_count = 0

@@ -121,7 +121,9 @@ _COLLECTIVE_PREFIXES = ("nccl", "rccl")
 
 
 def copy_direction(name: str) -> str | None:
-    """Which way an event of this name moves bytes, or None if it is no copy.
+    """The direction in which an event of this name moves bytes, or None if it is no copy.
+
+    ``MemcpyH2D`` and PyTorch's ``Memcpy HtoD (Pageable -> Device)`` are "host to device".
 
     A TF1 copy is named after the edge it serves, its kind comes after the colon:
     ``edge_15_IteratorGetNext:MEMCPYHtoD``.

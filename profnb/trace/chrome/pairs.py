@@ -1,4 +1,8 @@
-"""Begin and end events of a Chrome trace to events with a duration."""
+"""Begin and end events of a Chrome trace to events with a duration.
+
+On one thread, begins at 0 and 2 and ends at 5 and 9 are the events [2, 5) and [0, 9): an end closes the
+innermost begin that is open.
+"""
 
 import numpy as np
 
