@@ -1,7 +1,8 @@
-"""``python -m profnb``: demo, report, timeline, compare and clean."""
+"""``python -m profnb``: demo, report, timeline, table, compare and clean."""
 
 import argparse
 import io
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from profnb import __version__
 from profnb.core.errors import ProfnbError
 
 __all__ = ["main"]
+
+_MOST_ROWS = 60
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -48,6 +51,35 @@ def _timeline(arguments: argparse.Namespace) -> None:
         print(f"Timeline: {result.to_html(arguments.out).resolve()}")
     else:
         print(f"Chrome trace: {result.to_chrome_trace(arguments.out).resolve()}")
+
+
+def _table(arguments: argparse.Namespace) -> None:
+    from profnb.core.table import tables_of
+    from profnb.loading import load
+    from profnb.tables import Tables
+
+    tables = tables_of(Tables)
+    if arguments.name is None:
+        Path(arguments.path).expanduser().stat()  # a path that is not there is an error here too
+        width = max(map(len, tables))
+        print("\n".join(f"{name:{width}}  {table.rows}" for name, table in tables.items()))
+        return
+    if arguments.name not in tables:
+        raise ValueError(f"No table {arguments.name!r}; there are: {', '.join(tables)}.")
+    result = load(
+        arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
+    )
+    table, frame = tables[arguments.name], getattr(result, arguments.name)
+    if arguments.json:
+        print(json.dumps(table.to_json(frame), default=str))
+        return
+    print(table.rows)
+    if len(frame):
+        print(frame.to_string(index=False, max_rows=_MOST_ROWS, na_rep="-"))
+    if len(frame) > _MOST_ROWS:
+        print(f"{_MOST_ROWS} of {len(frame):,} rows; --json has them all.")
+    if not len(frame):
+        print("This trace has none.")
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -111,6 +143,15 @@ def _parser() -> argparse.ArgumentParser:
     timeline.add_argument("--run", help="which run (default: the newest)")
     timeline.add_argument("--host", help="which host of the run (default: the first)")
     timeline.set_defaults(run_command=_timeline)
+
+    table = commands.add_parser("table", help="print one table of a trace, as text or JSON")
+    table.add_argument("path", help="a trace of any format, run folder or logdir")
+    table.add_argument("name", nargs="?", help="which table (default: list them)")
+    table.add_argument("--json", action="store_true", help="every row, and what columns mean")
+    table.add_argument("--run", help="which run (default: the newest)")
+    table.add_argument("--host", help="which host of the run (default: the first)")
+    table.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
+    table.set_defaults(run_command=_table)
 
     compare = commands.add_parser("compare", help="compare saved traces: did a change help?")
     compare.add_argument("first", help="A: a trace, or a logdir with one or several runs")

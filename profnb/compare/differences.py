@@ -84,9 +84,9 @@ def _device_of(study: Study) -> str:
     if plane is None:
         return "the CPU"
     stats = study.trace.planes[plane].stats
-    told = {name: str(stats.get(name, "?")) for name in _DEVICE_STATS}
-    kind = told["device_type_string"]
+    facts = {name: str(stats.get(name, "?")) for name in _DEVICE_STATS}
+    kind = facts["device_type_string"]
     if kind == "?":
-        capability = f"{told['compute_cap_major']}.{told['compute_cap_minor']}"
-        kind = f"compute capability {capability}, {told['core_count']} cores"
+        capability = f"{facts['compute_cap_major']}.{facts['compute_cap_minor']}"
+        kind = f"compute capability {capability}, {facts['core_count']} cores"
     return f"{study.trace.planes[plane].name.partition(':')[2]} ({kind})"

@@ -88,20 +88,20 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     ops = study.ops.of_steps(counted)
     kernels = _kernels_of(study)
     steps = max(counted.size, 1) * max(study.summary.iterations, 1)
-    found = _waiting_per_step(study)
+    ops_by_path = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
         if ops.op_type[row] == _DATASET and len(study.input.iterators):
             continue  # its time is a wait, or hidden; what the training waited for stands under input
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
-        known = found.setdefault(
+        op = ops_by_path.setdefault(
             (side, path),
             _Op(name, ops.op_type[row], 0.0, -1.0, kernels.get(name, frozenset())),
         )
-        known.self_ps += spent
-        if spent > known.largest_ps:
-            known.largest_ps, known.op_type = spent, ops.op_type[row]
-    return found
+        op.self_ps += spent
+        if spent > op.largest_ps:
+            op.largest_ps, op.op_type = spent, ops.op_type[row]
+    return ops_by_path
 
 
 def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
@@ -119,13 +119,13 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
 
 
 def _kernels_of(study: Study) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    kernels_by_op: dict[str, set[str]] = {}
     if study.has_device:
         for kernel, op in zip(
             study.device.kernels.kernel_name, study.device.kernels.op_name, strict=True
         ):
-            found.setdefault(op, set()).add(kernel)
-    return {op: frozenset(names) for op, names in found.items()}
+            kernels_by_op.setdefault(op, set()).add(kernel)
+    return {op: frozenset(names) for op, names in kernels_by_op.items()}
 
 
 def rank_scopes(names: Sequence[str]) -> list[str]:
@@ -145,16 +145,16 @@ def rank_scopes(names: Sequence[str]) -> list[str]:
         scopes: list[tuple[int, tuple[str, str], tuple[int, ...]]] = []
         for row, part in enumerate(parts):
             if depth < len(part) - 1:
-                base, own = _split(part[depth])
-                place = "/".join(paths[row]), base
-                numbers.setdefault(place, set()).add(own)
-                scopes.append((row, place, own))
+                base, suffix = _split(part[depth])
+                siblings = "/".join(paths[row]), base
+                numbers.setdefault(siblings, set()).add(suffix)
+                scopes.append((row, siblings, suffix))
         ranks = {
-            place: {own: at for at, own in enumerate(sorted(found))}
-            for place, found in numbers.items()
+            siblings: {suffix: at for at, suffix in enumerate(sorted(suffixes))}
+            for siblings, suffixes in numbers.items()
         }
-        for row, place, own in scopes:
-            paths[row].append(f"{place[1]}#{ranks[place][own]}")
+        for row, siblings, suffix in scopes:
+            paths[row].append(f"{siblings[1]}#{ranks[siblings][suffix]}")
     return ["/".join([*path, part[-1]]) for path, part in zip(paths, parts, strict=True)]
 
 

@@ -90,14 +90,14 @@ class MetricDifference:
         if math.isnan(self.low):
             return f"{self.metric}: {medians}. One run a side cannot tell whether that is more than chance."
         worst = " and ".join(self.text(self.worst(side)) for side in (self.first, self.second))
-        told = f"median {medians}; worst {worst}"
+        figures = f"median {medians}; worst {worst}"
         if not self.is_different:
-            return f"{self.metric} shows no difference: {told} ({self._runs} runs)."
+            return f"{self.metric} shows no difference: {figures} ({self._runs} runs)."
         word = "higher" if self.low > 0 else "lower"
         verdict = ""
         if self.is_higher_better is not None:
             verdict = ", better" if (self.low > 0) == self.is_higher_better else ", worse"
-        return f"{self.metric} is {word} for {second}{verdict}: {told} ({self._runs} runs)."
+        return f"{self.metric} is {word} for {second}{verdict}: {figures} ({self._runs} runs)."
 
     @property
     def _runs(self) -> str:
@@ -121,12 +121,12 @@ def compare_metrics(
 
 
 def _values(runs: Sequence[Sequence[FitResult]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    values_of: dict[str, list[float]] = {}
     for fits in runs:
         for name, value in fits[-1].metrics.items() if fits else ():
             if not _SETTINGS.match(name):
-                found.setdefault(name, []).append(value)
-    return found
+                values_of.setdefault(name, []).append(value)
+    return values_of
 
 
 def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> MetricDifference:
@@ -137,10 +137,14 @@ def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> 
 
 
 def pick_metric(names: Sequence[str]) -> str | None:
-    """The metric that speaks for what was learned: of validation before training, a score before a loss."""
+    """The metric that speaks for what was learned: of validation before training, a score before a loss.
+
+    Of loss, accuracy, val_loss and val_accuracy it is val_accuracy; without it val_loss; None where no
+    name says whether larger is better.
+    """
 
     def rank(name: str) -> tuple[bool, bool]:
         return not name.startswith("val_"), is_higher_better(name) is not True
 
-    told = [name for name in names if is_higher_better(name) is not None]
-    return min(told, key=rank, default=None)
+    directed = [name for name in names if is_higher_better(name) is not None]
+    return min(directed, key=rank, default=None)

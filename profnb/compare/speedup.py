@@ -147,11 +147,11 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     low, high = (math.exp(bound) for bound in two.less(one))
     medians = first.medians, second.medians
     samples = medians if max(runs) > 1 else tuple(_block_medians(side[0]) for side in sides)
-    tells = min(map(len, samples)) >= _FEWEST_RANKED
+    can_be_ranked = min(map(len, samples)) >= _FEWEST_RANKED
     return Difference(
         math.exp(two.mean - one.mean), low, high,
         is_different=not low <= 1 <= high,
-        p_value=mann_whitney(samples[0], samples[1]) if tells else float("nan"),
+        p_value=mann_whitney(samples[0], samples[1]) if can_be_ranked else float("nan"),
         runs=runs,
         steps=counts,
     )  # fmt: skip
@@ -204,12 +204,12 @@ def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = N
         runs: For each run the times of its steps.
         random: For resampling the steps of a single run; the same draws each time by default.
     """
-    known = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
-    if not known:
+    measured = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
+    if not measured:
         return Estimate(math.nan)
-    centre = float(np.mean([np.log(np.median(steps)) for steps in known]))
-    variance = _variance(known, random or np.random.default_rng(0))
-    return Estimate(centre, variance, _freedom_of(known))
+    centre = float(np.mean([np.log(np.median(steps)) for steps in measured]))
+    variance = _variance(measured, random or np.random.default_rng(0))
+    return Estimate(centre, variance, _freedom_of(measured))
 
 
 def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:
@@ -224,8 +224,8 @@ def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
     """Log medians of a run's steps, resampled in blocks of neighbours; shape (samples,)."""
     if steps.size > _MOST_STEPS:  # neighbours' medians: the typical step stays what it is
         width = -(-steps.size // _MOST_STEPS)
-        kept = steps[: steps.size // width * width]
-        steps = np.median(kept.reshape(-1, width), axis=1)
+        whole_blocks = steps[: steps.size // width * width]
+        steps = np.median(whole_blocks.reshape(-1, width), axis=1)
     length = _block_length(steps.size)
     blocks = -(-steps.size // length)
     starts = random.integers(0, steps.size - length + 1, (_SAMPLES, blocks, 1))
@@ -234,15 +234,15 @@ def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
 
 
 def _block_length(count: int) -> int:
-    """How many neighbours to keep together: steps further apart tell little of each other."""
+    """How many neighbours to keep together: steps further apart hardly depend on each other; 20 of 1,000."""
     return min(max(round(2 * math.pow(count, 1 / 3)), 1), count)
 
 
 def _block_medians(steps: Floats) -> Floats:
-    """One median for each block of neighbours, which are nearly independent."""
+    """One median for each block of neighbours, which are nearly independent; what is left over is dropped."""
     length = _block_length(steps.size)
-    kept = steps[: steps.size // length * length]
-    return np.asarray(np.median(kept.reshape(-1, length), axis=1))
+    whole_blocks = steps[: steps.size // length * length]
+    return np.asarray(np.median(whole_blocks.reshape(-1, length), axis=1))
 
 
 def _freedom_of(runs: Sequence[Floats]) -> int:
@@ -264,8 +264,10 @@ def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float
     if not sum(parts):
         return 1.96
     freedom = max(sum(variances) ** 2 / sum(parts), 1.0)
-    known = 1 / np.arange(1.0, len(_STUDENT) + 1)  # in 1 / freedom the factor is nearly a line
-    return float(np.interp(1 / freedom, [0.0, *known[::-1]], [1.96, *_STUDENT[::-1]]))
+    reciprocals = 1 / np.arange(
+        1.0, len(_STUDENT) + 1
+    )  # in 1 / freedom the factor is nearly a line
+    return float(np.interp(1 / freedom, [0.0, *reciprocals[::-1]], [1.96, *_STUDENT[::-1]]))
 
 
 def mann_whitney(first: Floats, second: Floats) -> float:
@@ -276,8 +278,8 @@ def mann_whitney(first: Floats, second: Floats) -> float:
     n, m = len(first), len(second)
     if not n or not m:
         return float("nan")
-    both = np.concatenate([first, second])
-    _, inverse, tied = np.unique(both, return_inverse=True, return_counts=True)
+    pooled = np.concatenate([first, second])
+    _, inverse, tied = np.unique(pooled, return_inverse=True, return_counts=True)
     ends = np.cumsum(tied)
     ranks = (ends - (tied - 1) / 2)[inverse]
     u = float(ranks[:n].sum()) - n * (n + 1) / 2

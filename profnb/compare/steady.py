@@ -17,8 +17,11 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
     Untraced steps are taken where there are enough, because tracing slows steps. A step of several iterations
     (``steps_per_execution``) counts as that many, or it would look slow for doing more.
 
+    Steps that begin at 0, 10 and 25 and last 8, 9 and 7 take 10, 15 and 7: each until the next one begins,
+    the last, behind which nothing follows, for its duration.
+
     Args:
-        study: The trace, which says which steps are compared and which of its own count.
+        study: The trace: the phase to compare, and which of its traced steps are no warm-up.
         times: The wall times of the run: the one that was traced, or another run of the same code.
 
     Returns:

@@ -33,7 +33,7 @@ class SweepPoint:
         was_traced: Whether those steps were under trace, which slows them.
         batch_size: Examples per step; None where it is not known.
         fits: For each run what its fits reached.
-        peak_bytes: Most memory in use; NaN where no allocator told.
+        peak_bytes: Most memory in use; NaN where no allocator was recorded.
         error: Why there are no more runs, or "".
     """
 
@@ -70,7 +70,7 @@ class SweepTable:
         memory: Bytes in use at the peak, shape (N,).
         against: What the front weighs throughput against: the metric, "memory", or "" for neither.
         is_best: Which settings are on the front; by throughput alone where nothing can be weighed against it.
-        equals: How many settings the runs cannot tell from the fastest one.
+        equals: How many other settings may be as fast as the fastest one.
         notes: What to know before trusting the figures, in sentences.
     """
 
@@ -104,7 +104,7 @@ def _one_line(error: str) -> str:
 
 
 def peak_bytes(study: Study) -> float:
-    """Most memory in use at once, of a device if there is one; NaN where no allocator told."""
+    """Most memory in use at once, of a device if there is one; NaN where no allocator was recorded."""
     uses = study.memory.use
     chosen = [use for use in uses if use.allocator.is_device] or list(uses)
     return max((float(use.peak_bytes) for use in chosen), default=float("nan"))
@@ -169,10 +169,10 @@ def _estimate(point: SweepPoint, unit: str) -> Estimate:
 
 
 def _unit_of(points: Sequence[SweepPoint]) -> str:
-    made = [point for point in points if point.run_ps or point.step_ps]
-    if not made or not all(any(len(steps) > 1 for steps in point.step_ps) for point in made):
+    tried = [point for point in points if point.run_ps or point.step_ps]
+    if not tried or not all(any(len(steps) > 1 for steps in point.step_ps) for point in tried):
         return "runs"
-    return "examples" if all(point.batch_size for point in made) else "steps"
+    return "examples" if all(point.batch_size for point in tried) else "steps"
 
 
 def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
@@ -183,26 +183,26 @@ def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
 def _front(rates: Sequence[Estimate], prices: Sequence[Estimate]) -> Bools:
     """Which points no other beats: surely better in one respect, and not surely worse in the other.
 
-    Differences that the runs cannot tell from chance beat nobody.
+    A difference that may be chance beats nobody.
     """
-    known = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
+    measured = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
     best = np.zeros(len(rates), np.bool_)
-    for row in known:
+    for row in measured:
         best[row] = not any(
             (rates[other].exceeds(rates[row]) and not prices[row].exceeds(prices[other]))
             or (prices[other].exceeds(prices[row]) and not rates[row].exceeds(rates[other]))
-            for other in known
+            for other in measured
         )
     return best
 
 
 def _count_equals(rates: Sequence[Estimate]) -> int:
-    """How many points the runs cannot tell from the fastest one."""
-    known = [rate for rate in rates if not math.isnan(rate.mean)]
-    if not known:
+    """How many other points may be as fast as the fastest: the runs show no difference that is sure."""
+    measured = [rate for rate in rates if not math.isnan(rate.mean)]
+    if not measured:
         return 0
-    fastest = max(known, key=lambda rate: rate.mean)
-    return sum(not fastest.exceeds(rate) for rate in known) - 1
+    fastest = max(measured, key=lambda rate: rate.mean)
+    return sum(not fastest.exceeds(rate) for rate in measured) - 1
 
 
 def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:

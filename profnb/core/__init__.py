@@ -1,1 +1,6 @@
-"""What every room may use: errors, units, options, array types, the door to Numba."""
+"""What every room may use.
+
+columns, units, errors      array types; numbers to text; what profnb raises on purpose
+options, jit                what to record; the door to Numba
+table, glossary             a table declared once; the field's terms, each once
+"""

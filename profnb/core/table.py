@@ -29,11 +29,12 @@ from profnb.core.units import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Column", "Table", "TableOf"]
+__all__ = ["Column", "Table", "TableOf", "tables_of"]
 
 T = TypeVar("T")
 _GIGA = 1e9
 _WIDTH = 108
+_ROWS = "One row per"
 _TEXTS: dict[str, Callable[[float | None], str]] = {
     "us": duration_text,
     "ms": duration_text,
@@ -257,6 +258,22 @@ class TableOf:
 
 # For help(): the docstring of each table comes from its declaration, when somebody asks for it.
 TableOf.__doc__ = property(lambda self: self.table.doc())  # type: ignore[assignment]
+
+
+def tables_of(owner: type) -> dict[str, Table[Any]]:
+    """The tables of a class by name, in the order in which it lists them.
+
+    A property whose docstring begins "One row per" is a table too, without declared columns.
+    """
+    tables: dict[str, Table[Any]] = {}
+    for place in reversed(owner.__mro__):
+        for name, attribute in vars(place).items():
+            if isinstance(attribute, TableOf):
+                tables[name] = attribute.table
+            elif isinstance(attribute, property) and (attribute.__doc__ or "").startswith(_ROWS):
+                text = " ".join(str(attribute.__doc__).partition("\n\n")[0].split())
+                tables[name] = Table(name, text, ())
+    return tables
 
 
 def sequence_of(rows: Sequence[T], name: str) -> list[Any]:

@@ -7,6 +7,7 @@ from html import escape
 from textwrap import fill
 from typing import Any, TypeVar
 
+from profnb.core.glossary import explain
 from profnb.core.table import Column, Table
 from profnb.core.units import bar_text
 from profnb.drawing.html_table import Cell, html_table
@@ -158,9 +159,9 @@ def _declared(column: Column[T], value: T) -> Shown:
             return one
         return None if one is None or one != one else float(one)  # noqa: PLR0124  # NaN is not itself
 
-    return Shown(
-        column.title, lambda row: column.write(values[row]), is_number, sort_key, column.meaning
-    )
+    term = explain(column.title)
+    meaning = f"{column.meaning}. {term}" if term else column.meaning
+    return Shown(column.title, lambda row: column.write(values[row]), is_number, sort_key, meaning)
 
 
 def _plain(cell: Cell) -> str:

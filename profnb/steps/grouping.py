@@ -1,6 +1,6 @@
 """Events to the step that caused them, across threads and from launch to kernel.
 
-A step's root events (its markers) own what they contain on their own thread, and what that work set
+To a step belong its root events (its markers), what they contain on their thread, and what that work set
 going elsewhere: a producer event hands on to the consumer events with the same context (thread-pool
 closures, function runs), an executor to the iterator it waits for, a kernel launch to its kernel.
 Each event belongs to the first step that reaches it; work that no step reaches, such as an input
@@ -15,10 +15,11 @@ Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s, look_up
 from profnb.core.jit import compiled
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
@@ -82,7 +83,11 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
 
 
 def _close_regions(trace: Trace) -> Int64s:
-    """Event ends, with each region's start event drawn out to the stop event that follows it."""
+    """Event ends, with each region's start event drawn out to the stop event that follows it.
+
+    Of a start event [5, 6) and a stop event at 30 on one line, the start event becomes [5, 30), so that
+    what the thread pool ran in between is inside it.
+    """
     start = trace.names.rows_where(lambda name: name == _REGION_START)[trace.events.name]
     stop = trace.names.rows_where(lambda name: name == _REGION_STOP)[trace.events.name]
     bounds = np.flatnonzero(start | stop)
@@ -93,78 +98,157 @@ def _close_regions(trace: Trace) -> Int64s:
     return end_ps
 
 
-def _columns(trace: Trace, first: str, second: str) -> tuple[Int64s, Int64s, Int64s]:
-    """The events that carry both of two integer stats, and the two values."""
+class _Keyed(NamedTuple):
+    """Events and the key of each, which may be several numbers: (type, id), or (run, iteration).
+
+    Attributes:
+        events: Indices of events, shape (N,).
+        keys: One column of shape (N,) for each number of the key.
+    """
+
+    events: Int64s
+    keys: tuple[Int64s, ...]
+
+    def where(self, chosen: Bools) -> "_Keyed":
+        """Those of the events that are chosen, shape (N,)."""
+        return _Keyed(self.events[chosen], tuple(key[chosen] for key in self.keys))
+
+
+class _Links(NamedTuple):
+    """Who set what going, as CSR: producer i set going ``consumers[first[i]:last[i]]``.
+
+    Attributes:
+        producers: Events that set others going, ascending, shape (P,).
+        first: Where the consumers of each begin, shape (P,).
+        last: Where they end, shape (P,).
+        consumers: Events that were set going, shape (number of links,).
+    """
+
+    producers: Int64s
+    first: Int64s
+    last: Int64s
+    consumers: Int64s
+
+
+def _keyed_by(trace: Trace, first: str, second: str) -> _Keyed:
+    """The events that carry both of two integer stats, by their two values."""
     one, two = trace.stats.integers(first), trace.stats.integers(second)
     events, in_one, in_two = np.intersect1d(
         one.events, two.events, assume_unique=False, return_indices=True
     )
-    first_values, second_values = one.values[in_one], two.values[in_two]
-    return events, first_values.astype(np.int64), second_values.astype(np.int64)
+    keys = one.values[in_one].astype(np.int64), two.values[in_two].astype(np.int64)
+    return _Keyed(events, keys)
 
 
-def _find_links(trace: Trace) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Producer to consumer links as CSR: (producers, first, last, consumers).
+def _find_links(trace: Trace) -> _Links:
+    """Links from the events that set work going to the events that are this work.
 
-    Producer events ascend; producer i set going ``consumers[first[i]:last[i]]``.
+    Both sides carry a key, and events of the same key belong together: its *context*. An example with
+    keys (type, id):
+
+        producers               consumers              contexts         links
+        event 3  (1, 70)        event 10  (1, 70)      0: (1, 70)       3 -> 10, 3 -> 11
+        event 5  (1, 71)        event 11  (1, 70)      1: (1, 71)       5 -> 12
+        event 8  (1, 71)        event 12  (1, 71)                       8 -> 12
+
+    As CSR: producers [3, 5, 8], first [0, 2, 3], last [2, 3, 4], consumers [10, 11, 12, 12].
     """
     none = np.empty(0, np.int64)
     producers, consumers = [none], [none]
-    for made, used in _contexts(trace):
-        events = np.concatenate([made[0], used[0]])
-        codes = np.zeros(events.size, np.int64)
-        for values in zip(made[1:], used[1:], strict=True):
-            _, inverse = np.unique(np.concatenate(values), return_inverse=True)
-            codes = codes * (inverse.max(initial=0) + 1) + inverse
-            _, codes = np.unique(codes, return_inverse=True)
-        made_codes, used_codes = codes[: made[0].size], codes[made[0].size :]
-        most = codes.max(initial=-1) + 1
-        made_count, used_count = (np.bincount(c, minlength=most) for c in (made_codes, used_codes))
-        fewest = np.minimum(made_count, used_count)
-        told = (fewest <= 1) | (made_count * used_count < _TOO_COMMON**2)
-        kept_made = told[made_codes] & (used_count[made_codes] > 0)
-        kept_used = told[used_codes] & (made_count[used_codes] > 0)
-        order = np.argsort(used_codes[kept_used], kind="stable")
-        targets, target_codes = used[0][kept_used][order], used_codes[kept_used][order]
-        sources, source_codes = made[0][kept_made], made_codes[kept_made]
-        first = np.searchsorted(target_codes, source_codes)
-        size = np.searchsorted(target_codes, source_codes, side="right") - first
-        within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        producers.append(np.repeat(sources, size))
-        consumers.append(targets[np.repeat(first, size) + within])
-    source, target = np.concatenate(producers), np.concatenate(consumers)
-    order = np.argsort(source, kind="stable")
-    events, first = np.unique(source[order], return_index=True)
-    return events, first, np.append(first[1:], source.size), target[order]
+    for producing, consuming in _keyed_sides(trace):
+        contexts = _number_contexts(producing.keys, consuming.keys)
+        is_linked = _tells_cause(*contexts)
+        producing_linked, consuming_linked = (is_linked[context] for context in contexts)
+        producer, consumer = _pair(
+            producing.events[producing_linked], contexts[0][producing_linked],
+            consuming.events[consuming_linked], contexts[1][consuming_linked],
+        )  # fmt: skip
+        producers.append(producer)
+        consumers.append(consumer)
+    producer, consumer = np.concatenate(producers), np.concatenate(consumers)
+    order = np.argsort(producer, kind="stable")
+    events, first = np.unique(producer[order], return_index=True)
+    return _Links(events, first, np.append(first[1:], producer.size), consumer[order])
 
 
-def _contexts(trace: Trace) -> list[tuple[tuple[Int64s, ...], tuple[Int64s, ...]]]:
-    """Pairs of (producer events and keys, consumer events and keys)."""
-    pairs: list[tuple[tuple[Int64s, ...], tuple[Int64s, ...]]] = [
+def _number_contexts(
+    producing: tuple[Int64s, ...], consuming: tuple[Int64s, ...]
+) -> tuple[Int64s, Int64s]:
+    """Keys of several numbers to one number each, the same on both sides, counted from 0.
+
+    Producers' keys (1, 70), (1, 71), (1, 71) and consumers' (1, 70), (1, 70), (1, 71) become 0, 1, 1
+    and 0, 0, 1.
+    """
+    contexts = np.zeros(producing[0].size + consuming[0].size, np.int64)
+    for columns in zip(producing, consuming, strict=True):
+        _, code = np.unique(np.concatenate(columns), return_inverse=True)
+        contexts = contexts * (code.max(initial=0) + 1) + code
+        _, contexts = np.unique(contexts, return_inverse=True)
+    return contexts[: producing[0].size], contexts[producing[0].size :]
+
+
+def _tells_cause(producing: Int64s, consuming: Int64s) -> Bools:
+    """Which contexts link their events: those with both sides, and not too many of both.
+
+    One producer may have any number of consumers, and one consumer any number of producers; 64 of each
+    have too much in common to be cause and effect.
+
+    Args:
+        producing: The context of each producer.
+        consuming: The context of each consumer.
+
+    Returns:
+        Shape (number of contexts,).
+    """
+    count = max(producing.max(initial=-1), consuming.max(initial=-1)) + 1
+    producers = np.bincount(producing, minlength=count)
+    consumers = np.bincount(consuming, minlength=count)
+    is_telling = np.minimum(producers, consumers) <= 1
+    is_telling |= producers * consumers < _TOO_COMMON**2
+    return np.asarray(is_telling & (producers > 0) & (consumers > 0))
+
+
+def _pair(
+    producers: Int64s, producing: Int64s, consumers: Int64s, consuming: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Each producer with each consumer of its context: (producer, consumer) of every link.
+
+    Producers 3, 5, 8 of contexts 0, 1, 1 and consumers 10, 11, 12 of contexts 0, 0, 1 give the links
+    (3, 10), (3, 11), (5, 12), (8, 12).
+    """
+    by_context = np.argsort(consuming, kind="stable")
+    sorted_contexts = consuming[by_context]
+    first = np.searchsorted(sorted_contexts, producing)
+    links = np.searchsorted(sorted_contexts, producing, side="right") - first
+    # The number of a link among its producer's: 0, 1 for event 3, 0 for event 5, 0 for event 8.
+    number = np.arange(links.sum()) - np.repeat(np.cumsum(links) - links, links)
+    return np.repeat(producers, links), consumers[by_context[np.repeat(first, links) + number]]
+
+
+def _keyed_sides(trace: Trace) -> list[tuple[_Keyed, _Keyed]]:
+    """(Producers, consumers) of each kind of link that a trace records.
+
+    Contexts of thread pools and function runs; runs of an executor and the iterator that they wait for;
+    launches and what they start on the device.
+    """
+    sides = [
         (
-            _columns(trace, PRODUCER_TYPE, PRODUCER_ID),
-            _columns(trace, CONSUMER_TYPE, CONSUMER_ID),
+            _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
+            _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
         )
     ]
-    waits = trace.select_names(lambda name: name in _ITERATOR_WAITS)
-    if waits.any():
-        runs = trace.select_names(lambda name: name == EXECUTOR_PROCESS)
-        events, run_id, iteration = _columns(trace, "id", "iter_num")
-        pairs.append(
-            tuple(  # type: ignore[arg-type]
-                (events[chosen[events]], run_id[chosen[events]], iteration[chosen[events]])
-                for chosen in (runs, waits)
-            )
-        )
-    launches = trace.stats.integers(CORRELATION_ID)
-    on_device = trace.is_device_line[trace.lines.of_event[launches.events]]
-    if on_device.any():
-        pairs.append(
-            tuple(  # type: ignore[arg-type]
-                (launches.events[side], launches.values[side]) for side in (~on_device, on_device)
-            )
-        )
-    return pairs
+    is_wait = trace.select_names(lambda name: name in _ITERATOR_WAITS)
+    if is_wait.any():
+        is_run = trace.select_names(lambda name: name == EXECUTOR_PROCESS)
+        iterations = _keyed_by(trace, "id", "iter_num")
+        events = iterations.events
+        sides.append((iterations.where(is_run[events]), iterations.where(is_wait[events])))
+    correlated = trace.stats.integers(CORRELATION_ID)
+    is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
+    if is_on_device.any():
+        launches = _Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
+        sides.append((launches.where(~is_on_device), launches.where(is_on_device)))
+    return sides
 
 
 @compiled
@@ -172,7 +256,11 @@ def _spread(
     roots: Int64s, first_root: Int64s, parent: Int64s, producers: Int64s, first: Int64s,
     last: Int64s, consumers: Int64s, step: Int64s,
 ) -> None:  # fmt: skip
-    """Claim, step by step, what each root contains and what that set going."""
+    """Claim, step by step, what each root contains and what that set going.
+
+    Root 2 of step 0 contains event 3, and event 3 set event 10 going, which contains event 11: all of
+    them belong to step 0, and no later step claims them again.
+    """
     count = parent.size
     first_child = np.full(count, -1, np.int64)
     next_sibling = np.full(count, -1, np.int64)
@@ -206,17 +294,20 @@ def _spread(
 
 
 def _adopt_recorded_groups(trace: Trace, step: Int64s) -> None:
-    """In a trace that was grouped when it was recorded, follow that grouping where ours is silent."""
+    """In a trace that was grouped when it was recorded, follow that grouping where ours is silent.
+
+    Where events 4 and 9 carry the recorded group 7 and only event 4 belongs to a step, event 9 goes to
+    the same step. Where a group's events belong to several, its first one decides.
+    """
     recorded = trace.stats.integers(GROUP_ID)
     if not len(recorded):
         return
-    known = step[recorded.events] >= 0
-    groups, index = np.unique(recorded.values[known], return_index=True)
-    rows = step[recorded.events[known][index]]
-    at = np.minimum(np.searchsorted(groups, recorded.values), max(groups.size - 1, 0))
-    if groups.size:
-        found = (groups[at] == recorded.values) & ~known
-        step[recorded.events[found]] = rows[at[found]]
+    group = np.asarray(recorded.values, np.int64)
+    is_claimed = step[recorded.events] >= 0
+    groups, first = np.unique(group[is_claimed], return_index=True)
+    adopted = look_up(groups, step[recorded.events[is_claimed][first]], group)
+    follows = ~is_claimed & (adopted >= 0)
+    step[recorded.events[follows]] = adopted[follows]
 
 
 def _place_by_time(trace: Trace, steps: Steps, step: Int64s) -> None:
@@ -226,10 +317,10 @@ def _place_by_time(trace: Trace, steps: Steps, step: Int64s) -> None:
     what other threads did for a step: a TF1 timeline, PyTorch's (whose backward pass is another thread), a
     generic Chrome trace.
     """
-    placed = trace.is_device_line[trace.lines.of_event]
+    may_stray = trace.is_device_line[trace.lines.of_event]
     if not any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID)):
-        placed = placed | trace.is_host_event
-    stray = np.flatnonzero(placed & (step < 0))
+        may_stray = may_stray | trace.is_host_event
+    stray = np.flatnonzero(may_stray & (step < 0))
     if not stray.size or not len(steps):
         return
     begins = trace.events.begin_ps[stray]

@@ -5,6 +5,11 @@ shortest earlier event that contains it; an event that only partly overlaps an e
 its child. Self time is the duration less the part covered by direct children, so on a line it is
 never negative and, where events nest, self times sum to the line's busy time exactly.
 
+    a  [0, 100)     parent -1   self 100 - 40 - 20 = 40
+    b  [10, 50)     parent a    self  40 - 10      = 30
+    c  [20, 30)     parent b    self               = 10
+    d  [60, 80)     parent a    self               = 20     40 + 30 + 10 + 20 = 100
+
 Source: the stack walk of openxla/xla xla/tsl/profiler/utils/group_events.cc (ConnectIntraThread).
 """
 
@@ -75,12 +80,15 @@ def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int64s) -> Int64s:
 
 
 def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
-    """What each event is or lies inside of, among events of which none lies inside another.
+    """Which of some outer events each event lies inside of, or is itself.
+
+    On one line the outer events 4 and 9 last [0, 10) and [20, 30): event 9 is in row 1, event 6 at 7 is in
+    row 0, event 8 at 15 is in none.
 
     Args:
         trace: The trace.
-        around: Those events, ascending, shape (N,).
-        wanted: The events to tell about, shape (M,).
+        around: The outer events, ascending, none inside another, shape (N,).
+        wanted: The events to look up, shape (M,).
 
     Returns:
         Row of ``around``, or -1, shape (M,).

@@ -17,7 +17,7 @@ __all__ = ["GraphStats", "Label", "parse_label"]
 _OP_LABEL = re.compile(r"(.*) = (.*)\((.*)\)", re.DOTALL)
 _OP_TOKEN = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
 _UNKNOWN = "unknown"
-_MADE = ("memory", "output_shapes")
+_COMPOSED = ("memory", "output_shapes")
 _RUN = -1  # the node of the event that stands for a whole run
 
 
@@ -92,7 +92,7 @@ class GraphStats(Stats):
 
     Args:
         runs: R runs.
-        kept: For each run, the nodes that are events.
+        event_nodes: For each run, the nodes that are events.
         label_rows: For each run, the row of ``labels`` of each of its nodes.
         labels: The distinct labels.
         order: The input event of each event of the trace, shape (E,).
@@ -101,16 +101,18 @@ class GraphStats(Stats):
     def __init__(
         self,
         runs: Sequence[Nodes],
-        kept: Sequence[Int64s],
+        event_nodes: Sequence[Int64s],
         label_rows: Sequence[Int64s],
         labels: Sequence[Label],
         order: Int64s,
     ) -> None:
         """Remember the runs; nothing is worked out yet."""
         self._runs, self._label_rows, self._labels = runs, label_rows, labels
-        own = np.arange(len(runs))
-        self._run = np.concatenate([np.repeat(own, [rows.size for rows in kept]), own])[order]
-        self._node = np.concatenate([*kept, np.full(len(runs), _RUN, np.int64)])[order]
+        numbers = np.arange(len(runs))
+        self._run = np.concatenate(
+            [np.repeat(numbers, [rows.size for rows in event_nodes]), numbers]
+        )[order]
+        self._node = np.concatenate([*event_nodes, np.full(len(runs), _RUN, np.int64)])[order]
 
     @property
     def recorded(self) -> list[bytes]:
@@ -118,8 +120,8 @@ class GraphStats(Stats):
         return [run.messages.buffer.tobytes() for run in self._runs]
 
     @cached_property
-    def _place(self) -> tuple[Int64s, Int64s]:
-        """The events that are nodes, and their places when all runs' nodes stand in one row."""
+    def _positions(self) -> tuple[Int64s, Int64s]:
+        """The events that are nodes, and their positions when all runs' nodes stand one after another."""
         first = np.cumsum([0, *map(len, self._runs)])
         events = np.flatnonzero(self._node != _RUN)
         return events, first[self._run[events]] + self._node[events]
@@ -136,20 +138,22 @@ class GraphStats(Stats):
         flags = [np.zeros(len(run), np.bool_) for run in self._runs]
         for run, flag in zip(self._runs, flags, strict=True):
             flag[run.integers[name][0]] = True
-        events, place = self._place
-        has = np.concatenate(flags)[place]
-        values = np.concatenate([run.integers[name][1] for run in self._runs])[place]
+        events, positions = self._positions
+        has = np.concatenate(flags)[positions]
+        values = np.concatenate([run.integers[name][1] for run in self._runs])[positions]
         return StatColumn(events[has], values[has])
 
     def texts(self, name: str) -> StatColumn:
         """The events with a text stat of this name, as rows of the distinct texts."""
-        events, place = self._place
-        if name in _MADE:
-            made = [text for run in self._runs for text in _make_texts(run, name, slice(None))]
-            texts = [made[row] for row in place.tolist()]
+        events, positions = self._positions
+        if name in _COMPOSED:
+            texts_of_nodes = [
+                text for run in self._runs for text in _compose_texts(run, name, slice(None))
+            ]
+            texts = [texts_of_nodes[row] for row in positions.tolist()]
         else:
             of_label = [label.stats.get(name, "") for label in self._labels]
-            rows = np.concatenate(self._label_rows)[place]
+            rows = np.concatenate(self._label_rows)[positions]
             texts = [of_label[row] for row in rows.tolist()]
         codes = {"": -1}
         values = np.array([codes.setdefault(text, len(codes) - 1) for text in texts], np.int64)
@@ -161,16 +165,16 @@ class GraphStats(Stats):
         if node == _RUN:
             return {STEP_NUM: number, ROOT_LEVEL: 1, GROUP_ID: number}
         label = self._labels[self._label_rows[number][node]]
-        found: dict[str, int | float | str | bytes] = dict(label.stats)
+        stats: dict[str, int | float | str | bytes] = dict(label.stats)
         run, only = self._runs[number], slice(node, node + 1)
-        found.update((n, text) for n in _MADE for text in _make_texts(run, n, only) if text)
+        stats.update((n, text) for n in _COMPOSED for text in _compose_texts(run, n, only) if text)
         for name, (rows, values) in run.integers.items():
             at = np.searchsorted(rows, node)
             if at < rows.size and rows[at] == node:
-                found[name] = int(values[node])
-        found[GROUP_ID] = number
-        return found
+                stats[name] = int(values[node])
+        stats[GROUP_ID] = number
+        return stats
 
 
-def _make_texts(run: Nodes, name: str, rows: slice) -> list[str]:
+def _compose_texts(run: Nodes, name: str, rows: slice) -> list[str]:
     return run.memory_texts(rows) if name == "memory" else run.shapes_texts(rows)

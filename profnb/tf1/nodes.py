@@ -146,14 +146,14 @@ class Nodes:
         tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
         shapes = tensors.inner(_TENSOR_SHAPE, "TensorShape")
         slots, types = outputs.numbers(_OUTPUT_SLOT)[0], tensors.numbers(_TENSOR_TYPE)[0]
-        known: dict[bytes, str] = {}
+        shape_texts: dict[bytes, str] = {}
         texts = []
         for row, (slot, kind, raw) in enumerate(
             zip(slots.tolist(), types.tolist(), shapes.raw(), strict=True)
         ):
-            if raw not in known:
-                known[raw] = _shape_text(shapes.rows(slice(row, row + 1)))
-            texts.append(f"{slot}: {_type_name(kind)}[{known[raw]}]")
+            if raw not in shape_texts:
+                shape_texts[raw] = _shape_text(shapes.rows(slice(row, row + 1)))
+            texts.append(f"{slot}: {_type_name(kind)}[{shape_texts[raw]}]")
         return _join_by(outputs.parents, texts, len(nodes))
 
     def allocation_records(self) -> dict[str, tuple[Int64s, Int64s]]:
@@ -186,11 +186,11 @@ def _shape_text(shape: Messages) -> str:
 
 def _join_by(parents: Int64s, texts: list[str], count: int) -> list[str]:
     """For each of ``count`` parents, its first texts that are not empty, joined."""
-    found: list[list[str]] = [[] for _ in range(count)]
+    texts_of_parent: list[list[str]] = [[] for _ in range(count)]
     for parent, text in zip(parents.tolist(), texts, strict=True):
-        if text and len(found[parent]) < _MOST_SHOWN:
-            found[parent].append(text)
-    return ["; ".join(parts) for parts in found]
+        if text and len(texts_of_parent[parent]) < _MOST_SHOWN:
+            texts_of_parent[parent].append(text)
+    return ["; ".join(parts) for parts in texts_of_parent]
 
 
 def read_nodes(nodes: Messages) -> Nodes:
@@ -209,7 +209,7 @@ def read_nodes(nodes: Messages) -> Nodes:
     has_ns = begin_ns != 0
     begin = _nanoseconds(begin_ns, begin_us, has_ns)
     waited = begin - _nanoseconds(scheduled_ns, scheduled_us, scheduled_ns != 0)
-    told = (waited >= 0) & (waited < _LONGEST_WAIT_NS) & (begin > 0)
+    is_waiting_recorded = (waited >= 0) & (waited < _LONGEST_WAIT_NS) & (begin > 0)
     return Nodes(
         nodes,
         nodes.inner(_NAME, "node name").raw(),
@@ -219,7 +219,7 @@ def read_nodes(nodes: Messages) -> Nodes:
         {
             **_read_memory(nodes),
             "thread_id": (np.flatnonzero(thread), thread),
-            "scheduled_us": (np.flatnonzero(told), waited // 1000),
+            "scheduled_us": (np.flatnonzero(is_waiting_recorded), waited // 1000),
         },
     )
 
@@ -251,8 +251,10 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
         np.unique(outputs.parents),
         _sum_by(outputs.parents, requested, len(nodes)),
     )
-    own = nodes.inner(_MEMORY_STATS, "MemoryStats").numbers(_STATS_TEMPORARY, _STATS_PERSISTENT)
-    for name, part in zip(("temp_bytes", "persistent_bytes"), own, strict=True):
+    memory_stats = nodes.inner(_MEMORY_STATS, "MemoryStats").numbers(
+        _STATS_TEMPORARY, _STATS_PERSISTENT
+    )
+    for name, part in zip(("temp_bytes", "persistent_bytes"), memory_stats, strict=True):
         columns[name] = np.flatnonzero(part), part
     return columns
 

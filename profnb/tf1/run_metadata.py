@@ -102,15 +102,15 @@ class _Run:
     nodes: Nodes
     device: Int64s
     label: Int64s
-    kept: Int64s
+    timed: Int64s
 
     @property
     def begin_ns(self) -> int:
-        return int(self.nodes.begin_ns[self.kept].min())
+        return int(self.nodes.begin_ns[self.timed].min())
 
     @property
     def end_ns(self) -> int:
-        return int((self.nodes.begin_ns + self.nodes.duration_ns)[self.kept].max())
+        return int((self.nodes.begin_ns + self.nodes.duration_ns)[self.timed].max())
 
 
 def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
@@ -118,37 +118,37 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     runs = [_read_run(buffer, distinct) for buffer in buffers]
     base = min(run.begin_ns for run in runs)
     _check_span(runs, base)
-    begin = [run.nodes.begin_ns[run.kept] for run in runs]
-    duration = [run.nodes.duration_ns[run.kept] for run in runs]
+    begin = [run.nodes.begin_ns[run.timed] for run in runs]
+    duration = [run.nodes.duration_ns[run.timed] for run in runs]
     begin.append(np.array([run.begin_ns for run in runs], np.int64))
     duration.append(np.array([run.end_ns - run.begin_ns for run in runs], np.int64))
     begin_ps = (np.concatenate(begin) - base) * 1000
     duration_ps = np.concatenate(duration) * 1000
-    whole = np.zeros(len(runs), np.int64)
-    device = np.concatenate([*(r.device[r.kept] for r in runs), whole + len(distinct.devices)])
-    program, programs = _tell_programs(runs)
-    name = np.concatenate([*(r.label[r.kept] for r in runs), program + len(distinct.labels)])
+    zeros = np.zeros(len(runs), np.int64)
+    device = np.concatenate([*(r.device[r.timed] for r in runs), zeros + len(distinct.devices)])
+    program, programs = _name_programs(runs)
+    name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(distinct.labels)])
     lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
     nodes = [run.nodes for run in runs]
-    kept, rows = [run.kept for run in runs], [run.label for run in runs]
-    missing = sum(map(len, nodes)) - sum(part.size for part in kept)
+    timed, rows = [run.timed for run in runs], [run.label for run in runs]
+    missing = sum(map(len, nodes)) - sum(part.size for part in timed)
     return assemble_trace(
         source, lines, line, name, begin_ps, duration_ps,
         StringTable.of([*(label.event for label in distinct.labels), *programs]),
-        stats=lambda order: GraphStats(nodes, kept, rows, distinct.labels, order),
+        stats=lambda order: GraphStats(nodes, timed, rows, distinct.labels, order),
         counters=_count_memory(nodes, base),
         epoch_ns=base,
         left_out=(f"{missing:,} nodes were recorded without times.",) if missing else (),
     )  # fmt: skip
 
 
-def _tell_programs(runs: Sequence[_Run]) -> tuple[Int64s, list[str]]:
+def _name_programs(runs: Sequence[_Run]) -> tuple[Int64s, list[str]]:
     """Which of P programs each run ran, shape (R,), and their names.
 
     Runs of the same nodes ran the same program: an initialisation, a training step and an evaluation
     are three. The one that ran most often is called as all are that a trace has no other name for.
     """
-    nodes = [np.unique(run.label[run.kept]).tobytes() for run in runs]
+    nodes = [np.unique(run.label[run.timed]).tobytes() for run in runs]
     ranked = [key for key, _ in Counts(nodes).most_common()]
     names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
     return np.array([ranked.index(key) for key in nodes], np.int64), names
@@ -180,8 +180,8 @@ def _read_run(buffer: Bytes, distinct: _Distinct) -> _Run:
             f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: "
             "more than any run has, so this is no RunMetadata, or a damaged one."
         )
-    kept = np.flatnonzero((nodes.begin_ns > 0) & (nodes.begin_ns < _LATEST_NS))
-    if not kept.size:
+    timed = np.flatnonzero((nodes.begin_ns > 0) & (nodes.begin_ns < _LATEST_NS))
+    if not timed.size:
         raise TraceFormatError(
             f"No times of nodes in {buffer.size:,} bytes: no RunMetadata, or one of a run that was not "
             "traced. Run the session with "
@@ -194,43 +194,44 @@ def _read_run(buffer: Bytes, distinct: _Distinct) -> _Run:
         nodes,
         np.array(rows, np.int64)[messages.parents],
         _find_labels(nodes, np.array(sides, np.bool_)[messages.parents].tolist(), distinct),
-        kept,
+        timed,
     )
 
 
 def _find_labels(nodes: Nodes, is_device: Sequence[bool], distinct: _Distinct) -> Int64s:
     """The row of each node's label, shape (N,); new labels are added."""
-    found = np.empty(len(nodes), np.int64)
+    rows = np.empty(len(nodes), np.int64)
     for node, key in enumerate(zip(nodes.name, nodes.label, is_device, strict=True)):
         row = distinct.rows.get(key)
         if row is None:
             row = distinct.rows[key] = len(distinct.labels)
             name, label = (part.decode("utf-8", "replace") for part in key[:2])
             distinct.labels.append(parse_label(name, label, is_device=key[2]))
-        found[node] = row
-    return found
+        rows[node] = row
+    return rows
 
 
 @compiled
 def _assign_lanes(order: Int64s, group: Int64s, begin: Int64s, end: Int64s, lane: Int64s) -> None:
     """Put each event on the first lane of its group that is free; ``order`` is by group and begin.
 
-    Past the most lanes there may be, events share the last one and overlap there.
+    Events [0, 5), [2, 4) and [4, 8) of one group stand on lanes 0, 1 and 1. Past the most lanes there may
+    be, events share the last one and overlap there.
     """
     busy_until = np.empty(_MOST_LANES, np.int64)
-    used, current = 0, np.int64(-1)
+    lane_count, current = 0, np.int64(-1)
     for event in order:
         if group[event] != current:
-            used, current = 0, group[event]
+            lane_count, current = 0, group[event]
         free = 0
-        while free < used and busy_until[free] > begin[event]:
+        while free < lane_count and busy_until[free] > begin[event]:
             free += 1
         if free == _MOST_LANES:
             free -= 1
             busy_until[free] = max(busy_until[free], end[event])
         else:
             busy_until[free] = end[event]
-        used = max(used, free + 1)
+        lane_count = max(lane_count, free + 1)
         lane[event] = free
 
 
@@ -242,10 +243,10 @@ def _spread_over_lines(
     order = np.lexsort((-duration_ps, begin_ps, group))
     _assign_lanes(order, group, begin_ps, begin_ps + duration_ps, lane)
     pairs, line = np.unique(group * _MOST_LANES + lane, return_inverse=True)
-    places = [*map(split_graph_device, devices), ("session", "runs", "host")]
+    homes = [*map(split_graph_device, devices), ("session", "runs", "host")]
     lines = []
     for row, number in (divmod(pair, _MOST_LANES) for pair in pairs.tolist()):
-        plane, name, side = places[row]
+        plane, name, side = homes[row]
         suffix = f" #{number + 1}" if number else ""
         lines.append(FoundLine(plane, side, (name or "ops") + suffix, number))
     return lines, line.astype(np.int64)
@@ -258,9 +259,9 @@ def _count_memory(runs: Sequence[Nodes], base: int) -> list[Counter]:
     for run in runs:
         for allocator, (when, size) in run.allocation_records().items():
             near = (when > (base - _LONGEST_NS) // 1000) & (when < (base + _LONGEST_NS) // 1000)
-            distinct, place = np.unique(when[near], return_inverse=True)
+            distinct, moment = np.unique(when[near], return_inverse=True)
             held = np.zeros(distinct.size, np.int64)
-            np.add.at(held, place, size[near])
+            np.add.at(held, moment, size[near])
             times.setdefault(allocator, []).append((distinct * 1000 - base) * 1000)
             values.setdefault(allocator, []).append(np.cumsum(held))
     counters = []

@@ -78,12 +78,12 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
         else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
     )
     packed = fit_timeline(scene, *limits)
-    found = "no steps found" if steps.is_window else _count_of(len(steps), "step")
+    step_text = "no steps found" if steps.is_window else _count_of(len(steps), "step")
     lines = len(scene.lanes.lines)
     headline = (
         f"{_count_of(len(trace.events), 'event')} on "
         f"{count_text(lines)} {'thread or stream' if lines == 1 else 'threads and streams'} in "
-        f"{duration_text(still.span_ps)}, {found}"
+        f"{duration_text(still.span_ps)}, {step_text}"
     )
     remarks = []
     if packed.merged_events:

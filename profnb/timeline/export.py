@@ -37,8 +37,8 @@ def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> Non
     shown = not steps.is_window and len(steps) > 0
     line = -1
     if shown:
-        places = trace.lines.of_event[steps.roots]
-        line = int(np.bincount(places).argmax()) if places.size else 0
+        root_lines = trace.lines.of_event[steps.roots]
+        line = int(np.bincount(root_lines).argmax()) if root_lines.size else 0
     labels = [
         f"{phase} {number}" for phase, number in zip(steps.phase, steps.step_num, strict=True)
     ]

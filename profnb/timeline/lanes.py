@@ -49,25 +49,29 @@ def _stack(
     begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, most: int, depth: Int32s,
     depths: Int64s, busy: Int64s,
 ) -> None:  # fmt: skip
-    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper."""
+    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper.
+
+    Events [0, 10), [2, 5) and [8, 12) of one line stand on lanes 0, 1 and 1: the second is inside the first;
+    the third only overlaps it, and lane 0 is held until 10. The line has 2 lanes and is busy for 12.
+    """
     held_until = np.empty(most, np.int64)
     for line in range(offsets.size - 1):
-        used = 0
+        lane_count = 0
         covered_until = np.iinfo(np.int64).min
         for event in range(offsets[line], offsets[line + 1]):
-            row = depth[parent[event]] + 1 if parent[event] >= 0 else 0
-            while row < used and row < most - 1 and held_until[row] > begin[event]:
-                row += 1
-            row = min(row, most - 1)
-            for between in range(used, row + 1):
+            lane = depth[parent[event]] + 1 if parent[event] >= 0 else 0
+            while lane < lane_count and lane < most - 1 and held_until[lane] > begin[event]:
+                lane += 1
+            lane = min(lane, most - 1)
+            for between in range(lane_count, lane + 1):
                 held_until[between] = np.iinfo(np.int64).min
-            used = max(used, row + 1)
-            depth[event] = row
-            held_until[row] = max(held_until[row], end[event])
+            lane_count = max(lane_count, lane + 1)
+            depth[event] = lane
+            held_until[lane] = max(held_until[lane], end[event])
             if end[event] > covered_until:
                 busy[line] += end[event] - max(begin[event], covered_until)
                 covered_until = end[event]
-        depths[line] = used
+        depths[line] = lane_count
 
 
 def lay_out_lanes(trace: Trace, steps: Steps, parent: Int64s) -> Lanes:
@@ -123,8 +127,8 @@ def busy_in_bins(trace: Trace, lanes: Lanes, position: int, edges_ps: Int64s) ->
         Busy fraction of each stretch in 0..1, shape (B,).
     """
     line = lanes.lines[position]
-    own = slice(trace.lines.offsets[line], trace.lines.offsets[line + 1])
-    outer = np.flatnonzero(lanes.parent[own] < 0) + own.start
+    on_line = slice(trace.lines.offsets[line], trace.lines.offsets[line + 1])
+    outer = np.flatnonzero(lanes.parent[on_line] < 0) + on_line.start
     begin, end = trace.events.begin_ps[outer], np.maximum.accumulate(trace.events.end_ps[outer])
     begin = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))  # partial overlaps count once
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(end - begin, 0))])

@@ -50,10 +50,10 @@ def answer_question(scene: Scene, question: str) -> str:
         return b64encode(packed.data).decode("ascii")
     if kind == "event":
         events = scene.study.trace.events
-        found = np.flatnonzero(
+        matches = np.flatnonzero(
             (scene.lanes.lane == first) & ((events.begin_ps - begin_ps) // unit_ps == second)
         )
-        return event_details(scene, int(found[0])) if found.size else ""
+        return event_details(scene, int(matches[0])) if matches.size else ""
     return ""
 
 

@@ -7,6 +7,7 @@ marks fit a given number.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ _REFINEMENTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """M marks, row after lane, in time order inside a lane.
+    """M marks, lane after lane, in time order inside a lane.
 
     Attributes:
         lane: The lane, shape (M,), ascending.
@@ -56,15 +57,29 @@ class Marks:
         return int(self.occurrences[self.occurrences > 1].sum())
 
 
+class _Columns(NamedTuple):
+    """Room for marks, in the order in which they are made; see ``Marks``."""
+
+    lane: Int32s
+    begin_ps: Int64s
+    end_ps: Int64s
+    busy_ps: Int64s
+    occurrences: Int64s
+    event: Int64s
+
+
 @compiled
 def _merge(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s,
-    resolution: int, window_begin: int, window_end: int, lane_count: int,
-    mark_of_event: Int64s, mark_lane: Int32s, mark_begin: Int64s, mark_end: Int64s,
-    mark_busy: Int64s, mark_count: Int64s, mark_event: Int64s,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s, lane_count: int,
+    resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, marks: _Columns,
 ) -> int:  # fmt: skip
-    """Fill the marks in the order of the events; returns how many, or -1 when there is no room."""
-    used = 0
+    """Fill the marks in the order of the events; returns how many, or -1 when there is no room.
+
+    At a resolution of 10, events [0, 4), [6, 9), [30, 60) and [62, 65) of one lane become three marks: the
+    first two are short and 2 apart, so they are one block [0, 9) that is busy for 7; [30, 60) is long and
+    has its own mark; [62, 65) is short, but a block does not reach across a long event.
+    """
+    mark_count = 0
     block = np.full(lane_count, -1, np.int64)  # the open block of each lane
     # The nearest event around each that is long enough to have a mark of its own.
     around = np.full(begin.size, -1, np.int64)
@@ -77,32 +92,34 @@ def _merge(
             if owner >= 0:
                 is_long = end[owner] - begin[owner] >= resolution
                 around[event] = owner if is_long else around[owner]
-            is_short = end[event] - begin[event] < resolution
+            duration = end[event] - begin[event]
+            is_short = duration < resolution
             mark = block[lane]
             if is_short and mark >= 0:
-                first = mark_event[mark]
+                longest = marks.event[mark]
                 joins = (
-                    begin[event] - mark_end[mark] < resolution
-                    and (end[event] - mark_begin[mark]) // _BLOCK_SPAN <= resolution
-                    and around[first] == around[event]
+                    begin[event] - marks.end_ps[mark] < resolution
+                    and (end[event] - marks.begin_ps[mark]) // _BLOCK_SPAN <= resolution
+                    and around[longest] == around[event]
                 )
                 if joins:
                     mark_of_event[event] = mark
-                    mark_end[mark] = max(mark_end[mark], end[event])
-                    mark_busy[mark] += end[event] - begin[event]
-                    mark_count[mark] += 1
-                    if end[event] - begin[event] > end[first] - begin[first]:
-                        mark_event[mark] = event
+                    marks.end_ps[mark] = max(marks.end_ps[mark], end[event])
+                    marks.busy_ps[mark] += duration
+                    marks.occurrences[mark] += 1
+                    if duration > end[longest] - begin[longest]:
+                        marks.event[mark] = event
                     continue
-            if used == mark_lane.size:
+            if mark_count == marks.lane.size:
                 return -1
-            mark_of_event[event] = used
-            mark_lane[used], mark_begin[used], mark_end[used] = lane, begin[event], end[event]
-            mark_busy[used], mark_count[used] = end[event] - begin[event], 1
-            mark_event[used] = event
-            block[lane] = used if is_short else -1
-            used += 1
-    return used
+            mark_of_event[event] = mark_count
+            marks.lane[mark_count] = lane
+            marks.begin_ps[mark_count], marks.end_ps[mark_count] = begin[event], end[event]
+            marks.busy_ps[mark_count], marks.occurrences[mark_count] = duration, 1
+            marks.event[mark_count] = event
+            block[lane] = mark_count if is_short else -1
+            mark_count += 1
+    return mark_count
 
 
 def merge_events(
@@ -124,22 +141,23 @@ def merge_events(
     events = trace.events
     room = min(most, len(events))
     window = window_ps or (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
-    mark_lane = np.empty(room, np.int32)
-    columns = [np.empty(room, np.int64) for _ in range(5)]
+    columns = _Columns(
+        np.empty(room, np.int32), *(np.empty(room, np.int64) for _ in _Columns._fields[1:])
+    )
     mark_of_event = np.full(len(events), -1, np.int64)
-    used = _merge(
+    count = _merge(
         events.begin_ps, events.end_ps, trace.lines.offsets, lanes.parent, lanes.lane,
-        resolution_ps, *window, int(lanes.first_lane[-1]), mark_of_event, mark_lane, *columns,
+        int(lanes.first_lane[-1]), resolution_ps, *window, mark_of_event, columns,
     )  # fmt: skip
-    if used < 0:
+    if count < 0:
         return None
-    order = np.argsort(mark_lane[:used], kind="stable")
-    place = np.empty(used + 1, np.int64)
-    place[order] = np.arange(used)
-    place[used] = -1
-    begin, end, busy, occurrences, event = (column[:used][order] for column in columns)
-    lane = mark_lane[:used][order]
-    return Marks(lane, begin, end, busy, occurrences, event, place[mark_of_event], resolution_ps)
+    order = np.argsort(columns.lane[:count], kind="stable")
+    rank = np.empty(count + 1, np.int64)  # where each mark stands by lane; the last is for no mark
+    rank[order] = np.arange(count)
+    rank[count] = -1
+    lane = columns.lane[:count][order]
+    begin, end, busy, occurrences, event = (column[:count][order] for column in columns[1:])
+    return Marks(lane, begin, end, busy, occurrences, event, rank[mark_of_event], resolution_ps)
 
 
 def pick_marks(

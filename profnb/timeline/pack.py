@@ -5,8 +5,8 @@ UTF-8), then the columns that the header counts. A uint32 column of N numbers is
 of N bytes, lowest bytes first: neighbours are alike, so that gzip finds more to save (2.7 bytes per
 event of a real trace). Times are in units of ``unit_ps`` since ``begin_ps``.
 
-In order: the first mark of each row (R + 1), then for each of M marks: begin after the previous
-mark's in its row, duration, busy time (0: all of it), time in children, occurrences, name, step + 1,
+In order: the first mark of each lane (L + 1), then for each of M marks: begin after the previous
+mark's in its lane, duration, busy time (0: all of it), time in children, occurrences, name, step + 1,
 category (uint8); then for each of F flows the launching mark and the launched mark.
 """
 
@@ -105,12 +105,12 @@ def _columns(
     delta[starts] = begin[starts]
     is_block = marks.occurrences > 1
     busy = np.where(is_block, np.maximum(marks.busy_ps // unit_ps, 1), 0)
-    own = np.bincount(
+    self_ps = np.bincount(
         marks.mark_of_event[marks.mark_of_event >= 0],
         scene.study.self_ps[marks.mark_of_event >= 0],
         len(marks),
     )
-    children = (marks.busy_ps - own.astype(np.int64)) // unit_ps
+    children = (marks.busy_ps - self_ps.astype(np.int64)) // unit_ps
     names, name = np.unique(scene.study.trace.events.name[marks.event], return_inverse=True)
     step = scene.study.groups.step[marks.event] + 1
     columns = [first_mark, delta, end - begin, busy, children, marks.occurrences, name, step]
@@ -120,8 +120,8 @@ def _columns(
 
 def _flows(scene: Scene, marks: Marks) -> tuple[Int64s, Int64s]:
     launch, kernel = (marks.mark_of_event[events] for events in find_launches(scene.study.trace))
-    both = (launch >= 0) & (kernel >= 0)
-    launch, kernel = launch[both][:_MOST_FLOWS], kernel[both][:_MOST_FLOWS]
+    are_marked = (launch >= 0) & (kernel >= 0)
+    launch, kernel = launch[are_marked][:_MOST_FLOWS], kernel[are_marked][:_MOST_FLOWS]
     alone = (marks.occurrences[launch] == 1) & (marks.occurrences[kernel] == 1)
     return launch[alone], kernel[alone]
 
@@ -199,7 +199,7 @@ def pack_timeline(
         "events": len(trace.events),
         "merged": marks.merged_events,
         "resolution_ps": marks.resolution_ps,
-        "names": [trace.names[row][:_LONGEST_NAME] for row in names],
+        "names": [trace.names[name][:_LONGEST_NAME] for name in names],
         "counts": counts[names].tolist(),
         "categories": [[name, colour_of(name)] for name in CATEGORIES],
         "lines": _line_headers(scene),

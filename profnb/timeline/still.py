@@ -70,7 +70,7 @@ def still_picture(scene: Scene) -> Still:
     steps = ""
     if not scene.study.steps.is_window and len(scene.study.steps) <= _BINS // 2:
         marked = set(np.searchsorted(edges, scene.study.steps.begin_ps, side="right").tolist())
-        steps = "".join("▏" if place + 1 in marked else " " for place in range(_BINS))
+        steps = "".join("▏" if column + 1 in marked else " " for column in range(_BINS))
     return Still(tuple(shown), steps, span, len(lanes.lines) - len(shown))
 
 

@@ -61,20 +61,20 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
         raise FileNotFoundError(f"No file or folder at {root}.")
     if root.is_file():
         return [_trace_file(root)]
-    found: list[Path] = []
+    xplanes: list[Path] = []
     others: list[Path] = []
     for number, (folder, _, files) in enumerate(os.walk(root)):
         if number >= _MOST_FOLDERS:
             break
-        found.extend(Path(folder, name) for name in files if name.endswith(_SUFFIX))
+        xplanes.extend(Path(folder, name) for name in files if name.endswith(_SUFFIX))
         others.extend(Path(folder, name) for name in files if _is_other(name))
-    found = found or others
-    if not found:
+    paths = xplanes or others
+    if not paths:
         raise TraceFormatError(
             f"No *{_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
             "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
         )
-    traces = [_trace_file(file) for file in found]
+    traces = [_trace_file(file) for file in paths]
     newest = {trace.run: 0.0 for trace in traces}
     for trace in traces:
         newest[trace.run] = max(newest[trace.run], trace.path.stat().st_mtime)
@@ -146,13 +146,13 @@ def _read(recorded: Bytes, source: str) -> Trace:
 
 def _decompress(packed: Bytes, source: str) -> Bytes:
     """Inflate gzip by pieces, to a bound: what a file claims of its size is not believed."""
-    found, at, size = bytearray(), 0, _FIRST_PIECE
+    inflated, at, size = bytearray(), 0, _FIRST_PIECE
     inflate = zlib.decompressobj(wbits=31)
     try:
         while at < packed.size:
             piece = packed[at : at + size].tobytes()
-            found += inflate.decompress(piece, _MOST_INFLATED - len(found) + 1)
-            if len(found) > _MOST_INFLATED or inflate.unconsumed_tail:
+            inflated += inflate.decompress(piece, _MOST_INFLATED - len(inflated) + 1)
+            if len(inflated) > _MOST_INFLATED or inflate.unconsumed_tail:
                 raise TraceFormatError(
                     f"{source}: more than {_MOST_INFLATED / 1e9:.1f} GB when decompressed, from "
                     f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
@@ -166,13 +166,13 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
                 inflate, size = zlib.decompressobj(wbits=31), _FIRST_PIECE
     except zlib.error as error:
         raise TraceFormatError(
-            f"{source}: damaged gzip after {len(found):,} bytes ({error}). Download or record it again."
+            f"{source}: damaged gzip after {len(inflated):,} bytes ({error}). Download or record it again."
         ) from None
     if not inflate.eof:
         raise TraceFormatError(
-            f"{source}: the gzip is cut short after {len(found):,} bytes. Download or record it again."
+            f"{source}: the gzip is cut short after {len(inflated):,} bytes. Download or record it again."
         )
-    return np.frombuffer(found, np.uint8)
+    return np.frombuffer(inflated, np.uint8)
 
 
 def _map_file(file: Path) -> Bytes:
@@ -195,10 +195,10 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     runs = Path(logdir).expanduser() / "plugins" / "profile"
     name = time.strftime("%Y_%m_%d_%H_%M_%S")
     folder = runs / name
-    for again in range(2, _MOST_FOLDERS):  # several may be saved in one second
+    for number in range(2, _MOST_FOLDERS):  # several may be saved in one second
         if not folder.exists():
             break
-        folder = runs / f"{name}_{again}"
+        folder = runs / f"{name}_{number}"
     folder.mkdir(parents=True, exist_ok=True)
     host = trace.hostnames[0] if trace.hostnames else "host"
     target = folder / (re.sub(r"[^\w.-]", "_", host) + _SUFFIX)

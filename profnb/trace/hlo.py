@@ -2,7 +2,7 @@
 
 The profiler puts one for each program that ran into the plane ``/host:metadata``, as a stat of an entry
 named ``module(program id)``. Instructions of all computations stand one after another; what each computes
-stays in the file as spans, which ``analysis`` reads for the few instructions that it costs.
+stays in the file as spans, which ``subjects.xla.hlo_costs`` reads for the few instructions that it costs.
 
 Source of the field numbers: openxla/xla xla/service/hlo.proto and xla/xla_data.proto (5a3e9fa3).
 """
@@ -32,7 +32,7 @@ _COMPUTATION_ID, _COMPUTATION_ROOT, _COMPUTATION_IS_FUSION = 5, 6, 7
 _NAME, _OPCODE, _SHAPE, _METADATA, _PARAMETER_NUMBER = 1, 2, 3, 7, 9
 WINDOW, CONVOLUTION, DOT, _TARGET = 15, 16, 30, 28
 _ID, _OPERANDS, _CALLED, _BACKEND_CONFIG = 35, 36, 38, 43
-_FEATURE_GROUPS, _BATCH_GROUPS = 50, 58
+_BATCH_GROUPS = 58
 _META_OP_TYPE, _META_OP_NAME, _META_FILE, _META_LINE, _META_FRAME = 1, 2, 3, 4, 15
 _MOST = {"computations": 1_000_000, "instructions": 4_000_000}
 
@@ -61,7 +61,6 @@ class HloModule:
         configs: The backend's own words about an instruction, often JSON.
         source_lines: Line of the source file, 0 if unknown, shape (I,).
         parameter_numbers: Of ``parameter`` instructions, shape (I,).
-        feature_groups: Of convolutions, at least 1, shape (I,).
         batch_groups: Of convolutions, at least 1, shape (I,).
         operand_offsets: Instruction i uses ``operands[operand_offsets[i]:operand_offsets[i + 1]]``.
         operands: Instructions.
@@ -89,7 +88,6 @@ class HloModule:
     configs: StringTable
     source_lines: Int64s
     parameter_numbers: Int64s
-    feature_groups: Int64s
     batch_groups: Int64s
     operand_offsets: Int64s
     operands: Int64s
@@ -116,10 +114,10 @@ class HloModule:
 
     def operands_of(self, row: int) -> list[int]:
         """The instructions that one uses, in order."""
-        used: list[int] = self.operands[
+        operands: list[int] = self.operands[
             self.operand_offsets[row] : self.operand_offsets[row + 1]
         ].tolist()
-        return used
+        return operands
 
     def called_by(self, row: int) -> list[int]:
         """The computations that an instruction calls."""
@@ -181,7 +179,7 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     offsets, begins, ends = split_field(buffer, *spans, _COMPUTATION_INSTRUCTIONS, "HloComputation")
     _bound(begins.size, "instructions")
     texts = (_NAME, _OPCODE, _SHAPE, _METADATA, WINDOW, CONVOLUTION, _TARGET, DOT, _BACKEND_CONFIG)
-    numbers = (_PARAMETER_NUMBER, _ID, _FEATURE_GROUPS, _BATCH_GROUPS)
+    numbers = (_PARAMETER_NUMBER, _ID, _BATCH_GROUPS)
     wires = {**dict.fromkeys(texts, LENGTH), **dict.fromkeys(numbers, VARINT)}
     table = read_fields(buffer, begins, ends, wires, "HloInstruction")
     wires = {
@@ -215,7 +213,6 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
         configs=_strings(buffer, table, _BACKEND_CONFIG),
         source_lines=metadata[:, 2 * _META_LINE].copy(),
         parameter_numbers=table[:, 2 * _PARAMETER_NUMBER].copy(),
-        feature_groups=np.maximum(table[:, 2 * _FEATURE_GROUPS], 1),
         batch_groups=np.maximum(table[:, 2 * _BATCH_GROUPS], 1),
         operand_offsets=operand_offsets,
         operands=_rows_within(ids, owner, operands, np.repeat(owner, np.diff(operand_offsets))),
@@ -228,7 +225,10 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
 
 
 def _place_in_files(buffer: Bytes, begins: Int64s, ends: Int64s, metadata: Int64s) -> None:
-    """Fill in the file and line of instructions that tell a stack frame instead."""
+    """Fill in the file and line of instructions that have a stack frame instead.
+
+    A frame is the id of a location, and a location names a file and a line in it; ids count from 1.
+    """
     index = _span(
         read_fields(buffer, begins, ends, {_MODULE_FRAMES: LENGTH}, "HloModule"), _MODULE_FRAMES
     )
@@ -240,11 +240,11 @@ def _place_in_files(buffer: Bytes, begins: Int64s, ends: Int64s, metadata: Int64
     frame = metadata[:, 2 * _META_FRAME] - 1
     rows = np.flatnonzero((frame >= 0) & (frame < len(frames)) & (metadata[:, 2 * _META_LINE] == 0))
     location = frames[frame[rows], 2] - 1
-    known = (location >= 0) & (location < len(locations))
-    rows, location = rows[known], location[known]
+    is_there = (location >= 0) & (location < len(locations))
+    rows, location = rows[is_there], location[is_there]
     file = locations[location, 2] - 1
-    known = (file >= 0) & (file < files[0].size)
-    rows, location, file = rows[known], location[known], file[known]
+    is_there = (file >= 0) & (file < files[0].size)
+    rows, location, file = rows[is_there], location[is_there], file[is_there]
     metadata[rows, 2 * _META_LINE] = locations[location, 6]
     metadata[rows, 2 * _META_FILE] = files[0][file]
     metadata[rows, 2 * _META_FILE + 1] = files[1][file]
@@ -281,9 +281,9 @@ def _rows_of(ids: Int64s, wanted: Int64s) -> Int64s:
 
 def _rows_within(ids: Int64s, owner: Int64s, wanted: Int64s, owners: Int64s) -> Int64s:
     """The row of each id inside its own computation, where alone ids are unique; or -1."""
-    known, codes = np.unique(np.concatenate([ids, wanted]), return_inverse=True)
-    keys = owner * known.size + codes[: ids.size]
-    return _rows_of(keys, owners * known.size + codes[ids.size :])
+    distinct, codes = np.unique(np.concatenate([ids, wanted]), return_inverse=True)
+    keys = owner * distinct.size + codes[: ids.size]
+    return _rows_of(keys, owners * distinct.size + codes[ids.size :])
 
 
 def _read_buffers(buffer: Bytes, begins: Int64s, ends: Int64s) -> dict[str, int] | None:

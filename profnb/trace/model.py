@@ -199,8 +199,8 @@ class Stats:
 
     def numbers(self, name: str) -> StatColumn:
         """The events with a stat of this name that is any number, and its values as float64."""
-        found = self.integers(name)
-        return StatColumn(found.events, found.values.astype(np.float64))
+        integers = self.integers(name)
+        return StatColumn(integers.events, integers.values.astype(np.float64))
 
     def texts(self, name: str) -> StatColumn:
         """The events with a text stat of this name, and its values as rows of ``texts``."""

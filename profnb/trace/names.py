@@ -98,9 +98,9 @@ def split_graph_device(device: str) -> tuple[str, str, str]:
 
     Source: Timeline._is_gputrace_device in tensorflow/python/client/timeline.py (2.21).
     """
-    plane, found, rest = device.partition("/stream:")
-    if found:
-        return plane, f"stream:{rest}", "device"
+    plane, separator, stream = device.partition("/stream:")
+    if separator:
+        return plane, f"stream:{stream}", "device"
     if device.endswith("/memcpy"):
         return device.removesuffix("/memcpy"), "memcpy", "device"
     return device, "", "host"
@@ -121,7 +121,9 @@ _COLLECTIVE_PREFIXES = ("nccl", "rccl")
 
 
 def copy_direction(name: str) -> str | None:
-    """Which way an event of this name moves bytes, or None if it is no copy.
+    """The direction in which an event of this name moves bytes, or None if it is no copy.
+
+    ``MemcpyH2D`` and PyTorch's ``Memcpy HtoD (Pageable -> Device)`` are "host to device".
 
     A TF1 copy is named after the edge it serves, its kind comes after the colon:
     ``edge_15_IteratorGetNext:MEMCPYHtoD``.

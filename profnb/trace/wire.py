@@ -121,15 +121,15 @@ def read_fixed64(buffer: Bytes, at: Number) -> np.int64:
 def _count_children(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s) -> int:
     for parent in range(begins.size):
         at = begins[parent]
-        found = 0
+        children = 0
         while at < ends[parent]:
             start = at
             number, wire, _, _, at = read_tag(buffer, at, ends[parent])
             if at < 0 or (number == field and wire != LENGTH):
                 return start
             if number == field:
-                found += 1
-        counts[parent] = found
+                children += 1
+        counts[parent] = children
     return -1
 
 

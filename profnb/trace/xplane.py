@@ -222,11 +222,11 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
         order = _time_order(begin, duration, messages.offsets, np.flatnonzero(unsorted))
         name, begin, duration = name[order], begin[order], duration[order]
         event_begins, event_ends = event_begins[order], event_ends[order]
-    shown = table[:, 2 * _LINE_DISPLAY_NAME] == table[:, 2 * _LINE_DISPLAY_NAME + 1]
+    has_no_display_name = table[:, 2 * _LINE_DISPLAY_NAME] == table[:, 2 * _LINE_DISPLAY_NAME + 1]
     for column in (0, 1):
-        own = table[:, 2 * _LINE_NAME + column]
-        display = table[:, 2 * _LINE_DISPLAY_NAME + column]
-        table[:, 2 * _LINE_NAME + column] = np.where(shown, own, display)
+        plain_name = table[:, 2 * _LINE_NAME + column]
+        display_name = table[:, 2 * _LINE_DISPLAY_NAME + column]
+        table[:, 2 * _LINE_NAME + column] = np.where(has_no_display_name, plain_name, display_name)
     return _Decoded(
         Lines(planes, _texts(buffer, table, _LINE_NAME), messages.offsets, table[:, 2 * _LINE_ID]),
         Events(name, begin, duration),
@@ -237,15 +237,15 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
 def _line_begins_ps(table: Int64s, offsets: Int64s) -> Int64s:
     """Where each line begins, in ps since the earliest line that has events."""
     timestamps = table[:, 2 * _LINE_TIMESTAMP_NS]
-    used = np.diff(offsets) > 0
-    if not used.any():
+    has_events = np.diff(offsets) > 0
+    if not has_events.any():
         return np.zeros(timestamps.size, np.int64)
-    base, last = int(timestamps[used].min()), int(timestamps[used].max())
+    base, last = int(timestamps[has_events].min()), int(timestamps[has_events].max())
     if last - base > _LONGEST_PS // 1000:
         raise TraceFormatError(
             f"Its lines begin {(last - base) / 86_400e9:,.0f} days apart, which one capture cannot."
         )
-    return np.where(used, timestamps - base, 0) * 1000
+    return np.where(has_events, timestamps - base, 0) * 1000
 
 
 @compiled

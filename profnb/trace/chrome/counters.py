@@ -50,7 +50,11 @@ def _counter(name: str, series: str, times: Int64s, values: Floats) -> Counter:
 
 
 def _memory_records(raw: RawEvents, buffer: Bytes) -> list[Counter]:
-    """PyTorch's ``[memory]`` instants: bytes in use per device, as it says or as they add up."""
+    """PyTorch's ``[memory]`` instants: bytes in use per device.
+
+    The total is taken where every record has it; else changes are added up: +100, +50, -100 bytes are
+    100, 150, 50 bytes in use.
+    """
     if _MEMORY_RECORD not in raw.names:
         return []
     is_record = raw.is_instant & (raw.name == raw.names.index(_MEMORY_RECORD))
@@ -59,20 +63,20 @@ def _memory_records(raw: RawEvents, buffer: Bytes) -> list[Counter]:
     stats = ChromeStats(buffer, begins, ends, {})
 
     def column(name: str, missing: int) -> Int64s:
-        found = stats.integers(name)
+        stat = stats.integers(name)
         values = np.full(is_record.size, missing, np.int64)
-        values[found.events] = found.values.astype(np.int64)
+        values[stat.events] = stat.values.astype(np.int64)
         return values[events]
 
     device, kind = column("Device Id", -1), column("Device Type", 0)
     change, total = column("Bytes", 0), column("Total Allocated", -1)
     counters = []
-    for place in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
-        own = np.flatnonzero((kind == place[0]) & (device == place[1]))
-        own = own[np.argsort(raw.begin_ps[events[own]], kind="stable")]
-        said = total[own] >= 0
-        values = total[own] if said.all() else np.cumsum(change[own])
-        name = f"GPU:{place[1]}" if place[0] else "CPU"
-        times = raw.begin_ps[events[own]]
+    for device_type, device_id in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
+        records = np.flatnonzero((kind == device_type) & (device == device_id))
+        records = records[np.argsort(raw.begin_ps[events[records]], kind="stable")]
+        has_total = total[records] >= 0
+        values = total[records] if has_total.all() else np.cumsum(change[records])
+        name = f"GPU:{device_id}" if device_type else "CPU"
+        times = raw.begin_ps[events[records]]
         counters.append(Counter("memory", name, "bytes", times, values.astype(np.float64)))
     return counters

@@ -20,7 +20,8 @@ class Reading:
         names: The events' names.
         name: Row of ``names``, shape (E,).
         is_op_name: See ``Trace``.
-        known: Stats told otherwise than in args, by raw event.
+        derived: Stats worked out from something else than the args, by name: raw events and their values.
+            Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009.
         rank: Where each line stands, by line; as they are found where empty.
         planes: Planes that stand first even if they have no events: name and side.
     """
@@ -31,7 +32,7 @@ class Reading:
     names: list[str]
     name: Int64s
     is_op_name: Bools | None
-    known: dict[str, tuple[Int64s, Int64s]]
+    derived: dict[str, tuple[Int64s, Int64s]]
     rank: Sequence[int] = ()
     planes: Sequence[tuple[str, str]] = ()
 

@@ -44,15 +44,15 @@ class ChromeStats(Stats):
         buffer: The whole file.
         begins: Where each event's args begin, shape (E,), in the order of the trace's events.
         ends: Where they end; begin == end for an event without args.
-        known: Stats that the format tells otherwise than in args.
+        derived: Stats worked out from something else than the args, by name.
     """
 
     def __init__(
-        self, buffer: Bytes, begins: Int64s, ends: Int64s, known: Mapping[str, StatColumn]
+        self, buffer: Bytes, begins: Int64s, ends: Int64s, derived: Mapping[str, StatColumn]
     ) -> None:
         """Remember where the args are; nothing is read yet."""
         self._buffer, self._begins, self._ends = buffer, begins, ends
-        self._known = known
+        self._derived = derived
 
     @cached_property
     def _index(self) -> tuple[Int64s, Int64s, dict[str, int], Int64s]:
@@ -76,16 +76,16 @@ class ChromeStats(Stats):
             if key in keys:
                 entries = np.flatnonzero(code == keys[key])
                 events = np.searchsorted(offsets, entries, side="right") - 1
-                kept = np.append(np.ones(min(events.size, 1), np.bool_), np.diff(events) > 0)
-                entries = entries[kept]
-                return events[kept], spans[entries, 0], spans[entries, 1]
+                is_first = np.append(np.ones(min(events.size, 1), np.bool_), np.diff(events) > 0)
+                entries = entries[is_first]
+                return events[is_first], spans[entries, 0], spans[entries, 1]
         none = np.empty(0, np.int64)
         return none, none, none
 
     def integers(self, name: str) -> StatColumn:
         """The events with an integer of this name, bare or in quotes."""
-        if name in self._known:
-            return self._known[name]
+        if name in self._derived:
+            return self._derived[name]
         events, begins, ends = self._select(name)
         value, valid = np.zeros(events.size, np.int64), np.zeros(events.size, np.bool_)
         read_integers(self._buffer, begins.copy(), ends.copy(), value, valid)
@@ -102,7 +102,7 @@ class ChromeStats(Stats):
 
     def of_event(self, event: int) -> dict[str, Value]:
         """Every stat of one event."""
-        found: dict[str, Value] = {}
+        stats: dict[str, Value] = {}
         raw = self._buffer[self._begins[event] : self._ends[event]].tobytes()
         if raw:
             try:
@@ -111,9 +111,9 @@ class ChromeStats(Stats):
                 members = {}
             for key, value in members.items() if isinstance(members, dict) else ():
                 plain = isinstance(value, int | float | str) and not isinstance(value, bool)
-                found[key] = value if plain else json.dumps(value)
-        for name, column in self._known.items():
+                stats[key] = value if plain else json.dumps(value)
+        for name, column in self._derived.items():
             at = int(np.searchsorted(column.events, event))
             if at < len(column) and column.events[at] == event:
-                found[name] = int(column.values[at])
-        return found
+                stats[name] = int(column.values[at])
+        return stats

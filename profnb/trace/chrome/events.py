@@ -84,10 +84,10 @@ class RawEvents:
 
 def _parse_object(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw.decode("utf-8", "replace"), strict=False) if raw else {}
+        parsed = json.loads(raw.decode("utf-8", "replace"), strict=False) if raw else {}
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any]]:
@@ -99,9 +99,9 @@ def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any]]:
         return at, {}
     header: dict[str, Any] = {}
     if at >= end or buffer[at] != ord("{"):
-        found = buffer[at : at + 20].tobytes()
+        beginning = buffer[at : at + 20].tobytes()
         raise TraceFormatError(
-            f"It begins with {found!r}; a Chrome trace is a JSON list of events, or an object with "
+            f"It begins with {beginning!r}; a Chrome trace is a JSON list of events, or an object with "
             "the member traceEvents."
         )
     at += 1
@@ -172,7 +172,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     whole, part, valid = _decimals(buffer, spans[:, _TS])
     duration = _durations(buffer, spans, phases)
     bad_time, bad_duration = int((~valid).sum()), int((duration < 0)[valid].sum())
-    kept = valid & (duration >= 0)
+    is_usable = valid & (duration >= 0)
     for count, what in (
         (bad_time, "events have a time that is no number"),
         (bad_duration, "events have a duration that is negative or no number"),
@@ -180,9 +180,9 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     ):
         if count:
             left_out.append(f"{count:,} {what}.")
-    spans, phases, duration = spans[kept], phases[kept], duration[kept]
-    origin_us = int(whole[kept].min()) if kept.any() else 0
-    begin = _since(origin_us, whole[kept], part[kept])
+    spans, phases, duration = spans[is_usable], phases[is_usable], duration[is_usable]
+    origin_us = int(whole[is_usable].min()) if is_usable.any() else 0
+    begin = _since(origin_us, whole[is_usable], part[is_usable])
     code, threads = _threads(buffer, spans)
     order, duration, phases, notes = close_pairs(begin, duration, phases, code, spans[:, _ARGS])
     spans = spans[order]
@@ -264,8 +264,8 @@ def _threads(buffer: Bytes, spans: Int64s) -> tuple[Int64s, list[tuple[str, str]
     processes, process = _texts(buffer, spans[:, _PID])
     tids, tid = _texts(buffer, spans[:, _TID])
     pairs, code = np.unique(process * max(len(tids), 1) + tid, return_inverse=True)
-    found = [divmod(pair, max(len(tids), 1)) for pair in pairs.tolist()]
-    return code.reshape(-1), [(processes[p], tids[t]) for p, t in found]
+    rows = [divmod(pair, max(len(tids), 1)) for pair in pairs.tolist()]
+    return code.reshape(-1), [(processes[p], tids[t]) for p, t in rows]
 
 
 def _read_metadata(buffer: Bytes, spans: Int64s) -> list[tuple[str, str, str, dict[str, Any]]]:

@@ -216,7 +216,7 @@ def _distinct(
 ) -> int:  # fmt: skip
     """Give equal spans equal codes, in the order of first occurrence; returns how many there are."""
     mask = np.uint64(table.size - 1)
-    used = 0
+    distinct = 0
     for row in range(begins.size):
         value = seed
         for at in range(begins[row], ends[row]):
@@ -224,14 +224,14 @@ def _distinct(
         value ^= value >> np.uint64(29)
         slot = np.int64(value & mask)
         while True:
-            known = table[slot]
-            if known < 0:
-                table[slot] = used
-                first[used] = row
-                code[row] = used
-                used += 1
+            candidate = table[slot]
+            if candidate < 0:
+                table[slot] = distinct
+                first[distinct] = row
+                code[row] = distinct
+                distinct += 1
                 break
-            other = first[known]
+            other = first[candidate]
             size = ends[row] - begins[row]
             if ends[other] - begins[other] == size:
                 same = True
@@ -240,10 +240,10 @@ def _distinct(
                         same = False
                         break
                 if same:
-                    code[row] = known
+                    code[row] = candidate
                     break
             slot = (slot + 1) & np.int64(mask)
-    return used
+    return distinct
 
 
 def distinct_spans(buffer: Bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
@@ -258,8 +258,8 @@ def distinct_spans(buffer: Bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s,
     code, first = np.empty(begins.size, np.int64), np.empty(begins.size, np.int64)
     # A seed that no file can know: spans made to collide would take quadratic time.
     seed = np.uint64(secrets.randbits(64))
-    used = _distinct(buffer, begins, ends, seed, np.full(size, -1, np.int64), code, first)
-    return code, first[:used].copy()
+    distinct = _distinct(buffer, begins, ends, seed, np.full(size, -1, np.int64), code, first)
+    return code, first[:distinct].copy()
 
 
 @compiled

@@ -95,26 +95,26 @@ def put_escaped(out: Bytes, at: int, text: Bytes, begin: int, end: int) -> int:
     """Bytes as a JSON string in quotes, at most 6 bytes for each and 2; what is not UTF-8 becomes U+FFFD."""
     out[at] = 34
     at += 1
-    place = begin
-    while place < end:
-        byte = text[place]
+    position = begin
+    while position < end:
+        byte = text[position]
         if byte == 34 or byte == 92:
             out[at], out[at + 1] = 92, byte
             at += 2
-            place += 1
+            position += 1
         elif byte < 32 or byte == 60:  # "<" as well: the text may come to stand in a page
             out[at], out[at + 1], out[at + 2], out[at + 3] = 92, 117, 48, 48
             out[at + 4], out[at + 5] = _HEX[byte >> 4], _HEX[byte & 15]
             at += 6
-            place += 1
+            position += 1
         else:
-            size = _character_size(text, place, end)
+            size = _character_size(text, position, end)
             if size == 0:
                 at = put_bytes(out, at, _REPLACEMENT, 0, 3)
-                place += 1
+                position += 1
             else:
-                at = put_bytes(out, at, text, place, place + size)
-                place += size
+                at = put_bytes(out, at, text, position, position + size)
+                position += size
     out[at] = 34
     return at + 1
 

@@ -1,4 +1,8 @@
-"""Begin and end events of a Chrome trace to events with a duration."""
+"""Begin and end events of a Chrome trace to events with a duration.
+
+On one thread, begins at 0 and 2 and ends at 5 and 9 are the events [2, 5) and [0, 9): an end closes the
+innermost begin that is open.
+"""
 
 import numpy as np
 
@@ -66,5 +70,5 @@ def close_pairs(
         )
     if stray:
         notes.append(f"{stray:,} events end and never began; they are left out.")
-    kept = np.flatnonzero(~is_end)
-    return kept, duration[kept], phases[kept], notes
+    remaining = np.flatnonzero(~is_end)
+    return remaining, duration[remaining], phases[remaining], notes

@@ -65,65 +65,102 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
             "No event in it has a time, so there is nothing to show. A Chrome trace has events with "
             "ph, ts and mostly dur."
         )
-    processes, threads = _names_of_places(raw)
-    if _is_own(raw):
-        reading = _read_own(raw, processes, threads)
-    elif any(name.endswith(_COMPUTE) for name in processes.values()):
-        reading = _read_timeline(raw, buffer, processes)
-    elif is_kineto(raw):
-        reading = read_kineto(raw, processes, threads)
-    else:
-        reading = _read_plain(raw, processes, threads)
-    kept = np.flatnonzero(reading.is_event)
-    begins, ends = raw.args_spans()
-    place = np.full(reading.is_event.size, -1, np.int64)
-    used = np.unique(reading.thread[kept])
-    if reading.rank:
-        used = used[np.argsort(np.array(reading.rank)[used], kind="stable")]
-    ranks = reading.rank or [0] * len(reading.lines)
-    lines, row_of_used = _merge_lines([(reading.lines[row], ranks[row]) for row in used.tolist()])
-    line_of_thread = np.zeros(len(reading.lines), np.int64)
-    line_of_thread[used] = row_of_used
-    left_out = list(raw.left_out)
-    if raw.flows and not _is_own(raw) and not is_kineto(raw):  # which name their launches otherwise
-        left_out.append(
-            f"{raw.flows:,} ends of flow arrows are not read: what set an event going is not known, "
-            "except by a correlation in its args."
-        )
-
-    def stats(order: Int64s) -> ChromeStats:
-        rows = kept[order]
-        place[rows] = np.arange(rows.size)
-        known = {}
-        for stat, (events, values) in reading.known.items():
-            at = place[events]
-            by_place = np.argsort(at[at >= 0], kind="stable")
-            known[stat] = StatColumn(at[at >= 0][by_place], values[at >= 0][by_place])
-        return ChromeStats(buffer, begins[rows], ends[rows], known)
-
-    # Ours are since the trace began; others' clocks mean nothing.
-    since = raw.origin_us * 1_000_000 if _is_own(raw) and 0 <= raw.origin_us < _LONGEST_US else 0
-    counters = [replace(c, time_ps=c.time_ps + since) for c in read_counters(raw, buffer)]
+    reading = _interpret(raw, buffer)
+    events = np.flatnonzero(reading.is_event)  # the raw event of each event, in file order
+    lines, line_of_thread = _lines_of(reading, events)
+    origin_ps = _origin_ps(raw)
+    counters = [replace(c, time_ps=c.time_ps + origin_ps) for c in read_counters(raw, buffer)]
     return assemble_trace(
-        source, lines, line_of_thread[reading.thread[kept]], reading.name[kept],
-        raw.begin_ps[kept] + since, raw.duration_ps[kept], StringTable.of(reading.names),
-        stats=stats,
+        source, lines, line_of_thread[reading.thread[events]], reading.name[events],
+        raw.begin_ps[events] + origin_ps, raw.duration_ps[events], StringTable.of(reading.names),
+        stats=lambda order: _stats_of(raw, reading, buffer, events[order]),
         counters=counters,
         is_op_name=reading.is_op_name,
-        left_out=tuple(left_out),
+        left_out=(*raw.left_out, *_unread_flows(raw)),
         planes=reading.planes,
-        keeps_origin=_is_own(raw),
+        keeps_origin=_is_export(raw),
     )  # fmt: skip
 
 
-def _merge_lines(found: list[tuple[FoundLine, int]]) -> tuple[list[FoundLine], Int64s]:
-    """Threads that name the same line of the same rank are one: (lines, the line of each thread)."""
-    rows: dict[tuple[FoundLine, int], int] = {}
-    row_of_line = [rows.setdefault(line, len(rows)) for line in found]
-    return [line for line, _ in rows], np.array(row_of_line, np.int64)
+def _interpret(raw: RawEvents, buffer: Bytes) -> Reading:
+    """What the events mean, by who wrote them."""
+    processes, threads = _names_of_lines(raw)
+    if _is_export(raw):
+        return _read_export(raw, processes, threads)
+    if any(name.endswith(_COMPUTE) for name in processes.values()):
+        return _read_timeline(raw, buffer, processes)
+    if is_kineto(raw):
+        return read_kineto(raw, processes, threads)
+    return _read_plain(raw, processes, threads)
 
 
-def _names_of_places(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+def _lines_of(reading: Reading, events: Int64s) -> tuple[list[FoundLine], Int64s]:
+    """The lines that have events, in order, and the line of each thread, shape (number of threads,).
+
+    Threads that name the same line of the same rank are one line: of threads 0 "GPU stream 7", 1 "python"
+    and 2 "GPU stream 7", all with events, the lines are 0 "GPU stream 7" and 1 "python", and the threads'
+    lines 0, 1, 0.
+
+    Args:
+        reading: What the raw events mean.
+        events: The raw events that are events of a line.
+    """
+    threads = np.unique(reading.thread[events])
+    if reading.rank:
+        threads = threads[np.argsort(np.array(reading.rank)[threads], kind="stable")]
+    ranks = reading.rank or [0] * len(reading.lines)
+    numbers: dict[tuple[FoundLine, int], int] = {}
+    line_of_thread = np.zeros(len(reading.lines), np.int64)
+    for thread in threads.tolist():
+        ranked_line = reading.lines[thread], ranks[thread]
+        line_of_thread[thread] = numbers.setdefault(ranked_line, len(numbers))
+    return [line for line, _ in numbers], line_of_thread
+
+
+def _stats_of(raw: RawEvents, reading: Reading, buffer: Bytes, raw_events: Int64s) -> ChromeStats:
+    """The stats of a trace's events: their args, and what the reading derived.
+
+    Where the trace's events 0 and 1 are the raw events 5 and 2, and raw event 2 has the derived step
+    number 7, event 1 has it.
+
+    Args:
+        raw: The raw events.
+        reading: What they mean.
+        buffer: The file.
+        raw_events: The raw event of each event of the trace, shape (E,).
+    """
+    event_of_raw = np.full(raw.thread.size, -1, np.int64)
+    event_of_raw[raw_events] = np.arange(raw_events.size)
+    derived = {}
+    for name, (carriers, values) in reading.derived.items():
+        events = event_of_raw[carriers]
+        is_event = events >= 0
+        order = np.argsort(events[is_event], kind="stable")
+        derived[name] = StatColumn(events[is_event][order], values[is_event][order])
+    begins, ends = raw.args_spans()
+    return ChromeStats(buffer, begins[raw_events], ends[raw_events], derived)
+
+
+def _origin_ps(raw: RawEvents) -> int:
+    """What the file's clock shows at 0 of ``raw.begin_ps``: our own exports count from the trace's begin.
+
+    Other writers' clocks mean nothing, so their traces begin at 0.
+    """
+    is_meant = _is_export(raw) and 0 <= raw.origin_us < _LONGEST_US
+    return raw.origin_us * 1_000_000 if is_meant else 0
+
+
+def _unread_flows(raw: RawEvents) -> list[str]:
+    """What is lost with the arrows between events; our exports and Kineto's name launches in args too."""
+    if not raw.flows or _is_export(raw) or is_kineto(raw):
+        return []
+    return [
+        f"{raw.flows:,} ends of flow arrows are not read: what set an event going is not known, "
+        "except by a correlation in its args."
+    ]
+
+
+def _names_of_lines(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
     """The names given to processes and threads, and how they are to be sorted."""
     processes: dict[str, str] = {}
     threads: dict[tuple[str, str], str] = {}
@@ -136,15 +173,15 @@ def _names_of_places(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, st
     return processes, threads
 
 
-# Ours.
+# profnb's own export.
 
 
-def _is_own(raw: RawEvents) -> bool:
+def _is_export(raw: RawEvents) -> bool:
     other = raw.header.get("otherData")
     return isinstance(other, dict) and other.get("tool") == ADDED
 
 
-def _read_own(
+def _read_export(
     raw: RawEvents, processes: dict[str, str], threads: dict[tuple[str, str], str]
 ) -> Reading:
     facts: dict[tuple[str, str], dict[str, Any]] = {

@@ -103,10 +103,10 @@ def _format(
         at = put_bytes(out, at, _NAME, 0, _NAME.size)
         row = name[event]
         at = put_bytes(out, at, names, name_offsets[row], name_offsets[row + 1])
-        here = event - first
-        if arg_offsets[here + 1] > arg_offsets[here]:
+        index = event - first
+        if arg_offsets[index + 1] > arg_offsets[index]:
             at = put_bytes(out, at, _ARGS, 0, _ARGS.size)
-            at = put_bytes(out, at, args, arg_offsets[here], arg_offsets[here + 1])
+            at = put_bytes(out, at, args, arg_offsets[index], arg_offsets[index + 1])
         out[at], out[at + 1], out[at + 2] = 125, 44, 10
         at += 3
     return at
@@ -226,12 +226,12 @@ def _added(trace: Trace, process: Int64s, thread: Int64s, additions: Additions) 
         yield "".join(lines).encode()
     if additions.step_line >= 0:
         row = additions.step_line
-        place = f'"pid":{trace.lines.plane[row] + 1},"tid":{row + 1}'
+        thread_fields = f'"pid":{trace.lines.plane[row] + 1},"tid":{row + 1}'
         for time, label in zip(
             (additions.step_begin_ps - origin).tolist(), additions.step_labels, strict=True
         ):
             yield (
-                f'{{"ph":"i","s":"p","cat":"{ADDED}","name":{_json(label)},{place},'
+                f'{{"ph":"i","s":"p","cat":"{ADDED}","name":{_json(label)},{thread_fields},'
                 f'"ts":{_microseconds(time)}}},\n'
             ).encode()
     for category, counters in (("counter", trace.counters), (ADDED, additions.counters)):

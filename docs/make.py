@@ -1,0 +1,50 @@
+"""The pages of the documentation that follow from the code: the glossary, and the tables of a profile.
+
+python docs/make.py            write docs/glossary.md and docs/tables.md
+python docs/make.py --check    exit with 1 if they are not what would be written
+"""
+
+import sys
+from pathlib import Path
+
+from profnb.core.glossary import glossary_markdown
+from profnb.core.table import tables_of
+from profnb.tables import Tables
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def tables_markdown() -> str:
+    """The page on the tables that are declared, in the order of ``profnb.tables``."""
+    tables = [table for table in tables_of(Tables).values() if table.columns]
+    listed = "\n".join(f"- [p.{table.name}](#p{table.name}): {table.rows}" for table in tables)
+    head = (
+        "# Tables\n\nEach is a pandas DataFrame, made fresh on access: `p.NAME`, or "
+        "`python -m profnb table PATH NAME`. Written by `docs/make.py` from the declarations."
+    )
+    return "\n\n".join([head, listed, *(table.markdown().rstrip() for table in tables)]) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """The text of each page by its file's name."""
+    return {"glossary.md": glossary_markdown(), "tables.md": tables_markdown()}
+
+
+def main() -> int:
+    """Write the pages, or check them."""
+    stale = [name for name, text in pages().items() if not _is_written(FOLDER / name, text)]
+    if "--check" in sys.argv[1:]:
+        print("\n".join(f"{name} is not what docs/make.py writes" for name in stale))
+        return 1 if stale else 0
+    for name in stale:
+        (FOLDER / name).write_text(pages()[name], encoding="utf-8")
+        print(f"docs/{name}")
+    return 0
+
+
+def _is_written(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

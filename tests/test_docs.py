@@ -1,0 +1,57 @@
+"""The pages of docs/ are what the code says, and the glossary explains the words of the report."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from profnb.core.glossary import GLOSSARY, explain
+from profnb.core.table import Column, Table
+from profnb.drawing.section import Bar, section_of
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def load_make():
+    spec = importlib.util.spec_from_file_location("docs_make", DOCS / "make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["glossary.md", "tables.md"])
+def test_a_page_is_what_the_script_writes(name):
+    assert (DOCS / name).read_text("utf-8") == load_make().pages()[name], "run python docs/make.py"
+
+
+def test_every_declared_table_has_its_columns_on_the_page():
+    page = load_make().pages()["tables.md"]
+    assert "## p.copies" in page
+    assert re.search(r"^\| `direction` \| \S", page, re.MULTILINE)
+
+
+def test_a_term_stands_in_the_glossary_once():
+    names = [name for terms in GLOSSARY.values() for name in terms]
+    headings = [heading for terms in GLOSSARY.values() for term in terms.values() for heading in term.headings]
+    assert len({*names, *headings}) == len(names) + len(headings)
+
+
+def test_a_sentence_is_one():
+    for terms in GLOSSARY.values():
+        for name, term in terms.items():
+            assert term.sentence.endswith("."), name
+            assert "|" not in term.sentence + term.rule + term.shows + term.elsewhere, name
+
+
+def test_a_heading_that_is_a_term_is_explained_under_the_pointer():
+    table = Table("made", "One row per kernel.", (
+        Column("occurrences", lambda v: v, "how often it ran", "runs"), Column("colour", lambda v: v, "what it looks like"),
+    ))  # fmt: skip
+    section = section_of(table, [1, 2], ["occurrences", "colour"], title="", tab="", bar=Bar(lambda row: 1.0, "red"), rows=[0, 1])
+    assert section.meanings == ("", "how often it ran. How often something ran.", "what it looks like")
+
+
+def test_a_heading_that_is_no_term_is_not_explained():
+    assert explain("Self") == explain("self time") != ""
+    assert explain("colour") == ""
