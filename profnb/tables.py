@@ -41,6 +41,10 @@ class Tables:
         @property
         def _step_times(self) -> StepTimes: ...
 
+    steps = TableOf("profnb.steps.step_tables", "STEPS", "study")
+    step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
+    events = TableOf("profnb.steps.step_tables", "EVENTS", "study")
+    ops = TableOf("profnb.subjects.ops.op_table", "OPS", "study.ops.table")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
     copies = TableOf("profnb.subjects.device.copies", "COPIES", "study.device.copies")
     precision = TableOf("profnb.subjects.device.precision", "PRECISION", "study.device.precision")
@@ -83,37 +87,6 @@ class Tables:
         from profnb.frames.xla import xla_module_frame
 
         return xla_module_frame(self.study.xla.modules)
-
-    @property
-    def steps(self) -> "pd.DataFrame":
-        """One row per traced step.
-
-        Columns: ``step_num, phase, begin_ms, duration_ms, gap_ms, is_warmup, iterations`` and one
-        ``<category>_ms`` per category; the nine categories sum to the duration. ``gap_ms`` is the
-        time to the next step, NaN for the last. Without a device in the trace, categories that only
-        a device has are NaN.
-        """
-        from profnb.frames.steps import step_frame
-
-        study = self.study
-        return step_frame(study.steps, study.breakdown, has_device=study.has_device)
-
-    @property
-    def step_times(self) -> "pd.DataFrame":
-        """One row per step the code ran, traced or not: ``step_num, phase, wall_ms, was_traced``."""
-        from profnb.frames.steps import step_time_frame
-
-        return step_time_frame(self._step_times)
-
-    @property
-    def ops(self) -> "pd.DataFrame":
-        """One row per op and side, most self time first.
-
-        Columns: ``side, op_type, op_name, occurrences, total_us, self_us, self_fraction``.
-        """
-        from profnb.frames.steps import op_frame
-
-        return op_frame(self.study.ops.table)
 
     @property
     def layers(self) -> "pd.DataFrame":
@@ -231,13 +204,6 @@ class Tables:
         from profnb.frames.memory import memory_frame
 
         return memory_frame(self.trace, self.study.memory.allocators)
-
-    @property
-    def events(self) -> "pd.DataFrame":
-        """One row per event: ``plane, line, name, begin_us, duration_us, self_us, step_num``."""
-        from profnb.frames.steps import event_frame
-
-        return event_frame(self.trace, self.study.steps, self.study.groups)
 
     def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
         """A view of tfprof's on session runs (TF1); see ``frames.graph_runs.tfprof_frame`` for its columns.
