@@ -45,6 +45,9 @@ class Tables:
     step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
     events = TableOf("profnb.steps.step_tables", "EVENTS", "study")
     ops = TableOf("profnb.subjects.ops.op_table", "OPS", "study.ops.table")
+    memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
+    memory_summary = TableOf("profnb.subjects.memory.use", "MEMORY_SUMMARY", "study.memory.use")
+    memory = TableOf("profnb.subjects.memory.samples", "MEMORY", "study.memory.samples")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
     copies = TableOf("profnb.subjects.device.copies", "COPIES", "study.device.copies")
     precision = TableOf("profnb.subjects.device.precision", "PRECISION", "study.device.precision")
@@ -167,43 +170,6 @@ class Tables:
         from profnb.frames.input import buffer_frame
 
         return buffer_frame(self.study.input.buffers, self.study.input.buffer_capacity)
-
-    @property
-    def memory_peak(self) -> "pd.DataFrame":
-        """What was alive when most memory was in use, per allocator, most bytes first.
-
-        Columns: ``allocator, op_name, region, dtype, shape, bytes, occurrences, is_persistent, time_ms``. The
-        rows of an allocator sum to the bytes in use; what was allocated before the trace began has no
-        name and stands in a row of its own. Persistent is what outlives the step on both sides.
-        """
-        from profnb.frames.memory import memory_peak_frame
-
-        return memory_peak_frame(self.trace, self.study.memory.allocators, self.study.steps)
-
-    @property
-    def memory_summary(self) -> "pd.DataFrame":
-        """One row per allocator.
-
-        Columns: ``allocator, peak_bytes, peak_ms, lifetime_peak_bytes, base_bytes`` (held between steps)``,
-        limit_bytes, fragmentation`` (at the peak)``, growth_bytes_per_step, growth_op, batch_size,
-        largest_batch_size`` (an estimate: what comes and goes in a step grows with the batch, up to 95 % of
-        the limit). What is not known is NaN.
-        """
-        from profnb.frames.memory import memory_summary_frame
-
-        return memory_summary_frame(self.study.memory.use)
-
-    @property
-    def memory(self) -> "pd.DataFrame":
-        """One row per allocator and sample.
-
-        Columns: ``allocator, time_ms, in_use_bytes, reserved_bytes, fragmentation``. From the
-        allocators' own events (XPlane), from the allocations of session runs (TF1), or from the counters of
-        a Chrome trace; no row where there are none, NaN where only the use is known.
-        """
-        from profnb.frames.memory import memory_frame
-
-        return memory_frame(self.trace, self.study.memory.allocators)
 
     def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
         """A view of tfprof's on session runs (TF1); see ``frames.graph_runs.tfprof_frame`` for its columns.

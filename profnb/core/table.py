@@ -29,7 +29,7 @@ from profnb.core.units import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Column", "Table", "TableOf"]
+__all__ = ["Column", "Table", "TableOf", "of_each", "sequence_of"]
 
 T = TypeVar("T")
 _GIGA = 1e9
@@ -263,3 +263,8 @@ def sequence_of(rows: Sequence[T], name: str) -> list[Any]:
     """One field of each row, for tables whose value is a sequence of rows."""
     read = attrgetter(name)
     return [read(row) for row in rows]
+
+
+def of_each(name: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """A column's filling where a table's value is a sequence of rows: one field of each."""
+    return lambda rows: sequence_of(rows, name)
