@@ -45,6 +45,11 @@ class Tables:
     step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
     events = TableOf("profnb.steps.step_tables", "EVENTS", "study")
     ops = TableOf("profnb.subjects.ops.op_table", "OPS", "study.ops.table")
+    input_pipeline = TableOf(
+        "profnb.subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline"
+    )
+    input_waits = TableOf("profnb.subjects.input.waiting", "INPUT_WAITS", "study.input.waiting")
+    buffers = TableOf("profnb.subjects.input.buffers", "BUFFERS", "study.input.buffer_samples")
     memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
     memory_summary = TableOf("profnb.subjects.memory.use", "MEMORY_SUMMARY", "study.memory.use")
     memory = TableOf("profnb.subjects.memory.samples", "MEMORY", "study.memory.samples")
@@ -134,42 +139,6 @@ class Tables:
         from profnb.frames.lines import python_frame
 
         return python_frame(self._python)
-
-    @property
-    def input_pipeline(self) -> "pd.DataFrame":
-        """One row per iterator of tf.data, the outermost first; see ``analysis.input.pipeline``.
-
-        Columns: ``iterator, kind, dataset, function, depth, calls, total_us, self_us, mean_us, max_us,
-        function_runs, function_us, function_ops, is_async, is_blocking, waited_us, waited_fraction,
-        parallelism, is_autotuned, buffer_capacity, buffered_mean, empty_fraction, elements_per_second``.
-        ``waited_us`` is the training's waiting charged to the iterator; it sums to all waiting.
-        ``elements_per_second`` is what the iterator could deliver if its input kept up. What the trace
-        does not tell is NaN, or "" for names.
-        """
-        from profnb.frames.input import input_pipeline_frame
-
-        return input_pipeline_frame(self.study.input.pipeline, self.study.input.functions)
-
-    @property
-    def input_waits(self) -> "pd.DataFrame":
-        """One row per step: ``step_num, wait_ms, period_ms, wait_fraction, is_counted``.
-
-        The period runs to the next step's begin; the wait is for the next element of tf.data. Averages and
-        the diagnosis leave out what is not counted: warm-up, and the step in which the first element came.
-        """
-        from profnb.frames.input import input_wait_frame
-
-        return input_wait_frame(self.study.steps, self.study.input.waiting)
-
-    @property
-    def buffers(self) -> "pd.DataFrame":
-        """How full tf.data's buffers are: ``iterator, time_ms, buffered_elements, capacity``.
-
-        One row per time that an iterator with a buffer was asked; NaN where it has no fixed capacity.
-        """
-        from profnb.frames.input import buffer_frame
-
-        return buffer_frame(self.study.input.buffers, self.study.input.buffer_capacity)
 
     def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
         """A view of tfprof's on session runs (TF1); see ``frames.graph_runs.tfprof_frame`` for its columns.

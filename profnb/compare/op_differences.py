@@ -110,7 +110,7 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
         return {}
     waiting, table = study.input.waiting, study.input.pipeline
     steps = max(int(waiting.counted.sum()), 1) * max(study.summary.iterations, 1)
-    charged = (waiting.charged_ps[0::2] + waiting.charged_ps[1::2]) / steps
+    charged = waiting.charged_ps.sum(axis=1) / steps
     return {
         ("input", path): _Op(path, kind, float(spent), float(spent), frozenset())
         for path, kind, spent in zip(study.input.iterators.path, table.kind, charged, strict=True)
