@@ -141,7 +141,7 @@ class Tables:
         return python_frame(self._python)
 
     def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
-        """A view of tfprof's on session runs (TF1); see ``frames.graph_runs.tfprof_frame`` for its columns.
+        """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof_table``.
 
         Args:
             view: "scope", "graph", "op" or "code".
