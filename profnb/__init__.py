@@ -24,6 +24,7 @@ back up this list; each folder's own docstring says what is in it.
 
 from typing import Any
 
+import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError

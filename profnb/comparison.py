@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profnb.core.errors import CaptureError
+from profnb.core.table import TableOf
 from profnb.loading import load
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from profnb.capture.histories import FitResult
+    from profnb.compare.differences import CategoryDifference
     from profnb.compare.op_differences import OpDifference
     from profnb.compare.quality import MetricDifference
     from profnb.compare.section import ComparisonView
@@ -29,13 +29,17 @@ class Comparison:
     """B against A: how much faster, how sure that is, and where the difference comes from.
 
     Several runs of each side make the interval mean what a user wants to know; see
-    ``analysis.comparison.speedup`` for the method.
+    ``profnb.compare.speedup`` for the method.
 
     Attributes:
         first: The profiles of A, one per run.
         second: The profiles of B.
         labels: What they are called.
     """
+
+    table = TableOf("profnb.compare.op_differences", "OP_DIFFERENCES", "_ops")
+    categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
+    quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
     def __init__(
         self, first: Sequence[Profile], second: Sequence[Profile], labels: tuple[str, str]
@@ -139,51 +143,20 @@ class Comparison:
         )
         return first, second
 
-    @property
-    def quality(self) -> "pd.DataFrame":
-        """One row per metric of Keras' fits, the one to look at first in front.
-
-        Columns: ``metric, first_median, first_worst, first_runs, second_median, second_worst, second_runs,
-        low, high, is_different``; low and high are the 95 % interval of the difference of means, NaN with
-        one run on a side.
-        """
-        from profnb.frames.comparison import quality_frame
-
-        return quality_frame(self._metrics)
-
     @cached_property
     def _metrics(self) -> "list[MetricDifference]":
         from profnb.compare.quality import compare_metrics
 
         return compare_metrics(*self._fits)
 
-    @property
-    def table(self) -> "pd.DataFrame":
-        """Ops that account for the change, the largest difference first.
-
-        Columns: ``side, op_name, op_type, first_us, second_us, difference_us, status``; self times of a mean
-        step (of the first run of each side), NaN where an op is missing. Rows of the side "input" are the
-        training's waiting, charged to the iterators of tf.data.
-        """
-        from profnb.frames.comparison import op_difference_frame
-
-        return op_difference_frame(self._ops)
-
-    @property
-    def categories(self) -> "pd.DataFrame":
-        """The mean step side by side: ``category, first_ms, second_ms, difference_ms``."""
-        from profnb.frames.comparison import category_difference_frame
-
-        return category_difference_frame(self._categories)
-
     def summary(self) -> str:
         """The comparison as plain text."""
         from profnb.compare.section import comparison_text
 
-        return comparison_text(self._told)
+        return comparison_text(self._view)
 
     @cached_property
-    def _told(self) -> "ComparisonView":
+    def _view(self) -> "ComparisonView":
         from profnb.compare.section import ComparisonView
 
         return ComparisonView(
@@ -198,7 +171,7 @@ class Comparison:
         )
 
     @cached_property
-    def _categories(self) -> list[tuple[str, float, float]]:
+    def _categories(self) -> "list[CategoryDifference]":
         from profnb.compare.differences import compare_categories
 
         return compare_categories(self.first[0].study, self.second[0].study)
@@ -219,7 +192,7 @@ class Comparison:
         from profnb.compare.section import comparison_bundles
         from profnb.report.frontend import is_colab
 
-        return comparison_bundles(self._told, has_renderer=not is_colab())
+        return comparison_bundles(self._view, has_renderer=not is_colab())
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
@@ -250,7 +223,7 @@ def compare(
         FileNotFoundError: There is nothing at a path.
         TraceFormatError: There is no trace there, or it is damaged.
     """
-    sides, told, paths = [], [], []
+    sides, labelled, paths = [], [], []
     for source in (first, second):
         listed = [source] if isinstance(source, Profile | str | os.PathLike) else list(source)
         profiles = [
@@ -259,10 +232,10 @@ def compare(
             for profile in ([item] if isinstance(item, Profile) else _load_runs(item))
         ]
         sides.append(profiles)
-        told.append(profiles[0].options.label if profiles else None)
+        labelled.append(profiles[0].options.label if profiles else None)
         paths.append("" if not listed or isinstance(listed[0], Profile) else os.fspath(listed[0]))
     given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
-    names = zip(given, told, short, ("A", "B"), strict=True)
+    names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
     return Comparison(sides[0], sides[1], (one, two) if one != two else ("A", "B"))
 

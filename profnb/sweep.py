@@ -66,9 +66,9 @@ class Sweep:
         throughput against the metric or memory)``, error``. It is ``steps_per_second`` where a batch size is
         not known, and ``run_ms, runs_per_second`` where there are no steps.
         """
-        from profnb.frames.sweep import sweep_frame
+        from profnb.compare.sweeps import settings_table
 
-        return sweep_frame(self.columns)
+        return settings_table(self.columns).frame(self.columns)
 
     @property
     def notes(self) -> list[str]:

@@ -67,14 +67,14 @@ def warm_up() -> None:
     """Read and analyse a tiny trace, which compiles everything or loads it from the cache."""
     import numpy as np
 
-    from profnb.frames.steps import step_frame
     from profnb.report.notes import notes_of
+    from profnb.steps.step_tables import STEPS
     from profnb.subjects.study import Study
     from profnb.timeline.element import build_timeline
     from profnb.trace.xplane import read_xplane
 
     study = Study(read_xplane(np.frombuffer(tiny_trace(), np.uint8), "warm-up"))
-    step_frame(study.steps, study.breakdown, has_device=study.has_device)
+    STEPS.frame(study)
     len(study.ops.table), len(study.xla.ops), study.device.idle
     len(notes_of(study))
     build_timeline(study)

@@ -15,7 +15,9 @@ from profnb.subjects.input.iterators import find_iterators, label_of
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.subjects.input.charges import charge_waiting
-from profnb.frames.input import buffer_frame, input_pipeline_frame, input_wait_frame
+from profnb.subjects.input.buffers import BUFFERS
+from profnb.subjects.input.pipeline import INPUT_PIPELINE
+from profnb.subjects.input.waiting import INPUT_WAITS
 from profnb.subjects.input.section import input_sections
 
 US, MS = 10**6, 10**9
@@ -47,21 +49,20 @@ def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
     assert tree.is_async.tolist() == [False, True, False, False]
     assert set(tree.run_node.tolist()) == {2}
     charges = charge_waiting(trace, tree)
-    charged = np.zeros(8, np.int64)
-    np.add.at(charged, charges[2], charges[1] - charges[0])
+    charged = charges.sum_by_iterator(4)
     # Per element: Root itself 1 ms; behind Prefetch's 9 ms its input's 1.5, the function's 7, and 0.5 of nobody's.
-    assert (charged / MS / 3).tolist() == pytest.approx([1, 0, 0.5, 0, 0, 7, 1.5, 0])
+    assert (charged / MS / 3).tolist() == [[1, 0], [0.5, 0], [0, 7], [1.5, 0]]
     assert charged.sum() == 30 * MS
 
 
 def test_the_table_and_the_diagnosis_by_hand():
     study = Study(starved())
-    table = input_pipeline_frame(study.input.pipeline, study.input.functions).set_index("iterator")
+    table = INPUT_PIPELINE.frame(study.input.pipeline).set_index("iterator")
     row = table.loc["Root::Prefetch::MapV2"]
-    assert (row.kind, row.calls, row.total_us, row.self_us) == ("Map", 3, 42_000, 21_000)
-    assert (row.function_runs, row.function_us, row.function_ops) == (3, 18_000, "MatMul")
+    assert (row.kind, row.occurrences, row.total_us, row.self_us) == ("Map", 3, 42_000, 21_000)
+    assert (row.function_occurrences, row.function_us, row.function_ops) == (3, 18_000, "MatMul")
     assert (row.waited_us, row.dataset) == (21_000, "MapDataset:1")
-    waits = input_wait_frame(study.steps, study.input.waiting)
+    waits = INPUT_WAITS.frame(study.input.waiting)
     assert waits.wait_ms.tolist()[:2] == [10, 10]
     assert waits.period_ms.tolist()[:2] == [20, 20]
     found = study.input.diagnosis
@@ -90,16 +91,16 @@ def test_a_branch_below_a_branch_has_the_nearer_one_above_it():
 def test_functions_get_their_names_from_the_datasets_of_the_namespace():
     chains = [(("Range", ""), ("Filter", "odd")), (("Range", ""), ("Map", "augment"), ("Prefetch", ""))]
     study = Study(starved(), recording=Recording(datasets=chains))
-    assert study.input.functions == ("", "", "augment", "")
+    assert study.input.pipeline.function == ("", "", "augment", "")
     assert "Map(augment) is the limit" in study.input.diagnosis.sentence
 
 
 def test_names_follow_the_order_of_the_pipeline_whatever_the_numbers_are():
     chains = [(("TensorSlice", ""), ("Map", "one"), ("Batch", ""), ("Map", "two"))]
     study = Study(starved(), recording=Recording(datasets=chains))
-    assert study.input.functions == ("", "", "", "")  # one map in the trace, two in the pipeline
+    assert study.input.pipeline.function == ("", "", "", "")  # one map in the trace, two in the pipeline
     study = Study(starved(), recording=Recording(datasets=[(("Range", ""), ("Map", "augment")), (("Range", ""), ("ParallelMap", "other"))]))
-    assert study.input.functions == ("", "", "", "")  # two pipelines of this shape: nobody knows which
+    assert study.input.pipeline.function == ("", "", "", "")  # two pipelines of this shape: nobody knows which
 
 
 def test_a_validation_that_waits_does_not_speak_for_the_training():
@@ -147,7 +148,7 @@ def test_indices_of_windows_are_dropped_and_those_of_mixed_datasets_kept():
 def test_a_call_that_tells_no_buffer_found_it_empty():
     calls = [event(PREFETCH, at * 10, 1, buffer_limit=4, **({"buffered_elements": at} if at else {})) for at in range(4)]
     study = Study(read(host(line("p", event(ROOT, 0, 100), *calls))))
-    frame = buffer_frame(study.samples, study.input.buffer_capacity)
+    frame = BUFFERS.frame(study.input.buffer_samples)
     assert frame.buffered_elements.tolist() == [0, 1, 2, 3]
     assert set(frame.capacity) == {4}
     row = study.input.iterators.path.index("Root::Prefetch")
@@ -175,7 +176,7 @@ def test_the_input_op_table_is_the_official_one(shared_traces, name):
         assert (own.occurrences, own.total_us / 1e3, own.self_us / 1e3) == pytest.approx((op.count, op.time_in_ms, op.self_time_in_ms), abs=1e-9)
     # The tree of iterators has the same calls and times, elements of flat_map and branches apart.
     table = profile.input_pipeline
-    assert table.calls.sum() == sum(op.count for op in result.input_op_details)
+    assert table.occurrences.sum() == sum(op.count for op in result.input_op_details)
     assert table.self_us.sum() / 1e3 == pytest.approx(sum(op.self_time_in_ms for op in result.input_op_details), abs=1e-6)
 
 
@@ -273,7 +274,8 @@ def test_a_slow_stage_is_named_with_its_cause_and_its_rate(tmp_path, name):
     assert found.severity == "high", found.sentence
     assert found.cause == cause, found.sentence
     assert p.study.input.pipeline.kind[found.iterator] == kind
-    assert found.share > 0.5
+    charged = p.study.input.waiting.charged_ps.sum(axis=1)
+    assert charged[found.iterator] > 0.5 * charged.sum()
     assert found.fix in " ".join(p.notes)
     waits = p.input_waits[p.input_waits.is_counted]
     if name != "small files":

@@ -4,6 +4,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,5 @@ def test_the_public_names_are_all_there():
 
     assert all(hasattr(profnb, name) for name in profnb.__all__)
     assert callable(profnb.profile)  # the function, not the module of the same name
+    import_module("profnb.compare.steady")
+    assert callable(profnb.compare)  # likewise, and the folder

@@ -10,10 +10,11 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.report.notes import notes_of
-from profnb.subjects.memory.allocators import UNATTRIBUTED, find_allocators, tabulate_peak
-from profnb.subjects.memory.use import find_growth, measure_memory
+from profnb.subjects.memory.allocators import find_allocators
+from profnb.subjects.memory.peak import MEMORY_PEAK, UNATTRIBUTED, tabulate_peak
+from profnb.subjects.memory.samples import MEMORY
+from profnb.subjects.memory.use import MEMORY_SUMMARY, find_growth, measure_memory
 from profnb.subjects.study import Study
-from profnb.frames.memory import memory_frame, memory_peak_frame, memory_summary_frame
 from profnb.subjects.memory.section import memory_sections
 
 MS = 10**9
@@ -74,13 +75,13 @@ def test_the_peak_by_hand():
 def test_tables_by_hand():
     trace = training()
     study = Study(trace)
-    frame = memory_frame(trace, study.memory.allocators)
+    frame = MEMORY.frame(study.memory.samples)
     assert frame.in_use_bytes.max() == 30 * MB
     assert set(frame.fragmentation) == {0.25, 0.5}
-    peak = memory_peak_frame(trace, study.memory.allocators, study.steps)
+    peak = MEMORY_PEAK.frame(study.memory.peak)
     assert peak.bytes.sum() == 30 * MB
     assert set(peak.time_ms) == {2}
-    summary = memory_summary_frame(study.memory.use)
+    summary = MEMORY_SUMMARY.frame(study.memory.use)
     assert summary.limit_bytes.tolist() == [100 * MB]
     assert summary.fragmentation.tolist() == [0.25]
 
@@ -106,8 +107,8 @@ def test_without_memory_events_there_is_nothing():
     study = Study(read(host(line("p", event("train", 0, 5, step_num=0, _r=1)))))
     assert study.memory.allocators == []
     assert memory_sections(study) == []
-    assert memory_peak_frame(study.trace, [], study.steps).empty
-    assert memory_summary_frame([]).empty
+    assert MEMORY_PEAK.frame(study.memory.peak).empty
+    assert MEMORY_SUMMARY.frame(study.memory.use).empty
 
 
 def test_events_that_tell_nothing_open():
@@ -150,11 +151,11 @@ def test_blocks_of_allocators_without_a_name_are_not_told_apart_and_lost_frees_t
         event("MemoryAllocation", at, 0, bytes_allocated=total, allocation_bytes=8 * MB, addr=1) for at, total in ((5, 8 * MB), (9, 4 * MB))
     ]
     study = Study(read(host(line("p", *nameless))))
-    rows = memory_peak_frame(study.trace, study.memory.allocators, study.steps)
+    rows = MEMORY_PEAK.frame(study.memory.peak)
     assert rows.bytes.tolist() == [8 * MB]
     lost = [allocate(1, 8 * MB, 8 * MB, 1, "old"), allocate(5, 6 * MB, 9 * MB, 2, "new"), free(7, 6 * MB, 3 * MB, 2)]
     study = Study(read(host(line("p", *lost))))
-    rows = memory_peak_frame(study.trace, study.memory.allocators, study.steps)
+    rows = MEMORY_PEAK.frame(study.memory.peak)
     assert dict(zip(rows.op_name, rows.bytes, strict=True)) == {"new": 6 * MB, UNATTRIBUTED: 3 * MB}
     assert "stays from step" not in memory_sections(study)[-1].sentence
 

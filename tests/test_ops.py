@@ -7,7 +7,7 @@ from traces import event, gpu, host, line, read, ref
 
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.trace.op_names import parse_op
-from profnb.subjects.ops.op_table import tabulate_ops
+from profnb.subjects.ops.op_table import find_op_runs, sum_op_runs
 from profnb.steps.streams import raw_device_lines
 from profnb.trace.files import read_trace
 
@@ -47,7 +47,7 @@ def test_self_time_leaves_out_ops_called_on_the_same_thread_only():
             line("b", event("g:Mul", 0, 50)),
         )
     )
-    assert rows(tabulate_ops(trace)) == [
+    assert rows(sum_op_runs(find_op_runs(trace))) == [
         ("host", "g", "Mul", 2, 80, 80),
         ("host", "f", "Call", 1, 100, 70),
     ]
@@ -60,7 +60,7 @@ def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twic
             line("TensorFlow Ops", event("dense/MatMul:MatMul", 0, 40)),
         )
     )  # fmt: skip
-    assert rows(tabulate_ops(trace)) == [
+    assert rows(sum_op_runs(find_op_runs(trace))) == [
         ("device", "dense/MatMul", "MatMul", 1, 40, 40),
         ("device", "copy", "", 1, 10, 10),
     ]
@@ -71,7 +71,7 @@ def test_shares_are_of_one_side():
         host(line("a", event("f:F", 0, 30), event("g:G", 30, 10))),
         gpu(line("Stream #1", event("k", 0, 7))),
     )
-    table = tabulate_ops(trace)
+    table = sum_op_runs(find_op_runs(trace))
     shares = dict(zip(table.op_name, table.self_fraction.tolist(), strict=True))
     assert shares == {"f": 0.75, "g": 0.25, "k": 1.0}
 
@@ -80,7 +80,7 @@ def test_every_op_equals_the_official_table(cpu_trace_path):
     """Times agree op by op; official occurrences add the memory events that name the op."""
     answers = json.loads((DATA / "cpu-cnn.xprof.json").read_text())
     trace = read_trace(cpu_trace_path)
-    table = tabulate_ops(trace)
+    table = sum_op_runs(find_op_runs(trace))
     mine = {(n, t): (o, total, own) for _, n, t, o, total, own in rows(table)}
     named = trace.stats.texts("tf_op")
     memory = {}
@@ -110,7 +110,7 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
         event("EagerLocalExecute: __inference_train_7", 40, 50), event("a/Add:AddV2", 50, 5),
         event("EagerLocalExecute: IteratorGetNext", 100, 10),
     )))  # fmt: skip
-    assert rows(tabulate_ops(trace)) == [
+    assert rows(sum_op_runs(find_op_runs(trace))) == [
         ("host", "MatMul", "MatMul", 1, 10, 10), ("host", "Relu", "Relu", 1, 5, 5), ("host", "a/Add", "AddV2", 1, 5, 5),
     ]  # fmt: skip
 
@@ -118,12 +118,12 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
 @pytest.mark.parametrize("path", every_shared_trace())
 def test_self_times_are_part_of_totals_and_a_filter_only_takes_away(path):
     trace = read_trace(path)
-    table = tabulate_ops(trace)
+    table = sum_op_runs(find_op_runs(trace))
     assert (table.self_ps >= 0).all()
     assert (table.self_ps <= table.total_ps).all()
     half = np.arange(len(trace.events)) % 2 == 0
-    part = tabulate_ops(trace, half)
-    other = tabulate_ops(trace, ~half)
+    part = sum_op_runs(find_op_runs(trace), half)
+    other = sum_op_runs(find_op_runs(trace), ~half)
     assert part.self_ps.sum() + other.self_ps.sum() == table.self_ps.sum()
     assert part.occurrences.sum() + other.occurrences.sum() == table.occurrences.sum()
 
@@ -138,7 +138,7 @@ def test_device_work_names_its_op_by_the_best_source_there_is():
         event("k5", 4, 1, annotation=ref("b/Relu:Relu#x#")),
         event("k6", 5, 1, annotation=ref("")),
     ]
-    table = tabulate_ops(read(gpu(line("Stream #1", *work))))
+    table = sum_op_runs(find_op_runs(read(gpu(line("Stream #1", *work)))))
     assert sorted(zip(table.op_name, table.op_type, strict=True)) == [
         ("a/_2", "_Recv"), ("b/Relu", "Relu"), ("dense/MatMul", "MatMul"), ("fusion.2", ""),
         ("jit(f)/dot_general", "dot_general"), ("k6", ""),

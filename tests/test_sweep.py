@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from patience import patient
 
-from profnb.compare.sweeps import SweepPoint, tabulate_sweep
+from profnb.compare.sweeps import SweepPoint, tabulate_sweep, settings_table
 from profnb.capture.histories import FitResult
 from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of
-from profnb.frames.sweep import sweep_frame
 from profnb.sweep import combine, run_order
 from profnb.compare.sweep_section import sweep_bundles, sweep_text
 
@@ -77,7 +76,7 @@ def test_what_is_not_known_is_missing_and_failures_are_said():
     table = tabulate_sweep(points)
     assert np.isnan(table.per_second[1])
     assert any("batch_size=64: ValueError: too large" in note for note in table.notes)
-    frame = sweep_frame(table)
+    frame = settings_table(table).frame(table)
     assert frame.error.tolist() == ["", "ValueError: too\nlarge"]
     assert "—" in sweep_text(table)
     nothing = tabulate_sweep([SweepPoint({"a": 1}, error="x")])

@@ -56,7 +56,7 @@ def test_the_numbers_of_a_known_product(profiled):
     assert at_least <= product.total_us <= sum(n.all_end_rel_micros for n in nodes)
     assert at_least > 100
     assert product.float_ops == 2 * (2 * 1000**3)  # of both runs
-    assert product.run_count == 2
+    assert product.occurrences == 2
     assert product.requested_bytes == 8_000_000
     assert product.peak_bytes == 4_000_000
     assert product.cpu_us == product.total_us
@@ -80,7 +80,7 @@ def test_the_code_view_names_the_lines_that_made_the_ops(profiled):
     mine = table[table.name.str.startswith("test_tfprof.py")]
     assert len(mine) >= 2
     assert mine.total_us.max() >= by_name(p.tfprof("op")).loc["MatMul"].total_us
-    assert table.run_count.min() >= 1
+    assert table.occurrences.min() >= 1
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -90,7 +90,7 @@ def test_every_view_has_the_time_of_the_product(profiled, view):
     assert table.self_us.max() == by_name(p.tfprof("op")).loc["MatMul"].self_us
     assert list(table.columns) == [
         "name", "depth", "parent", "self_us", "total_us", "device_us", "cpu_us", "requested_bytes",
-        "peak_bytes", "parameters", "float_ops", "run_count",
+        "peak_bytes", "parameters", "float_ops", "occurrences",
     ]  # fmt: skip
 
 
@@ -163,14 +163,14 @@ def test_a_saved_run_needs_the_graph(small):
     with pytest.raises(profnb.CaptureError, match="Pass graph="):
         p.tfprof()
     assert by_name(p.tfprof(graph=small)).loc["y"].float_ops == 2 * 1 * 8 * 8
-    assert by_name(p.tfprof(graph=small.as_graph_def())).loc["y"].run_count == 1
+    assert by_name(p.tfprof(graph=small.as_graph_def())).loc["y"].occurrences == 1
     with pytest.raises(profnb.CaptureError, match="built in this process"):
         p.tfprof("code", graph=small.as_graph_def())
 
 
 def test_a_saved_run_may_hold_its_graph(small):
     p = record(small, output_partition_graphs=True)
-    assert by_name(p.tfprof("scope")).loc["y"].run_count == 1
+    assert by_name(p.tfprof("scope")).loc["y"].occurrences == 1
 
 
 def test_a_trace_of_something_else_and_an_unknown_view_say_so(cpu_trace_path, profiled):

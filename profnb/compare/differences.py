@@ -1,10 +1,17 @@
 """Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from profnb.core.table import Column, Table, of_each
+from profnb.core.units import signed_text
 from profnb.steps.examples import usual_batch_size
 from profnb.steps.streams import busiest_device
 from profnb.subjects.study import Study
 
 __all__ = [
+    "CATEGORY_DIFFERENCES",
+    "CategoryDifference",
     "batch_sizes",
     "compare_categories",
     "find_guards",
@@ -14,15 +21,47 @@ _MOST_DATASETS = 5
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
 
 
-def compare_categories(first: Study, second: Study) -> list[tuple[str, float, float]]:
-    """(category, mean of A, mean of B) in picoseconds per iteration, the largest difference first."""
+class CategoryDifference(NamedTuple):
+    """A category's time in the mean iteration of A and of B."""
+
+    category: str
+    first_ps: float
+    second_ps: float
+
+    @property
+    def difference_ps(self) -> float:
+        """How much more B spends on it."""
+        return self.second_ps - self.first_ps
+
+
+def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
+    """The categories of the mean iterations of A and of B, the largest difference first."""
     means: dict[str, list[float]] = {}
     for column, study in enumerate((first, second)):
         for share in study.summary.shares:
             mean_ps = share.mean_ps / max(study.summary.iterations, 1)
             means.setdefault(share.category, [0.0, 0.0])[column] = mean_ps
-    rows = [(name, pair[0], pair[1]) for name, pair in means.items()]
-    return sorted(rows, key=lambda row: -abs(row[2] - row[1]))
+    rows = [CategoryDifference(name, *pair) for name, pair in means.items()]
+    return sorted(rows, key=lambda row: -abs(row.difference_ps))
+
+
+CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
+    "categories",
+    "One row per category of the mean step, the largest difference first.",
+    (
+        Column("category", of_each("category"), "the category"),
+        Column("first_ms", of_each("first_ps"), "time of A"),
+        Column("second_ms", of_each("second_ps"), "time of B"),
+        Column(
+            "difference_ms",
+            of_each("difference_ps"),
+            "how much more B spends on it",
+            text=signed_text,
+        ),
+    ),
+    "Per iteration, where a step runs several.",
+    "c",
+)
 
 
 def find_guards(

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.table import Column, Table, of_each
+from profnb.core.units import signed_text
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
-__all__ = ["OpDifference", "compare_ops", "rank_scopes"]
+__all__ = ["OP_DIFFERENCES", "OpDifference", "compare_ops", "rank_scopes"]
 
 _NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
 _DATASET = "Dataset"
@@ -110,7 +112,7 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
         return {}
     waiting, table = study.input.waiting, study.input.pipeline
     steps = max(int(waiting.counted.sum()), 1) * max(study.summary.iterations, 1)
-    charged = (waiting.charged_ps[0::2] + waiting.charged_ps[1::2]) / steps
+    charged = waiting.charged_ps.sum(axis=1) / steps
     return {
         ("input", path): _Op(path, kind, float(spent), float(spent), frozenset())
         for path, kind, spent in zip(study.input.iterators.path, table.kind, charged, strict=True)
@@ -165,3 +167,30 @@ def _split(scope: str) -> tuple[str, tuple[int, ...]]:
         return scope, ()
     numbers = match[0]
     return scope[: -len(numbers)], tuple(int(digits) for digits in numbers.split("_")[1:])
+
+
+OP_DIFFERENCES = Table[Sequence[OpDifference]](
+    "table",
+    "One row per op of either side, the largest difference first.",
+    (
+        Column("side", of_each("side"), '"host", "device", or "input" for waiting'),
+        Column("op_name", of_each("op_name"), "the op, as B names it if B has it; or the iterator"),
+        Column("op_type", of_each("op_type"), "its type"),
+        Column("first_us", of_each("first_ps"), "self time in a mean step of A"),
+        Column("second_us", of_each("second_ps"), "... of B"),
+        Column(
+            "difference_us",
+            of_each("difference_ps"),
+            "how much more B spends on it",
+            text=signed_text,
+        ),
+        Column(
+            "status",
+            of_each("status"),
+            '"changed", "appeared", "vanished", "other type", or "other kernel"',
+        ),
+    ),
+    "The first run of each side speaks for it; a time is NaN where the op is missing. Rows of the side "
+    '"input" are the training\'s waiting, charged to the iterators of tf.data.',
+    "c",
+)

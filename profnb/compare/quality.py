@@ -13,9 +13,10 @@ import numpy as np
 
 from profnb.capture.histories import FitResult
 from profnb.compare.speedup import estimate_mean
+from profnb.core.table import Column, Table, of_each
 from profnb.core.units import metric_text
 
-__all__ = ["MetricDifference", "compare_metrics", "is_higher_better", "pick_metric"]
+__all__ = ["QUALITY", "MetricDifference", "compare_metrics", "is_higher_better", "pick_metric"]
 
 _HIGHER = re.compile(
     r"(^|_)(acc|accuracy|auc|precision|recall|f1|f_?beta|iou|dice|r2|psnr|ssim|bleu)", re.IGNORECASE
@@ -121,12 +122,12 @@ def compare_metrics(
 
 
 def _values(runs: Sequence[Sequence[FitResult]]) -> dict[str, list[float]]:
-    values_of: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for fits in runs:
         for name, value in fits[-1].metrics.items() if fits else ():
             if not _SETTINGS.match(name):
-                values_of.setdefault(name, []).append(value)
-    return values_of
+                values.setdefault(name, []).append(value)
+    return values
 
 
 def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> MetricDifference:
@@ -146,5 +147,51 @@ def pick_metric(names: Sequence[str]) -> str | None:
     def rank(name: str) -> tuple[bool, bool]:
         return not name.startswith("val_"), is_higher_better(name) is not True
 
-    directed = [name for name in names if is_higher_better(name) is not None]
-    return min(directed, key=rank, default=None)
+    with_direction = [name for name in names if is_higher_better(name) is not None]
+    return min(with_direction, key=rank, default=None)
+
+
+def _columns_of(side: str, name: str) -> tuple[Column[Sequence[MetricDifference]], ...]:
+    """What is said of the runs of one side.
+
+    Args:
+        side: "first" or "second".
+        name: What the side is called, "A" or "B".
+    """
+    values = of_each(side)
+    return (
+        Column(
+            f"{side}_median",
+            lambda rows: [float(np.median(runs)) for runs in values(rows)],
+            f"median over the runs of {name}",
+        ),
+        Column(
+            f"{side}_worst",
+            lambda rows: [row.worst(runs) for row, runs in zip(rows, values(rows), strict=True)],
+            "... the worst of them",
+        ),
+        Column(
+            f"{side}_runs",
+            lambda rows: [len(runs) for runs in values(rows)],
+            "... how many they are",
+        ),
+    )
+
+
+QUALITY = Table[Sequence[MetricDifference]](
+    "quality",
+    "One row per metric of Keras' fits, the one to look at first in front.",
+    (
+        Column("metric", of_each("metric"), "its name; what counts is its last value in each run"),
+        *_columns_of("first", "A"),
+        *_columns_of("second", "B"),
+        Column(
+            "low",
+            of_each("low"),
+            "where the 95 % interval of the difference of means begins, NaN with one run on a side",
+        ),
+        Column("high", of_each("high"), "where it ends"),
+        Column("is_different", of_each("is_different"), "whether it leaves out 0"),
+    ),
+    owner="c",
+)

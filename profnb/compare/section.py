@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from profnb.compare.op_differences import OpDifference
+from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
+from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
 from profnb.core.columns import Floats
@@ -16,15 +17,13 @@ from profnb.core.units import MISSING, bar_text, count_text, duration_text, perc
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
-from profnb.drawing.section import Section, section_html, section_text
+from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
 from profnb.drawing.theme import COLOURS, MUTED, ROOT, colour_of
 from profnb.trace.op_names import without_call
 
 __all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
 
 _SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 12, 8, 60, 20
-
-Category = tuple[str, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class ComparisonView:
         guards: What differs besides what was meant to.
         runs: The steps of both sides.
         p_value: Mann and Whitney's, a second opinion; NaN where there are too few runs to rank.
-        categories: (category, mean of A, mean of B) in picoseconds per step.
+        categories: The categories of both.
         ops: The ops of both.
         metrics: The metrics of both.
     """
@@ -47,7 +46,7 @@ class ComparisonView:
     guards: Sequence[str]
     runs: tuple[RunSet, RunSet]
     p_value: float
-    categories: Sequence[Category]
+    categories: Sequence[CategoryDifference]
     ops: Sequence[OpDifference]
     metrics: Sequence[MetricDifference] = ()
 
@@ -167,27 +166,27 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
 def _second_opinion(p_value: float) -> str:
     if math.isnan(p_value):
         return ""
-    told = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
-    return f"Mann and Whitney's ranks, as a second opinion: {told} that equal programs differ this much."
+    chance = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
+    return f"Mann and Whitney's ranks, as a second opinion: {chance} that equal programs differ this much."
 
 
-def _category_section(runs: tuple[RunSet, RunSet], categories: Sequence[Category]) -> Section:
-    most = max((abs(second - first) for _, first, second in categories), default=0) or 1.0
-    return Section(
+def _category_section(
+    runs: tuple[RunSet, RunSet], categories: Sequence[CategoryDifference]
+) -> Section:
+    most = max((abs(row.difference_ps) for row in categories), default=0) or 1.0
+    return section_of(
+        CATEGORY_DIFFERENCES,
+        categories,
+        ("category", *_sides(runs, categories), "difference_ms"),
         title="Mean step by category",
-        sentence="",
-        headings=("", "category", runs[0].label, runs[1].label, "difference"),
-        rows=[
-            (
-                bar_text(abs(second - first) / most, 10), name, duration_text(first),
-                duration_text(second), _signed(second - first),
-            )
-            for name, first, second in categories
-        ],
-        numbers=(False, False, True, True, True),
-        colours=[colour_of(name) for name, *_ in categories],
         tab="",
-    )  # fmt: skip
+        bar=Bar(
+            lambda row: abs(categories[row].difference_ps) / most,
+            lambda row: colour_of(categories[row].category),
+            10,
+        ),
+        rows=range(len(categories)),
+    )
 
 
 def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Section:
@@ -195,33 +194,40 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
     most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
-    return Section(
+
+    def status(row: int) -> str:
+        return "" if shown[row].status == "changed" else shown[row].status
+
+    return section_of(
+        OP_DIFFERENCES,
+        shown,
+        (
+            Shown("op", lambda row: (without_call(shown[row].op_name), "", shown[row].op_type)),
+            "side",
+            *_sides(runs, shown),
+            "difference_us",
+            Shown("", status),
+        ),
         title="Ops that account for it",
-        sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
-        headings=("", "op", "side", runs[0].label, runs[1].label, "difference", ""),
-        rows=[
-            (
-                bar_text(abs(row.difference_ps) / most, 8),
-                (without_call(row.op_name), "", row.op_type),
-                row.side,
-                duration_text(row.first_ps),
-                duration_text(row.second_ps),
-                _signed(row.difference_ps),
-                "" if row.status == "changed" else row.status,
-            )
-            for row in shown
-        ],
-        numbers=(False, False, False, True, True, True, False),
-        colours=[
-            COLOURS["input"] if row.difference_ps > 0 else COLOURS["host compute"] for row in shown
-        ],
         tab="",
+        sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
+        bar=Bar(
+            lambda row: abs(shown[row].difference_ps) / most,
+            lambda row: COLOURS["input" if shown[row].difference_ps > 0 else "host compute"],
+            8,
+        ),
+        rows=range(len(shown)),
     )
 
 
-def _signed(difference_ps: float) -> str:
-    sign = "+" if difference_ps > 0 else "-" if difference_ps < 0 else ""
-    return sign + duration_text(abs(difference_ps))
+def _sides(
+    runs: tuple[RunSet, RunSet], rows: Sequence[OpDifference | CategoryDifference]
+) -> tuple[Shown, Shown]:
+    """The times of A and of B, under what they are called."""
+    return (
+        Shown(runs[0].label, lambda row: duration_text(rows[row].first_ps), is_number=True),
+        Shown(runs[1].label, lambda row: duration_text(rows[row].second_ps), is_number=True),
+    )
 
 
 def _box_figures(runs: tuple[RunSet, RunSet]) -> list[tuple[str, dict[str, Any]]]:
@@ -269,13 +275,13 @@ def _box(place: int, values: Floats, unit: str, colour: str) -> list[dict[str, A
     low, middle, high = (round(float(value), 5) for value in np.percentile(values, (25, 50, 75)))
     most = min(values.size, _MOST_POINTS)
     kept = np.sort(values)[np.linspace(0, values.size - 1, most).astype(int)]
-    told = f"median {middle:.4g} {unit}, middle half {low:.4g} to {high:.4g}"
-    told += f", all {kept[0]:.4g} to {kept[-1]:.4g}"
+    hover = f"median {middle:.4g} {unit}, middle half {low:.4g} to {high:.4g}"
+    hover += f", all {kept[0]:.4g} to {kept[-1]:.4g}"
     return [
         {
             "type": "bar", "orientation": "h", "y": [place], "base": [low], "x": [round(high - low, 5)],
             "width": 0.5, "marker": {"color": colour, "opacity": 0.5, "line": {"width": 0}},
-            "hovertemplate": f"{told}<extra></extra>",
+            "hovertemplate": f"{hover}<extra></extra>",
         },
         {
             "type": "scatter", "mode": "lines", "x": [round(float(kept[0]), 5), round(float(kept[-1]), 5)],

@@ -5,21 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from profnb.compare.quality import is_higher_better
-from profnb.compare.sweeps import SweepTable, setting_text
+from profnb.compare.sweeps import SweepTable, setting_text, settings_table
 from profnb.core.units import (
     MISSING,
-    bar_text,
-    bytes_text,
     count_text,
-    duration_text,
-    metric_text,
     rate_text,
 )
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
-from profnb.drawing.section import Section, section_html, section_text
+from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
 from profnb.drawing.theme import COLOURS, MUTED, ROOT
 
 __all__ = ["sweep_bundles", "sweep_text"]
@@ -89,44 +84,55 @@ def _interval(low: float, high: float) -> str:
 
 
 def _section(table: SweepTable) -> Section:
-    names = list(dict.fromkeys(name for point in table.points for name in point.setting))
-    is_score = table.metric is not None and is_higher_better(table.metric) is True
+    declared = settings_table(table)
     fastest = float(np.nanmax(table.per_second)) if np.isfinite(table.per_second).any() else 1.0
-    shows_front = bool(table.against)
-    rows = []
-    for row, point in enumerate(table.points):
-        rate = float(table.per_second[row])
-        learned = [] if table.metric is None else [
-            metric_text(float(values[row]), is_score=is_score) for values in (table.quality, table.worst)
-        ]  # fmt: skip
-        rows.append((
-            bar_text(rate / fastest, 12) if np.isfinite(rate) else "",
-            *(str(point.setting.get(name, ""))[:_LONGEST_LABEL] for name in names),
-            count_text(point.runs), duration_text(float(table.step_ps[row])),
-            count_text(round(rate)) if np.isfinite(rate) else MISSING,
-            _interval(float(table.low[row]), float(table.high[row])), *learned,
-            bytes_text(float(table.memory[row])),
-            *(["best" if table.is_best[row] else ""] if shows_front else []),
-            point.error.splitlines()[-1][:80] if point.error else "",
-        ))  # fmt: skip
-    learned_headings = [] if table.metric is None else [table.metric, "worst"]
-    timed = "run" if table.unit == "runs" else "step"
-    front = ["front"] if shows_front else []
-    headings = ["", *names, "runs", timed, f"{table.unit}/s", "95 % interval"]
-    headings += [*learned_headings, "peak memory", *front, ""]
-    numbers = [heading not in ("", "front") for heading in headings]
-    weighed = (
-        f" {table.against}" if table.against == "memory" else f" {table.against} (median over runs)"
+    learned = [] if table.metric is None else [table.metric, f"{table.metric}_worst"]
+    front = [Shown("front", lambda row: "best" if table.is_best[row] else "")]
+    weighed = f" {table.against}" + ("" if table.against == "memory" else " (median over runs)")
+    return section_of(
+        declared,
+        table,
+        (
+            *(_setting_column(table, name) for name in table.names),
+            Shown("runs", lambda row: count_text(table.points[row].runs), is_number=True),
+            "run_ms" if table.unit == "runs" else "step_ms",
+            f"{table.unit}_per_second",
+            Shown(
+                "95 % interval",
+                lambda row: _interval(float(table.low[row]), float(table.high[row])),
+                is_number=True,
+            ),
+            *learned,
+            "peak_bytes",
+            *(front if table.against else []),
+            Shown("", lambda row: _last_line(table.points[row].error)),
+        ),
+        title="Settings",
+        tab="",
+        sentence=(
+            f"On the front: nothing else is surely better in throughput or in{weighed} at no price."
+            if table.against
+            else ""
+        ),
+        bar=Bar(
+            lambda row: float(table.per_second[row] / fastest),
+            lambda row: _BEST if table.is_best[row] else _OTHER,
+        ),
+        rows=range(len(table)),
     )
-    sentence = (
-        f"On the front: nothing else is surely better in throughput or in{weighed} at no price."
-        if shows_front
-        else ""
+
+
+def _setting_column(table: SweepTable, name: str) -> Shown:
+    return Shown(
+        name,
+        lambda row: str(table.points[row].setting.get(name, ""))[:_LONGEST_LABEL],
+        is_number=True,
+        meaning="what was set",
     )
-    return Section(
-        title="Settings", sentence=sentence, headings=headings, rows=rows, numbers=numbers,
-        colours=[_BEST if best else _OTHER for best in table.is_best], tab="",
-    )  # fmt: skip
+
+
+def _last_line(error: str) -> str:
+    return error.splitlines()[-1][:80] if error else ""
 
 
 def _bar_figure(table: SweepTable) -> dict[str, Any]:
@@ -172,7 +178,7 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     front = rows[table.is_best[rows]]
     front = front[np.argsort(value[front])]
     title = f"Throughput against {'memory at the peak' if is_memory else table.against}"
-    names = ", ".join(dict.fromkeys(name for point in table.points for name in point.setting))
+    names = ", ".join(table.names)
     layout = figure_layout(f"{escape(title)} ({escape(names[:_LONGEST_LABEL])})", 320)
     middle = float(value[rows].min() + value[rows].max()) / 2
     layout |= {

@@ -29,7 +29,7 @@ from profnb.core.units import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Column", "Table", "TableOf", "tables_of"]
+__all__ = ["Column", "Table", "TableOf", "of_each", "sequence_of", "tables_of"]
 
 T = TypeVar("T")
 _GIGA = 1e9
@@ -56,6 +56,8 @@ class Column(Generic[T]):
         heading: Its heading in the report; the name without its unit by default.
         text: How one value is written in the report; by its unit by default.
         alias: What it was called one release ago, "" for nothing else.
+        is_scaled: Whether the values are in the DataFrame's unit already and stay as they are; also for a
+            column that a user named, whose name says nothing of a unit.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Column(Generic[T]):
     heading: str = ""
     text: Callable[[Any], str] | None = None
     alias: str = ""
+    is_scaled: bool = False
 
     @property
     def unit(self) -> str:
@@ -76,6 +79,8 @@ class Column(Generic[T]):
     @property
     def scale(self) -> float:
         """How many of what analyses count in make up one of the DataFrame's unit."""
+        if self.is_scaled:
+            return 1.0
         if self.unit.startswith("giga"):
             return _GIGA
         return {"us": PS_PER_US, "ms": PS_PER_MS}.get(self.unit, 1.0)
@@ -106,16 +111,18 @@ class Table(Generic[T]):
     """A table of a profile.
 
     Attributes:
-        name: What it is called on a profile: ``p.NAME``.
+        name: What it is called on a profile: ``p.NAME``, or on its owner.
         rows: What one row is, and their order: a sentence that begins "One row per".
         columns: Its columns, in order.
         remark: What a reader has to know of the whole; "" for nothing.
+        owner: What has it, as the documentation calls it: a profile ``p``, a comparison ``c``.
     """
 
     name: str
     rows: str
     columns: tuple[Column[T], ...]
     remark: str = ""
+    owner: str = "p"
 
     def __getitem__(self, name: str) -> Column[T]:
         """The column of this name.
@@ -156,7 +163,7 @@ class Table(Generic[T]):
         """Its section of the documentation's page on tables."""
         listed = "\n".join(f"| `{c.name}` | {c.meaning.replace('|', '/')} |" for c in self.columns)
         remark = f"\n{self.remark}\n" if self.remark else ""
-        head = f"## p.{self.name}\n\n{self.rows}\n{remark}\n"
+        head = f"## {self.owner}.{self.name}\n\n{self.rows}\n{remark}\n"
         return f"{head}| column | meaning |\n| --- | --- |\n{listed}\n"
 
     def to_json(self, frame: "pd.DataFrame") -> dict[str, Any]:
@@ -215,7 +222,7 @@ def _plain(cell: Any) -> Any:
 
 
 class TableOf:
-    """A table of every profile, as ``p.NAME``; its docstring is the table's own, see below."""
+    """A table of every profile, as ``p.NAME``; its docstring is the table's, see below."""
 
     def __init__(self, module: str, name: str, value: str) -> None:
         """A table of every profile.
@@ -253,7 +260,9 @@ class TableOf:
         Raises:
             AttributeError: Always.
         """
-        raise AttributeError(f"p.{self.table.name} is made fresh on access and cannot be set.")
+        raise AttributeError(
+            f"{self.table.owner}.{self.table.name} is made fresh on access and cannot be set."
+        )
 
 
 # For help(): the docstring of each table comes from its declaration, when somebody asks for it.
@@ -280,3 +289,8 @@ def sequence_of(rows: Sequence[T], name: str) -> list[Any]:
     """One field of each row, for tables whose value is a sequence of rows."""
     read = attrgetter(name)
     return [read(row) for row in rows]
+
+
+def of_each(name: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """A column's filling where a table's value is a sequence of rows: one field of each."""
+    return lambda rows: sequence_of(rows, name)

@@ -19,6 +19,7 @@ __all__ = [
     "metric_text",
     "percent_text",
     "rate_text",
+    "signed_text",
 ]
 
 MISSING = "—"
@@ -59,6 +60,12 @@ def duration_text(duration_ps: float | None) -> str:
         if abs(duration_ps) >= scale * 0.9995:
             return f"{_three_digits(duration_ps / scale)} {unit}"
     return f"{duration_ps:.2g} ps"
+
+
+def signed_text(difference_ps: float) -> str:
+    """A difference of durations with its sign: "+1.20 ms"."""
+    sign = "+" if difference_ps > 0 else "-" if difference_ps < 0 else ""
+    return sign + duration_text(abs(difference_ps))
 
 
 def percent_text(fraction: float | None) -> str:

@@ -60,7 +60,7 @@ class TfprofRow:
         peak_bytes: What its ops held at most, each in the run where that is largest.
         parameters: Elements of its variables.
         float_ops: Floating-point operations, 0 where unknown.
-        run_count: How often its ops ran.
+        occurrences: How often its ops ran.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TfprofRow:
     peak_bytes: int
     parameters: int
     float_ops: int
-    run_count: int
+    occurrences: int
 
 
 def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]:
@@ -201,9 +201,9 @@ def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
         row = _row_of(node, view, depth, parent)
         if view == "op":  # a chain in which each op type hangs below the one before it
             waiting.extend((child, 0, -1) for child in node.children)
-        elif row.run_count:
+        elif row.occurrences:
             waiting.extend((child, depth + 1, len(rows)) for child in reversed(node.children))
-        if row.run_count:
+        if row.occurrences:
             rows.append(row)
     return rows
 
@@ -219,11 +219,11 @@ def _row_of(node: Any, view: str, depth: int, parent: int) -> TfprofRow:
     )  # fmt: skip
     return TfprofRow(
         node.name, depth, parent, int(node.exec_micros), total_us, device_us, cpu_us,
-        requested_bytes, peak_bytes, parameters, float_ops, _run_count(node, view),
+        requested_bytes, peak_bytes, parameters, float_ops, _occurrences(node, view),
     )  # fmt: skip
 
 
-def _run_count(node: Any, view: str) -> int:
+def _occurrences(node: Any, view: str) -> int:
     if view in ("scope", "graph"):
         return int(node.total_run_count)
     count, waiting = 0, [node]

@@ -10,23 +10,23 @@ from profnb.subjects.study import Study
 
 __all__ = ["input_bound", "prefetch_more", "python_input"]  # fmt: skip
 
-_OWN_RULES = ("python", "bursts")
+_WITH_A_RULE = ("python", "bursts")
 
 
 def _input_advice(
     study: Study, rule: str, title: str, causes: Callable[[str], bool]
 ) -> Advice | None:
-    found = study.input.diagnosis
-    if found is None or found.iterator < 0 or not causes(found.cause):
+    diagnosis = study.input.diagnosis
+    if diagnosis is None or diagnosis.iterator < 0 or not causes(diagnosis.cause):
         return None
     share, link = study.input.waiting.fraction, f"{GUIDE}/data_performance"
-    return Advice(rule, title, found.sentence, share, found.fix, link)
+    return Advice(rule, title, diagnosis.sentence, share, diagnosis.fix, link)
 
 
 def input_bound(study: Study) -> Advice | None:
     """The training waits for its input for 5 % of the time or more, for a stage that is TensorFlow's."""
     return _input_advice(
-        study, "input-bound", "Feed the model faster", lambda cause: cause not in _OWN_RULES
+        study, "input-bound", "Feed the model faster", lambda cause: cause not in _WITH_A_RULE
     )
 
 

@@ -10,21 +10,77 @@ No peer does this: the official tool's tf.data analysis, dropped in 2023, named 
 self time in the one slowest call.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.core.jit import compiled
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
-__all__ = ["Pieces", "charge_waiting", "self_pieces"]
+__all__ = ["FUNCTION", "ITERATOR", "Charges", "Pieces", "charge_waiting", "self_pieces"]
 
-Pieces = tuple[Int64s, Int64s, Int64s]  # begins, ends, labels
+# What time can be charged to, of each iterator: its own work, or its user's function.
+ITERATOR, FUNCTION = 0, 1
+_PARTS = 2
+_LONG_AGO, _FAR_AHEAD = -(1 << 61), 1 << 61
+
+
+class Pieces(NamedTuple):
+    """P stretches of time, each with a label: a call, or what it is charged to (see ``_label``)."""
+
+    begin_ps: Int64s
+    end_ps: Int64s
+    label: Int64s
+
+
+def _label(iterator: Int64s | int, part: int) -> Int64s | int:
+    """One number for an iterator's part, as the kernels below carry it along."""
+    return _PARTS * iterator + part
+
+
+@dataclass(frozen=True, slots=True)
+class Charges:
+    """P stretches of the training's waiting in time order, which do not overlap.
+
+    Attributes:
+        begin_ps: Their begins, shape (P,).
+        end_ps: Their ends, shape (P,).
+        iterator: The iterator that each is charged to, shape (P,).
+        part: ``ITERATOR`` for its own work, ``FUNCTION`` for its user's function, shape (P,).
+    """
+
+    begin_ps: Int64s
+    end_ps: Int64s
+    iterator: Int64s
+    part: Int64s
+
+    @property
+    def duration_ps(self) -> Int64s:
+        """Their durations, shape (P,)."""
+        return self.end_ps - self.begin_ps
+
+    def sum_by_iterator(self, count: int, chosen: Bools | None = None) -> Int64s:
+        """Waiting charged to each iterator, shape (count, 2), columns ``ITERATOR`` and ``FUNCTION``.
+
+        Args:
+            count: How many iterators there are.
+            chosen: Which stretches count, shape (P,); all of them by default.
+        """
+        rows = slice(None) if chosen is None else chosen
+        sums = np.zeros((count, _PARTS), np.int64)
+        np.add.at(sums, (self.iterator[rows], self.part[rows]), self.duration_ps[rows])
+        return sums
 
 
 @compiled
 def _self_pieces(begin: Int64s, end: Int64s, above: Int64s, top: Int64s, out: Int64s) -> int:
-    """Stretches of each call that no call inside it covers: rows of (begin, end, call), and how many."""
+    """Stretches of each call that no call inside it covers: rows of (begin, end, call), and how many.
+
+    A call 0-10 with one 3-5 inside it gives (0, 3, outer), (3, 5, inner) and (5, 10, outer).
+    """
     count = 0
     covered = begin.copy()  # how far each call is accounted for
     stack = [np.int64(-1)]
@@ -62,8 +118,12 @@ def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
     begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
     top = np.empty(begin.size, np.int64)
     out = np.empty((2 * begin.size + 1, 3), np.int64)
-    count = _self_pieces(begin, end, tree.above, top, out)
-    return (out[:count, 0].copy(), out[:count, 1].copy(), out[:count, 2].copy()), top
+    return _pieces_of(out[: _self_pieces(begin, end, tree.above, top, out)]), top
+
+
+def _pieces_of(rows: Int64s) -> Pieces:
+    """Rows of (begin, end, label) as columns."""
+    return Pieces(*(np.ascontiguousarray(column) for column in rows.T))
 
 
 @compiled
@@ -80,10 +140,11 @@ def _flatten(begin: Int64s, end: Int64s, label: Int64s, out: Int64s) -> int:
 
 
 def _flat(pieces: Pieces) -> Pieces:
-    order = np.argsort(pieces[0], kind="stable")
+    """Pieces in time order, made not to overlap: 0-4 and 2-6 become 0-4 and 4-6."""
+    order = np.argsort(pieces.begin_ps, kind="stable")
     out = np.empty((order.size + 1, 3), np.int64)
-    count = _flatten(pieces[0][order], pieces[1][order], pieces[2][order], out)
-    return out[:count, 0].copy(), out[:count, 1].copy(), out[:count, 2].copy()
+    begin, end, label = (column[order] for column in pieces)
+    return _pieces_of(out[: _flatten(begin, end, label, out)])
 
 
 @compiled
@@ -115,77 +176,89 @@ def _overlay(
     return count
 
 
-def _resolve(pieces: Pieces, wanted: Int64s, inside: Pieces) -> Pieces:
-    out = np.empty((2 * (pieces[0].size + inside[0].size) + 2, 3), np.int64)
-    count = _overlay(*pieces, wanted, *inside, out)
-    return out[:count, 0].copy(), out[:count, 1].copy(), out[:count, 2].copy()
+def _replace(pieces: Pieces, wanted: Bools, inside: Pieces) -> Pieces:
+    """The wanted pieces replaced by what lies inside them: 0-10 by 2-5 gives 0-2, 2-5, 5-10."""
+    out = np.empty((2 * (pieces.begin_ps.size + inside.begin_ps.size) + 2, 3), np.int64)
+    return _pieces_of(out[: _overlay(*pieces, wanted.astype(np.int64), *inside, out)])
 
 
-def charge_waiting(trace: Trace, tree: IteratorTree) -> Pieces:
+def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
     """Charge each instant at which the training waits for an element to one iterator.
 
+    One element of ``Range -> Map -> Prefetch``, in milliseconds. The training asks at 9 and has it at 19; the
+    thread that fills Prefetch's buffer began on it at 4::
+
+        training's thread                Root      9 ======================== 19
+                                         Prefetch   9.5 ============== 18.5
+        Prefetch's thread     Map   4 ============================ 18
+                              Range 4 ============ 11
+        run of Map's function                      11 ============ 18
+
+        charged to                       Root Range Map's function Prefetch Root
+                                         9-9.5 -11        -18       -18.5   -19
+        milliseconds                      0.5  1.5         7         0.5    0.5
+
+    Root's own time is charged to Root. Prefetch is asynchronous, so its 9 ms are looked behind: its thread is
+    in Range until 11, then in Map's function until 18; after that nobody works, and the rest is Prefetch's.
+    Together Root 1, Range 1.5, Map's function 7, Prefetch 0.5: the 10 ms that the training waited.
+
     Returns:
-        Pieces that do not overlap, in time order, labelled ``2 * iterator`` for the iterator's own work and
-        ``2 * iterator + 1`` for its user's function. Together they cover the calls of the outermost
-        iterators.
+        The charges, which together cover the calls of the outermost iterators.
     """
     pieces, top = self_pieces(trace, tree)
-    none = np.empty(0, np.int64)
     if not len(tree):
-        return none, none, none
-    node = tree.node[pieces[2]]
-    feeds = tree.parent[tree.node[top[pieces[2]]]]  # for which iterator the thread of a piece works
-    resolved: dict[int, Pieces] = {}
+        none = np.empty(0, np.int64)
+        return Charges(none, none, none, none)
+    iterator = tree.node[pieces.label]
+    feeds = tree.parent[tree.node[top[pieces.label]]]  # for which iterator a piece's thread works
+
+    def calls_on_threads(of: Bools) -> Pieces:
+        label = np.asarray(_label(iterator[of], ITERATOR))
+        return _flat(Pieces(pieces.begin_ps[of], pieces.end_ps[of], label))
+
+    behind: dict[int, Pieces] = {}
     for asynchronous in np.flatnonzero(tree.is_async)[::-1].tolist():  # the deepest first
-        own = feeds == asynchronous
-        behind = _flat((pieces[0][own], pieces[1][own], 2 * node[own]))
-        resolved[asynchronous] = _look_behind(behind, resolved)
-        runs = tree.run_node == asynchronous
-        functions = _flat((
-            trace.events.begin_ps[tree.runs[runs]], tree.run_end_ps[runs],
-            np.full(int(runs.sum()), 2 * asynchronous + 1),
-        ))  # fmt: skip
-        if functions[0].size:
-            resolved[asynchronous] = _merge(functions, resolved[asynchronous])
-    outermost = feeds < 0
-    waits = _flat((pieces[0][outermost], pieces[1][outermost], 2 * node[outermost]))
-    return _name_functions(trace, tree, _look_behind(waits, resolved))
+        behind[asynchronous] = _look_behind(calls_on_threads(feeds == asynchronous), behind)
+        functions = _function_runs(trace, tree, asynchronous)
+        if functions.begin_ps.size:
+            behind[asynchronous] = _merge(functions, behind[asynchronous])
+    waits = _look_behind(calls_on_threads(feeds < 0), behind)
+    begin, end, label = _name_functions(trace, tree, waits)
+    return Charges(begin, end, label // _PARTS, label % _PARTS)
+
+
+def _function_runs(trace: Trace, tree: IteratorTree, iterator: int) -> Pieces:
+    """When some run of an iterator's function was going on."""
+    runs = tree.run_node == iterator
+    label = np.full(int(runs.sum()), _label(iterator, FUNCTION))
+    return _flat(Pieces(trace.events.begin_ps[tree.runs[runs]], tree.run_end_ps[runs], label))
 
 
 def _merge(front: Pieces, behind: Pieces) -> Pieces:
-    """Two timelines as one, in which the first hides the second."""
-    out = np.empty((2 * (front[0].size + behind[0].size) + 2, 3), np.int64)
-    gaps = (
-        np.concatenate([[-(1 << 61)], front[1]]),
-        np.concatenate([front[0], [1 << 61]]),
-        np.full(front[0].size + 1, -1),
+    """Two timelines as one, in which the first hides the second: 2-5 before 0-10 gives 0-2, 2-5, 5-10."""
+    gaps = Pieces(
+        np.concatenate([[_LONG_AGO], front.end_ps]),
+        np.concatenate([front.begin_ps, [_FAR_AHEAD]]),
+        np.full(front.begin_ps.size + 1, -1),
     )
-    count = _overlay(*gaps, np.ones(gaps[0].size, np.int64), *behind, out)
-    kept = out[:count][out[:count, 2] >= 0]
-    rows = np.concatenate([kept, np.stack(front, axis=1)])
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    return rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy()
+    filled = np.stack(_replace(gaps, np.ones(gaps.label.size, np.bool_), behind), axis=1)
+    rows = np.concatenate([filled[filled[:, 2] >= 0], np.stack(front, axis=1)])
+    return _pieces_of(rows[np.argsort(rows[:, 0], kind="stable")])
 
 
-def _look_behind(pieces: Pieces, resolved: dict[int, Pieces]) -> Pieces:
+def _look_behind(pieces: Pieces, behind: dict[int, Pieces]) -> Pieces:
     """Replace waits for asynchronous iterators by what happened behind them."""
-    for asynchronous in sorted(set((pieces[2] // 2).tolist()) & set(resolved)):
-        wanted = (pieces[2] == 2 * asynchronous).astype(np.int64)
-        if wanted.any() and resolved[asynchronous][0].size:
-            pieces = _resolve(pieces, wanted, resolved[asynchronous])
+    for asynchronous in sorted(set((pieces.label // _PARTS).tolist()) & set(behind)):
+        wanted = pieces.label == _label(asynchronous, ITERATOR)
+        if wanted.any() and behind[asynchronous].begin_ps.size:
+            pieces = _replace(pieces, wanted, behind[asynchronous])
     return pieces
 
 
 def _name_functions(trace: Trace, tree: IteratorTree, pieces: Pieces) -> Pieces:
     """Tell a synchronous iterator's function apart from the iterator's own work."""
     runs = (tree.run_node >= 0) & ~tree.is_async[np.maximum(tree.run_node, 0)]
-    if not runs.any():
-        return pieces
-    for node in np.unique(tree.run_node[runs]).tolist():
-        own = tree.run_node == node
-        functions = _flat((
-            trace.events.begin_ps[tree.runs[own]], tree.run_end_ps[own],
-            np.full(int(own.sum()), 2 * node + 1),
-        ))  # fmt: skip
-        pieces = _resolve(pieces, (pieces[2] == 2 * node).astype(np.int64), functions)
+    for iterator in np.unique(tree.run_node[runs]).tolist():
+        wanted = pieces.label == _label(iterator, ITERATOR)
+        pieces = _replace(pieces, wanted, _function_runs(trace, tree, iterator))
     return pieces

@@ -1,33 +1,24 @@
 """What starves the training, in a sentence with its numbers, and what to change in the pipeline.
 
-The limit is the iterator that the training waited for longest in the counted steps. Why it is slow is told by
-what it is and by the ops its function ran.
+The limit is the iterator that the training waited for longest in the counted steps. Why it is slow follows
+from its kind and from the ops that its function ran.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.core.units import duration_text
-from profnb.subjects.input.iterators import label_of
+from profnb.subjects.input.charges import FUNCTION
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import Waiting
 
 __all__ = [
-    "DatasetChain",
     "InputDiagnosis",
     "diagnose_input",
     "explain_first_element",
-    "name_functions",
 ]
-
-DatasetChain = tuple[tuple[str, str], ...]
-_WITH_FUNCTION = frozenset(
-    {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
-)
-_PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
 
 BOUND = 0.05
 HIGH = 0.2
@@ -120,32 +111,21 @@ class InputDiagnosis:
             where an element takes less than 60 us to come, or the pipeline makes more than is taken.
         iterator: The row of the iterator that is the limit, or -1 where nothing waits.
         cause: A key of ``CAUSES``; "" where nothing waits.
-        share: The part of the waiting that is charged to it.
-        sentence: What was found, with its numbers.
+        sentence: The answer, with its numbers.
         fix: What to change.
-        unit: What rates count: "examples" or "batches".
-        model_per_second: What the training would take if it never waited.
-        pipeline_per_second: What the pipeline makes.
-        busy_threads: Threads that worked for the limit's function on average; NaN if it has none.
     """
 
     severity: str
     iterator: int
     cause: str
-    share: float
     sentence: str
     fix: str
-    unit: str
-    model_per_second: float
-    pipeline_per_second: float
-    busy_threads: float
 
 
 def diagnose_input(
     table: InputPipeline,
     waiting: Waiting,
     batch_size: float | None,
-    functions: Sequence[str] = (),
 ) -> InputDiagnosis | None:
     """Name the iterator that is the limit, and why.
 
@@ -153,7 +133,6 @@ def diagnose_input(
         table: The iterators.
         waiting: How the training waited.
         batch_size: Examples per element, if known; the mean where they differ.
-        functions: The name of each iterator's function, "" where it is not known.
 
     Returns:
         The diagnosis, or None without an input pipeline or without elements in the counted steps.
@@ -168,7 +147,7 @@ def diagnose_input(
         severity = "none"  # it costs that much to hand an element over, whoever makes it
     unit, each = ("examples", batch_size) if batch_size else ("batches", 1)
     model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
-    by_iterator = waiting.charged_ps[0::2] + waiting.charged_ps[1::2]
+    by_iterator = waiting.charged_ps.sum(axis=1)
     whole = int(by_iterator.sum())
     if severity == "none" or not whole:
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
@@ -176,29 +155,29 @@ def diagnose_input(
             f"The training waits {fraction:.1%} of the time for its input. Without waiting it would take "
             f"{_rate(model)} {unit}/s; the pipeline can make {rate}."
         )
-        return InputDiagnosis("none", -1, "", 0.0, sentence, "", unit, model, made, float("nan"))
+        return InputDiagnosis("none", -1, "", sentence, "")
     row = int(by_iterator.argmax())
     comes_unevenly = _comes_unevenly(table, waiting, row)
     if comes_unevenly:
         made = 1e12 / waiting.busy_ps * each
-    in_function = int(waiting.charged_ps[2 * row + 1]) * 2 > int(by_iterator[row])
+    in_function = int(waiting.charged_ps[row, FUNCTION]) * 2 > int(by_iterator[row])
     cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
-    busy = float(waiting.threads[row]) if table.runs[row] else float("nan")
+    busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
     what, fix = CAUSES[cause]
     if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     threads = ""
     allowed = int(table.parallelism[row])
-    tells = not np.isnan(busy) and busy >= max(allowed, 1) / 2
-    if in_function and cause in ("transform", "decode", "small files") and tells:
+    are_busy = not np.isnan(busy) and busy >= max(allowed, 1) / 2
+    if in_function and cause in ("transform", "decode", "small files") and are_busy:
         of = f" of {allowed}" if allowed else ""
         threads = f", {busy:.1f}{of} threads busy"
     share = int(by_iterator[row]) / whole
     sentence = (
         f"The model can eat {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
-        f"{_name_of(table, row, functions)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
+        f"{table.name(row)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
-    return InputDiagnosis(severity, row, cause, share, sentence, fix, unit, model, made, busy)
+    return InputDiagnosis(severity, row, cause, sentence, fix)
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
@@ -243,52 +222,6 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
-def _name_of(table: InputPipeline, row: int, functions: Sequence[str]) -> str:
-    """``ParallelMap(augment)``, or with what its function mostly runs."""
-    ops = table.function_ops[row]
-    kind = table.kind[row]
-    if row < len(functions) and functions[row]:
-        return f"{kind}({functions[row]})"
-    return f"{kind} ({ops[0][0]})" if ops else kind
-
-
-def name_functions(table: InputPipeline, datasets: Sequence[DatasetChain]) -> tuple[str, ...]:
-    """The user's function of each iterator, from the dataset whose shape is that of the trace.
-
-    Args:
-        table: The iterators; their datasets are named by kind and a number, ``ParallelMapDatasetV2:31``,
-            that grows from the source on, and several in one where they were fused.
-        datasets: Pipelines that may have been the one: (kind, function) from the source on.
-    """
-    places: dict[int, tuple[str, int]] = {}
-    for row, name in enumerate(
-        table.dataset
-    ):  # the deepest iterator of a dataset is the one that runs it
-        for kind, at in _PLACE.findall(name):
-            plain = label_of(kind.partition("Dataset")[0]).removeprefix("Parallel")
-            if plain in _WITH_FUNCTION:
-                places[int(at)] = plain, row
-    kinds = [places[at][0] for at in sorted(places)]
-    shapes = [_links(chain) for chain in datasets]
-    fitting = {
-        tuple(function for _, function in links)
-        for links in shapes
-        if [kind.removeprefix("Parallel") for kind, _ in links] == kinds
-    }
-    names = [""] * len(table)
-    if (
-        kinds and len(fitting) == 1
-    ):  # pipelines of one shape with other functions cannot be told apart
-        for function, at in zip(fitting.pop(), sorted(places), strict=True):
-            names[places[at][1]] = function
-    return tuple(names)
-
-
-def _links(chain: DatasetChain) -> list[tuple[str, str]]:
-    """The transformations of a pipeline that take a function, the source first."""
-    return [link for link in chain if link[0].removeprefix("Parallel") in _WITH_FUNCTION]
-
-
 def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
     kind = table.kind[row]
     ops = table.function_ops[row]
@@ -318,7 +251,10 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
 def _reads_a_file_each(table: InputPipeline, row: int) -> bool:
     """Whether the function opens a file for most elements, and that is most of what it does."""
     ops = {name: (time, often) for name, time, often in table.function_ops[row]}
-    if "ReadFile" not in ops or not table.runs[row]:
+    if "ReadFile" not in ops or not table.function_occurrences[row]:
         return False
     whole = sum(time for time, _ in ops.values())
-    return ops["ReadFile"][1] * 2 > int(table.runs[row]) and ops["ReadFile"][0] * 2 > whole
+    return (
+        ops["ReadFile"][1] * 2 > int(table.function_occurrences[row])
+        and ops["ReadFile"][0] * 2 > whole
+    )

@@ -4,13 +4,12 @@ from functools import cached_property
 
 from profnb.steps.examples import usual_batch_size
 from profnb.steps.spine import Spine
-from profnb.subjects.input.buffers import find_buffers
-from profnb.subjects.input.charges import Pieces, charge_waiting
+from profnb.subjects.input.buffers import BufferSamples, find_buffers, tabulate_buffers
+from profnb.subjects.input.charges import Charges, charge_waiting
 from profnb.subjects.input.diagnosis import (
     InputDiagnosis,
     diagnose_input,
     explain_first_element,
-    name_functions,
 )
 from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
@@ -33,13 +32,16 @@ class Input:
         return find_iterators(self._spine.trace)
 
     @cached_property
-    def _charges(self) -> Pieces:
+    def _charges(self) -> Charges:
         return charge_waiting(self._spine.trace, self.iterators)
 
     @cached_property
     def pipeline(self) -> InputPipeline:
         """What each iterator of tf.data cost."""
-        return tabulate_input_pipeline(self._spine.trace, self.iterators, self._charges)
+        spine = self._spine
+        return tabulate_input_pipeline(
+            spine.trace, self.iterators, self._charges, spine.recording.datasets
+        )
 
     @cached_property
     def waiting(self) -> Waiting:
@@ -79,9 +81,9 @@ class Input:
         }
 
     @cached_property
-    def functions(self) -> tuple[str, ...]:
-        """The name of the user's function of each iterator, where the capture knew the dataset."""
-        return name_functions(self.pipeline, self._spine.recording.datasets)
+    def buffer_samples(self) -> BufferSamples | None:
+        """The same as one table; None where there is no buffer."""
+        return tabulate_buffers(self.buffers, self.buffer_capacity)
 
     @cached_property
     def diagnosis(self) -> InputDiagnosis | None:
@@ -93,4 +95,4 @@ class Input:
         per_element: float | None = usual_batch_size(self._spine.trace)
         if waiting.elements and examples.size and examples.all():
             per_element = float(examples.sum() / waiting.elements)
-        return diagnose_input(self.pipeline, waiting, per_element, self.functions)
+        return diagnose_input(self.pipeline, waiting, per_element)

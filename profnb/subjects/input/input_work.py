@@ -19,29 +19,29 @@ def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: In
         trace: The trace.
         tree: Its iterators.
         parent: Each event's parent on its line, or -1, shape (E,).
-        wanted: The events to tell about, shape (N,).
+        wanted: The events in question, shape (N,).
 
     Returns:
         The iterator whose function an event is of; ``NO_FUNCTION`` where it is tf.data's own or not known,
         ``NOT_INPUT`` for all else, shape (N,).
     """
-    found = np.full(wanted.size, NOT_INPUT, np.int64)
+    iterator = np.full(wanted.size, NOT_INPUT, np.int64)
     if not len(tree):
-        return found
-    found[last_around(trace, tree.events[tree.above < 0], wanted) >= 0] = NO_FUNCTION
+        return iterator
+    iterator[last_around(trace, tree.events[tree.above < 0], wanted) >= 0] = NO_FUNCTION
     if not tree.runs.size:
-        return found
+        return iterator
     run = last_around(trace, tree.runs, wanted)
-    found[run >= 0] = tree.run_node[run[run >= 0]]
+    iterator[run >= 0] = tree.run_node[run[run >= 0]]
     ids = trace.stats.integers("id")
     numbers = ids.values.astype(np.int64)
-    own = look_up(ids.events, numbers, tree.runs, 0)
-    owned, first = np.unique(own[own != 0], return_index=True)
-    node = tree.run_node[np.flatnonzero(own != 0)[first]]
+    run_id = look_up(ids.events, numbers, tree.runs, 0)
+    distinct, first = np.unique(run_id[run_id != 0], return_index=True)
+    node = tree.run_node[np.flatnonzero(run_id != 0)[first]]
+    # What the executor does for a run on another thread has the run's id, or is inside an event that has it.
     for events in (parent[wanted], wanted):
-        rest = np.flatnonzero(found < 0)
-        at = look_up(ids.events, numbers, events[rest], 0)
-        found[rest] = np.where(
-            at != 0, look_up(owned, np.maximum(node, NO_FUNCTION), at, NOT_INPUT), found[rest]
-        ).clip(found[rest])
-    return found
+        rest = np.flatnonzero(iterator < 0)
+        event_id = look_up(ids.events, numbers, events[rest], 0)
+        of_run = look_up(distinct, np.maximum(node, NO_FUNCTION), event_id, NOT_INPUT)
+        iterator[rest] = np.where(event_id != 0, of_run, iterator[rest]).clip(iterator[rest])
+    return iterator

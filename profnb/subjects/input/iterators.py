@@ -24,8 +24,7 @@ __all__ = ["IteratorTree", "count_first_fill", "find_iterators", "label_of"]
 PREFIX = "Iterator::"
 _FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
-# Here an index counts elements, files or windows; elsewhere (Zip, DirectedInterleave) it tells branches
-# apart.
+# Here an index counts elements, files or windows; elsewhere (Zip, DirectedInterleave) it numbers branches.
 _COUNTED = re.compile(
     r"((?:^|::)(?:FlatMap|GroupByWindow|(?!Directed)[A-Za-z]{0,30}Interleave|[A-Za-z]{0,30}Repeat)"
     r"[A-Za-z0-9]{0,30})\[\d{1,19}\]"
@@ -97,13 +96,13 @@ def find_iterators(trace: Trace) -> IteratorTree:
         depth[row] = depth[parent[row]] + 1 if parent[row] >= 0 else 0
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
     above = find_parents(end, np.searchsorted(events, trace.lines.offsets))
-    own = self_times(begin, end, above)
+    alone = self_times(begin, end, above)
     is_outer = (above < 0) & (parent[node] >= 0) if node.size else above < 0
     asked_elsewhere = np.bincount(parent[node[is_outer]], minlength=len(ordered))
     asked_inside = np.bincount(node[above[above >= 0]], minlength=len(ordered))
     runs, run_node, run_end, run_busy = _find_runs(trace, events, node, parent)
     return IteratorTree(
-        tuple(ordered), parent, depth, asked_elsewhere > asked_inside, events, node, above, own,
+        tuple(ordered), parent, depth, asked_elsewhere > asked_inside, events, node, above, alone,
         runs, run_node, run_end, run_busy,
     )  # fmt: skip
 
@@ -141,10 +140,10 @@ def _find_runs(
     owner = np.full(runs.size, -1, np.int64)
     at = everything[runs]
     while (at >= 0).any():
-        known = np.maximum(at, 0)
-        found = np.where(node_of[known] >= 0, node_of[known], feeder[known])
-        owner = np.where((owner < 0) & (at >= 0), found, owner)
-        at = np.where((at >= 0) & (owner < 0), everything[known], -1)
+        event = np.maximum(at, 0)
+        iterator = np.where(node_of[event] >= 0, node_of[event], feeder[event])
+        owner = np.where((owner < 0) & (at >= 0), iterator, owner)
+        at = np.where((at >= 0) & (owner < 0), everything[event], -1)
     ids = trace.stats.integers("id")
     step = np.zeros(len(trace.events), np.int64)
     step[ids.events] = ids.values.astype(np.int64)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.units import MISSING, PS_PER_MS, bar_text, count_text, duration_text, percent_text
+from profnb.core.units import PS_PER_MS, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import Cell
-from profnb.drawing.section import Section
+from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, GRID, colour_of
 from profnb.steps.windows import Steps
-from profnb.subjects.input.pipeline import InputPipeline
+from profnb.subjects.input.pipeline import INPUT_PIPELINE, InputPipeline
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 
@@ -53,16 +53,6 @@ def _order(table: InputPipeline) -> list[int]:
     return order
 
 
-def _name(study: Study, row: int) -> str:
-    table = study.input.pipeline
-    function = study.input.functions[row]
-    ops = table.function_ops[row]
-    kind = table.kind[row]
-    if function:
-        return f"{kind}({function})"
-    return f"{kind} ({ops[0][0]})" if ops else kind
-
-
 def _tree_section(study: Study, *, starved: bool) -> Section:
     table = study.input.pipeline
     order = _order(table)
@@ -73,58 +63,51 @@ def _tree_section(study: Study, *, starved: bool) -> Section:
     if len(order) > len(shown):
         sentence += f" {len(order) - len(shown)} more iterators are in p.input_pipeline."
     most = float(table.waited_ps.max()) if whole else 1.0
-    work = _work_ps(table)
 
-    def row_of(row: int) -> tuple[Cell, ...]:
+    def iterator(row: int) -> Cell:
         indent = _INDENT * (3 * int(table.tree.depth[row]))
-        waited = int(table.waited_ps[row])
-        return (
-            bar_text(waited / most if most else 0.0, 10),
-            (
-                f"{indent}{_name(study, row)}",
-                "",
-                "async" if table.tree.is_async[row] else "",
-            ),
-            count_text(int(table.calls[row])),
-            duration_text(float(work[row])) if work[row] else MISSING,
-            duration_text(table.total_ps[row] / max(int(table.calls[row]), 1)),
-            duration_text(waited),
-            percent_text(waited / whole) if whole else MISSING,
-        )
+        return f"{indent}{table.name(row)}", "", "async" if table.tree.is_async[row] else ""
 
-    return Section(
+    return section_of(
+        INPUT_PIPELINE,
+        table,
+        (
+            Shown("iterator", iterator),
+            "occurrences",
+            Shown(
+                "work",
+                lambda row: duration_text(float(table.work_ps[row]) or None),
+                is_number=True,
+                meaning="what it did itself: its function where that runs on threads, else its self time",
+            ),
+            "mean_us",
+            "waited_us",
+            "waited_fraction",
+        ),
         title="Input pipeline",
-        sentence=sentence,
-        headings=("", "iterator", "calls", "work", "mean call", "waited for", "of waiting"),
-        rows=[row_of(row) for row in shown],
-        numbers=(False, False, True, True, True, True, True),
-        colours=[colour_of("input")] * len(shown),
         tab="Input",
+        sentence=sentence,
+        bar=Bar(
+            lambda row: int(table.waited_ps[row]) / most if most else 0.0, colour_of("input"), 10
+        ),
+        rows=shown,
         figure=_tree_figure(study, shown) if starved else None,
         is_detail=not starved,
     )
-
-
-def _work_ps(table: InputPipeline) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """What each iterator did itself: its function where that runs on threads, else its own time."""
-    own = np.where(table.tree.is_async, 0, table.self_ps)
-    return np.where(table.tree.is_async, table.function_ps, own).astype(np.float64)
 
 
 def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     """Each iterator's work, and the waiting that it caused: hidden work is long and pale, a limit is red."""
     table = study.input.pipeline
     rows = shown[::-1]
-    labels = [
-        f"{_INDENT * (2 * int(table.tree.depth[row]))}{_name(study, row)}"[:60] for row in rows
-    ]
+    labels = [f"{_INDENT * (2 * int(table.tree.depth[row]))}{table.name(row)}"[:60] for row in rows]
     # Two iterators may have one name; the axis is told apart by place.
     places = list(range(len(rows)))
-    work, waited = _work_ps(table)[rows] / PS_PER_MS, table.waited_ps[rows] / PS_PER_MS
+    work, waited = table.work_ps[rows] / PS_PER_MS, table.waited_ps[rows] / PS_PER_MS
     # What is shown when pointed at, and what the timeline on the same page searches when clicked.
-    told = [
+    hover = [
         [
-            escape(f"{table.tree.path[row]}: {count_text(int(table.calls[row]))} calls"),
+            escape(f"{table.tree.path[row]}: {count_text(int(table.occurrences[row]))} calls"),
             f"Iterator::{table.tree.path[row]}",
         ]
         for row in rows
@@ -136,7 +119,7 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     data = [
         {
             "type": "bar", "orientation": "h", "name": name, "y": places, "width": width,
-            "x": [round(float(value), 4) for value in values], "customdata": told,
+            "x": [round(float(value), 4) for value in values], "customdata": hover,
             "marker": {"color": colour, "line": {"width": 0}},
             "hovertemplate": f"%{{customdata[0]}}<br>{name}: %{{x:.4g}} ms<extra></extra>",
         }
@@ -185,29 +168,28 @@ def _wait_section(study: Study) -> Section:
 def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
     table = study.input.pipeline
     rows_of = {path: row for row, path in enumerate(table.tree.path)}
-    known = [(counter, rows_of[counter.series]) for counter in buffers if counter.series in rows_of]
-    known = sorted(known, key=lambda pair: pair[1])[:_MOST_BUFFERS]
+    by_row = {rows_of[c.series]: c for c in buffers if c.series in rows_of}
+    rows = sorted(by_row)[:_MOST_BUFFERS]
 
-    def cells(counter: Counter, row: int) -> tuple[Cell, ...]:
+    def fill(row: int) -> float:
         capacity = int(table.capacity[row])
-        mean, empty = float(table.buffered[row]), float(table.empty_fraction[row])
-        return (
-            bar_text(min(mean / capacity, 1.0) if capacity > 0 else 0.0, 10),
-            (_name(study, row), "", counter.series),
-            count_text(capacity) if capacity > 0 else MISSING,
-            f"{mean:.3g}",
-            percent_text(empty),
-        )
+        return min(float(table.buffered[row]) / capacity, 1.0) if capacity > 0 else 0.0
 
-    return Section(
+    return section_of(
+        INPUT_PIPELINE,
+        table,
+        (
+            Shown("iterator", lambda row: (table.name(row), "", table.tree.path[row])),
+            "buffer_capacity",
+            "buffered_mean",
+            "empty_fraction",
+        ),
         title="Buffers",
-        sentence="A buffer that is always empty keeps its consumer waiting; a full one is ahead.",
-        headings=("", "iterator", "holds", "held, mean", "empty when asked"),
-        rows=[cells(*pair) for pair in known],
-        numbers=(False, False, True, True, True),
-        colours=[colour_of("input")] * len(known),
         tab="Input",
-        figure=_buffer_figure(study, [counter for counter, _ in known]),
+        sentence="A buffer that is always empty keeps its consumer waiting; a full one is ahead.",
+        bar=Bar(fill, colour_of("input"), 10),
+        rows=rows,
+        figure=_buffer_figure(study, [by_row[row] for row in rows]),
     )
 
 
@@ -220,7 +202,9 @@ def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
         times, values = _thin(counter)
         capacity = study.input.buffer_capacity.get(counter.series)
         most = capacity or max(float(counter.value.max()), 1.0)
-        name = _name(study, rows_of[counter.series]) + (f", holds {capacity}" if capacity else "")
+        name = study.input.pipeline.name(rows_of[counter.series]) + (
+            f", holds {capacity}" if capacity else ""
+        )
         data.append(
             {
                 "type": "scatter", "mode": "lines", "name": escape(name), "x": times,

@@ -6,8 +6,8 @@ from profnb.steps.spine import Spine
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
-from profnb.subjects.memory.allocators import tabulate_peak
 from profnb.subjects.memory.find import Memory
+from profnb.subjects.memory.peak import tabulate_peak
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.xla.find import Xla
 

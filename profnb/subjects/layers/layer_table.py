@@ -12,7 +12,7 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.subjects.layers.flops import backward_factor, forward_flops
 from profnb.subjects.layers.layer_rows import OTHERS, Rows
 from profnb.subjects.layers.layer_times import LayerTimes
-from profnb.subjects.memory.allocators import PeakRow
+from profnb.subjects.memory.peak import PeakRow
 
 __all__ = ["SCOPE", "LayerTable", "tabulate_layers"]
 

@@ -4,9 +4,9 @@ from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.memory.allocators import Allocator, find_allocators
-from profnb.subjects.memory.samples import sample_memory
+from profnb.subjects.memory.peak import PeakRow, tabulate_peak
+from profnb.subjects.memory.samples import MemorySamples, tabulate_samples
 from profnb.subjects.memory.use import MemoryUse, measure_memory
-from profnb.trace.model import Counter
 
 __all__ = ["Memory"]
 
@@ -24,9 +24,19 @@ class Memory:
         return find_allocators(self._spine.trace)
 
     @cached_property
-    def samples(self) -> list[Counter]:
-        """What each allocator held, and had reserved, over time."""
-        return sample_memory(self._spine.trace, self.allocators)
+    def samples(self) -> MemorySamples | None:
+        """What each allocator held, and had reserved, over time; None where nothing was recorded."""
+        return tabulate_samples(self._spine.trace, self.allocators)
+
+    @cached_property
+    def peak(self) -> list[PeakRow]:
+        """What was alive at each allocator's peak."""
+        spine = self._spine
+        return [
+            row
+            for allocator in self.allocators
+            for row in tabulate_peak(spine.trace, allocator, spine.steps)
+        ]
 
     @cached_property
     def use(self) -> list[MemoryUse]:

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.units import MISSING, PS_PER_MS, bar_text, bytes_text, count_text, percent_text
+from profnb.core.units import MISSING, PS_PER_MS, bytes_text, count_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.section import Section
+from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, colour_of
 from profnb.subjects.input.section import step_rules
-from profnb.subjects.memory.allocators import UNATTRIBUTED, step_around, tabulate_peak
-from profnb.subjects.memory.use import MemoryUse
+from profnb.subjects.memory.allocators import step_around
+from profnb.subjects.memory.peak import MEMORY_PEAK, tabulate_peak
+from profnb.subjects.memory.use import MEMORY_SUMMARY, MemoryUse
 from profnb.subjects.study import Study
 
 __all__ = ["memory_sections"]
@@ -29,7 +30,7 @@ _COLOURS = (
 
 
 def memory_sections(study: Study) -> list[Section]:
-    """The tables on memory; none where no allocator told anything."""
+    """The tables on memory; none where no allocator recorded anything."""
     uses = sorted(study.memory.use, key=lambda use: (not use.allocator.is_device, -use.peak_bytes))
     if not uses:
         return []
@@ -51,37 +52,22 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
             "with the batch)."
         )
     most = max(use.peak_bytes for use in shown) or 1
-
-    def known(value: float) -> str:
-        return bytes_text(value) if value >= 0 else MISSING
-
-    return Section(
-        title="Memory",
-        sentence=sentence,
-        headings=(
-            "",
+    return section_of(
+        MEMORY_SUMMARY,
+        shown,
+        (
             "allocator",
-            "peak",
-            "between steps",
-            "limit",
+            "peak_bytes",
+            "base_bytes",
+            "limit_bytes",
             "fragmentation",
-            "growth a step",
+            "growth_bytes_per_step",
         ),
-        rows=[
-            (
-                bar_text(use.peak_bytes / most, 10),
-                use.allocator.name,
-                known(use.peak_bytes),
-                known(use.base_bytes),
-                known(use.allocator.limit),
-                _fragmentation(use),
-                bytes_text(use.growth_bytes) if use.growth_bytes else "none",
-            )
-            for use in shown
-        ],
-        numbers=(False, False, True, True, True, True, True),
-        colours=[colour_of("device collectives")] * len(shown),
+        title="Memory",
         tab="Memory",
+        sentence=sentence,
+        bar=Bar(lambda row: shown[row].peak_bytes / most, colour_of("device collectives"), 10),
+        rows=range(len(shown)),
         figure=_memory_figure(study, shown) if largest.allocator.is_device else None,
         is_detail=not largest.allocator.is_device,
     )
@@ -91,11 +77,6 @@ def _rounded(batch: int) -> int:
     """Two digits: it is an estimate."""
     digits = max(len(str(batch)) - 2, 0)
     return batch - batch % int(10**digits)
-
-
-def _fragmentation(use: MemoryUse) -> str:
-    value = float(use.allocator.fragmentation[use.allocator.peak])
-    return MISSING if np.isnan(value) else percent_text(value)
 
 
 def _peak_section(study: Study, use: MemoryUse) -> Section:
@@ -116,25 +97,29 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         sentence += (
             f" {len(rows) - len(shown)} more rows, {bytes_text(more)}, are in p.memory_peak."
         )
-    return Section(
+    return section_of(
+        MEMORY_PEAK,
+        shown,
+        (
+            "op_name",
+            "region",
+            Shown(
+                "type and shape",
+                lambda row: f"{shown[row].dtype} {shown[row].shape}".strip() or MISSING,
+            ),
+            "occurrences",
+            "bytes",
+            Shown("share", lambda row: percent_text(shown[row].bytes / whole), is_number=True),
+        ),
         title="What was alive at the peak",
-        sentence=sentence,
-        headings=("", "op", "region", "type and shape", "blocks", "bytes", "share"),
-        rows=[
-            (
-                bar_text(row.bytes / max(shown[0].bytes, 1), 8),
-                row.op_name,
-                row.region or MISSING,
-                f"{row.dtype} {row.shape}".strip() or MISSING,
-                count_text(row.occurrences) if row.op_name != UNATTRIBUTED else MISSING,
-                bytes_text(row.bytes),
-                percent_text(row.bytes / whole),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, False, False, True, True, True),
-        colours=[colour_of("device collectives")] * len(shown),
         tab="Memory",
+        sentence=sentence,
+        bar=Bar(
+            lambda row: shown[row].bytes / max(shown[0].bytes, 1),
+            colour_of("device collectives"),
+            8,
+        ),
+        rows=range(len(shown)),
         is_detail=True,
     )
 

@@ -1,14 +1,17 @@
 """Allocators to what their use means: the peak, what is held between steps, what grows, what would fit."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.table import Column, Table, of_each, sequence_of
+from profnb.core.units import bytes_text, percent_text
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import Allocator, texts_of
 from profnb.trace.model import Trace
 
-__all__ = ["MemoryUse", "find_growth", "measure_memory"]
+__all__ = ["MEMORY_SUMMARY", "MemoryUse", "find_growth", "measure_memory"]
 
 _HEADROOM = 0.95
 _GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
@@ -60,7 +63,7 @@ class MemoryUse:
         growth_op: The op that allocates most of what stays; "" if none.
         batch_size: Examples per step, if known.
         largest_batch: How many would fit, if what comes and goes in a step grows with the batch and what
-            stays does not, up to 95 % of the limit; 0 where it cannot be told.
+            stays does not, up to 95 % of the limit; 0 where that is not known.
     """
 
     allocator: Allocator
@@ -71,6 +74,11 @@ class MemoryUse:
     growth_op: str
     batch_size: int | None
     largest_batch: int
+
+    @property
+    def fragmentation(self) -> float:
+        """The allocator's fragmentation at the peak; NaN if no event says."""
+        return float(self.allocator.fragmentation[self.allocator.peak])
 
 
 def measure_memory(
@@ -97,3 +105,55 @@ def measure_memory(
         room = _HEADROOM * allocator.limit - base
         largest = max(int(batch_size * room / (peak - base)), 0)
     return MemoryUse(allocator, peak, int(times[row]), base, growth, op, batch_size, largest)
+
+
+def _positive(name: str) -> Callable[[Sequence[MemoryUse]], list[float]]:
+    """One field of each row, NaN where it is not positive."""
+    return lambda uses: [
+        float(value) if value and value > 0 else np.nan for value in sequence_of(uses, name)
+    ]
+
+
+MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
+    "memory_summary",
+    "One row per allocator.",
+    (
+        Column("allocator", of_each("allocator.name"), "the allocator"),
+        Column("peak_bytes", of_each("peak_bytes"), "the most in use while the trace ran"),
+        Column("peak_ms", of_each("peak_ps"), "when, for the first time"),
+        Column(
+            "lifetime_peak_bytes",
+            _positive("allocator.lifetime_peak"),
+            "the most ever in use, before the trace too",
+        ),
+        Column(
+            "base_bytes",
+            lambda uses: [float(u.base_bytes) if u.base_bytes >= 0 else np.nan for u in uses],
+            "in use between steps",
+            "between steps",
+        ),
+        Column("limit_bytes", _positive("allocator.limit"), "the most that it can give"),
+        Column(
+            "fragmentation",
+            of_each("fragmentation"),
+            "at the peak: 0 for one free block, near 1 for many small ones",
+            text=percent_text,
+        ),
+        Column(
+            "growth_bytes_per_step",
+            of_each("growth_bytes"),
+            "how much more each step leaves behind, 0 where that does not go on",
+            "growth a step",
+            lambda growth: bytes_text(growth) if growth else "none",
+        ),
+        Column("growth_op", of_each("growth_op"), "the op that allocates most of what stays"),
+        Column("batch_size", _positive("batch_size"), "examples per step"),
+        Column(
+            "largest_batch_size",
+            _positive("largest_batch"),
+            "how many would fit into 95 % of the limit, an estimate: what comes and goes in a step grows "
+            "with the batch, what stays does not",
+        ),
+    ),
+    "What is not known is NaN.",
+)

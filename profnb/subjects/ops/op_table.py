@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
@@ -28,7 +29,7 @@ from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = ["OpRuns", "OpTable", "find_op_runs", "sum_op_runs", "tabulate_ops"]
+__all__ = ["OPS", "OpRuns", "OpTable", "find_op_runs", "sum_op_runs"]
 
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__", "Iterator", "MakeIterator", "AnonymousIterator")
@@ -112,11 +113,6 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None) -> OpRuns:
         total,
         np.concatenate([own, total[host.size :]]),
     )
-
-
-def tabulate_ops(trace: Trace, within: Bools | None = None, hlo: HloOps | None = None) -> OpTable:
-    """Sum up the ops of a trace; see ``sum_op_runs``."""
-    return sum_op_runs(find_op_runs(trace, hlo), within)
 
 
 def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
@@ -209,3 +205,30 @@ def _device_runs(
         return (), none, none
     ops = name_device_work(trace, work, hlo)
     return ops.keys, ops.code, work
+
+
+OPS = Table[OpTable](
+    "ops",
+    "One row per op and side, most self time first.",
+    (
+        Column(
+            "side",
+            lambda t: np.where(t.is_device, "device", "host"),
+            'where it ran, "host" or "device"',
+        ),
+        Column("op_type", lambda t: t.op_type, 'the kind of op, "" where the trace does not say'),
+        Column("op_name", lambda t: t.op_name, "the op's own name"),
+        Column("occurrences", lambda t: t.occurrences, "how often it ran"),
+        Column("total_us", lambda t: t.total_ps, "time in it and in the ops it called"),
+        Column(
+            "self_us",
+            lambda t: t.self_ps,
+            "time in it alone; equal to the total on a device",
+        ),
+        Column(
+            "self_fraction",
+            lambda t: t.self_fraction,
+            "share of the self time of its side, NaN where the side has none",
+        ),
+    ),
+)

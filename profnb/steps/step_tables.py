@@ -1,0 +1,120 @@
+"""The spine as tables: one row per traced step, per step the code ran, and per event."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from profnb.core.columns import Floats, Int32s, Int64s
+from profnb.core.table import Column, Table
+from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.steps.spine import Spine
+from profnb.steps.step_times import StepTimes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["EVENTS", "STEPS", "STEP_TIMES"]
+
+# Without a device's own lines in the trace these were not measured.
+_DEVICE_CATEGORIES = (
+    "device compute", "device to device", "device collectives", "kernel launch", "output",
+)  # fmt: skip
+
+
+def _gap_ps(spine: Spine) -> Floats:
+    return np.where(spine.steps.gap_ps >= 0, spine.steps.gap_ps, np.nan)
+
+
+def _category_ps(category: str) -> Callable[[Spine], Int64s | Floats]:
+    """A category's time in each step; NaN where it takes a device and the trace has none."""
+
+    def values(spine: Spine) -> Int64s | Floats:
+        if category in _DEVICE_CATEGORIES and not spine.has_device:
+            return np.full(len(spine.steps), np.nan)
+        return spine.breakdown.of(category)
+
+    return values
+
+
+def _step_num(spine: Spine) -> Any:
+    """The number of each event's step, missing outside every step."""
+    import pandas as pd
+
+    step = spine.groups.step
+    inside = step >= 0
+    numbers = pd.array(np.zeros(step.size, np.int64), dtype="Int64")
+    numbers[inside] = spine.steps.step_num[step[inside]]
+    numbers[~inside] = pd.NA
+    return numbers
+
+
+def _planes(spine: Spine) -> "pd.Categorical[str]":
+    lines = spine.trace.lines
+    return _categories([plane.name for plane in spine.trace.planes], lines.plane[lines.of_event])
+
+
+def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]":
+    """Texts looked up by row, each distinct text stored once."""
+    import pandas as pd
+
+    distinct = list(dict.fromkeys(texts))
+    code_of = {text: code for code, text in enumerate(distinct)}
+    codes = np.array([code_of[text] for text in texts], np.int64)
+    return pd.Categorical.from_codes(codes[rows], pd.Index(distinct))
+
+
+STEPS = Table[Spine](
+    "steps",
+    "One row per traced step.",
+    (
+        Column("step_num", lambda t: t.steps.step_num, "the number the program gave it"),
+        Column(
+            "phase",
+            lambda t: t.steps.phase,
+            'what it did: "train", "test", "predict", a function\'s name, or "window"',
+        ),
+        Column("begin_ms", lambda t: t.steps.begin_ps, "its begin"),
+        Column("duration_ms", lambda t: t.steps.duration_ps, "its duration"),
+        Column("gap_ms", _gap_ps, "time to the next step, NaN for the last"),
+        Column("is_warmup", lambda t: t.steps.is_warmup, "whether averages leave it out"),
+        Column(
+            "iterations",
+            lambda t: t.steps.iterations,
+            "iterations of the training loop in it (``steps_per_execution``)",
+        ),
+        *(
+            Column(category_column(name), _category_ps(name), f"time of it that is {name}")
+            for name in CATEGORIES
+        ),
+    ),
+    "The nine categories of a row sum to its duration. Without a device in the trace, categories that only a "
+    "device has are NaN.",
+)
+STEP_TIMES = Table[StepTimes](
+    "step_times",
+    "One row per step the code ran, traced or not, by the wall clock.",
+    (
+        Column("step_num", lambda t: t.step_num, "the number the program gave it, or its order"),
+        Column("phase", lambda t: t.phase, "what it did"),
+        Column("wall_ms", lambda t: t.duration_ps, "how long it took"),
+        Column("was_traced", lambda t: t.was_traced, "whether all of it was under trace"),
+    ),
+)
+EVENTS = Table[Spine](
+    "events",
+    "One row per event, in the trace's order.",
+    (
+        Column("plane", _planes, "the host or device"),
+        Column(
+            "line",
+            lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),
+            "its thread or stream",
+        ),
+        Column("name", lambda t: _categories(t.trace.names.texts, t.trace.events.name), "its name"),
+        Column("begin_us", lambda t: t.trace.events.begin_ps, "its begin"),
+        Column("duration_us", lambda t: t.trace.events.duration_ps, "its duration"),
+        Column("self_us", lambda t: t.self_ps, "less the events inside it on the same line"),
+        Column("step_num", _step_num, "the step it belongs to, missing outside every step"),
+    ),
+)

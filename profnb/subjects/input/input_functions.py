@@ -1,0 +1,123 @@
+"""The users' functions of a pipeline: what each is called, and the ops that it ran."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from profnb.capture.datasets import Chain
+from profnb.core.columns import Bools, Int64s
+from profnb.steps.nesting import find_parents
+from profnb.subjects.input.iterators import IteratorTree, label_of
+from profnb.trace.model import Trace
+from profnb.trace.op_names import parse_op
+
+__all__ = ["OpShare", "find_function_ops", "name_functions"]
+
+OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
+_FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")
+_MOST_OPS = 3
+_WITH_FUNCTION = frozenset(
+    {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
+)
+_PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
+
+
+def name_functions(dataset: Sequence[str], chains: Sequence[Chain]) -> tuple[str, ...]:
+    """The user's function of each iterator, from the pipeline whose shape is that of the trace.
+
+    ``MapDataset:1`` below ``FilterDataset:4`` is the pipeline (Map, Filter) from the source on. If exactly
+    one of the user's pipelines is of that shape, say (Map of ``augment``, Filter of ``odd``), those are the
+    names.
+
+    Args:
+        dataset: The datasets of each iterator, named by kind and a number, ``ParallelMapDatasetV2:31``, that
+            grows from the source on, and several in one where they were fused.
+        chains: Pipelines that may have been the one: (kind, function) from the source on.
+
+    Returns:
+        The names, "" where there is no function or its name is not known.
+    """
+    places: dict[int, tuple[str, int]] = {}
+    for row, name in enumerate(dataset):
+        for kind, at in _PLACE.findall(name):
+            plain = label_of(kind.partition("Dataset")[0]).removeprefix("Parallel")
+            if plain in _WITH_FUNCTION:  # the deepest iterator of a dataset is the one that runs it
+                places[int(at)] = plain, row
+    kinds = [places[at][0] for at in sorted(places)]
+    shapes = [_links(chain) for chain in chains]
+    fitting = {
+        tuple(function for _, function in links)
+        for links in shapes
+        if [kind.removeprefix("Parallel") for kind, _ in links] == kinds
+    }
+    names = [""] * len(dataset)
+    # Pipelines of one shape with other functions cannot be told apart.
+    if kinds and len(fitting) == 1:
+        for function, at in zip(fitting.pop(), sorted(places), strict=True):
+            names[places[at][1]] = function
+    return tuple(names)
+
+
+def _links(chain: Chain) -> list[tuple[str, str]]:
+    """The transformations of a pipeline that take a function, the source first."""
+    return [link for link in chain if link[0].removeprefix("Parallel") in _WITH_FUNCTION]
+
+
+def find_function_ops(trace: Trace, tree: IteratorTree) -> tuple[tuple[OpShare, ...], ...]:
+    """The ops inside each iterator's function that took most time, at most three, most time first.
+
+    TensorFlow's executor runs a function in pieces on any thread, each an event with the run's id; an op of
+    the function lies directly inside such a piece.
+    """
+    spent: list[dict[str, tuple[int, int]]] = [{} for _ in range(len(tree))]
+    if tree.runs.size:
+        types = [_op_type(text) for text in trace.names.texts]
+        is_op = np.array([text != "" for text in types] or [False], np.bool_)
+        ops, iterator = _ops_of_runs(trace, tree, is_op)
+        pairs = iterator * len(types) + trace.events.name[ops]
+        distinct, row, often = np.unique(pairs, return_inverse=True, return_counts=True)
+        time_ps = np.zeros(distinct.size, np.int64)
+        np.add.at(time_ps, row, trace.events.duration_ps[ops])
+        for pair, time, count in zip(
+            distinct.tolist(), time_ps.tolist(), often.tolist(), strict=True
+        ):
+            at, name = divmod(pair, len(types))
+            before = spent[at].get(types[name], (0, 0))
+            spent[at][types[name]] = before[0] + time, before[1] + count
+    return tuple(
+        tuple(
+            (name, *sums)
+            for name, sums in sorted(ops_of_one.items(), key=lambda item: -item[1][0])[:_MOST_OPS]
+        )
+        for ops_of_one in spent
+    )
+
+
+def _ops_of_runs(trace: Trace, tree: IteratorTree, is_op: Bools) -> tuple[Int64s, Int64s]:
+    """Events of ops that ran in users' functions, and the iterator of each.
+
+    Args:
+        trace: The trace.
+        tree: Its iterators, with at least one run of a function.
+        is_op: Which of the trace's names are of ops.
+    """
+    ids = trace.stats.integers("id")
+    run_id = np.zeros(len(trace.events), np.int64)
+    run_id[ids.events] = ids.values.astype(np.int64)
+    order = np.argsort(run_id[tree.runs], kind="stable")
+    sorted_ids = run_id[tree.runs][order]
+    parents = find_parents(trace.events.end_ps, trace.lines.offsets)
+    is_work = trace.select_names(lambda name: name in _FUNCTION_WORK)
+    ops = np.flatnonzero(is_op[trace.events.name] & (parents >= 0) & trace.is_host_event)
+    ops = ops[is_work[parents[ops]]]
+    wanted = run_id[parents[ops]]
+    at = np.minimum(np.searchsorted(sorted_ids, wanted), sorted_ids.size - 1)
+    of_a_run = (sorted_ids[at] == wanted) & (wanted != 0)
+    iterator = tree.run_node[order[at[of_a_run]]]
+    return ops[of_a_run][iterator >= 0], iterator[iterator >= 0]
+
+
+def _op_type(text: str) -> str:
+    parsed = parse_op(text)
+    return parsed[1] if parsed is not None and parsed[1] != "Dataset" else ""
