@@ -188,11 +188,11 @@ class _Fusion:
 
 def _read_fusions(hlo: HloOps, ran: Int64s) -> dict[int, _Fusion]:
     """The instructions that ran and whose program is known."""
-    costs = {program: Costs(module) for program, module in hlo.programs.items()}
+    costs = {number: Costs(module) for number, module in hlo.modules.items()}
     found = {}
     for row in ran.tolist():
         op = hlo.ops[row]
-        module = hlo.programs.get(op.program_id)
+        module = hlo.modules.get(op.program_id)
         if module is not None and op.row >= 0:
             cost = costs[op.program_id]
             done, made = parts_of_fusion(op, module, cost)
