@@ -53,6 +53,7 @@ class Tables:
     roofline = TableOf("profnb.subjects.device.roofline", "ROOFLINE", "study.device.roofline")
     xla = TableOf("profnb.subjects.xla.xla_ops", "XLA", "study.xla.ops")
     xla_modules = TableOf("profnb.subjects.xla.xla_modules", "XLA_MODULES", "study.xla.modules")
+    python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 
     @property
     def utilisation(self) -> "pd.DataFrame":
@@ -122,18 +123,6 @@ class Tables:
         from profnb.frames.lines import source_line_frame
 
         return source_line_frame(self.study.source.lines, has_device=self.study.has_device)
-
-    @property
-    def python(self) -> "pd.DataFrame":
-        """One row per function of Python, most self time first; with ``python=True`` or of a ``.prof`` file.
-
-        Columns: ``function, file, line, is_user, samples, calls, self_ms, total_ms, inside_steps_ms,
-        between_steps_ms``. Times are of the main thread, TensorFlow's own work and waiting included; a
-        sampled function has no ``calls``, a counted one no ``samples``.
-        """
-        from profnb.frames.lines import python_frame
-
-        return python_frame(self._python)
 
     @property
     def input_pipeline(self) -> "pd.DataFrame":

@@ -4,19 +4,14 @@ import numpy as np
 import pandas as pd
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.units import PS_PER_MS, PS_PER_US
-from profnb.subjects.python.python_time import PythonTime
+from profnb.core.units import PS_PER_US
 from profnb.subjects.source.source_lines import SourceLines
 
-__all__ = ["python_frame", "source_line_frame"]
+__all__ = ["source_line_frame"]
 
 _COLUMNS = [
     "file", "line", "source", "host_us", "device_us", "python_us", "wall_us", "forward_us", "backward_us",
     "gradient_us", "fraction", "runs", "op_runs",
-]  # fmt: skip
-_PYTHON_COLUMNS = [
-    "function", "file", "line", "is_user", "samples", "calls", "self_ms", "total_ms", "inside_steps_ms",
-    "between_steps_ms",
 ]  # fmt: skip
 
 
@@ -47,29 +42,5 @@ def source_line_frame(lines: SourceLines | None, *, has_device: bool) -> pd.Data
             "fraction": own / whole if whole else np.full(len(lines), np.nan),
             "runs": np.where(lines.runs >= 0, lines.runs, np.nan),
             "op_runs": lines.op_runs,
-        }
-    )
-
-
-def python_frame(python: PythonTime | None) -> pd.DataFrame:
-    """One row per function of Python, most self time first; none where Python was not sampled."""
-    if python is None:
-        return pd.DataFrame(columns=_PYTHON_COLUMNS)
-    split = (python.inside_ps, python.between_ps)
-    inside, between = (
-        part / PS_PER_MS if python.has_steps else np.full(len(python), np.nan) for part in split
-    )
-    return pd.DataFrame(
-        {
-            "function": [name for name, _, _ in python.function],
-            "file": [file for _, file, _ in python.function],
-            "line": [line for _, _, line in python.function],
-            "is_user": python.is_user,
-            "samples": np.where(python.samples >= 0, python.samples, np.nan),
-            "calls": np.where(python.calls >= 0, python.calls, np.nan),
-            "self_ms": python.self_ps / PS_PER_MS,
-            "total_ms": python.total_ps / PS_PER_MS,
-            "inside_steps_ms": inside,
-            "between_steps_ms": between,
         }
     )

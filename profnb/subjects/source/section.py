@@ -1,5 +1,6 @@
 """The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
 
+from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell
@@ -29,14 +30,6 @@ def source_sections(study: Study) -> list[Section]:
     if lines is None or not any(lines.file):
         return []
     return [_line_section(lines, study), *_file_sections(lines, has_device=study.has_device)]
-
-
-def file_title(file: str, cells: dict[str, int]) -> str:
-    """What a person calls a file: the cell's number, or the end of its path."""
-    if file in cells:
-        return f"Cell [{cells[file]}]"
-    parts = file.replace("\\", "/").split("/")
-    return "/".join(parts[-2:])[-_LONGEST:]
 
 
 def _line_section(lines: SourceLines, study: Study) -> Section:
