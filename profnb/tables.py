@@ -53,6 +53,7 @@ class Tables:
     roofline = TableOf("profnb.subjects.device.roofline", "ROOFLINE", "study.device.roofline")
     xla = TableOf("profnb.subjects.xla.xla_ops", "XLA", "study.xla.ops")
     xla_modules = TableOf("profnb.subjects.xla.xla_modules", "XLA_MODULES", "study.xla.modules")
+    layers = TableOf("profnb.subjects.layers.layer_table", "LAYERS", "study.layers.table")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 
     @property
@@ -91,25 +92,6 @@ class Tables:
         from profnb.frames.steps import op_frame
 
         return op_frame(self.study.ops.table)
-
-    @property
-    def layers(self) -> "pd.DataFrame":
-        """One row per layer in the order of the model, then name scopes, then what is neither.
-
-        Columns: ``layer, layer_type, forward_us, backward_us, update_us, recomputation_us, other_us,
-        total_us, with_parts_us`` (the layers inside it too)``, fraction, host_us, device_us, occurrences``
-        (runs of ops)``, parameters`` (its own; those of a model sum to ``count_params()``)``, output_shape,
-        flops`` (of a step, both ways)``, flops_forward, flops_backward, gigaflops_per_second, peak_bytes,
-        is_shared, is_estimate``.
-
-        Times are of all counted steps together; ``attrs["steps"]`` is how many. The rows sum to the op time
-        of those steps: the device's where there is one (``attrs["side"]``), else the host's. Rows that are
-        no layers: loss, metrics, optimizer (updates of nobody knows whose weights), input, outside the model.
-        What is not known is NaN or "". See ``analysis.layers.times`` and ``analysis.layers.flops``.
-        """
-        from profnb.frames.layers import layer_frame
-
-        return layer_frame(self.study.layers.table)
 
     @property
     def source_lines(self) -> "pd.DataFrame":

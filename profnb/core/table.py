@@ -109,12 +109,14 @@ class Table(Generic[T]):
         rows: What one row is, and their order: a sentence that begins "One row per".
         columns: Its columns, in order.
         remark: What a reader has to know of the whole; "" for nothing.
+        attributes: What the DataFrame's ``attrs`` hold.
     """
 
     name: str
     rows: str
     columns: tuple[Column[T], ...]
     remark: str = ""
+    attributes: Callable[[T], dict[str, Any]] | None = None
 
     def __getitem__(self, name: str) -> Column[T]:
         """The column of this name.
@@ -135,7 +137,9 @@ class Table(Generic[T]):
         made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
         if value is None:
             return made(columns=[column.name for column in self.columns])
-        return made({column.name: column.series(value) for column in self.columns})
+        frame = made({column.name: column.series(value) for column in self.columns})
+        frame.attrs.update({} if self.attributes is None else self.attributes(value))
+        return frame
 
     def doc(self) -> str:
         """The docstring of ``p.NAME``."""

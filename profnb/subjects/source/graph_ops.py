@@ -3,12 +3,12 @@
 import re
 
 from profnb.capture.source.source_records import GraphLines
+from profnb.trace.op_names import without_number
 
 __all__ = ["GraphOps", "forward_of"]
 
 _TAPE = re.compile(r"(?:^|/)gradient_tape/")
 _GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
-_UNIQUE = re.compile(r"_\d+$")
 
 
 class GraphOps:
@@ -52,7 +52,7 @@ def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
     waiting = {
         part: names
         for part in sorted(parts)
-        if (names := [n for n in dict.fromkeys((part, _UNIQUE.sub("", part))) if n in layers])
+        if (names := [n for n in dict.fromkeys((part, without_number(part))) if n in layers])
     }
     named: dict[str, str] = {}
     while waiting:
