@@ -54,6 +54,9 @@ class Tables:
     xla = TableOf("profnb.subjects.xla.xla_ops", "XLA", "study.xla.ops")
     xla_modules = TableOf("profnb.subjects.xla.xla_modules", "XLA_MODULES", "study.xla.modules")
     layers = TableOf("profnb.subjects.layers.layer_table", "LAYERS", "study.layers.table")
+    source_lines = TableOf(
+        "profnb.subjects.source.source_lines", "SOURCE_LINES", "study.source.lines"
+    )
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 
     @property
@@ -92,19 +95,6 @@ class Tables:
         from profnb.frames.steps import op_frame
 
         return op_frame(self.study.ops.table)
-
-    @property
-    def source_lines(self) -> "pd.DataFrame":
-        """One row per line of the user's own source that cost anything, most op time first.
-
-        Columns: ``file, line, source, host_us, device_us`` (self time of the ops it made; with the row of no
-        file they add up to all ops')``, python_us`` (at the line without TensorFlow)``, wall_us, forward_us,
-        backward_us, gradient_us`` (asked for here, charged to the lines that caused it)``, fraction, runs,
-        op_runs``. No row for a saved trace or without ``source``; what was not watched is NaN.
-        """
-        from profnb.frames.lines import source_line_frame
-
-        return source_line_frame(self.study.source.lines, has_device=self.study.has_device)
 
     @property
     def input_pipeline(self) -> "pd.DataFrame":

@@ -245,7 +245,7 @@ def test_eager_ops_count_for_the_line_that_ran_and_graph_ops_for_the_line_that_m
     assert lines.python_ps[rows["a.py", 1]] == 10 * US
     assert lines.python_ps[rows["a.py", 2]] == 10 * US
     assert lines.text[rows["a.py", 3]] == "three"
-    assert lines.runs[rows["a.py", 1]] == 1
+    assert lines.occurrences[rows["a.py", 1]] == 1
 
 
 def test_device_work_counts_for_the_line_that_launched_it_eagerly_or_that_made_its_op():
@@ -278,7 +278,7 @@ def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
 
 def test_a_trace_without_a_clock_still_has_the_lines_of_graphs():
     trace = read(host(line("worker", event("MatMul:MatMul", 0, 100))))
-    lines = tabulate_source_lines(trace, Study(trace).xla.hlo, Study(trace).ops.runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
+    lines = tabulate_source_lines(trace, Study(trace).xla.hlo, Study(trace).ops.runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)), has_device=False)
     assert (lines.file, lines.host_ps.tolist()) == (("a.py",), [100])
 
 
@@ -408,7 +408,7 @@ def test_a_line_that_takes_its_time_is_recorded_among_many_that_do_not():
     assert wall[6] > 0.8 * sum(took)
 
 
-def test_after_recording_was_cut_no_line_is_known():
+def test_after_recording_was_cut_no_line_has_graph():
     lines = records((0, 0, ENTERED), (5_000, 0, 1), (35_000, 0, 2))
     lines.is_cut = True
     timeline = follow_lines(lines, SimpleNamespace(offset_ps=0), 90_000_000)
@@ -519,9 +519,9 @@ def test_lines_in_branches_and_loops_are_found_though_the_function_was_traced_be
         for _ in range(20):
             step(tf.constant(1))
             bare()
-    runs = lines_of(p.source_lines, body, "op_runs")
+    runs = lines_of(p.source_lines, body, "op_occurrences")
     assert [runs.get(line, 0) >= 20 for line in (1, 3, 4, 6)] == [True] * 4
-    assert lines_of(p.source_lines, without_arguments, "op_runs")[1] >= 20
+    assert lines_of(p.source_lines, without_arguments, "op_occurrences")[1] >= 20
     calling = p.source_lines[p.source_lines.source.isin(["step(tf.constant(1))", "bare()"])]
     assert calling.host_us.sum() < 0.5 * lines_of(p.source_lines, body)[3]
 
@@ -657,7 +657,7 @@ def test_gradients_of_a_custom_loop_point_to_the_forward_line_and_the_tape(tf):
 
 
 @tensorflow
-def test_a_function_that_is_gone_when_the_capture_ends_is_known(tf):
+def test_a_function_that_is_gone_when_the_capture_ends_has_graph(tf):
     def run():
         @tf.function
         def gone(x):

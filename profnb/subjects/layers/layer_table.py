@@ -181,7 +181,7 @@ LAYERS = Table[LayerTable](
     ),
     'Times are of all counted steps together; ``attrs["steps"]`` is how many. The rows sum to the op time of '
     "those steps: the device's where there is one (``attrs['side']``), else the host's. Rows that are no "
-    "layers: loss, metrics, optimizer (updates of nobody knows whose weights), input, outside the model. What is not "
-    'known is NaN or "".',
+    "layers: loss, metrics, optimizer (updates of nobody knows whose weights), input, outside the model. "
+    'What is not known is NaN or "".',
     lambda t: {"steps": t.iterations, "side": t.side, "remarks": list(t.remarks)},
 )

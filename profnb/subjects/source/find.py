@@ -26,5 +26,10 @@ class Source:
         if records is None:
             return None
         return tabulate_source_lines(
-            self._spine.trace, self._xla.hlo, self._ops.runs, self._ops.iterator, records
+            self._spine.trace,
+            self._xla.hlo,
+            self._ops.runs,
+            self._ops.iterator,
+            records,
+            has_device=self._spine.has_device,
         )

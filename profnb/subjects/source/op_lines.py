@@ -42,7 +42,7 @@ class OpLine:
         place: The line that its time belongs to.
         tape: The line that asked for the gradient, where it is a gradient op.
         is_backward: Whether it is a gradient op.
-        is_known: Whether its graph was found.
+        has_graph: Whether the capture has its graph.
         is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
             running says more than ``place``.
         is_tape_outside: Likewise of ``tape``.
@@ -51,7 +51,7 @@ class OpLine:
     place: int = -1
     tape: int = -1
     is_backward: bool = False
-    is_known: bool = False
+    has_graph: bool = False
     is_outside: bool = False
     is_tape_outside: bool = False
 
@@ -148,7 +148,7 @@ class LineIndex:
         if backward is None:
             layer = self._layer(name, graph) if is_outside or own < 0 else -1
             return OpLine(
-                own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
+                own if layer < 0 else layer, -1, has_graph=True, is_outside=is_outside and layer < 0
             )
         forward = self._forward(*backward, graph.lines.op_types[row], graph)
         if forward is not None:
@@ -158,12 +158,12 @@ class LineIndex:
                     made.places[at],
                     own,
                     is_backward=True,
-                    is_known=True,
+                    has_graph=True,
                     is_tape_outside=is_outside,
                 )
         layer = self._layer(f"{backward[0]}/", graph) if is_outside or own < 0 else -1
         return OpLine(
-            own if layer < 0 else layer, own, is_backward=True, is_known=True,
+            own if layer < 0 else layer, own, is_backward=True, has_graph=True,
             is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
         )  # fmt: skip
 

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.source.code_times import (
-    Timeline,
+    LineHistory,
     busy_within,
     find_busy,
     follow_lines,
@@ -35,7 +36,7 @@ from profnb.subjects.source.op_work import Calls, Work, find_calls, find_device_
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 
-__all__ = ["SourceLines", "tabulate_source_lines"]
+__all__ = ["SOURCE_LINES", "SourceLines", "tabulate_source_lines"]
 
 _FUNCTION = "__"
 
@@ -56,8 +57,9 @@ class SourceLines:
         python_ps: Time at the line in which TensorFlow did not run; -1 where Python was not watched,
             shape (N,).
         wall_ps: Time at the line, shape (N,); -1 likewise.
-        runs: How often it began to run; -1 likewise or where lines were sampled, shape (N,).
-        op_runs: Executions of its ops, shape (N,).
+        occurrences: How often it began to run; -1 likewise or where lines were sampled, shape (N,).
+        op_occurrences: How often ops of it ran, shape (N,).
+        has_device: Whether anything ran on a device.
         texts: The lines of each file.
         cells: The number of the cell that each file stands for, where it is one.
         remarks: What the numbers do not say, in sentences.
@@ -72,8 +74,9 @@ class SourceLines:
     gradient_ps: Int64s
     python_ps: Int64s
     wall_ps: Int64s
-    runs: Int64s
-    op_runs: Int64s
+    occurrences: Int64s
+    op_occurrences: Int64s
+    has_device: bool
     texts: dict[str, tuple[str, ...]]
     cells: dict[str, int]
     remarks: tuple[str, ...] = ()
@@ -83,9 +86,15 @@ class SourceLines:
 
 
 def tabulate_source_lines(
-    trace: Trace, hlo: HloOps, runs: OpRuns, input_of: Int64s, records: SourceRecords
+    trace: Trace,
+    hlo: HloOps,
+    runs: OpRuns,
+    input_of: Int64s,
+    records: SourceRecords,
+    *,
+    has_device: bool,
 ) -> SourceLines:
-    """Charge the time of all ops to lines.
+    """Charge the time of all ops to source lines.
 
     Args:
         trace: The trace.
@@ -93,36 +102,38 @@ def tabulate_source_lines(
         runs: Its runs of ops.
         input_of: The iterator of tf.data whose function each is of (``find_input_work``), shape (N,).
         records: What the capture knows of the user's source.
+        has_device: Whether anything ran on a device.
     """
     clock = read_clock(trace)
     end_ps = int(trace.events.end_ps.max(initial=0))
     if clock is None:
         none = np.empty(0, np.int64)
-        timeline = Timeline(none, none, none, ())
+        history = LineHistory(none, none, none, ())
         calls = Calls(none, none, none, ())
     else:
-        timeline = follow_lines(records.lines, clock, end_ps)
-        calls = find_calls(trace, clock.line)
-    line = -1 if clock is None else clock.line
-    host = find_host_work(trace, runs, input_of, line)
-    device = find_device_work(trace, runs, input_of, line)
+        history = follow_lines(records.lines, clock, end_ps)
+        calls = find_calls(trace, clock.thread_line)
+    thread_line = -1 if clock is None else clock.thread_line
+    host = find_host_work(trace, runs, input_of, thread_line)
+    device = find_device_work(trace, runs, input_of, thread_line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
-    rows = _Rows(places, records, timeline, calls, hlo)
+    rows = _SourceRows(places, records, history, calls, hlo)
     host_rows, device_rows = rows.charge(host), rows.charge(device)
-    busy = None if clock is None else find_busy(trace, clock.line)
+    busy = None if clock is None else find_busy(trace, clock.thread_line)
     times = _times_of_lines(
-        timeline, busy, [places.setdefault(p, len(places)) for p in timeline.places]
+        history, busy, [places.setdefault(p, len(places)) for p in history.places]
     )
-    return _tabulate(places, (host, *host_rows), (device, *device_rows), times, records)
+    table = _add_up(places, (host, *host_rows), (device, *device_rows), times, records)
+    return _tabulate(table, list(places), records, has_device=has_device)
 
 
-class _Rows:
-    """Finds the row of each op's line.
+class _SourceRows:
+    """Finds the row of each op's source line.
 
     Args:
         places: Rows by (file, line); grows.
         records: What the capture knows.
-        timeline: Where the user's code was.
+        history: Where the user's code was.
         calls: What it asked TensorFlow to run.
         hlo: The HLO instructions, some of which know their line.
     """
@@ -131,14 +142,14 @@ class _Rows:
         self,
         places: dict[tuple[str, int], int],
         records: SourceRecords,
-        timeline: Timeline,
+        history: LineHistory,
         calls: Calls,
         hlo: HloOps,
     ) -> None:
-        self._places, self._timeline, self._calls = places, timeline, calls
+        self._places, self._history, self._calls = places, history, calls
         self._index = LineIndex(records)
         self._row_of_place = self._rows(records.places)
-        self._row_of_current = self._rows(timeline.places)
+        self._row_of_current = self._rows(history.places)
         self._hlo_sources = {op.key[0]: op.source for op in hlo.ops if op.source}
 
     def _rows(self, places: list[tuple[str, int]] | tuple[tuple[str, int], ...]) -> Int64s:
@@ -148,12 +159,12 @@ class _Rows:
 
     def charge(self, work: Work) -> tuple[Int64s, Int64s, Bools]:
         """Per op: the row of its line, the row that asked for the gradient (else -1), whether it is one."""
-        current = self._row_of_current[self._timeline.place_at(work.asked_ps)]
+        current = self._row_of_current[self._history.place_at(work.asked_ps)]
         call, is_running = self._calls.at(work.asked_ps)
         called = self._calls.name[np.maximum(call, 0)] if self._calls.name.size else call
         is_function = np.array([name.startswith(_FUNCTION) for name in (*self._calls.names, "")])
         in_function = (call >= 0) & is_function[called]
-        is_eager = work.is_own_thread & is_running & ~in_function
+        is_eager = work.is_watched & is_running & ~in_function
         is_input = work.input_of > NOT_INPUT
         context = np.where(in_function & ~is_input, called, -1)
         kinds, pair = np.unique(
@@ -163,19 +174,19 @@ class _Rows:
         self._index.note_input(
             (node, work.keys[name]) for name, _, node in kinds.T.tolist() if node >= 0
         )
-        found = [
+        lines = [
             self._find(work.keys[name], self._calls.names[at] if at >= 0 else "", node)
             for name, at, node in kinds.T.tolist()
         ]
-        place = self._row_of_place[np.array([line.place for line in found], np.int64)][pair]
-        tape = np.array([line.tape for line in found], np.int64)[pair]
-        is_backward = np.array([line.is_backward for line in found], np.bool_)[pair]
-        is_known = np.array([line.is_known for line in found], np.bool_)[pair]
-        is_outside = np.array([line.is_outside for line in found], np.bool_)[pair]
-        asks_current = is_running & in_function & (is_outside | (~is_known & (place == 0)))
+        place = self._row_of_place[np.array([line.place for line in lines], np.int64)][pair]
+        tape = np.array([line.tape for line in lines], np.int64)[pair]
+        is_backward = np.array([line.is_backward for line in lines], np.bool_)[pair]
+        has_graph = np.array([line.has_graph for line in lines], np.bool_)[pair]
+        is_outside = np.array([line.is_outside for line in lines], np.bool_)[pair]
+        asks_current = is_running & in_function & (is_outside | (~has_graph & (place == 0)))
         asks_current &= ~(is_input | work.is_elsewhere)
         row = np.where(is_eager | (asks_current & (current > 0)), current, place)
-        is_tape_outside = np.array([line.is_tape_outside for line in found], np.bool_)[pair]
+        is_tape_outside = np.array([line.is_tape_outside for line in lines], np.bool_)[pair]
         asked = np.where(
             is_tape_outside & is_running & (current > 0), current, self._row_of_place[tape]
         )
@@ -183,83 +194,90 @@ class _Rows:
         return row, np.where(tape == row, -1, tape), is_backward & ~is_eager
 
     def _find(self, name: str, function: str, input_of: int) -> OpLine:
-        found = self._index.find(name, function, input_of)
-        if found is NOWHERE and name in self._hlo_sources:
-            file, _, line = self._hlo_sources[name].rpartition(":")
-            row = self._places.setdefault((file, int(line)), len(self._places))
+        op_line = self._index.find(name, function, input_of)
+        if op_line is NOWHERE and name in self._hlo_sources:
+            file, _, number = self._hlo_sources[name].rpartition(":")
+            row = self._places.setdefault((file, int(number)), len(self._places))
             self._row_of_place = np.append(self._row_of_place[:-1], [row, 0])
-            return OpLine(self._row_of_place.size - 2, is_known=True)
-        return found
+            return OpLine(self._row_of_place.size - 2, has_graph=True)
+        return op_line
 
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Per row of lines that ran: wall, Python's part, how often."""
+    """Per row of source lines that ran: wall time, Python's part of it, how often."""
 
     rows: Int64s
     wall_ps: Int64s
     python_ps: Int64s
-    runs: Int64s
+    occurrences: Int64s
 
 
 def _times_of_lines(
-    timeline: Timeline, busy: tuple[Int64s, Int64s] | None, rows: list[int]
+    history: LineHistory, busy: tuple[Int64s, Int64s] | None, rows: list[int]
 ) -> _Times:
     count = len(rows)
-    wall, python, runs = (np.zeros(count, np.int64) for _ in range(3))
-    at = timeline.place >= 0
+    wall, python, occurrences = (np.zeros(count, np.int64) for _ in range(3))
+    at = history.place >= 0
     if count and busy is not None:
-        took = np.diff(timeline.begin_ps)
-        idle = took - np.diff(busy_within(busy, timeline.begin_ps))
-        np.add.at(wall, timeline.place[at], took[at])
-        np.add.at(python, timeline.place[at], idle[at])
-        np.add.at(runs, timeline.place[at], timeline.is_begin[at])
-    return _Times(np.array(rows, np.int64), wall, python, runs)
+        took = np.diff(history.begin_ps)
+        idle = took - np.diff(busy_within(busy, history.begin_ps))
+        np.add.at(wall, history.place[at], took[at])
+        np.add.at(python, history.place[at], idle[at])
+        np.add.at(occurrences, history.place[at], history.is_begin[at])
+    return _Times(np.array(rows, np.int64), wall, python, occurrences)
 
 
-def _tabulate(
+# The rows of a table that is added up: one column per place, in the order of ``SourceLines``.
+_HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _OPS = range(8)
+
+
+def _add_up(
     places: dict[tuple[str, int], int],
     host: tuple[Work, Int64s, Int64s, Bools],
     device: tuple[Work, Int64s, Int64s, Bools],
     times: _Times,
     records: SourceRecords,
-) -> SourceLines:
+) -> Int64s:
+    """Times and occurrences of each place, shape (8, places)."""
     table = np.zeros((8, len(places)), np.int64)
-    for side, (work, row, tape, is_backward) in enumerate((host, device)):
+    for side, (work, row, tape, is_backward) in ((_HOST, host), (_DEVICE, device)):
         np.add.at(table[side], row, work.self_ps)
-        np.add.at(table[2], row[is_backward], work.self_ps[is_backward])
-        np.add.at(table[3], tape[tape >= 0], work.self_ps[tape >= 0])
-        np.add.at(table[7], row, 1)
-    watched = len(records.lines) > 0 and times.rows.size > 0
-    for column, values in ((4, times.python_ps), (5, times.wall_ps), (6, times.runs)):
+        np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
+        np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
+        np.add.at(table[_OPS], row, 1)
+    for column, values in (
+        (_PYTHON, times.python_ps), (_WALL, times.wall_ps), (_BEGUN, times.occurrences),
+    ):  # fmt: skip
         table[column, times.rows] = values
-    if not watched:
-        table[4:7] = -1
+    if not len(records.lines) or not times.rows.size:
+        table[[_PYTHON, _WALL, _BEGUN]] = -1
     elif records.lines.is_sampled:
-        table[6] = -1
-    listed = list(places)
-    cost = table[0] + table[1]
-    costs: Bools = np.any(table[[0, 1, 3, 5]] > 0, axis=0)
-    for at, place in enumerate(listed):  # our own line is not the user's
-        costs[at] &= not (place[1] == 1 and _text(records.texts, *place).startswith("%%tf"))
-    order = np.lexsort((-table[5], -cost))
-    order = order[costs[order]]
+        table[_BEGUN] = -1
+    return table
+
+
+def _tabulate(
+    table: Int64s, places: list[tuple[str, int]], records: SourceRecords, *, has_device: bool
+) -> SourceLines:
+    """The places that cost anything, most op time first."""
+    cost = table[_HOST] + table[_DEVICE]
+    is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _WALL]] > 0, axis=0)
+    for at, place in enumerate(places):  # profnb's own line is not the user's
+        is_costly[at] &= not (place[1] == 1 and _text(records.texts, *place).startswith("%%tf"))
+    order = np.lexsort((-table[_WALL], -cost))
+    order = order[is_costly[order]]
+    host, device, backward, gradient, python, wall, begun, ops = table[:, order]
     return SourceLines(
-        tuple(listed[row][0] for row in order),
-        np.array([listed[row][1] for row in order], np.int64),
-        tuple(_text(records.texts, *listed[row]) for row in order),
-        *_columns(table[:, order]),
+        tuple(places[row][0] for row in order),
+        np.array([places[row][1] for row in order], np.int64),
+        tuple(_text(records.texts, *places[row]) for row in order),
+        host, device, backward, gradient, python, wall, begun, ops,
+        has_device,
         records.texts,
         records.cells,
         _remarks(records.lines),
-    )
-
-
-def _columns(
-    table: Int64s,
-) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s]:
-    host, device, backward, gradient, python, wall, runs, op_runs = table
-    return host, device, backward, gradient, python, wall, runs, op_runs
+    )  # fmt: skip
 
 
 def _text(texts: dict[str, tuple[str, ...]], file: str, line: int) -> str:
@@ -290,3 +308,65 @@ def _remarks(lines: LineRecords) -> tuple[str, ...]:
             "Python's lines were recorded for a part of the window only: there were too many."
         )
     return tuple(remarks)
+
+
+def _device_ps(lines: SourceLines) -> Floats:
+    return np.where(lines.has_device, lines.device_ps, np.nan)
+
+
+def _fraction(lines: SourceLines) -> Floats:
+    side_ps = lines.device_ps if lines.has_device else lines.host_ps
+    return side_ps / (int(side_ps.sum()) or np.nan)
+
+
+def _if_watched(values: Int64s) -> Floats:
+    return np.where(values >= 0, values, np.nan)
+
+
+SOURCE_LINES = Table[SourceLines](
+    "source_lines",
+    "One row per line of your own source that cost anything, most op time first.",
+    (
+        Column(
+            "file",
+            lambda t: t.file,
+            'the file it stands in, "" in the row of ops that no line made',
+        ),
+        Column("line", lambda t: t.line, "its number in the file, 0 in that row"),
+        Column("source", lambda t: [text.strip() for text in t.text], "its text"),
+        Column("host_us", lambda t: t.host_ps, "self time on hosts of the ops that it made"),
+        Column("device_us", _device_ps, "... on devices, NaN without a device"),
+        Column(
+            "python_us",
+            lambda t: _if_watched(t.python_ps),
+            "time at the line without TensorFlow",
+            "Python",
+        ),
+        Column("wall_us", lambda t: _if_watched(t.wall_ps), "time at the line"),
+        Column(
+            "forward_us",
+            lambda t: t.host_ps + t.device_ps - t.backward_ps,
+            "the part of its ops' time that is no gradient's",
+        ),
+        Column(
+            "backward_us", lambda t: t.backward_ps, "the part of it in gradients that it caused"
+        ),
+        Column(
+            "gradient_us",
+            lambda t: t.gradient_ps,
+            "time of gradients asked for here and charged to the lines that caused them",
+        ),
+        Column("fraction", _fraction, "of the op time of the device, without a device of the host"),
+        Column(
+            "occurrences",
+            lambda t: _if_watched(t.occurrences),
+            "how often the line began to run",
+            alias="runs",
+        ),
+        Column(
+            "op_occurrences", lambda t: t.op_occurrences, "how often ops of it ran", alias="op_runs"
+        ),
+    ),
+    "With the row of no file, host and device times add up to all ops'. No row for a saved trace or without "
+    "``source``; what was not watched is NaN.",
+)
