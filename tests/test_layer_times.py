@@ -18,6 +18,7 @@ from profnb.subjects.study import Study
 from profnb.capture.models.op_order import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
 from profnb.subjects.layers.layer_table import LAYERS
 from profnb.report.report import build_report
 
@@ -81,6 +82,19 @@ OPS = [
     "gradient_tape/model/dense/MatMul/MatMul_1:MatMul", "Adam/sub_8:Sub", "Iterator::Root::Map",
     "IteratorGetNext:IteratorGetNext", "div_no_nan:DivNoNan",
 ]  # fmt: skip
+
+
+def test_the_example_in_the_words_of_layer_rows():
+    names = {
+        "Iterator::Root::Map": ("input", "other"), "net/dense/MatMul": ("net/dense", "forward"),
+        "gradient_tape/net/dense/MatMul/MatMul_1": ("net/dense", "backward"), "net/dense/checkpoint/MatMul": ("net/dense", "recomputation"),
+        "Adam/sub": ("optimizer", "update"), "mean_squared_error/sub": ("loss", "forward"),
+        "gradient_tape/mean_squared_error/mul": ("loss", "backward"), "Sum": ("outside the model", "other"),
+    }  # fmt: skip
+    rows = LayerRows((), list(names))
+    placed = {name: rows.place(name, "") for name in names}
+    titles = [*OTHERS, *("/".join(path) for path in rows.scopes)]
+    assert {name: (titles[place.row], LAYER_PARTS[place.layer_part]) for name, place in placed.items()} == names
 
 
 def test_without_a_model_name_scopes_are_rows():

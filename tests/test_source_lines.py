@@ -15,7 +15,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.subjects.source.code_times import busy_within, find_busy, follow_lines, read_clock
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex
-from profnb.subjects.source.source_lines import tabulate_source_lines
+from profnb.subjects.source.source_charges import tabulate_source_lines
 from profnb.subjects.study import Study
 from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
 from profnb.capture.source.line_watch import LineWatch
@@ -47,6 +47,14 @@ def test_an_op_is_looked_up_in_the_function_that_ran():
     assert found("MatMul", "") is NOWHERE  # of two functions, where none is known
     found = index(graph("train", ("MatMul", "MatMul", 1)), graph("train", ("MatMul", "MatMul", 2))).find
     assert found("MatMul", "").place == 2  # of one that was traced again, the latest
+
+
+def test_the_example_in_the_words_of_op_lines():
+    step = graph("step", ("MatMul", "MatMul", 3), ("while", "While", 4), ("gradient_tape/MatMul/MatMul_1", "MatMul", 9), calls={"while": ("while_body_7",)})
+    find = index(step, graph("while_body_7", ("while/MatMul", "MatMul", 5))).find
+    ops = {name: find(name, "__inference_step_1") for name in ("MatMul", "while/body/_14/while/MatMul", "MatMul-0-CastToFp16", "gradient_tape/MatMul/MatMul_1")}
+    assert [line.place for line in ops.values()] == [3, 5, 3, 3]
+    assert [line.tape for line in ops.values()] == [-1, -1, -1, 9]
 
 
 def test_an_op_that_tf_data_ran_is_of_a_function_given_to_tf_data():

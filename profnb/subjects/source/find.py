@@ -4,7 +4,8 @@ from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
-from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
+from profnb.subjects.source.source_charges import tabulate_source_lines
+from profnb.subjects.source.source_lines import SourceLines
 from profnb.subjects.xla.find import Xla
 
 __all__ = ["Source"]
