@@ -32,7 +32,7 @@ _COMPUTATION_ID, _COMPUTATION_ROOT, _COMPUTATION_IS_FUSION = 5, 6, 7
 _NAME, _OPCODE, _SHAPE, _METADATA, _PARAMETER_NUMBER = 1, 2, 3, 7, 9
 WINDOW, CONVOLUTION, DOT, _TARGET = 15, 16, 30, 28
 _ID, _OPERANDS, _CALLED, _BACKEND_CONFIG = 35, 36, 38, 43
-_FEATURE_GROUPS, _BATCH_GROUPS = 50, 58
+_BATCH_GROUPS = 58
 _META_OP_TYPE, _META_OP_NAME, _META_FILE, _META_LINE, _META_FRAME = 1, 2, 3, 4, 15
 _MOST = {"computations": 1_000_000, "instructions": 4_000_000}
 
@@ -61,7 +61,6 @@ class HloModule:
         configs: The backend's own words about an instruction, often JSON.
         source_lines: Line of the source file, 0 if unknown, shape (I,).
         parameter_numbers: Of ``parameter`` instructions, shape (I,).
-        feature_groups: Of convolutions, at least 1, shape (I,).
         batch_groups: Of convolutions, at least 1, shape (I,).
         operand_offsets: Instruction i uses ``operands[operand_offsets[i]:operand_offsets[i + 1]]``.
         operands: Instructions.
@@ -89,7 +88,6 @@ class HloModule:
     configs: StringTable
     source_lines: Int64s
     parameter_numbers: Int64s
-    feature_groups: Int64s
     batch_groups: Int64s
     operand_offsets: Int64s
     operands: Int64s
@@ -181,7 +179,7 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     offsets, begins, ends = split_field(buffer, *spans, _COMPUTATION_INSTRUCTIONS, "HloComputation")
     _bound(begins.size, "instructions")
     texts = (_NAME, _OPCODE, _SHAPE, _METADATA, WINDOW, CONVOLUTION, _TARGET, DOT, _BACKEND_CONFIG)
-    numbers = (_PARAMETER_NUMBER, _ID, _FEATURE_GROUPS, _BATCH_GROUPS)
+    numbers = (_PARAMETER_NUMBER, _ID, _BATCH_GROUPS)
     wires = {**dict.fromkeys(texts, LENGTH), **dict.fromkeys(numbers, VARINT)}
     table = read_fields(buffer, begins, ends, wires, "HloInstruction")
     wires = {
@@ -215,7 +213,6 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
         configs=_strings(buffer, table, _BACKEND_CONFIG),
         source_lines=metadata[:, 2 * _META_LINE].copy(),
         parameter_numbers=table[:, 2 * _PARAMETER_NUMBER].copy(),
-        feature_groups=np.maximum(table[:, 2 * _FEATURE_GROUPS], 1),
         batch_groups=np.maximum(table[:, 2 * _BATCH_GROUPS], 1),
         operand_offsets=operand_offsets,
         operands=_rows_within(ids, owner, operands, np.repeat(owner, np.diff(operand_offsets))),

@@ -98,7 +98,7 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    """Runs of ops that need not be told apart: of one op, for the input pipeline or not, by one instruction.
+    """Runs of ops that go the same way: of one op, for the input pipeline or not, by one instruction.
 
     Attributes:
         op: Row of ``OpRuns.keys``.
