@@ -416,7 +416,7 @@ def test_a_line_that_takes_its_time_is_recorded_among_many_that_do_not():
     assert wall[6] > 0.8 * sum(took)
 
 
-def test_after_recording_was_cut_no_line_has_graph():
+def test_after_recording_was_cut_no_line_is_known():
     lines = records((0, 0, ENTERED), (5_000, 0, 1), (35_000, 0, 2))
     lines.is_cut = True
     timeline = follow_lines(lines, SimpleNamespace(offset_ps=0), 90_000_000)
@@ -665,7 +665,7 @@ def test_gradients_of_a_custom_loop_point_to_the_forward_line_and_the_tape(tf):
 
 
 @tensorflow
-def test_a_function_that_is_gone_when_the_capture_ends_has_graph(tf):
+def test_a_function_that_is_gone_when_the_capture_ends_is_known(tf):
     def run():
         @tf.function
         def gone(x):
