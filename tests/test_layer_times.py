@@ -18,7 +18,8 @@ from profnb.subjects.study import Study
 from profnb.capture.models.op_order import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
-from profnb.frames.layers import layer_frame
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
+from profnb.subjects.layers.layer_table import LAYERS
 from profnb.report.report import build_report
 
 US = 1_000_000
@@ -72,7 +73,7 @@ def inside(*named):
 def table_of(*named, models=()):
     trace = read(host(line("python", *inside(*named))))
     study = Study(trace, recording=Recording(models=tuple(models)))
-    return study, layer_frame(study.layers.table).set_index("layer")
+    return study, LAYERS.frame(study.layers.table).set_index("layer")
 
 
 OPS = [
@@ -81,6 +82,19 @@ OPS = [
     "gradient_tape/model/dense/MatMul/MatMul_1:MatMul", "Adam/sub_8:Sub", "Iterator::Root::Map",
     "IteratorGetNext:IteratorGetNext", "div_no_nan:DivNoNan",
 ]  # fmt: skip
+
+
+def test_the_example_in_the_words_of_layer_rows():
+    names = {
+        "Iterator::Root::Map": ("input", "other"), "net/dense/MatMul": ("net/dense", "forward"),
+        "gradient_tape/net/dense/MatMul/MatMul_1": ("net/dense", "backward"), "net/dense/checkpoint/MatMul": ("net/dense", "recomputation"),
+        "Adam/sub": ("optimizer", "update"), "mean_squared_error/sub": ("loss", "forward"),
+        "gradient_tape/mean_squared_error/mul": ("loss", "backward"), "Sum": ("outside the model", "other"),
+    }  # fmt: skip
+    rows = LayerRows((), list(names))
+    placed = {name: rows.place(name, "") for name in names}
+    titles = [*OTHERS, *("/".join(path) for path in rows.scopes)]
+    assert {name: (titles[place.row], LAYER_PARTS[place.layer_part]) for name, place in placed.items()} == names
 
 
 def test_without_a_model_name_scopes_are_rows():
@@ -248,7 +262,7 @@ def test_ops_that_the_input_pipeline_runs_are_input():
         line("pool 2", event("Iterator::Root::Map", 0, 50 * US), event("Cast:Cast", 10 * US, 20 * US), line_id=4),
     ))  # fmt: skip
     study = Study(trace)
-    table = layer_frame(replace_window(study)).set_index("layer")
+    table = LAYERS.frame(replace_window(study)).set_index("layer")
     assert table.loc["net/dense", "total_us"] == 10
     assert table.loc["input", "total_us"] == 60
     assert "outside the model" not in table.index
@@ -257,7 +271,7 @@ def test_ops_that_the_input_pipeline_runs_are_input():
 def replace_window(study):
     """The layers of all events, whichever step they belong to."""
     from profnb.subjects.input.input_work import find_input_work
-    from profnb.subjects.layers.layer_table import tabulate_layers
+    from profnb.subjects.layers.layer_columns import tabulate_layers
     from profnb.subjects.layers.layer_times import hand_out_ops
 
     everything = np.ones(len(study.trace.events), np.bool_)
@@ -273,7 +287,7 @@ def test_on_a_gpu_the_rows_are_device_time_and_the_host_is_told_besides():
                  event("adam_kernel", 60 * US, 5 * US, tf_op=ref("Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam")),
                  event("MemcpyH2D", 70 * US, 7 * US), event("mystery", 80 * US, 3 * US))),
     )  # fmt: skip
-    table = layer_frame(Study(trace).layers.table).set_index("layer")
+    table = LAYERS.frame(Study(trace).layers.table).set_index("layer")
     assert table.total_us.to_dict() == {"net/dense": 40, "optimizer": 5, "input": 7, "outside the model": 3}
     assert table.loc["net/dense", ["host_us", "device_us"]].tolist() == [10, 40]
 
@@ -290,7 +304,7 @@ def test_memory_at_the_peak_is_of_the_layer_that_allocated_it():
 
     trace = read(host(line("python", *inside("net/dense/MatMul:MatMul", "net/dense_1/MatMul:MatMul")),
                       line("pool", allocation(11, 100, 300, "net/dense/MatMul"), allocation(12, 50, 350, "net/dense_1/MatMul"), line_id=2)))  # fmt: skip
-    table = layer_frame(Study(trace).layers.table).set_index("layer")
+    table = LAYERS.frame(Study(trace).layers.table).set_index("layer")
     assert table.peak_bytes.to_dict() == {"net/dense": 100, "net/dense_1": 50}
 
 
@@ -327,7 +341,7 @@ def test_a_fusion_across_layers_is_shared_out_by_operations_and_marked():
     )  # fmt: skip
     study = Study(trace)
     times = replace_window(study)
-    table = layer_frame(times).set_index("layer")
+    table = LAYERS.frame(times).set_index("layer")
     product, each = 2 * 64**3, 64**2
     whole = product + 2 * each
     other = int(1_000_001 * (each / whole))

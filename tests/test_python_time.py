@@ -71,8 +71,8 @@ def test_a_function_that_calls_itself_counts_once():
 
 def test_the_tree_keeps_the_users_code_and_what_it_called_of_a_library():
     python = tabulate_python(stacks((1, [CELL, FIT, INNER, LOG]), (3, [CELL, FIT, INNER])), steps())
-    blocks = [(block.level, block.function[0], block.begin, block.width) for block in python.blocks]
-    assert blocks == [(0, "<module>", 0.0, 1.0), (1, "fit", 0.0, 1.0), (2, "Log.on_batch_end", 0.0, 0.25)]
+    blocks = [(block.level, block.label, block.begin, block.width) for block in python.blocks]
+    assert blocks == [(0, "your code", 0.0, 1.0), (1, "fit", 0.0, 1.0), (2, "Log.on_batch_end", 0.0, 0.25)]
 
 
 def test_lines_of_samples_are_the_innermost_of_the_users():
@@ -165,11 +165,11 @@ def saved(tmp_path):
 def test_a_saved_profile_opens_with_the_numbers_that_pstats_has(saved):
     python, truth = profnb.load(saved).python, pstats.Stats(str(saved))
     assert len(python) == len(truth.stats)
-    assert python.calls.sum() == truth.total_calls
+    assert python.occurrences.sum() == truth.total_calls
     assert python.self_ms.sum() / 1e3 == pytest.approx(truth.total_tt)
     for row in python.itertuples():
         _, calls, alone, total, _ = truth.stats[row.file, row.line, row.function]
-        assert (row.calls, row.self_ms, row.total_ms) == pytest.approx((calls, 1e3 * alone, 1e3 * total))
+        assert (row.occurrences, row.self_ms, row.total_ms) == pytest.approx((calls, 1e3 * alone, 1e3 * total))
     assert python.samples.isna().all()
 
 

@@ -15,7 +15,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.subjects.source.code_times import busy_within, find_busy, follow_lines, read_clock
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex
-from profnb.subjects.source.source_lines import tabulate_source_lines
+from profnb.subjects.source.source_charges import tabulate_source_lines
 from profnb.subjects.study import Study
 from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
 from profnb.capture.source.line_watch import LineWatch
@@ -47,6 +47,14 @@ def test_an_op_is_looked_up_in_the_function_that_ran():
     assert found("MatMul", "") is NOWHERE  # of two functions, where none is known
     found = index(graph("train", ("MatMul", "MatMul", 1)), graph("train", ("MatMul", "MatMul", 2))).find
     assert found("MatMul", "").place == 2  # of one that was traced again, the latest
+
+
+def test_the_example_in_the_words_of_op_lines():
+    step = graph("step", ("MatMul", "MatMul", 3), ("while", "While", 4), ("gradient_tape/MatMul/MatMul_1", "MatMul", 9), calls={"while": ("while_body_7",)})
+    find = index(step, graph("while_body_7", ("while/MatMul", "MatMul", 5))).find
+    ops = {name: find(name, "__inference_step_1") for name in ("MatMul", "while/body/_14/while/MatMul", "MatMul-0-CastToFp16", "gradient_tape/MatMul/MatMul_1")}
+    assert [line.place for line in ops.values()] == [3, 5, 3, 3]
+    assert [line.tape for line in ops.values()] == [-1, -1, -1, 9]
 
 
 def test_an_op_that_tf_data_ran_is_of_a_function_given_to_tf_data():
@@ -245,7 +253,7 @@ def test_eager_ops_count_for_the_line_that_ran_and_graph_ops_for_the_line_that_m
     assert lines.python_ps[rows["a.py", 1]] == 10 * US
     assert lines.python_ps[rows["a.py", 2]] == 10 * US
     assert lines.text[rows["a.py", 3]] == "three"
-    assert lines.runs[rows["a.py", 1]] == 1
+    assert lines.occurrences[rows["a.py", 1]] == 1
 
 
 def test_device_work_counts_for_the_line_that_launched_it_eagerly_or_that_made_its_op():
@@ -278,7 +286,7 @@ def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
 
 def test_a_trace_without_a_clock_still_has_the_lines_of_graphs():
     trace = read(host(line("worker", event("MatMul:MatMul", 0, 100))))
-    lines = tabulate_source_lines(trace, Study(trace).xla.hlo, Study(trace).ops.runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)))
+    lines = tabulate_source_lines(trace, Study(trace).xla.hlo, Study(trace).ops.runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)), has_device=False)
     assert (lines.file, lines.host_ps.tolist()) == (("a.py",), [100])
 
 
@@ -519,9 +527,9 @@ def test_lines_in_branches_and_loops_are_found_though_the_function_was_traced_be
         for _ in range(20):
             step(tf.constant(1))
             bare()
-    runs = lines_of(p.source_lines, body, "op_runs")
+    runs = lines_of(p.source_lines, body, "op_occurrences")
     assert [runs.get(line, 0) >= 20 for line in (1, 3, 4, 6)] == [True] * 4
-    assert lines_of(p.source_lines, without_arguments, "op_runs")[1] >= 20
+    assert lines_of(p.source_lines, without_arguments, "op_occurrences")[1] >= 20
     calling = p.source_lines[p.source_lines.source.isin(["step(tf.constant(1))", "bare()"])]
     assert calling.host_us.sum() < 0.5 * lines_of(p.source_lines, body)[3]
 

@@ -116,6 +116,7 @@ class Table(Generic[T]):
         columns: Its columns, in order.
         remark: What a reader has to know of the whole; "" for nothing.
         owner: What has it, as the documentation calls it: a profile ``p``, a comparison ``c``.
+        attributes: What the DataFrame's ``attrs`` hold.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Table(Generic[T]):
     columns: tuple[Column[T], ...]
     remark: str = ""
     owner: str = "p"
+    attributes: Callable[[T], dict[str, Any]] | None = None
 
     def __getitem__(self, name: str) -> Column[T]:
         """The column of this name.
@@ -143,7 +145,9 @@ class Table(Generic[T]):
         made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
         if value is None:
             return made(columns=[column.name for column in self.columns])
-        return made({column.name: column.series(value) for column in self.columns})
+        frame = made({column.name: column.series(value) for column in self.columns})
+        frame.attrs.update({} if self.attributes is None else self.attributes(value))
+        return frame
 
     def doc(self) -> str:
         """The docstring of ``p.NAME``."""

@@ -321,9 +321,7 @@ def build_report(
         sections=[
             *layer_sections(study),
             *source_sections(study),
-            *python_sections(
-                study.python.time, study.recording.source.cells if study.recording.source else {}
-            ),
+            *python_sections(study.python.time),
             *input_sections(study),
             *device_sections(study),
             *xla_sections(study),
@@ -336,5 +334,5 @@ def build_report(
 def build_python_report(python: PythonTime, title: str) -> Report:
     """Decide what the report of a profile of Python alone shows."""
     headline = f"{duration_text(python.whole_ps)} of Python in {count_text(len(python))} functions"
-    sections = python_sections(python, {})
+    sections = python_sections(python)
     return Report(title, headline, "", (), (), (), 0, (), None, sections)

@@ -5,12 +5,13 @@ Source: openxla/xla tf_op_utils.cc (ParseTfOpFullname, IsJaxOpType; 5a3e9fa3).
 
 import re
 
-__all__ = ["parse_op", "without_call"]
+__all__ = ["parse_op", "without_call", "without_number", "without_numbers"]
 
 _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
 _DATASET = "Dataset"
+_NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
 _CALL = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
 
@@ -38,3 +39,13 @@ def without_call(op_name: str) -> str:
     """An op's name without the calls of functions that it stands in."""
     call = _CALL.match(op_name)
     return op_name[call.end() :] if call and call.end() < len(op_name) else op_name
+
+
+def without_number(name: str) -> str:
+    """A name without the number that made it unique: ``dense_1`` is ``dense``, ``dense_1_2`` ``dense_1``."""
+    return _NUMBER.sub("", name)
+
+
+def without_numbers(name: str) -> str:
+    """A name without what Keras and then TensorFlow made it unique by: ``sgd_1_1`` becomes ``sgd``."""
+    return _NUMBERS.sub("", name)

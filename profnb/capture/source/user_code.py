@@ -9,13 +9,14 @@ import linecache
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
 __all__ = [
     "Places",
+    "file_title",
     "is_own_file",
     "is_user_file",
     "number_cells",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
+_LONGEST_TITLE = 110
 # What a cell's first line became (``capture.cell``), and how the user wrote it.
 _OUR_LINE = re.compile(r"^get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$")
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
@@ -99,6 +101,14 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
             kept = (line.rstrip("\r\n")[:_LONGEST_LINE] for line in lines[:_MOST_LINES])
             found[file] = tuple(_OUR_LINE.sub(r"%%\1 \2", line) for line in kept)
     return found
+
+
+def file_title(file: str, cells: Mapping[str, int]) -> str:
+    """What a person calls a file: the cell's number, or the end of its path."""
+    if file in cells:
+        return f"Cell [{cells[file]}]"
+    parts = file.replace("\\", "/").split("/")
+    return "/".join(parts[-2:])[-_LONGEST_TITLE:]
 
 
 def number_cells() -> dict[str, int]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Int64s, look_up
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
@@ -37,13 +37,10 @@ class DeviceOps:
     Attributes:
         keys: Distinct (op name, op type); the type is "" where the trace does not say.
         code: Row of ``keys`` for each of the N events, shape (N,).
-        is_named: Whether the op came from the trace's stats and not from the event's own name,
-            shape (N,).
     """
 
     keys: tuple[tuple[str, str], ...]
     code: Int64s
-    is_named: Bools
 
 
 def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) -> DeviceOps:
@@ -59,7 +56,6 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
     texts = [trace.names[row] for row in names]
     own = [codes.setdefault(parse_op(text) or (text, ""), len(codes)) for text in texts]
     code = np.array(own, np.int64)[inverse] if events.size else np.empty(0, np.int64)
-    is_named = np.zeros(events.size, np.bool_)
     for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
         column = trace.stats.texts(stat)
         if not len(column):
@@ -70,7 +66,6 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
         )
         found = look_up(column.events, numbers[column.values], events)
         code = np.where(found >= 0, found, code)
-        is_named |= found >= 0
     if hlo is not None and len(hlo):
         own_rows = hlo.codes_of(events)
         numbers = np.array(
@@ -78,8 +73,7 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
         )
         found = np.where(own_rows >= 0, numbers[own_rows], -1)
         code = np.where(found >= 0, found, code)
-        is_named |= found >= 0
-    return DeviceOps(tuple(codes), code, is_named)
+    return DeviceOps(tuple(codes), code)
 
 
 def _key_of(text: str, stat: str) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
 from profnb.subjects.device.peaks import Peak
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
-from profnb.subjects.xla.programs import XlaOps
+from profnb.subjects.xla.xla_ops import XlaOps
 
 __all__ = ["ROOFLINE", "Roofline", "draw_roofline"]
 
@@ -107,9 +107,22 @@ ROOFLINE = Table[Roofline](
         Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
         Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
         Column("width", lambda t: t.width, "of the numbers it computes with"),
-        Column("flops_per_byte", lambda t: t.intensity, "operations for each byte read or written"),
-        Column("gigaflops_per_second", lambda t: t.flops_per_second, "operations that it reached"),
-        Column("gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached"),
+        Column(
+            "flops_per_byte",
+            lambda t: t.intensity,
+            "operations for each byte read or written",
+            "flop/byte",
+            lambda value: f"{value:,.3g}",
+        ),
+        Column(
+            "gigaflops_per_second",
+            lambda t: t.flops_per_second,
+            "operations that it reached",
+            "operations",
+        ),
+        Column(
+            "gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"
+        ),
         Column(
             "peak_gigaflops_per_second",
             lambda t: t.peak_flops,
@@ -126,6 +139,7 @@ ROOFLINE = Table[Roofline](
             "attained_fraction",
             lambda t: t.attained_fraction,
             "of what can be reached with that many operations per byte",
+            "of its limit",
         ),
         Column(
             "bound_by",

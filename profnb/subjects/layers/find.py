@@ -4,7 +4,9 @@ from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.input.input_work import NOT_INPUT
-from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
+from profnb.subjects.layers.layer_columns import tabulate_layers
+from profnb.subjects.layers.layer_rows import LAYER_PARTS
+from profnb.subjects.layers.layer_table import LayerTable
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.memory.peak import tabulate_peak
@@ -43,7 +45,8 @@ class Layers:
     def table(self) -> LayerTable:
         """The layers, with what is known of each."""
         spine = self._spine
-        goes_backward = bool(self.times.time_ps[:, :, 1].any())
+        backward = LAYER_PARTS.index("backward")
+        has_gradients = bool(self.times.time_ps[:, :, backward].any())
         largest = max(
             self._memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
         )
@@ -51,6 +54,6 @@ class Layers:
             self.times,
             [] if largest is None else tabulate_peak(spine.trace, largest, spine.steps),
             batch_size=None if spine.steps.is_window else spine.summary.batch_size,
-            is_training=goes_backward or spine.summary.phase == "train",
+            is_training=has_gradients or spine.summary.phase == "train",
             has_device=spine.has_device,
         )

@@ -129,18 +129,18 @@ def _einsum(equation: str, shape: Shape, kernel: Shape, made: Shape | None) -> f
         return nan
     # The kernel itself may be packed (int4): where input or output tell a size, that counts.
     outside = dict(zip(result[:0:-1], (made or ())[:0:-1], strict=False)) | named
-    told = {letter: size for letter, size in outside.items() if size is not None}
-    sizes = {**named, **dict(zip(weights, kernel, strict=True)), **told}
+    sized = {letter: size for letter, size in outside.items() if size is not None}
+    sizes = {**named, **dict(zip(weights, kernel, strict=True)), **sized}
     return _product(tuple(free)) * _product(tuple(sizes.values()))
 
 
 def _attention(layer: LayerFacts) -> float:
     """Queries by keys, and weights by values."""
-    told = layer.numbers
-    heads = told.get("num_heads", told.get("num_query_heads"))
-    key = told.get("key_dim", told.get("head_dim"))
-    value = told.get("value_dim", key)
-    queries, keys = told.get("query_length"), told.get("key_length", told.get("value_length"))
+    sizes = layer.numbers
+    heads = sizes.get("num_heads", sizes.get("num_query_heads"))
+    key = sizes.get("key_dim", sizes.get("head_dim"))
+    value = sizes.get("value_dim", key)
+    queries, keys = sizes.get("query_length"), sizes.get("key_length", sizes.get("value_length"))
     numbers = [n for n in (heads, key, value, queries, keys) if isinstance(n, int)]
     if len(numbers) < 5:
         return nan

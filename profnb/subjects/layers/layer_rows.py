@@ -1,8 +1,21 @@
-"""Ops to the row each belongs to and the part of the step it is of: a layer's way forward, its way back, ...
+"""Ops to the row of the table of layers that each belongs to, and to the part of the layer's work it is.
 
-An op is one of, in this order: the input pipeline's; inside a layer of a known model; what the model's graph
-tells it is for (``capture.graph_ops``); the optimizer's; of the loss; of a metric; inside a name scope that
-looks like a layer; outside the model.
+What a training step of a model ``net`` with one layer ``dense`` runs, and where it goes:
+
+    op                                          row                  layer part
+    Iterator::Root::Map                         input                other
+    net/dense/MatMul                            net/dense            forward
+    gradient_tape/net/dense/MatMul/MatMul_1     net/dense            backward
+    net/dense/checkpoint/MatMul                 net/dense            recomputation
+    Adam/update_dense/kernel/ResourceApplyAdam  net/dense            update
+    Adam/sub                                    optimizer            update
+    mean_squared_error/sub                      loss                 forward
+    gradient_tape/mean_squared_error/mul        loss                 backward
+    Sum                                         outside the model    other
+
+The first of these rules that fits decides: an op is the input pipeline's; inside a layer of a known model;
+for what the model's graph says (``capture.models.op_order``); the optimizer's; of the loss; of a metric;
+inside a name scope that looks like a layer; outside the model.
 """
 
 import re
@@ -13,19 +26,21 @@ from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
 from profnb.capture.models.op_order import UPDATE, OpFact
 from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
-from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope, without_number
+from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
+from profnb.subjects.ops.optimizers import OPTIMIZERS
 from profnb.trace.names import copy_direction
+from profnb.trace.op_names import without_number, without_numbers
 
 __all__ = [
     "INPUT",
+    "LAYER_PARTS",
     "LOSS",
     "METRICS",
     "OPTIMIZER",
     "OTHERS",
     "OUTSIDE",
-    "PHASES",
+    "LayerRows",
     "OpPlace",
-    "Rows",
 ]
 
 LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE = (
@@ -36,8 +51,8 @@ LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE = (
     "outside the model",
 )
 OTHERS = (LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE)
-PHASES = ("forward", "backward", "update", "recomputation", "other")
-_FORWARD, _BACKWARD, _UPDATE, _AGAIN, _OTHER = range(5)
+LAYER_PARTS = ("forward", "backward", "update", "recomputation", "other")
+_FORWARD, _BACKWARD, _UPDATE, _RECOMPUTATION, _OTHER = range(5)
 
 _INPUT_TYPE = re.compile(
     r"Dataset|.*Dataset(V\d+)?|(Make|Anonymous|Multi_?Device)?Iterator.*|Optional[A-Z].*|Infeed.*"
@@ -45,13 +60,6 @@ _INPUT_TYPE = re.compile(
 _INPUT_SCOPE = re.compile(
     r"(Anonymous|MultiDevice)?Iterator[A-Za-z:]*(_\d+)?|Optional[A-Z].*|Infeed.*"
 )
-_OPTIMIZERS = frozenset(
-    {
-        "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
-        "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
-        "rmsprop", "sgd",
-    }
-)  # fmt: skip
 _APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z].*|ResourceApply.*")
 _LOSSES = frozenset(
     {
@@ -72,21 +80,21 @@ class OpPlace:
     """Where an op belongs.
 
     Attributes:
-        row: Row of ``Rows``.
-        phase: Index into ``PHASES``.
+        row: Row of ``LayerRows``.
+        layer_part: Index into ``LAYER_PARTS``.
     """
 
     row: int
-    phase: int
+    layer_part: int
 
 
-class Rows:
-    """The rows that ops are told to: layers of models, scopes, and what is neither.
+class LayerRows:
+    """The rows that ops are handed out to: layers of models, then ``OTHERS``, then scopes like layers.
 
     Attributes:
         models: The models that rows are taken from.
         scopes: Paths of the scopes that look like layers, as they were met.
-        found: The layer places that ops were told to.
+        layer_places: The scopes of layers that ops were placed in.
     """
 
     def __init__(
@@ -105,13 +113,14 @@ class Rows:
         self._layers: LayerScopes = find_layer_scopes(models, paths)
         self.layers = self._layers.layers
         self.scopes: dict[tuple[str, ...], int] = {}
-        self.found: set[LayerPlace] = set()
+        self.layer_places: set[LayerPlace] = set()
         names = {"/".join(scope.path) for scope in self._parsed.values()}
         ran = {place.row for path in paths if (place := self._layers.place(path))}
-        self._told = _told_ops(models, phase, names, ran)
+        self._graph_facts = _find_graph_facts(models, phase, names, ran)
         self._losses = _LOSSES.union(*(map(str.lower, model.losses) for model in models))
-        own = {_without_numbers(model.optimizer.lower()) for model in models if model.optimizer}
-        self._optimizers = _OPTIMIZERS | own
+        self._optimizers = OPTIMIZERS.union(
+            without_numbers(model.optimizer.lower()) for model in models if model.optimizer
+        )
         self._by_name: dict[str, int] = {}
         for row, layer in enumerate(self.layers):
             self._by_name[layer.name] = -1 if layer.name in self._by_name else row
@@ -121,7 +130,7 @@ class Rows:
         """Of models that have scopes in common, which nothing can tell apart: how many, by their name."""
         groups = {
             frozenset(numbers)
-            for place in self.found
+            for place in self.layer_places
             if len(numbers := self._layers.alike.get(place.scope, ())) > 1
         }
         named: dict[str, set[int]] = {}
@@ -158,17 +167,18 @@ class Rows:
         if is_input or _is_input(name, op_type, scope):
             return OpPlace(self.other(INPUT), _OTHER)
         if any(part in _REGULARIZERS for part in scope.path):
-            return OpPlace(self.other(LOSS), _way(scope))
+            return OpPlace(self.other(LOSS), _direction(scope))
         place = self._layers.place(scope.path[:-1])
         if place is not None:
-            self.found.add(place)
-            again = scope.is_again or place.is_again
-            return OpPlace(place.row, _AGAIN if again and not scope.is_backward else _way(scope))
-        told = self._told.get("/".join(scope.path))
-        return self._place_outside(op_type, scope) if told is None else self._place_told(*told)
+            self.layer_places.add(place)
+            is_again = scope.is_again or place.is_again
+            is_repeated = is_again and not scope.is_backward
+            return OpPlace(place.row, _RECOMPUTATION if is_repeated else _direction(scope))
+        fact = self._graph_facts.get("/".join(scope.path))
+        return self._place_outside(op_type, scope) if fact is None else self._place_by_graph(*fact)
 
-    def _place_told(self, first: int, fact: OpFact) -> OpPlace:
-        """Where an op belongs that the graph told about; ``first`` is its model's first row."""
+    def _place_by_graph(self, first: int, fact: OpFact) -> OpPlace:
+        """Where an op belongs of which its graph says what it is for; ``first`` is its model's first row."""
         if fact.part == UPDATE:
             return OpPlace(first + fact.row, _UPDATE)
         if fact.part == METRICS_PART:
@@ -179,22 +189,23 @@ class Rows:
         return OpPlace(self.other(OUTSIDE) if place is None else place.row, _BACKWARD)
 
     def _place_outside(self, op_type: str, scope: OpScope) -> OpPlace:
-        first = _without_numbers(scope.path[0].lower()) if scope.path else ""
+        first = without_numbers(scope.path[0].lower()) if scope.path else ""
         heads = {without_number(part.lower()) for part in scope.path[:2]}
         if first in self._optimizers or "training" in heads or _APPLIES.fullmatch(op_type):
             return OpPlace(self._updated(scope), _UPDATE)
         if len(scope.path) > 1 and (heads & self._losses or first.endswith("_loss")):
-            return OpPlace(self.other(LOSS), _way(scope))
+            return OpPlace(self.other(LOSS), _direction(scope))
         if first == "metrics" and len(scope.path) > 1:
             return OpPlace(self.other(METRICS), _OTHER)
         path = layer_scope(scope)
         if path:
             row = self.scopes.setdefault(path, len(self))
-            return OpPlace(row, _AGAIN if scope.is_again and not scope.is_backward else _way(scope))
+            is_repeated = scope.is_again and not scope.is_backward
+            return OpPlace(row, _RECOMPUTATION if is_repeated else _direction(scope))
         return OpPlace(self.other(OUTSIDE), _BACKWARD if scope.is_backward else _OTHER)
 
     def _updated(self, scope: OpScope) -> int:
-        """The layer whose weights an op updates, where its name tells: ``Adam/update_dense/kernel/...``."""
+        """The layer whose weights an op updates, where its name says: ``Adam/update_dense/kernel/...``."""
         for at, part in enumerate(scope.path):
             if part.startswith("update_") and not part[7:].isdigit():
                 inner = (part[7:], *scope.path[at + 1 : -1])
@@ -205,35 +216,32 @@ class Rows:
         return self.other(OPTIMIZER)
 
 
-def _told_ops(
+def _find_graph_facts(
     models: Sequence[ModelFacts], phase: str, names: set[str], ran: set[int]
 ) -> dict[str, tuple[int, OpFact]]:
-    """What the graphs of models tell about ops, with the first row of the model.
+    """What the graphs of models say about ops by their names, with the first row of the model.
 
-    Only a model of which a layer ran tells anything, and of several graphs of its step the one in which most
-    of what it tells of has run. Two models' optimizers name their ops alike: of such an op nothing is told.
+    Only a model of which a layer ran says anything, and of several graphs of its step the one of whose ops
+    most have run. Two models' optimizers name their ops alike: of such an op nothing is said.
     """
-    told: dict[str, tuple[int, OpFact]] = {}
+    facts: dict[str, tuple[int, OpFact]] = {}
     disputed: set[str] = set()
     first = 0
     for model in models:
         if not ran.isdisjoint(range(first, first + len(model.layers))):
             graphs = model.ops.get(phase, model.ops.get("", ()))
-            own = max(graphs, key=lambda own: len(names & own.keys()) / (len(own) or 1), default={})
-            for name, fact in own.items():
-                if told.setdefault(name, (first, fact)) != (first, fact):
-                    is_same = fact.part == told[name][1].part == METRICS_PART
+            graph = max(
+                graphs, key=lambda ops: len(names & ops.keys()) / (len(ops) or 1), default={}
+            )
+            for name, fact in graph.items():
+                if facts.setdefault(name, (first, fact)) != (first, fact):
+                    is_same = fact.part == facts[name][1].part == METRICS_PART
                     disputed.update(() if is_same else (name,))
         first += len(model.layers)
-    return {name: fact for name, fact in told.items() if name not in disputed}
+    return {name: fact for name, fact in facts.items() if name not in disputed}
 
 
-def _without_numbers(name: str) -> str:
-    """A name without what made it unique, in Keras and then in TensorFlow: ``sgd_1_1`` becomes ``sgd``."""
-    return re.sub(r"(_\d+)+$", "", name)
-
-
-def _way(scope: OpScope) -> int:
+def _direction(scope: OpScope) -> int:
     return _BACKWARD if scope.is_backward else _FORWARD
 
 

@@ -1,26 +1,32 @@
 """Ops to layers: how long each takes forward, backward and to update, and what it computes.
 
 The op time of the counted steps (``ops``: self time, each picosecond of a thread or stream once) is handed
-out to rows, each picosecond to one row and one phase, so that the rows sum to it exactly. Rows are the
+out to rows, each picosecond to one row and one layer part, so that the rows sum to it exactly. Rows are the
 layers of the models that ran, where those are known, with the names of scopes for what is not; and the loss,
 metrics, the optimizer, the input, and what is outside the model.
 
-What an XLA instruction took that does the work of several rows (a fusion across layers) is shared out by the
-operations that each does inside it, and marked as an estimate. A library call that fuses several ops of one
-layer (oneDNN's) keeps the name of one of them, so it lies in that layer anyway.
+    net/dense/MatMul     10 us                 10 us to net/dense, forward
+    gradient_tape/net/dense/MatMul/MatMul_1    20 us to net/dense, backward
+    fusion.3             12 us                 its module says what is inside it, by operations:
+      net/dense/MatMul              3000       9 us to net/dense, forward, an estimate
+      net/relu/Relu                 1000       3 us to net/relu, forward, an estimate
 
-Times of a row are those of the device where the trace has one, else of the host; both sides are told besides.
+What an XLA instruction took that does the work of several rows (a fusion across layers, as above) is shared
+out by the operations that each does inside it, and marked as an estimate. A library call that fuses several
+ops of one layer (oneDNN's) keeps the name of one of them, so it lies in that layer anyway.
+
+Times of a row are those of the device where the trace has one, else of the host; both are kept.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.subjects.layers.layer_rows import OUTSIDE, PHASES, OpPlace, Rows
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, OpPlace
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
@@ -28,7 +34,7 @@ from profnb.subjects.xla.xla_tree import parts_of_fusion
 
 __all__ = ["LayerTimes", "hand_out_ops"]
 
-_FORWARD = PHASES.index("forward")
+_FORWARD, _BACKWARD, _OTHER = map(LAYER_PARTS.index, ("forward", "backward", "other"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +43,24 @@ class LayerTimes:
 
     Attributes:
         rows: What the rows are.
-        time_ps: Self time by side (host, device), row and phase, shape (2, R, len(PHASES)).
+        time_ps: Self time by side (host, device), row and layer part, shape (2, R, len(LAYER_PARTS)).
         occurrences: Runs of ops by side, shape (2, R).
         hlo_flops: Operations of XLA's instructions over all counted steps by row, forward and backward;
             NaN where XLA ran nothing for it, shape (R, 2).
         is_estimate: Whether some of a row's time was shared out, shape (R,).
         row_of_op: The row of each op name; of one that several rows share, the one with the largest part.
-        steps: How many iterations the counted steps are.
-        iterations: How many of those each model ran in.
+        iterations: How many iterations of training the counted steps are.
+        model_iterations: How many of those each model ran in.
     """
 
-    rows: Rows
+    rows: LayerRows
     time_ps: Int64s
     occurrences: Int64s
     hlo_flops: Floats
     is_estimate: Bools
     row_of_op: Mapping[str, int]
-    steps: int
-    iterations: Sequence[int]
+    iterations: int
+    model_iterations: Sequence[int]
 
     def __len__(self) -> int:
         return self.is_estimate.size
@@ -62,29 +68,77 @@ class LayerTimes:
 
 @dataclass(slots=True)
 class _Sums:
-    """What is summed up while ops are handed out, by (side, row, phase)."""
+    """What is summed up while ops are handed out.
 
-    time: dict[tuple[int, int, int], int]
-    runs: dict[tuple[int, int], int]
-    flops: dict[tuple[int, int], float]
-    estimates: set[int]
-    often: dict[int, list[int]]  # by row, how often each forward op of it ran
+    Attributes:
+        time_ps: By side, row and layer part.
+        occurrences: By side and row.
+        flops: By row, forward (0) and backward (1).
+        estimates: Rows of which some time was shared out.
+        forward: By row, how often each forward op of it ran.
+    """
 
-    def add(self, side: int, place: OpPlace, spent: int) -> None:
-        key = (side, place.row, place.phase)
-        self.time[key] = self.time.get(key, 0) + spent
+    time_ps: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    occurrences: dict[tuple[int, int], int] = field(default_factory=dict)
+    flops: dict[tuple[int, int], float] = field(default_factory=dict)
+    estimates: set[int] = field(default_factory=set)
+    forward: dict[int, list[int]] = field(default_factory=dict)
 
-    def count(self, side: int, row: int, often: int) -> None:
-        self.runs[side, row] = self.runs.get((side, row), 0) + often
+    def add(self, side: int, place: OpPlace, spent_ps: int) -> None:
+        key = (side, place.row, place.layer_part)
+        self.time_ps[key] = self.time_ps.get(key, 0) + spent_ps
+
+    def count(self, side: int, row: int, occurrences: int) -> None:
+        self.occurrences[side, row] = self.occurrences.get((side, row), 0) + occurrences
 
     def compute(self, place: OpPlace, flops: float) -> None:
-        key = (place.row, int(PHASES[place.phase] == "backward"))
+        key = (place.row, int(place.layer_part == _BACKWARD))
         self.flops[key] = self.flops.get(key, 0.0) + flops
 
 
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Runs of ops that go the same way: of one op, for the input pipeline or not, by one instruction.
+
+    Attributes:
+        op: Row of ``OpRuns.keys``.
+        is_input: Whether the input pipeline ran them.
+        instruction: Row of ``HloOps.ops``; -1 for an op that XLA did not run.
+        spent_ps: Self time of all of them.
+        occurrences: How many there are.
+    """
+
+    op: list[int]
+    is_input: list[int]
+    instruction: list[int]
+    spent_ps: list[int]
+    occurrences: list[int]
+
+
+def _group_runs(runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps) -> _Kinds:
+    """The kinds of runs inside the counted steps.
+
+    Each run gets one number, which sorts fast: its op, whether it is input, and a slot for each instruction
+    and for none. With 3 instructions (4 slots), op 5 as input by no instruction is (5 * 2 + 1) * 4 + 0 = 44.
+    """
+    kept = within[runs.events]
+    events = runs.events[kept]
+    instruction = hlo.codes_of(events) if len(hlo) else np.full(events.size, -1)
+    slots = len(hlo.ops) + 1
+    packed = (runs.code[kept] * 2 + is_input[kept]) * slots + (instruction + 1)
+    distinct, kind = np.unique(packed, return_inverse=True)
+    spent = np.zeros(distinct.size, np.int64)
+    np.add.at(spent, kind, runs.self_ps[kept])
+    op_and_input, slot = np.divmod(distinct, slots)
+    op, from_input = np.divmod(op_and_input, 2)
+    occurrences = np.bincount(kind, minlength=distinct.size)
+    columns = (op, from_input, slot - 1, spent, occurrences)
+    return _Kinds(*(column.tolist() for column in columns))
+
+
 def hand_out_ops(
-    runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts], steps: int,
-    phase: str = "",
+    runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts],
+    iterations: int, phase: str = "",
 ) -> LayerTimes:  # fmt: skip
     """Hand the self time of ops out to rows.
 
@@ -92,75 +146,74 @@ def hand_out_ops(
         runs: Every run of an op.
         within: Which events count, shape (E,).
         is_input: Which runs are the input pipeline's, shape (N,).
-        hlo: XLA's instructions and programs.
+        hlo: XLA's instructions and modules.
         models: The models that may have run.
-        steps: How many iterations the counted events are of.
+        iterations: How many iterations of training the counted events are of.
         phase: What those do: "train", "test", "predict".
     """
-    kept = within[runs.events]
-    events, own = runs.events[kept], runs.self_ps[kept]
-    instruction = hlo.codes_of(events) if len(hlo) else np.full(events.size, -1)
-    key = (runs.code[kept] * 2 + is_input[kept]) * (len(hlo.ops) + 1) + instruction + 1
-    keys, row = np.unique(key, return_inverse=True)
-    often = np.bincount(row, minlength=keys.size)
-    spent = np.zeros(keys.size, np.int64)
-    np.add.at(spent, row, own)
-    code, instruction = np.divmod(keys, len(hlo.ops) + 1)
-    fusions = _read_fusions(hlo, np.unique(instruction[instruction > 0] - 1))
-    names = {runs.keys[at][0] for at in np.unique(code // 2).tolist()}
+    kinds = _group_runs(runs, within, is_input, hlo)
+    fusions = _read_fusions(hlo, sorted({row for row in kinds.instruction if row >= 0}))
+    names = {runs.keys[op][0] for op in kinds.op}
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
-    rows, sums = Rows(models, sorted(names), phase), _Sums({}, {}, {}, set(), {})
+    rows, sums = LayerRows(models, sorted(names), phase), _Sums()
     row_of_op: dict[str, int] = {}
     parts_of: dict[int, _Parts] = {}
-    for at in range(keys.size):
-        op_code, from_input = divmod(int(code[at]), 2)
-        name, op_type = runs.keys[op_code]
-        side, ran = int(runs.is_device[op_code]), int(instruction[at]) - 1
-        if ran >= 0 and ran not in parts_of:
-            parts_of[ran] = _parts_of(hlo.ops[ran], fusions.get(ran), rows)
-        if ran >= 0 and len(parts_of[ran].shares) > 0:
-            _share_out(sums, side, parts_of[ran], int(spent[at]), int(often[at]))
-            row_of_op.setdefault(name, parts_of[ran].shares[0][0].row)
+    for op, from_input, instruction, spent_ps, occurrences in zip(
+        kinds.op, kinds.is_input, kinds.instruction, kinds.spent_ps, kinds.occurrences, strict=True
+    ):
+        name, op_type = runs.keys[op]
+        side = int(runs.is_device[op])
+        if instruction >= 0 and instruction not in parts_of:
+            hlo_op = hlo.ops[instruction]
+            parts_of[instruction] = _parts_of(hlo_op, fusions.get(instruction), rows)
+        if instruction >= 0 and parts_of[instruction].shares:
+            _share_out(sums, side, parts_of[instruction], spent_ps, occurrences)
+            row_of_op.setdefault(name, parts_of[instruction].shares[0][0].row)
             continue
         place = rows.place(name, op_type, is_input=bool(from_input))
         row_of_op[name] = place.row
-        sums.add(side, place, int(spent[at]))
-        sums.count(side, place.row, int(often[at]))
-        if place.phase == _FORWARD:
-            sums.often.setdefault(place.row, []).append(int(often[at]))
-    return _as_columns(rows, sums, row_of_op, steps)
+        sums.add(side, place, spent_ps)
+        sums.count(side, place.row, occurrences)
+        if place.layer_part == _FORWARD:
+            sums.forward.setdefault(place.row, []).append(occurrences)
+    return _as_columns(rows, sums, row_of_op, iterations)
 
 
-def _as_columns(rows: Rows, sums: _Sums, row_of_op: Mapping[str, int], steps: int) -> LayerTimes:
-    count = len(rows)
-    time = np.zeros((2, count, len(PHASES)), np.int64)
-    for key, spent in sums.time.items():
-        time[key] = spent
-    occurrences = np.zeros((2, count), np.int64)
-    for (side, row), often in sums.runs.items():
-        occurrences[side, row] = often
-    flops = np.full((count, 2), np.nan)
-    for (row, way), done in sums.flops.items():
-        flops[row, way] = done
-    estimate = np.zeros(count, np.bool_)
-    estimate[list(sums.estimates)] = True
-    iterations = _iterations_of_models(rows, sums, steps)
-    return LayerTimes(rows, time, occurrences, flops, estimate, row_of_op, steps, iterations)
+def _as_columns(
+    rows: LayerRows, sums: _Sums, row_of_op: Mapping[str, int], iterations: int
+) -> LayerTimes:
+    time_ps = np.zeros((2, len(rows), len(LAYER_PARTS)), np.int64)
+    for key, spent_ps in sums.time_ps.items():
+        time_ps[key] = spent_ps
+    occurrences = np.zeros((2, len(rows)), np.int64)
+    for of_side_and_row, count in sums.occurrences.items():
+        occurrences[of_side_and_row] = count
+    flops = np.full((len(rows), 2), np.nan)
+    for of_row_and_direction, done in sums.flops.items():
+        flops[of_row_and_direction] = done
+    is_estimate = np.zeros(len(rows), np.bool_)
+    is_estimate[list(sums.estimates)] = True
+    return LayerTimes(
+        rows, time_ps, occurrences, flops, is_estimate, row_of_op, iterations,
+        _iterations_of_models(rows, sums, iterations),
+    )  # fmt: skip
 
 
-def _iterations_of_models(rows: Rows, sums: _Sums, steps: int) -> list[int]:
+def _iterations_of_models(rows: LayerRows, sums: _Sums, iterations: int) -> list[int]:
     """How many iterations each model ran in: as often as most of its forward ops did.
 
     Where only one ran, all of them: a step that skips parts of its model is a step of it.
     """
-    found: list[int] = []
+    counts: list[int] = []
     first = 0
     for model in rows.models:
-        own = range(first, first + len(model.layers))
-        often = Counter(count for row in own for count in sums.often.get(row, ()) if count <= steps)
-        found.append(max(often, key=lambda count: (often[count], count), default=0))
+        layers = range(first, first + len(model.layers))
+        votes = Counter(
+            count for row in layers for count in sums.forward.get(row, ()) if count <= iterations
+        )
+        counts.append(max(votes, key=lambda count: (votes[count], count), default=0))
         first += len(model.layers)
-    return found if sum(count > 0 for count in found) > 1 else [steps] * len(found)
+    return counts if sum(count > 0 for count in counts) > 1 else [iterations] * len(counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +226,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Fusion:
-    """What the framework's ops do inside an instruction whose program is known.
+    """What the framework's ops do inside an instruction whose module the trace holds.
 
     Attributes:
         amounts: Operations by op name, or elements made where none does any.
@@ -186,25 +239,25 @@ class _Fusion:
     flops: float
 
 
-def _read_fusions(hlo: HloOps, ran: Int64s) -> dict[int, _Fusion]:
-    """The instructions that ran and whose program is known."""
-    costs = {program: Costs(module) for program, module in hlo.programs.items()}
-    found = {}
-    for row in ran.tolist():
+def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion]:
+    """The instructions whose module the trace holds."""
+    costs = {number: Costs(module) for number, module in hlo.modules.items()}
+    fusions = {}
+    for row in instructions:
         op = hlo.ops[row]
-        module = hlo.programs.get(op.program_id)
+        module = hlo.modules.get(op.program_id)
         if module is not None and op.row >= 0:
             cost = costs[op.program_id]
             done, made = parts_of_fusion(op, module, cost)
             has_flops = sum(done.values()) > 0
-            found[row] = _Fusion(done if has_flops else made, has_flops, cost.flops(op.row))
-    return found
+            fusions[row] = _Fusion(done if has_flops else made, has_flops, cost.flops(op.row))
+    return fusions
 
 
-def _parts_of(op: HloOp, fusion: _Fusion | None, rows: Rows) -> _Parts:
+def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
     """Whom an instruction works for, largest share first."""
     if not op.op_name:  # a copy or the like that no op of the framework asked for
-        return _Parts([(OpPlace(rows.other(OUTSIDE), PHASES.index("other")), 1.0)], [])
+        return _Parts([(OpPlace(rows.other(OUTSIDE), _OTHER), 1.0)], [])
     whole = rows.place(op.op_name, op.key[1])
     if fusion is None:
         return _Parts([(whole, 1.0)], [])
@@ -221,19 +274,19 @@ def _parts_of(op: HloOp, fusion: _Fusion | None, rows: Rows) -> _Parts:
 
 
 def _type_of(name: str) -> str:
-    """An op's type as far as its name tells."""
+    """An op's type as far as its name says."""
     return name.rpartition("/")[2].rstrip("0123456789").rstrip("_")
 
 
-def _share_out(sums: _Sums, side: int, parts: _Parts, spent: int, often: int) -> None:
+def _share_out(sums: _Sums, side: int, parts: _Parts, spent_ps: int, occurrences: int) -> None:
     """Hand an instruction's time out by shares, to the picosecond; the largest takes what rounding leaves."""
-    given = [int(spent * share) for _, share in parts.shares]
-    given[0] += spent - sum(given)
-    for (place, _), picoseconds in zip(parts.shares, given, strict=True):
-        sums.add(side, place, picoseconds)
+    shares_ps = [int(spent_ps * share) for _, share in parts.shares]
+    shares_ps[0] += spent_ps - sum(shares_ps)
+    for (place, _), share_ps in zip(parts.shares, shares_ps, strict=True):
+        sums.add(side, place, share_ps)
     places = {place.row for place, _ in parts.shares}
-    sums.count(side, parts.shares[0][0].row, often)
+    sums.count(side, parts.shares[0][0].row, occurrences)
     if len(parts.shares) > 1:
         sums.estimates.update(places)
     for place, done in parts.flops:
-        sums.compute(place, done * often)
+        sums.compute(place, done * occurrences)

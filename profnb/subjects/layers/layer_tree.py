@@ -2,38 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from profnb.subjects.layers.layer_rows import OTHERS, PHASES
+from profnb.core.block import Block
+from profnb.core.units import duration_text, percent_text
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS
 from profnb.subjects.layers.layer_table import LayerTable
 
-__all__ = ["LayerBlock", "grow_layer_tree"]
+__all__ = ["grow_layer_tree"]
 
 _MOST_BLOCKS, _DEEPEST = 190, 4
 _SMALLEST = 0.0015
-
-
-@dataclass(frozen=True, slots=True)
-class LayerBlock:
-    """One block of the picture.
-
-    Attributes:
-        level: How many blocks lie above it.
-        label: Name of the layer, or of the part of the step.
-        path: The layer's whole path, or what else the row is.
-        begin: Where it begins, as share of all op time in 0..1; a block lies under what it is part of.
-        width: Its share of all op time.
-        time_ps: Its time a step.
-        phase: Part of the step, for blocks of the lowest level; "" for layers.
-        search: Words that find its ops; "" if none are known.
-    """
-
-    level: int
-    label: str
-    path: str
-    begin: float
-    width: float
-    time_ps: float
-    phase: str = ""
-    search: str = ""
+_LONGEST = 160
 
 
 @dataclass(slots=True)
@@ -42,31 +20,32 @@ class _Node:
 
     row: int = -1
     inside: dict[str, "_Node"] = field(default_factory=dict)
-    time: int = 0
-    phases: list[int] = field(default_factory=lambda: [0] * len(PHASES))
+    total_ps: int = 0
+    layer_part_ps: list[int] = field(default_factory=lambda: [0] * len(LAYER_PARTS))
 
 
-def grow_layer_tree(table: LayerTable) -> list[LayerBlock]:
+def grow_layer_tree(table: LayerTable) -> list[Block]:
     """Lay out the layers in the order of the model, parts under what they are part of.
 
-    What is deeper than four levels or too small to see is drawn with what it is part of. The lowest level
-    tells the parts of the step: forward, backward, update, recomputation.
+    What is deeper than four levels or too small to see is drawn with what it is part of. The lowest level has
+    the layer parts: forward, backward, update, recomputation. These are the roles of its blocks; the others
+    are "outer layer" and "inner layer" in turn, or what no layer is ("loss", "optimizer", ...).
     """
     whole = int(table.total_ps.sum())
     if not whole:
         return []
     root = _Node()
     for row, name in enumerate(table.layer):
-        spent = table.phases_ps[row].tolist()
+        spent = table.layer_part_ps[row].tolist()
         parts = [name] if not table.layer_type[row] and name in OTHERS else name.split("/")
         node = root
         for depth, part in enumerate(parts):
             if depth < _DEEPEST:
                 node = node.inside.setdefault(part, _Node())
-            node.time += sum(spent) if depth < _DEEPEST else 0
+            node.total_ps += sum(spent) if depth < _DEEPEST else 0
         node.row = row if len(parts) <= _DEEPEST else node.row
-        node.phases = [a + b for a, b in zip(node.phases, spent, strict=True)]
-    blocks: list[LayerBlock] = []
+        node.layer_part_ps = [a + b for a, b in zip(node.layer_part_ps, spent, strict=True)]
+    blocks: list[Block] = []
     deepest = _depth(root)
     _lay_out(table, root, "", 0, 0.0, whole, deepest, blocks)
     blocks.sort(key=lambda block: -block.width)
@@ -79,23 +58,28 @@ def _depth(node: _Node) -> int:
 
 def _lay_out(
     table: LayerTable, node: _Node, path: str, level: int, begin: float, whole: int, lowest: int,
-    blocks: list[LayerBlock],
+    blocks: list[Block],
 ) -> None:  # fmt: skip
-    """Place what is inside a node from left to right, then its own time."""
+    """Place what is inside a node from left to right, then its layer parts."""
     at = begin
     for name, inner in node.inside.items():
-        width = inner.time / whole
+        width = inner.total_ps / whole
         if width >= _SMALLEST:
             inside = f"{path}/{name}" if path else name
             search = table.search[inner.row] if inner.row >= 0 else ""
-            time_ps = inner.time / table.steps
-            blocks.append(LayerBlock(level, name, inside, at, width, time_ps, search=search))
+            hover = _hover(inside[:_LONGEST], inner.total_ps / table.iterations, width)
+            role = inside if inside in OTHERS else ("outer layer", "inner layer")[level % 2]
+            blocks.append(Block(level, at, width, name, hover, role, search))
             _lay_out(table, inner, inside, level + 1, at, whole, lowest, blocks)
         at += width
-    for phase, spent in zip(PHASES, node.phases, strict=True):
+    for layer_part, spent in zip(LAYER_PARTS, node.layer_part_ps, strict=True):
         width = spent / whole
-        if width >= _SMALLEST and phase != "other":
+        if width >= _SMALLEST and layer_part != "other":
             search = table.search[node.row] if node.row >= 0 else ""
-            time_ps = spent / table.steps
-            blocks.append(LayerBlock(lowest, phase, path, at, width, time_ps, phase, search))
+            hover = _hover(f"{path[:_LONGEST]}, {layer_part}", spent / table.iterations, width)
+            blocks.append(Block(lowest, at, width, layer_part, hover, layer_part, search))
         at += width
+
+
+def _hover(text: str, step_ps: float, width: float) -> str:
+    return f"{text}: {duration_text(step_ps)} a step, {percent_text(width)}"

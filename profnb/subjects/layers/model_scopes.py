@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
-from profnb.subjects.layers.name_scopes import parse_scope, without_number
+from profnb.subjects.layers.name_scopes import parse_scope
+from profnb.trace.op_names import without_number
 
 __all__ = ["LayerPlace", "LayerScopes", "find_layer_scopes"]
 
@@ -43,7 +44,7 @@ class LayerScopes:
         self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str], again: set[Path],
         alike: dict[Path, set[int]],
     ) -> None:  # fmt: skip
-        """Take what is known.
+        """Take what ``find_layer_scopes`` matched.
 
         Args:
             layers: The layers of all models.
@@ -54,14 +55,14 @@ class LayerScopes:
         """
         self.layers, self.alike = layers, alike
         self._rows, self._roots, self._again = rows, roots, again
-        self._known: dict[Path, LayerPlace | None] = {}
+        self._place_of: dict[Path, LayerPlace | None] = {}
         self._longest = max(map(len, rows), default=0)
 
     def place(self, path: Path) -> LayerPlace | None:
         """The innermost layer that an op's scopes (its path without itself) lie in, or None."""
-        if path not in self._known:
-            self._known[path] = self._find(path)
-        return self._known[path]
+        if path not in self._place_of:
+            self._place_of[path] = self._find(path)
+        return self._place_of[path]
 
     def _find(self, path: Path) -> LayerPlace | None:
         starts = [at for at, part in enumerate(path) if at == 0 or part in self._roots]
@@ -92,16 +93,16 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
     alike: dict[Path, set[int]] = {}
     for number, model in enumerate(models):
         first = len(layers)
-        seen = {_path_of(scope): row for scope, row in model.scopes.items()}
+        traced = {_path_of(scope): row for scope, row in model.scopes.items()}
         again.update(map(_path_of, model.again))
-        own = {scope: first + row for scope, row in seen.items() if scope}
-        roots.update(scope[-1] for scope, row in seen.items() if scope and row == 0)
-        if seen:
-            rows |= own
+        matched = {scope: first + row for scope, row in traced.items() if scope}
+        roots.update(scope[-1] for scope, row in traced.items() if scope and row == 0)
+        if traced:
+            rows |= matched
         else:
-            _match_model(model, first, inside, own, roots)
-            rows = own | rows
-        for scope in own:
+            _match_model(model, first, inside, matched, roots)
+            rows = matched | rows
+        for scope in matched:
             alike.setdefault(scope, set()).add(number)
         layers.extend(model.layers)
     return LayerScopes(layers, rows, roots, again, alike)
@@ -114,18 +115,18 @@ def _path_of(scope: str) -> Path:
 def _match_model(
     model: ModelFacts, first: int, inside: dict[Path, set[str]], rows: dict[Path, int], roots: set[str]
 ) -> None:  # fmt: skip
-    """Find where a model's own scope stands, and match what is inside."""
+    """Find where a model's outermost scope stands, and match what is inside."""
     parts: dict[int, list[int]] = {}
     for row, layer in enumerate(model.layers):
         parts.setdefault(layer.parent, []).append(row)
-    found = False
+    is_matched = False
     for path, names in list(inside.items()):
         for name, row in _match(model, [0], names).items():
-            found = True
+            is_matched = True
             scope = (*path, name)
             roots.add(name)
             _match_parts(model, row, scope, parts, first, inside, rows)
-    if found:
+    if is_matched:
         return
     for row in parts.get(0, []):  # a part of it that ran by itself
         layer = model.layers[row]
@@ -159,12 +160,12 @@ def _match(model: ModelFacts, wanted: Sequence[int], names: set[str]) -> dict[st
         return {name: exact[name] for name in names if name in exact}
     landing, passing = _names_given([(layers[row], row) for row in wanted])
     by_name = {layers[row].name: row for row in reversed(wanted)}
-    found = {}
+    matched = {}
     for name in names:
         row = landing.get(name, passing.get(name, by_name.get(without_number(name))))
         if row is not None:
-            found[name] = row
-    return found
+            matched[name] = row
+    return matched
 
 
 def _names_given(layers: Sequence[tuple[LayerFacts, int]]) -> tuple[dict[str, int], dict[str, int]]:

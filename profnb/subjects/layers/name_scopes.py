@@ -1,4 +1,9 @@
-"""Names of ops to the name scope they were made in, and whether that was on the way forward or back.
+"""Names of ops to the name scope they were made in, and whether a gradient asked for them.
+
+    StatefulPartitionedCall/net/dense/MatMul             net/dense/MatMul
+    gradient_tape/net/dense/MatMul/MatMul_1              net/dense/MatMul/MatMul_1, backward
+    while/body/_14/net/dense/MatMul                      net/dense/MatMul
+    jit(f)/transpose(jvp(Model))/Dense_0/dot_general     Model/Dense_0/dot_general, backward
 
 TensorFlow puts the names of the functions that a step was inlined from in front of an op's own
 (``StatefulPartitionedCall/``), the gradient tape its own name and the forward op's
@@ -13,7 +18,9 @@ scopes too (``moments``, ``Tensordot``, ``einsum``), and those are no layers.
 import re
 from dataclasses import dataclass
 
-__all__ = ["OpScope", "layer_scope", "parse_scope", "without_number"]
+from profnb.trace.op_names import without_number
+
+__all__ = ["OpScope", "layer_scope", "parse_scope"]
 
 _CALLS = re.compile(
     r"(Stateful)?PartitionedCall(_\d+)?|_\d+|while(_\d+)?|while_grad(_\d+)?|body|cond(_\d+)?|cond_grad"
@@ -23,7 +30,6 @@ _CALLS = re.compile(
 _BACKWARD = re.compile(r"gradient_tape(_\d+)?|gradients(_\d+)?")
 _AGAIN = re.compile(r"rematted_computation|checkpoint|remat\d*|recompute_grad(_\d+)?")
 _TRANSFORMED = re.compile(r"(jvp|vmap|transpose|remat|checkpoint|pmap|shard_map)\((.*)\)")
-_NUMBER = re.compile(r"_\d+$")
 _GRAD = "_grad"
 _LONGEST, _DEEPEST = 2000, 100
 
@@ -53,22 +59,20 @@ class OpScope:
     Attributes:
         path: The scopes from the outermost on; the last part is the op itself.
         is_backward: Whether a gradient asked for it.
-        is_again: Whether its name says that it repeats what the way forward did.
+        is_again: Whether its name says that it repeats a forward op (recomputation).
         is_jax: Whether JAX named it.
-        is_in_loop: Whether it is inside a loop or branch, which may have lost the scopes around it.
     """
 
     path: tuple[str, ...]
     is_backward: bool = False
     is_again: bool = False
     is_jax: bool = False
-    is_in_loop: bool = False
 
 
 def parse_scope(op_name: str) -> OpScope:
     """Split an op's name into its scopes, without what inlining, gradients and loops put in front."""
     path: list[str] = []
-    is_backward = is_again = is_in_loop = False
+    is_backward = is_again = False
     for part in op_name[:_LONGEST].split("/")[:_DEEPEST]:
         while transformed := _TRANSFORMED.fullmatch(part):
             is_backward |= transformed[1] == "transpose"
@@ -78,16 +82,9 @@ def parse_scope(op_name: str) -> OpScope:
             is_backward = True
         elif _AGAIN.fullmatch(part):
             is_again = True
-        elif _CALLS.fullmatch(part):
-            is_in_loop |= part.startswith(("while", "cond"))
-        elif part:
+        elif part and not _CALLS.fullmatch(part):
             path.append(part.removesuffix(_GRAD) if is_backward else part)
-    return OpScope(tuple(path), is_backward, is_again, "jit(" in op_name, is_in_loop)
-
-
-def without_number(name: str) -> str:
-    """A name without the number that made it unique: ``dense_1`` becomes ``dense``."""
-    return _NUMBER.sub("", name)
+    return OpScope(tuple(path), is_backward, is_again, "jit(" in op_name)
 
 
 def layer_scope(scope: OpScope) -> tuple[str, ...]:

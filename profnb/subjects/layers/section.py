@@ -1,50 +1,31 @@
 """Layers as the report shows them: the parts of a step, each layer, and the model as a picture."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
 from profnb.drawing.html_table import Cell
-from profnb.drawing.section import Section
+from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.layer_chart import PART_COLOURS, layer_figure
 from profnb.subjects.layers.layer_rows import (
     INPUT,
+    LAYER_PARTS,
     LOSS,
     METRICS,
     OPTIMIZER,
     OTHERS,
     OUTSIDE,
-    PHASES,
 )
-from profnb.subjects.layers.layer_table import SCOPE, LayerTable
+from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
 from profnb.subjects.layers.layer_tree import grow_layer_tree
 from profnb.subjects.study import Study
 
 __all__ = ["layer_sections"]
 
-_HEADINGS = (
-    "", "layer", "forward", "backward", "recomputed", "update", "self", "share", "parameters", "output",
-    "achieved",
-)  # fmt: skip
 _SHOWN, _MOST_ROWS = 20, 300
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """Columns of the table that are worked out from others, once for all rows."""
-
-    total: Int64s
-    fraction: Floats
-    rate: Floats
-
-    @classmethod
-    def of(cls, table: LayerTable) -> "_Values":
-        return cls(table.total_ps, table.fraction, table.flops_per_second)
 
 
 def layer_sections(study: Study) -> list[Section]:
@@ -64,7 +45,7 @@ def _named(table: LayerTable) -> list[tuple[str, str]]:
 
 def _parts_of_step(table: LayerTable, is_layer: Bools) -> list[tuple[str, int]]:
     """Time of what a step consists of, over all layers; what took none is left out."""
-    in_layers = table.phases_ps[is_layer].sum(axis=0).tolist()
+    in_layers = table.layer_part_ps[is_layer].sum(axis=0).tolist()
     others = {
         name: int(table.total_ps[row]) for row, name in enumerate(table.layer) if not is_layer[row]
     }
@@ -89,8 +70,8 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
         headings=("", "part", "mean per step", "share", "operations", "achieved"),
         rows=[
             (
-                bar_text(spent / most, 12), name, duration_text(spent / table.steps),
-                percent_text(spent / whole), *_achieved(name, spent, flops.tolist(), table.steps),
+                bar_text(spent / most, 12), name, duration_text(spent / table.iterations),
+                percent_text(spent / whole), *_achieved(name, spent, flops.tolist(), table.iterations),
             )
             for name, spent in parts
         ],
@@ -103,7 +84,7 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
 
 def _part_sentence(table: LayerTable) -> str:
     side = "the device" if table.side == "device" else "the CPU"
-    whole = duration_text(int(table.total_ps.sum()) / table.steps)
+    whole = duration_text(int(table.total_ps.sum()) / table.iterations)
     sentence = f"Ops took {whole} a step on {side}, all threads and streams added up."
     if not table.has_models:
         sentence += (
@@ -113,18 +94,17 @@ def _part_sentence(table: LayerTable) -> str:
     return sentence
 
 
-def _achieved(name: str, spent: int, flops: Sequence[float], steps: int) -> tuple[str, str]:
-    if name not in PHASES[:2] or not spent:
+def _achieved(name: str, spent: int, flops: Sequence[float], iterations: int) -> tuple[str, str]:
+    if name not in LAYER_PARTS[:2] or not spent:
         return MISSING, MISSING
-    done = flops[PHASES.index(name)]
+    done = flops[LAYER_PARTS.index(name)]
     if not done:
         return MISSING, MISSING
-    return rate_text(done, "flop"), rate_text(done * steps / spent * 1e12, "flop/s")
+    return rate_text(done, "flop"), rate_text(done * iterations / spent * 1e12, "flop/s")
 
 
 def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
-    values = _Values.of(table)
-    total = values.total
+    total = table.total_ps
     rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_ROWS]
@@ -138,86 +118,92 @@ def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
         sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
     if len(rows) > len(listed):
         sentence += f" {count_text(len(rows) - len(listed))} more are in p.layers."
-    columns = _columns(table, values)
-    return Section(
+    return section_of(
+        LAYERS,
+        table,
+        _columns(table, total > 0),
         title="Layers",
-        sentence=" ".join((sentence, *table.remarks)),
-        headings=[_HEADINGS[column] for column in columns],
-        rows=[_picked(_layer_cells(table, row, most, values), columns) for row in listed],
-        numbers=[column > 1 for column in columns],
-        colours=[_row_colour(table, row) for row in listed],
         tab="Layers",
-        figure=layer_figure(grow_layer_tree(table)),
+        sentence=" ".join((sentence, *table.remarks)),
+        bar=Bar(lambda row: float(total[row] / most), lambda row: _row_colour(table, row), 8),
+        rows=listed,
+        is_sortable=True,
         searches=[table.search[row] for row in listed],
-        sort_keys=[_picked(_sort_keys(table, row, values), columns) for row in listed],
+        figure=layer_figure(grow_layer_tree(table)),
         shown=_SHOWN,
-    )  # fmt: skip
+    )
 
 
-def _columns(table: LayerTable, values: _Values) -> list[int]:
+def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
     """The columns in which anything stands."""
-    rows = values.total > 0
-    has = {
-        "backward": table.phases_ps[rows, 1].any(),
-        "recomputed": table.phases_ps[rows, 3].any(),
-        "update": table.phases_ps[rows, 2].any(),
-        "parameters": not np.isnan(table.parameters[rows]).all(),
-        "output": any(table.output_shape),
-        "achieved": not np.isnan(values.rate[rows]).all(),
+    parts = {
+        name: _per_step(table, f"{name}_us") for name in ("backward", "recomputation", "update")
     }
-    return [column for column, name in enumerate(_HEADINGS) if has.get(name, True)]
+    spent = {name: table.layer_part_ps[has_time, LAYER_PARTS.index(name)].any() for name in parts}
+    columns: list[str | Shown] = [
+        Shown(
+            "layer",
+            lambda row: _layer_cell(table, row),
+            sort_key=lambda row: table.layer[row],
+            meaning=LAYERS["layer"].meaning,
+        ),
+        _per_step(table, "forward_us"),
+        *(shown for name, shown in parts.items() if spent[name]),
+        _per_step(table, "total_us"),
+        "fraction",
+    ]
+    if not np.isnan(table.parameters[has_time]).all():
+        columns.append("parameters")
+    if any(table.output_shape):
+        shape = Shown(
+            "output",
+            lambda row: _sizes(table.output_shape[row]),
+            is_number=True,
+            sort_key=lambda row: table.output_shape[row],
+            meaning="what it gives back, without the batch",
+        )
+        columns.append(shape)
+    if not np.isnan(table.flops_per_second[has_time]).all():
+        columns.append("gigaflops_per_second")
+    return columns
 
 
-def _picked(values: Sequence[Any], columns: Sequence[int]) -> list[Any]:
-    return [values[column] for column in columns]
+def _per_step(table: LayerTable, name: str) -> Shown:
+    """A column of times as their mean in a step; of the totals, with a mark where they are estimates."""
+    column = LAYERS[name]
+    values = column.values(table)
+    is_total = name == "total_us"
+
+    def text(row: int) -> str:
+        mark = "~ " if is_total and table.is_estimate[row] else ""
+        return mark + (
+            duration_text(values[row] / table.iterations) if values[row] or is_total else MISSING
+        )
+
+    return Shown(
+        column.title, text, is_number=True, sort_key=lambda row: int(values[row]),
+        meaning=f"{column.meaning}, a step",
+    )  # fmt: skip
 
 
 def _row_colour(table: LayerTable, row: int) -> str:
     if table.layer_type[row]:
-        return PART_COLOURS[PHASES[int(table.phases_ps[row].argmax())]]
+        return PART_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
     return PART_COLOURS.get(table.layer[row], colour_of("all others"))
 
 
-def _layer_cells(table: LayerTable, row: int, most: int, values: _Values) -> Sequence[Cell]:
-    phases = table.phases_ps[row].tolist()
+def _layer_cell(table: LayerTable, row: int) -> Cell:
+    """A layer's name and, fainter, its class, where it lies and whether it is shared."""
     kind = table.layer_type[row]
     above, _, name = table.layer[row].rpartition("/") if kind else ("", "", table.layer[row])
     about = [kind] if kind and kind != SCOPE else []
     inside = above.partition("/")[2] if table.has_models else above
     about += [f"in {inside}"] if inside else []
     about += ["shared"] if table.is_shared[row] else []
-    mark = "~ " if table.is_estimate[row] else ""
-    return (
-        bar_text(int(values.total[row]) / most, 8),
-        (name, "", " ".join(about)) if about else name,
-        *(
-            duration_text(spent / table.steps) if spent else MISSING
-            for spent in (phases[0], phases[1], phases[3], phases[2])
-        ),
-        mark + duration_text(int(values.total[row]) / table.steps),
-        percent_text(float(values.fraction[row])),
-        count_text(float(table.parameters[row])),
-        _sizes(table.output_shape[row]),
-        rate_text(values.rate[row] or None, "flop/s"),
-    )
+    return (name, "", " ".join(about)) if about else name
 
 
 def _sizes(shape: str) -> str:
     """A shape without the batch: ``(None, 20, 16)`` is 20 x 16."""
     sizes = shape.strip("()").rstrip(",").split(", ")[1:]
     return " x ".join("?" if size == "None" else size for size in sizes) or MISSING
-
-
-def _sort_keys(table: LayerTable, row: int, values: _Values) -> Sequence[float | str | None]:
-    """What each column is sorted by; None where it is not known."""
-    phases = table.phases_ps[row].tolist()
-    total = int(values.total[row])
-
-    def known(value: float) -> float | None:
-        return None if np.isnan(value) else float(value)
-
-    return (
-        total, table.layer[row], phases[0], phases[1], phases[3], phases[2], total,
-        total, known(table.parameters[row]), table.output_shape[row],
-        known(values.rate[row]),
-    )  # fmt: skip

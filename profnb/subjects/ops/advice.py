@@ -18,6 +18,7 @@ from profnb.subjects.advising import (
     share_of,
     window_of,
 )
+from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.names import FUNCTION_CALL
 
@@ -34,9 +35,6 @@ _EAGER_CALL = "EagerLocalExecute: "
 _EAGER_RUN = "KernelAndDeviceFunc::Run"
 _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
-)  # fmt: skip
-_OPTIMIZERS = (
-    "adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "lion", "lamb", "adafactor", "optimizer",
 )  # fmt: skip
 _SHOWN_VALUES = 4
 
@@ -121,7 +119,7 @@ def eager_ops(study: Study) -> Advice | None:
 
 
 def _is_optimizers(op_name: str) -> bool:
-    return any(part.rstrip("0123456789_") in _OPTIMIZERS for part in op_name.lower().split("/"))
+    return any(map(is_optimizer, op_name.split("/")))
 
 
 def large_optimizer(study: Study) -> Advice | None:

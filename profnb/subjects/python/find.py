@@ -19,6 +19,7 @@ class Python:
     def time(self) -> PythonTime | None:
         """Where Python's time went; None where the capture did not sample it."""
         recording = self._spine.recording
-        return (
-            None if recording.stacks is None else tabulate_python(recording.stacks, recording.steps)
-        )
+        if recording.stacks is None:
+            return None
+        cells = recording.source.cells if recording.source else {}
+        return tabulate_python(recording.stacks, recording.steps, cells)

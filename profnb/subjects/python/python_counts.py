@@ -7,13 +7,13 @@ that led to the caller in proportion, so blocks below the second level are estim
 import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
+from profnb.core.block import Block
 from profnb.core.units import PS_PER_S
-from profnb.subjects.python.python_time import CallBlock, PythonTime
+from profnb.subjects.python.call_tree import DEEPEST, MOST_BLOCKS, NARROWEST, call_block
+from profnb.subjects.python.python_time import PythonTime
 from profnb.trace.pstats_file import CallCounts
 
 __all__ = ["tabulate_counts"]
-
-_DEEPEST, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
 
 
 def tabulate_counts(counts: CallCounts) -> PythonTime:
@@ -32,13 +32,14 @@ def tabulate_counts(counts: CallCounts) -> PythonTime:
         unknown,
         unknown,
         int(alone.sum()),
+        0,
         has_steps=False,
         blocks=tuple(_grow(counts)),
-        calls=np.array([counts.calls[row] for row in order], np.int64),
+        occurrences=np.array([counts.calls[row] for row in order], np.int64),
     )
 
 
-def _grow(counts: CallCounts) -> list[CallBlock]:
+def _grow(counts: CallCounts) -> list[Block]:
     called: dict[int, list[tuple[int, float]]] = {}
     has_caller = set()
     for caller, row, seconds in counts.edges:
@@ -49,20 +50,18 @@ def _grow(counts: CallCounts) -> list[CallBlock]:
         (row, counts.total_s[row]) for row in range(len(counts.functions)) if row not in has_caller
     ]
     whole = sum(seconds for _, seconds in roots)
-    blocks: list[CallBlock] = []
+    blocks: list[Block] = []
     waiting = [(roots, 0, 0.0, 1.0)]
     while waiting and whole > 0:
         parts, level, begin, scale = waiting.pop(0)
         for row, seconds in sorted(parts, key=lambda part: -part[1]):
             width = scale * seconds / whole
-            if width < _NARROWEST or len(blocks) >= _MOST_BLOCKS or begin + width > 1.001:
+            if width < NARROWEST or len(blocks) >= MOST_BLOCKS or begin + width > 1.001:
                 break
             function = counts.functions[row]
             spent = int(width * whole * PS_PER_S)
-            blocks.append(
-                CallBlock(level, function, begin, width, spent, 0, is_user_file(function[1]))
-            )
-            if level + 1 < _DEEPEST and counts.total_s[row] > 0:
+            blocks.append(call_block(function, level, begin, width, spent, {}))
+            if level + 1 < DEEPEST and counts.total_s[row] > 0:
                 inner = scale * seconds / counts.total_s[row]
                 waiting.append((called.get(row, []), level + 1, begin, inner))
             begin += width

@@ -9,46 +9,24 @@ The tree leaves out what happens inside of a library: of each run of frames of o
 stays, which is what was called, and the user's own.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import is_user_file
 from profnb.capture.step_records import StepRecords
-from profnb.core.columns import Bools, Int64s
+from profnb.core.block import Block
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
+from profnb.subjects.python.call_tree import DEEPEST, MOST_BLOCKS, NARROWEST, Function, call_block
 
-__all__ = ["CallBlock", "PythonTime", "tabulate_python"]
+__all__ = ["PYTHON", "PythonTime", "tabulate_python"]
 
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
-_DEEPEST, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
-
-Function = tuple[str, str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class CallBlock:
-    """One block of the tree of calls.
-
-    Attributes:
-        level: 0 for the outermost.
-        function: (name, file, first line).
-        begin: Where it begins, as share of all time in 0..1; a block lies under its caller.
-        width: Its share of all time.
-        total_ps: Its time.
-        between_ps: The part of it between steps.
-        is_user: Whether it is the user's own code.
-    """
-
-    level: int
-    function: Function
-    begin: float
-    width: float
-    total_ps: int
-    between_ps: int
-    is_user: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +36,17 @@ class PythonTime:
     Attributes:
         function: (name, file, first line).
         is_user: Whether it is the user's own code, shape (N,).
-        samples: Samples in which it was on the stack, shape (N,).
+        samples: Samples in which it was on the stack, shape (N,); -1 where calls were counted instead.
         self_ps: Time in it alone, shape (N,).
         total_ps: Time in it and what it called, shape (N,).
         inside_ps: The part of the total inside steps, shape (N,).
         between_ps: The part between or outside of them, shape (N,).
         whole_ps: All time that was sampled.
+        whole_between_ps: The part of it between or outside of steps.
         has_steps: Whether there were steps to be inside of.
-        blocks: The tree of calls.
-        calls: How often each was called, shape (N,), where that was counted; -1 where it was not.
+        blocks: Who called whom; a block lies under its caller.
+        occurrences: How often each was called, shape (N,), where that was counted; -1 where it was not.
+        cells: The number of the cell that each file stands for, where it is one.
     """
 
     function: tuple[Function, ...]
@@ -77,20 +57,25 @@ class PythonTime:
     inside_ps: Int64s
     between_ps: Int64s
     whole_ps: int
+    whole_between_ps: int
     has_steps: bool
-    blocks: tuple[CallBlock, ...]
-    calls: Int64s
+    blocks: tuple[Block, ...]
+    occurrences: Int64s
+    cells: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.samples.size
 
 
-def tabulate_python(stacks: StackRecords, steps: StepRecords) -> PythonTime:
+def tabulate_python(
+    stacks: StackRecords, steps: StepRecords, cells: Mapping[str, int] | None = None
+) -> PythonTime:
     """Sum up samples.
 
     Args:
         stacks: The samples.
         steps: The steps by the same clock.
+        cells: The number of the cell that each file stands for, where it is one.
     """
     times = np.array(stacks.time_ns, np.int64)
     took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
@@ -99,14 +84,16 @@ def tabulate_python(stacks: StackRecords, steps: StepRecords) -> PythonTime:
     sums = np.zeros((3, len(stacks.stacks)), np.int64)
     for row, values in enumerate((np.ones_like(took), took * is_inside, took * ~is_inside)):
         np.add.at(sums[row], rows, values)
-    calls = [[_function_of(stacks.frames[frame]) for frame in stack] for stack in stacks.stacks]
-    own = [_without_shell(stack) for stack in calls]
+    calls = [
+        _without_shell([_function_of(stacks.frames[frame]) for frame in stack])
+        for stack in stacks.stacks
+    ]
     functions: dict[Function, int] = {}
-    for stack in own:
+    for stack in calls:
         for function in stack:
             functions.setdefault(function, len(functions))
     table = np.zeros((4, len(functions)), np.int64)
-    for stack, (count, inside, between) in zip(own, sums.T.tolist(), strict=True):
+    for stack, (count, inside, between) in zip(calls, sums.T.tolist(), strict=True):
         for function in set(stack):
             at = functions[function]
             table[0, at] += count
@@ -117,12 +104,15 @@ def tabulate_python(stacks: StackRecords, steps: StepRecords) -> PythonTime:
     total = table[2] + table[3]
     order = np.lexsort((-total, -table[1]))
     listed = list(functions)
-    whole = sum(int(sums[1:, row].sum()) for row, stack in enumerate(own) if stack)
+    is_users = np.array([bool(stack) for stack in calls], np.bool_)
+    inside_whole, between_whole = sums[1:, is_users].sum(axis=1).tolist()
+    shares = _Shares(inside_whole + between_whole, len(steps) > 0, cells or {})
     return PythonTime(
         tuple(listed[row] for row in order),
         np.array([is_user_file(listed[row][1]) for row in order], np.bool_),
         table[0, order], table[1, order], total[order], table[2, order], table[3, order],
-        whole, len(steps) > 0, tuple(_grow(own, sums, whole)), np.full(order.size, -1),
+        shares.whole_ps, between_whole, shares.has_steps, tuple(_grow(calls, sums, shares)),
+        np.full(order.size, -1), shares.cells,
     )  # fmt: skip
 
 
@@ -159,6 +149,7 @@ def _package_of(file: str) -> str:
 
 
 def _entry_points(stack: list[Function]) -> list[Function]:
+    """What was called of each package in turn, the user's functions all; at most twelve."""
     shown: list[Function] = []
     before = None
     for function in stack:
@@ -168,7 +159,7 @@ def _entry_points(stack: list[Function]) -> list[Function]:
         elif shown[-1][0].rpartition(".")[2] in _WRAPPERS:
             shown[-1] = function
         before = package
-    return shown[:_DEEPEST]
+    return shown[:DEEPEST]
 
 
 class _Node:
@@ -178,31 +169,85 @@ class _Node:
         self.parts: dict[Function, _Node] = {}
         self.inside = self.between = 0
 
+    @property
+    def total(self) -> int:
+        return self.inside + self.between
 
-def _grow(own: list[list[Function]], sums: Int64s, whole: int) -> list[CallBlock]:
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """What blocks are shares of, and how their files are called."""
+
+    whole_ps: int
+    has_steps: bool
+    cells: Mapping[str, int]
+
+
+def _grow(calls: list[list[Function]], sums: Int64s, shares: _Shares) -> list[Block]:
     root = _Node()
-    for stack, (_, inside, between) in zip(own, sums.T.tolist(), strict=True):
+    for stack, (_, inside, between) in zip(calls, sums.T.tolist(), strict=True):
         node = root
         for function in _entry_points(stack):
             node = node.parts.setdefault(function, _Node())
             node.inside += inside
             node.between += between
-    blocks: list[CallBlock] = []
+    blocks: list[Block] = []
     waiting = [(root, 0, 0.0)]
     while waiting:
         node, level, begin = waiting.pop(0)
-        for function, part in sorted(node.parts.items(), key=lambda item: -_time_of(item[1])):
-            width = _time_of(part) / whole if whole else 0.0
-            if width < _NARROWEST or len(blocks) >= _MOST_BLOCKS:
+        for function, part in sorted(node.parts.items(), key=lambda item: -item[1].total):
+            width = part.total / shares.whole_ps if shares.whole_ps else 0.0
+            if width < NARROWEST or len(blocks) >= MOST_BLOCKS:
                 break
-            is_user = is_user_file(function[1])
+            between_ps = part.between if shares.has_steps else None
             blocks.append(
-                CallBlock(level, function, begin, width, _time_of(part), part.between, is_user)
+                call_block(function, level, begin, width, part.total, shares.cells, between_ps)
             )
             waiting.append((part, level + 1, begin))
             begin += width
     return blocks
 
 
-def _time_of(node: _Node) -> int:
-    return node.inside + node.between
+def _split(part: str) -> Callable[[PythonTime], Floats]:
+    """Time inside or between steps, NaN where there are none."""
+
+    def values(python: PythonTime) -> Floats:
+        times: Int64s = getattr(python, part)
+        return times.astype(np.float64) if python.has_steps else np.full(len(python), np.nan)
+
+    return values
+
+
+def _if_counted(values: Int64s) -> Floats:
+    return np.where(values >= 0, values, np.nan)
+
+
+PYTHON = Table[PythonTime](
+    "python",
+    "One row per function of Python, most self time first; with ``python=True`` or of a ``.prof`` file.",
+    (
+        Column("function", lambda t: [name for name, _, _ in t.function], "its name"),
+        Column("file", lambda t: [file for _, file, _ in t.function], "the file it stands in"),
+        Column(
+            "line", lambda t: [first for _, _, first in t.function], "the source line it begins at"
+        ),
+        Column("is_user", lambda t: t.is_user, "whether it is your own code"),
+        Column(
+            "samples",
+            lambda t: _if_counted(t.samples),
+            "samples in which it was on the stack, NaN where calls were counted",
+        ),
+        Column(
+            "occurrences",
+            lambda t: _if_counted(t.occurrences),
+            "how often it was called, NaN where it was sampled",
+            "calls",
+            alias="calls",
+        ),
+        Column("self_ms", lambda t: t.self_ps, "time in it alone"),
+        Column("total_ms", lambda t: t.total_ps, "time in it and in what it called"),
+        Column("inside_steps_ms", _split("inside_ps"), "the part of the total inside steps"),
+        Column("between_steps_ms", _split("between_ps"), "the part of the total between steps"),
+    ),
+    "Times are of the main thread, TensorFlow's own work and waiting included.",
+)

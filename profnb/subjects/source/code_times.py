@@ -1,6 +1,6 @@
-"""Lines that began to run to a timeline: at which line the user's code was, at any time of the trace.
+"""Source lines that began to run to a history: at which one the user's code was, at any time of the trace.
 
-Python's time of a line is the time at it in which nothing of TensorFlow's ran on the same thread: the
+Python's time of a source line is the time at it in which nothing of TensorFlow's ran on the same thread: the
 line's own Python, the library's that it called, and waiting. A function of the user's takes the time while it
 runs; its caller goes on when it returns.
 """
@@ -16,7 +16,7 @@ from profnb.core.units import PS_PER_NS
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = ["Clock", "Timeline", "busy_within", "find_busy", "follow_lines", "read_clock"]
+__all__ = ["Clock", "LineHistory", "busy_within", "find_busy", "follow_lines", "read_clock"]
 
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
@@ -38,11 +38,11 @@ class Clock:
 
     Attributes:
         offset_ps: What to add to ``perf_counter_ns`` in picoseconds to get times of the trace.
-        line: The trace's line of the thread that was watched.
+        thread_line: The trace's line of the thread that was watched.
     """
 
     offset_ps: int
-    line: int
+    thread_line: int
 
 
 def read_clock(trace: Trace) -> Clock | None:
@@ -61,8 +61,8 @@ def read_clock(trace: Trace) -> Clock | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """Where the user's code was.
+class LineHistory:
+    """At which source line the user's code was.
 
     Attributes:
         begin_ps: When each stretch begins, ascending, shape (N + 1,); the last one is the end.
@@ -81,15 +81,15 @@ class Timeline:
         if not self.place.size:
             return np.full(times_ps.size, -1, np.int64)
         at = np.searchsorted(self.begin_ps, times_ps, side="right") - 1
-        known = (at >= 0) & (at < self.place.size)
-        return np.where(known, self.place[np.clip(at, 0, self.place.size - 1)], -1)
+        is_inside = (at >= 0) & (at < self.place.size)
+        return np.where(is_inside, self.place[np.clip(at, 0, self.place.size - 1)], -1)
 
 
 @compiled
-def _follow(code: Int64s, line: Int64s, key: Int64s, place: Int64s, stack: Int64s) -> None:
+def _follow(code: Int64s, source_line: Int64s, key: Int64s, place: Int64s, stack: Int64s) -> None:
     depth = 0
     for row in range(code.size):
-        kind = line[row]
+        kind = source_line[row]
         if kind == ENTERED:
             if depth < stack.shape[0]:
                 stack[depth, 0] = code[row]
@@ -111,8 +111,8 @@ def _follow(code: Int64s, line: Int64s, key: Int64s, place: Int64s, stack: Int64
         place[row] = stack[depth - 1, 1] if depth else -1
 
 
-def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> Timeline:
-    """Work out which line was the current one from one row to the next.
+def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory:
+    """Work out which source line was the current one from one row to the next.
 
     Args:
         records: What the capture recorded.
@@ -120,35 +120,35 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> Timeline:
         end_ps: When the window closed.
     """
     times = np.array(records.time_ns, np.int64) * PS_PER_NS + clock.offset_ps
-    code, line = np.array(records.code, np.int64), np.array(records.line, np.int64)
-    keys, key = np.unique(np.stack([code, line]), axis=1, return_inverse=True)
+    code, source_line = np.array(records.code, np.int64), np.array(records.line, np.int64)
+    keys, key = np.unique(np.stack([code, source_line]), axis=1, return_inverse=True)
     key = key.reshape(-1)
     places: dict[tuple[str, int], int] = {}
     rows = [
         places.setdefault((records.files[c], row), len(places)) if row > 0 and c >= 0 else -1
         for c, row in keys.T.tolist()
     ]
-    own = np.array(rows, np.int64)[key] if rows else key
-    is_begin = (line > 0).astype(np.int64)
+    begun = np.array(rows, np.int64)[key] if rows else key
+    is_begin = (source_line > 0).astype(np.int64)
     if records.is_sampled:
         end = times[-1:] if times.size else np.array([end_ps])
         begin = np.concatenate([times[:1] - (times[1:2] - times[:1]), times[:-1], end])
-        return Timeline(begin, own, is_begin, tuple(places))
+        return LineHistory(begin, begun, is_begin, tuple(places))
     place = np.empty(code.size, np.int64)
-    _follow(code, line, own, place, np.empty((_DEEPEST, 2), np.int64))
+    _follow(code, source_line, begun, place, np.empty((_DEEPEST, 2), np.int64))
     last = int(times[-1]) if times.size else end_ps
     if not records.is_cut:  # else nobody knows where the user's code was from then on
         last = max(end_ps, last)
-    return Timeline(np.append(times, last), place, is_begin, tuple(places))
+    return LineHistory(np.append(times, last), place, is_begin, tuple(places))
 
 
-def find_busy(trace: Trace, line: int) -> tuple[Int64s, Int64s]:
+def find_busy(trace: Trace, thread_line: int) -> tuple[Int64s, Int64s]:
     """When TensorFlow's own code ran on one thread: begins and ends that do not overlap, in order."""
-    first, last = trace.lines.offsets[line : line + 2].tolist()
-    is_own = trace.names.rows_where(
+    first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
+    is_tensorflow = trace.names.rows_where(
         lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None
     )
-    chosen = first + np.flatnonzero(is_own[trace.events.name[first:last]])
+    chosen = first + np.flatnonzero(is_tensorflow[trace.events.name[first:last]])
     begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
     if not begin.size:
         return begin, end

@@ -4,7 +4,8 @@ from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
-from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
+from profnb.subjects.source.source_charges import tabulate_source_lines
+from profnb.subjects.source.source_lines import SourceLines
 from profnb.subjects.xla.find import Xla
 
 __all__ = ["Source"]
@@ -26,5 +27,10 @@ class Source:
         if records is None:
             return None
         return tabulate_source_lines(
-            self._spine.trace, self._xla.hlo, self._ops.runs, self._ops.iterator, records
+            self._spine.trace,
+            self._xla.hlo,
+            self._ops.runs,
+            self._ops.iterator,
+            records,
+            has_device=self._spine.has_device,
         )

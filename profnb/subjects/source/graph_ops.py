@@ -3,12 +3,13 @@
 import re
 
 from profnb.capture.source.source_records import GraphLines
+from profnb.trace.op_names import without_number
 
-__all__ = ["GraphOps", "forward_of"]
+__all__ = ["GraphOps", "forward_of", "is_gradient_of"]
 
+_VERSION = re.compile(r"V\d+$")
 _TAPE = re.compile(r"(?:^|/)gradient_tape/")
 _GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
-_UNIQUE = re.compile(r"_\d+$")
 
 
 class GraphOps:
@@ -52,7 +53,7 @@ def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
     waiting = {
         part: names
         for part in sorted(parts)
-        if (names := [n for n in dict.fromkeys((part, _UNIQUE.sub("", part))) if n in layers])
+        if (names := [n for n in dict.fromkeys((part, without_number(part))) if n in layers])
     }
     named: dict[str, str] = {}
     while waiting:
@@ -74,3 +75,11 @@ def forward_of(name: str) -> tuple[str, bool] | None:
     if tape:
         return name[tape[-1].end() :].rpartition("/")[0], False
     return None
+
+
+def is_gradient_of(op_type: str, forward: str) -> bool:
+    """Whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
+    if "Grad" not in op_type and "Backprop" not in op_type:
+        return False
+    plain = _VERSION.sub("", forward)
+    return len(plain) > 2 and op_type.startswith(plain) and op_type != forward

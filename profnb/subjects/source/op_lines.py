@@ -1,13 +1,25 @@
-"""Names of ops to the lines of the user's code that made them.
+"""Names of ops to the source lines that made them.
 
-A trace names an op by its path through the functions that it was inlined from,
-``StatefulPartitionedCall/while/body/_14/while/MatMul``; a graph knows ``while/MatMul`` of the loop's
-body. The path is followed from call to call, beginning in the function that was running. Where Grappler
-has renamed an op, the name it was made from is taken, or the op whose scope it lies in.
+A trace names an op by its path through the functions that it was inlined from; a graph knows its own ops, and
+which functions they call. The path is followed from call to call, beginning in the function that was running:
+
+    source line                   graph of step              graph of while_body_7
+    3  y = tf.matmul(x, w)        MatMul
+    4  while tf.norm(y) > 1:      while, calls while_body_7
+    5      y = tf.matmul(y, w)                               while/MatMul
+    9  tape.gradient(y, w)        gradient_tape/MatMul/MatMul_1
+
+    op in the trace               followed                                          source line
+    MatMul                        step: MatMul                                      3
+    while/body/_14/while/MatMul   step: while; while_body_7: while/MatMul           5
+    MatMul-0-CastToFp16           step: MatMul, which Grappler renamed              3
+    gradient_tape/MatMul/MatMul_1 step: itself (line 9), and MatMul in its name     3, asked for at 9
+
+Where Grappler has renamed an op, the name it was made from is taken, or the op whose scope it lies in.
 
 A gradient op is made by the tape, but caused by a forward op: ``gradient_tape/dense/MatMul/MatMul_1``
 carries the scope that was open when the forward op was made, ``gradients/dense/MatMul_grad/MatMul`` that
-op's name. Both lines are given; the forward one only where no other could be meant.
+op's name. Both source lines are given; the forward one only where no other could be meant.
 """
 
 import re
@@ -17,7 +29,7 @@ from functools import cache
 
 from profnb.capture.source.source_records import SourceRecords
 from profnb.subjects.input.input_work import NOT_INPUT
-from profnb.subjects.source.graph_ops import GraphOps, forward_of
+from profnb.subjects.source.graph_ops import GraphOps, forward_of, is_gradient_of
 
 __all__ = ["NOWHERE", "LineIndex", "OpLine"]
 
@@ -27,7 +39,6 @@ _ADDED = re.compile(r"-\d+-[^/]*$")  # ...-0-CastToFp16-AutoMixedPrecision, ...-
 _BRANCH = re.compile(r"(?:body|cond|then|else)/_\d+/")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
 _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
-_VERSION = re.compile(r"V\d+$")
 # How TensorFlow names the functions that are given to tf.data: Dataset_map_parse, reduce_add.
 _DATASET, _INPUT = "Dataset_", ("Dataset_", "reduce_")
 _LONGEST, _MOST_PATHS, _MOST_STEPS = 1_000, 100, 2_000_000
@@ -39,10 +50,10 @@ class OpLine:
     """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
 
     Attributes:
-        place: The line that its time belongs to.
-        tape: The line that asked for the gradient, where it is a gradient op.
+        place: The source line that its time belongs to.
+        tape: The source line that asked for the gradient, where it is a gradient op.
         is_backward: Whether it is a gradient op.
-        is_known: Whether its graph was found.
+        has_graph: Whether the capture has its graph.
         is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
             running says more than ``place``.
         is_tape_outside: Likewise of ``tape``.
@@ -51,7 +62,7 @@ class OpLine:
     place: int = -1
     tape: int = -1
     is_backward: bool = False
-    is_known: bool = False
+    has_graph: bool = False
     is_outside: bool = False
     is_tape_outside: bool = False
 
@@ -59,11 +70,12 @@ class OpLine:
 NOWHERE = OpLine()
 
 
-_Found = tuple[GraphOps, int]
+_GraphOp = tuple[GraphOps, int]
+"""A graph, and the row of an op in it."""
 
 
 class LineIndex:
-    """Finds the lines of ops.
+    """Finds the source lines of ops; the table at the top of this file has an example.
 
     Args:
         records: What the capture knows of graphs and layers.
@@ -74,7 +86,7 @@ class LineIndex:
         self._layers = records.layers
         self._graphs = [GraphOps(lines, records.layers) for lines in records.graphs]
         self._by_name: dict[str, list[GraphOps]] = {}
-        self._anywhere: dict[str, _Found | None] = {}  # None where two functions may be meant
+        self._anywhere: dict[str, _GraphOp | None] = {}  # None where two functions may be meant
         for graph in self._graphs:
             self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
             if not graph.lines.name.startswith(_DATASET):
@@ -86,10 +98,10 @@ class LineIndex:
 
     def _note_anywhere(self, graph: GraphOps) -> None:
         for name, row in graph.rows.items():
-            known = self._anywhere.setdefault(name, (graph, row))
-            if known is None:
+            noted = self._anywhere.setdefault(name, (graph, row))
+            if noted is None:
                 continue
-            other, at = known
+            other, at = noted
             is_same = other.lines.places[at] == graph.lines.places[row]
             if is_same or other.lines.name == graph.lines.name:  # traced anew: the later one
                 self._anywhere[name] = graph, row
@@ -107,10 +119,10 @@ class LineIndex:
         names: dict[int, list[str]] = {}
         for node, name in ops:
             names.setdefault(node, []).append(name)
-        for node, own in names.items():
+        for node, of_node in names.items():
             scores = [
                 (
-                    sum(self._follow(graph, name, set()) is not None for name in own),
+                    sum(self._follow(graph, name, set()) is not None for name in of_node),
                     -len(graph.rows),
                 )
                 for graph in self._of_input
@@ -134,21 +146,25 @@ class LineIndex:
         paths = _names(name)
         if input_of > NOT_INPUT:
             graphs = self._of_iterator.get(input_of, self._of_input)
-            found = next((f for path in paths if (f := self._locate_input(path, graphs))), None)
+            located = (self._locate_input(path, graphs) for path in paths)
         else:
-            found = next((f for path in paths if (f := self._locate(path, function))), None)
+            located = (self._locate(path, function) for path in paths)
+        graph_op = next(filter(None, located), None)
         backward = forward_of(name)
-        if found is None:
+        if graph_op is None:
             if backward is None:
                 return NOWHERE
             return OpLine(-1, -1, is_backward=True)
-        graph, row = found
-        own, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
+        graph, row = graph_op
+        place, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
         backward = forward_of(graph.lines.op_names[row]) or backward
         if backward is None:
-            layer = self._layer(name, graph) if is_outside or own < 0 else -1
+            layer = self._layer(name, graph) if is_outside or place < 0 else -1
             return OpLine(
-                own if layer < 0 else layer, -1, is_known=True, is_outside=is_outside and layer < 0
+                place if layer < 0 else layer,
+                -1,
+                has_graph=True,
+                is_outside=is_outside and layer < 0,
             )
         forward = self._forward(*backward, graph.lines.op_types[row], graph)
         if forward is not None:
@@ -156,19 +172,19 @@ class LineIndex:
             if made.places[at] >= 0 and not made.is_outside[at]:
                 return OpLine(
                     made.places[at],
-                    own,
+                    place,
                     is_backward=True,
-                    is_known=True,
+                    has_graph=True,
                     is_tape_outside=is_outside,
                 )
-        layer = self._layer(f"{backward[0]}/", graph) if is_outside or own < 0 else -1
+        layer = self._layer(f"{backward[0]}/", graph) if is_outside or place < 0 else -1
         return OpLine(
-            own if layer < 0 else layer, own, is_backward=True, is_known=True,
+            place if layer < 0 else layer, place, is_backward=True, has_graph=True,
             is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
         )  # fmt: skip
 
     def _layer(self, path: str, graph: GraphOps) -> int:
-        """The line that made the innermost layer of a path."""
+        """The source line that made the innermost layer of a path."""
         for part in reversed(path.split("/")[:-1]):
             if part in graph.layers:
                 return self._layers[graph.layers[part]]
@@ -182,36 +198,36 @@ class LineIndex:
         match = _FUNCTION.match(function)
         return self._by_name.get(match.group(1), []) if match else []
 
-    def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _Found | None:
+    def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _GraphOp | None:
         """The op in a function that was given to tf.data, unless two of them may be meant."""
         seen: set[tuple[str, str]] = set()
-        chosen: _Found | None = None
+        chosen: _GraphOp | None = None
         for graph in graphs:
-            found = self._follow(graph, path, seen)
-            if found is None:
+            graph_op = self._follow(graph, path, seen)
+            if graph_op is None:
                 continue
             if chosen is None:
-                chosen = found
-            elif chosen[0].lines.places[chosen[1]] != found[0].lines.places[found[1]]:
+                chosen = graph_op
+            elif _place_of(chosen) != _place_of(graph_op):
                 return None
         return chosen
 
-    def _locate(self, path: str, function: str) -> _Found | None:
+    def _locate(self, path: str, function: str) -> _GraphOp | None:
         seen: set[tuple[str, str]] = set()
         for graph in self._graphs_of(function):
-            found = self._follow(graph, path, seen)
-            if found is not None:
-                return found
+            graph_op = self._follow(graph, path, seen)
+            if graph_op is not None:
+                return graph_op
         parts = path.split("/")
         for first in range(len(parts)):
             if first and not _OF_CALLS.fullmatch(parts[first - 1]):
                 break
-            found = self._anywhere.get("/".join(parts[first:]))
-            if found is not None:
-                return found
+            graph_op = self._anywhere.get("/".join(parts[first:]))
+            if graph_op is not None:
+                return graph_op
         return None
 
-    def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _Found | None:
+    def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _GraphOp | None:
         """The op at a path that begins in this graph and may lead into functions that it calls.
 
         Args:
@@ -234,15 +250,15 @@ class LineIndex:
                     continue
                 seen.add((called, rest))
                 for inner in self._graphs_of(called):
-                    found = self._follow(inner, rest, seen)
-                    if found is not None:
-                        return found
+                    graph_op = self._follow(inner, rest, seen)
+                    if graph_op is not None:
+                        return graph_op
             at = path.find("/", at + 1)
         return None
 
     # By cause.
 
-    def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _Found | None:
+    def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _GraphOp | None:
         """The forward op that a gradient op was made for, if no other can be meant."""
         row = graph.rows.get(scope)
         if row is not None:
@@ -251,12 +267,17 @@ class LineIndex:
             return self._anywhere.get(scope)
         related: dict[int, int] = {}
         for kind, rows in graph.made.get(scope, {}).items():
-            if _is_gradient_of(op_type, kind):
+            if is_gradient_of(op_type, kind):
                 related |= rows
-        for found in (related, graph.inside.get(scope, {})):
-            if len(found) == 1:
-                return graph, next(iter(found.values()))
+        for rows_of_places in (related, graph.inside.get(scope, {})):
+            if len(rows_of_places) == 1:
+                return graph, next(iter(rows_of_places.values()))
         return None
+
+
+def _place_of(graph_op: _GraphOp) -> int:
+    graph, row = graph_op
+    return graph.lines.places[row]
 
 
 def _names(name: str) -> Iterable[str]:
@@ -275,11 +296,3 @@ def _names(name: str) -> Iterable[str]:
         if _OF_CALLS.fullmatch(scope.rpartition("/")[2]):
             return  # a call is not what an op inside of it was made for
         yield scope
-
-
-def _is_gradient_of(op_type: str, forward: str) -> bool:
-    """Whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
-    if "Grad" not in op_type and "Backprop" not in op_type:
-        return False
-    plain = _VERSION.sub("", forward)
-    return len(plain) > 2 and op_type.startswith(plain) and op_type != forward

@@ -28,7 +28,7 @@ class Work:
         keys: Op names.
         self_ps: Time, shape (N,).
         asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
-        is_own_thread: Whether it ran on that thread or was launched from it, shape (N,).
+        is_watched: Whether it ran on that thread or was launched from it, shape (N,).
         input_of: The iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,).
         is_elsewhere: Whether Python ran it eagerly on another thread, where its line is not known; its name
             is then that of the op that called Python, shape (N,).
@@ -38,7 +38,7 @@ class Work:
     keys: tuple[str, ...]
     self_ps: Int64s
     asked_ps: Int64s
-    is_own_thread: Bools
+    is_watched: Bools
     input_of: Int64s
     is_elsewhere: Bools
 
@@ -67,9 +67,9 @@ class Calls:
         return at, (at >= 0) & (times_ps < self.end_ps[np.maximum(at, 0)])
 
 
-def find_calls(trace: Trace, line: int) -> Calls:
+def find_calls(trace: Trace, thread_line: int) -> Calls:
     """The outermost eager executions on the watched thread."""
-    first, last = trace.lines.offsets[line : line + 2].tolist()
+    first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
     is_call = trace.names.rows_where(lambda name: name.startswith(_EAGER))
     chosen = first + np.flatnonzero(is_call[trace.events.name[first:last]])
     begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
@@ -80,18 +80,18 @@ def find_calls(trace: Trace, line: int) -> Calls:
     return Calls(begin, end, name, names)
 
 
-def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> Work:
-    """The ops of hosts; ``line`` is the watched thread's, -1 if it is not known."""
+def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: int) -> Work:
+    """The ops of hosts; ``thread_line`` is the watched thread's, -1 if it is not known."""
     chosen = ~runs.is_device[runs.code]
     events = runs.events[chosen]
-    is_own = trace.lines.of_event[events] == line
+    is_watched = trace.lines.of_event[events] == thread_line
     keys = (*(name for name, _ in runs.keys), "")
     begin = trace.events.begin_ps[events]
-    is_elsewhere = (last_around(trace, _eager_ops(trace), events) >= 0) & ~is_own
+    is_elsewhere = (last_around(trace, _eager_ops(trace), events) >= 0) & ~is_watched
     caller = last_around(trace, events[~is_elsewhere], events[is_elsewhere])
     name = runs.code[chosen]
     name[is_elsewhere] = np.append(name[~is_elsewhere], len(keys) - 1)[caller]  # -1: the last, ""
-    return Work(name, keys, runs.self_ps[chosen], begin, is_own, input_of[chosen], is_elsewhere)
+    return Work(name, keys, runs.self_ps[chosen], begin, is_watched, input_of[chosen], is_elsewhere)
 
 
 def _eager_ops(trace: Trace) -> Int64s:
@@ -102,16 +102,16 @@ def _eager_ops(trace: Trace) -> Int64s:
     return np.flatnonzero(is_eager[trace.events.name] & trace.is_host_event)
 
 
-def find_device_work(trace: Trace, runs: OpRuns, input_of: Int64s, line: int) -> Work:
-    """The work of devices; ``line`` is the watched thread's, -1 if it is not known."""
+def find_device_work(trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: int) -> Work:
+    """The work of devices; ``thread_line`` is the watched thread's, -1 if it is not known."""
     chosen = runs.is_device[runs.code]
     work = runs.events[chosen]
     launches, launched = find_launches(trace)
     launch = look_up(launched, launches, work)
     asked = np.where(launch >= 0, trace.events.begin_ps[launch], trace.events.begin_ps[work])
-    is_own = (launch >= 0) & (trace.lines.of_event[launch] == line)
+    is_watched = (launch >= 0) & (trace.lines.of_event[launch] == thread_line)
     keys = tuple(name for name, _ in runs.keys)
     nowhere = np.zeros(work.size, np.bool_)
     return Work(
-        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_own, input_of[chosen], nowhere
+        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_watched, input_of[chosen], nowhere
     )

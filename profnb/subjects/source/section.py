@@ -1,11 +1,12 @@
 """The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
 
-from profnb.core.columns import Floats
+from profnb.capture.source.user_code import file_title
+from profnb.core.columns import Floats, Int64s
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell
-from profnb.drawing.section import Section
+from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MUTED, colour_of
-from profnb.subjects.source.source_lines import SourceLines
+from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines
 from profnb.subjects.study import Study
 
 __all__ = ["source_sections"]
@@ -28,53 +29,48 @@ def source_sections(study: Study) -> list[Section]:
     lines = study.source.lines
     if lines is None or not any(lines.file):
         return []
-    return [_line_section(lines, study), *_file_sections(lines, has_device=study.has_device)]
+    return [_line_section(lines), *_file_sections(lines)]
 
 
-def file_title(file: str, cells: dict[str, int]) -> str:
-    """What a person calls a file: the cell's number, or the end of its path."""
-    if file in cells:
-        return f"Cell [{cells[file]}]"
-    parts = file.replace("\\", "/").split("/")
-    return "/".join(parts[-2:])[-_LONGEST:]
-
-
-def _line_section(lines: SourceLines, study: Study) -> Section:
-    """The lines that cost most, ops and Python together, whichever file they stand in."""
-    has_device = study.has_device
+def _line_section(lines: SourceLines) -> Section:
+    """The source lines that cost most, ops and Python together, whichever file they stand in."""
     cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
-    own = [row for row in range(len(lines)) if lines.file[row]]
-    shown = sorted(own, key=lambda row: -cost[row])[:_SHOWN_LINES]
+    of_user = [row for row in range(len(lines)) if lines.file[row]]
+    shown = sorted(of_user, key=lambda row: -cost[row])[:_SHOWN_LINES]
     most = max((int(cost[row]) for row in shown), default=0) or 1
-    device = ("device",) if has_device else ()
-    backward = ("backward",) if lines.backward_ps.any() else ()
-    return Section(
+
+    def source(row: int) -> Cell:
+        place = f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}"
+        return _cut(lines.text[row].strip()), f"{_FONT};white-space:pre-wrap", place
+
+    return section_of(
+        SOURCE_LINES,
+        lines,
+        (
+            Shown("line", source, meaning=SOURCE_LINES["source"].meaning),
+            *((_time_column("device_us", lines.device_ps),) if lines.has_device else ()),
+            _time_column("host_us", lines.host_ps),
+            *((_time_column("backward_us", lines.backward_ps),) if lines.backward_ps.any() else ()),
+            _time_column("python_us", lines.python_ps),
+        ),
         title="Lines of your code",
-        sentence=" ".join([_sentence(lines, has_device=has_device), *lines.remarks]),
-        headings=("", "line", *device, "host", *backward, "Python"),
-        rows=[
-            (
-                bar_text(float(cost[row] / most), 8),
-                (
-                    _cut(lines.text[row].strip()),
-                    f"{_FONT};white-space:pre-wrap",
-                    f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}",
-                ),
-                *(_time(lines.device_ps[row]) for _ in device),
-                _time(lines.host_ps[row]),
-                *(_time(lines.backward_ps[row]) for _ in backward),
-                _time(lines.python_ps[row]),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, *(True for _ in (*device, "host", *backward, "Python"))),
-        colours=[_colour(has_device=has_device)] * len(shown),
         tab="Source",
+        sentence=" ".join([_sentence(lines), *lines.remarks]),
+        bar=Bar(lambda row: float(cost[row] / most), _colour(lines), 8),
+        rows=shown,
     )
 
 
-def _colour(*, has_device: bool) -> str:
-    return colour_of("device compute" if has_device else "host compute")
+def _time_column(name: str, values: Int64s) -> Shown:
+    """A column of times in which nothing stands for none."""
+    column = SOURCE_LINES[name]
+    return Shown(
+        column.title, lambda row: _time(values[row]), is_number=True, meaning=column.meaning
+    )
+
+
+def _colour(lines: SourceLines) -> str:
+    return colour_of("device compute" if lines.has_device else "host compute")
 
 
 def _time(value_ps: int) -> str:
@@ -92,13 +88,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _sentence(lines: SourceLines, *, has_device: bool) -> str:
-    ops = lines.device_ps if has_device else lines.host_ps
+def _sentence(lines: SourceLines) -> str:
+    ops = lines.device_ps if lines.has_device else lines.host_ps
     whole = int(ops.sum())
-    known = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
-    side = "device" if has_device else "host"
+    of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
+    side = "device" if lines.has_device else "host"
     text = (
-        f"{percent_text(known / whole) if whole else MISSING} of the {side} time of ops was found in your "
+        f"{percent_text(of_user / whole) if whole else MISSING} of the {side} time of ops was found in your "
         f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
     )
     if lines.gradient_ps.any():
@@ -106,7 +102,7 @@ def _sentence(lines: SourceLines, *, has_device: bool) -> str:
     return text
 
 
-def _file_sections(lines: SourceLines, *, has_device: bool) -> list[Section]:
+def _file_sections(lines: SourceLines) -> list[Section]:
     """Each file with times in its gutter, the one with the most time of ops first."""
     rows: dict[str, list[int]] = {}
     for row, file in enumerate(lines.file):
@@ -115,22 +111,20 @@ def _file_sections(lines: SourceLines, *, has_device: bool) -> list[Section]:
     cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
     order = sorted(rows, key=lambda file: -cost[rows[file]].sum())
     return [
-        _file_section(lines, file, rows[file], cost, has_device=has_device)
+        _file_section(lines, file, rows[file], cost)
         for file in order[:_MOST_FILES]
         if lines.texts.get(file)
     ]
 
 
-def _file_section(
-    lines: SourceLines, file: str, rows: list[int], cost: Floats, *, has_device: bool
-) -> Section:
+def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) -> Section:
     of_line = {int(lines.line[row]): row for row in rows}
     text = lines.texts[file]
     shown = _shown_lines(of_line, len(text), cost)
     ops = lines.host_ps + lines.device_ps
     most = int(ops[rows].max()) or 1
     cells: list[tuple[Cell, ...]] = []
-    shown_ps = (*((lines.device_ps,) if has_device else ()), lines.host_ps, lines.python_ps)
+    shown_ps = (*((lines.device_ps,) if lines.has_device else ()), lines.host_ps, lines.python_ps)
     before, columns = 0, len(shown_ps) + 1
     for number in shown:
         if number > before + 1:
@@ -148,10 +142,10 @@ def _file_section(
     return Section(
         title=file_title(file, lines.cells),
         sentence=f"{rest} more lines with times are in p.source_lines." if rest > 0 else "",
-        headings=("", "", *(("device",) if has_device else ()), "host", "Python", ""),
+        headings=("", "", *(("device",) if lines.has_device else ()), "host", "Python", ""),
         rows=cells,
-        numbers=(False, True, *((True,) if has_device else ()), True, True, False),
-        colours=[_colour(has_device=has_device)] * len(cells),
+        numbers=(False, True, *((True,) if lines.has_device else ()), True, True, False),
+        colours=[_colour(lines)] * len(cells),
         tab="Source",
         is_detail=True,
         row_style=f";{_TIGHT}",

@@ -12,7 +12,7 @@ from profnb.subjects.advising import (
     window_of,
 )
 from profnb.subjects.study import Study
-from profnb.subjects.xla.programs import argument_shapes
+from profnb.subjects.xla.xla_modules import argument_shapes
 
 __all__ = ["recompiling", "small_ops_without_xla"]
 
@@ -49,13 +49,13 @@ def recompiling(study: Study) -> Advice | None:
 
 
 def _why_compiled(study: Study, module: str) -> str:
-    """Which shapes its arguments had, where the trace holds several programs of the name."""
-    programs = [program for program in study.xla.hlo.programs.values() if program.name == module]
-    shapes = [argument_shapes(program) for program in programs]
+    """Which shapes its arguments had, where the trace holds several of the name."""
+    saved = [other for other in study.xla.hlo.modules.values() if other.name == module]
+    shapes = [argument_shapes(other) for other in saved]
     for at, of_first in enumerate(shapes[0] if shapes else ()):
-        found = list(dict.fromkeys(own[at] for own in shapes if at < len(own)))
-        if len(found) > 1:
-            listed = ", ".join(found[:_SHOWN_SHAPES])
+        distinct = list(dict.fromkeys(shape[at] for shape in shapes if at < len(shape)))
+        if len(distinct) > 1:
+            listed = ", ".join(distinct[:_SHOWN_SHAPES])
             return f"argument {at + 1} was {of_first}, then other shapes ({listed})"
     return "its shapes change from call to call"
 

@@ -1,10 +1,11 @@
-"""What XLA compiled and ran in a trace: its programs, its ops, what each cost."""
+"""What XLA compiled and ran in a trace: its modules (programs), its ops, what each cost."""
 
 from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.xla.hlo_ops import HloOps, find_hlo_ops
-from profnb.subjects.xla.programs import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
+from profnb.subjects.xla.xla_modules import XlaModules, tabulate_xla_modules
+from profnb.subjects.xla.xla_ops import XlaOps, tabulate_xla
 
 __all__ = ["Xla"]
 
@@ -18,7 +19,7 @@ class Xla:
 
     @cached_property
     def hlo(self) -> HloOps:
-        """Which events ran HLO instructions, and the programs those belong to."""
+        """Which events ran HLO instructions, and the modules those belong to."""
         return find_hlo_ops(self._spine.trace)
 
     @cached_property
@@ -28,5 +29,5 @@ class Xla:
 
     @cached_property
     def modules(self) -> XlaModules:
-        """The programs that were compiled or ran."""
+        """The modules that were compiled or ran."""
         return tabulate_xla_modules(self._spine.trace, self.hlo, self.ops)

@@ -49,9 +49,9 @@ _DAMAGED = (TraceFormatError, ValueError, OverflowError, IndexError)
 
 
 class Costs:
-    """Operations and bytes of the instructions of one program, each worked out once.
+    """Operations and bytes of the instructions of one module, each worked out once.
 
-    What a hostile program claims is bounded: nesting to 16 levels, each computation costed once.
+    What a hostile module claims is bounded: nesting to 16 levels, each computation costed once.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -78,10 +78,9 @@ class Costs:
             result = self._dot_flops(row)
         elif opcode == "convolution":
             operands = module.operands_of(row)
-            known = len(operands) > 1
             result = (
                 self._convolution_flops(row, operands[0], operands[1], row)
-                if known
+                if len(operands) > 1
                 else float("nan")
             )
         elif opcode == "custom-call":
@@ -125,13 +124,13 @@ class Costs:
         """What one run of a computation does; the sum over its instructions."""
         if computation < 0 or depth > _DEEPEST:
             return float("nan")
-        known = self._of_computation.get(computation)
-        if known is None:
-            self._of_computation[computation] = float("nan")  # until it is known, against circles
+        flops = self._of_computation.get(computation)
+        if flops is None:
+            self._of_computation[computation] = float("nan")  # until it is summed, against circles
             first, last = self._module.offsets[computation : computation + 2].tolist()
-            known = sum(self._flops(row, depth + 1) for row in range(first, last))
-            self._of_computation[computation] = known
-        return known
+            flops = sum(self._flops(row, depth + 1) for row in range(first, last))
+            self._of_computation[computation] = flops
+        return flops
 
     def _elements_of_operand(self, row: int, which: int = 0) -> float:
         operands = self._module.operands_of(row)
@@ -258,9 +257,9 @@ class Costs:
         size = self._module.shapes.bytes
         reads, written = self._touched(body)
         total = float(size[row]) if written is None else written
-        for number, own, touched in reads:
-            known = 0 <= number < len(operands) and operands[number] >= 0
-            whole = float(size[operands[number]]) if known else own
+        for number, parameter_bytes, touched in reads:
+            has_operand = 0 <= number < len(operands) and operands[number] >= 0
+            whole = float(size[operands[number]]) if has_operand else parameter_bytes
             total += whole if touched is None else min(whole, touched)
         return total
 
@@ -271,9 +270,8 @@ class Costs:
             For each parameter (number, its bytes, bytes that are read or None for all); and the bytes that
             are written, or None for the whole result.
         """
-        known = self._of_body.get(body)
-        if known is not None:
-            return known
+        if body in self._of_body:
+            return self._of_body[body]
         module = self._module
         size = module.shapes.bytes
         first, last = module.offsets[body : body + 2].tolist()
@@ -323,13 +321,13 @@ def _contracted(config: str) -> list[int] | None:
     if len(config) > 1 << 16:
         return None
     try:
-        found: Any = json.loads(config)
+        section: Any = json.loads(config)
     except (ValueError, RecursionError):
         return None
     for key in ("gemm_backend_config", "onednn_matmul_config"):
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
-    numbers = found.get("dot_dimension_numbers") if isinstance(found, dict) else None
+        if isinstance(section, dict) and isinstance(section.get(key), dict):
+            section = section[key]
+    numbers = section.get("dot_dimension_numbers") if isinstance(section, dict) else None
     listed = numbers.get("lhs_contracting_dimensions") if isinstance(numbers, dict) else None
     try:
         return [int(text) for text in listed] if isinstance(listed, list) else None

@@ -1,10 +1,10 @@
 """Events to the HLO instructions they ran, and those to the framework's ops.
 
-XLA's events name their instruction (``hlo_op``) and program (``program_id``): kernels on a GPU's streams,
-thunks on the threads of a CPU. On a TPU the event's own name is the instruction's text,
-``%fusion.3 = f32[8,128] fusion(...)``. Where the trace holds the program itself, that tells which op of the
-framework the instruction came from and which line of the user's code. An instruction without a name of its
-own, as XLA's fusions often are, takes that of its root, else of whatever inside it has one.
+XLA's events name their instruction (``hlo_op``) and its module, XLA's word for a program (``hlo_module``,
+``program_id``): kernels on a GPU's streams, thunks on the threads of a CPU. On a TPU the event's own name is
+the instruction's text, ``%fusion.3 = f32[8,128] fusion(...)``. Where the trace holds the module itself, that
+tells which op of the framework the instruction came from and which source line of the user's. An instruction
+without a name of its own, as fusions often are, takes that of its root, else of whatever inside it has one.
 """
 
 import re
@@ -36,10 +36,10 @@ class HloOp:
     """One instruction that ran.
 
     Attributes:
-        module: Its program's name.
-        program_id: Its program's id, or -1 if the trace does not say.
+        module: Its module's name.
+        program_id: Its module's number, or -1 if the trace does not say.
         name: Its own name.
-        row: Its row in the program, or -1 where the trace does not hold that.
+        row: Its row in the module, or -1 where the trace does not hold that.
         category: Its opcode, what a call calls, or XLA's own category; "" if unknown.
         op_name: The framework's op; "" if unknown.
         op_type: That op's type; "" if unknown.
@@ -72,14 +72,14 @@ class HloOps:
         events: Their indices, ascending, shape (N,).
         code: Row of ``ops`` for each, shape (N,).
         ops: The distinct instructions.
-        programs: The programs the trace holds, by id.
-        complaints: A sentence for each program that could not be read.
+        modules: The modules the trace holds, by ``program_id``.
+        complaints: A sentence for each module that could not be read.
     """
 
     events: Int64s
     code: Int64s
     ops: tuple[HloOp, ...]
-    programs: dict[int, HloModule] = field(default_factory=dict)
+    modules: dict[int, HloModule] = field(default_factory=dict)
     complaints: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -97,9 +97,9 @@ def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
     floats they read or write.
 
     Returns:
-        "8-bit", "16-bit", "32-bit", "64-bit", or "unknown" where no program tells.
+        "8-bit", "16-bit", "32-bit", "64-bit", or "unknown" where the trace does not hold the module.
     """
-    module = hlo.programs.get(op.program_id)
+    module = hlo.modules.get(op.program_id)
     if module is None or op.row < 0:
         return "unknown", False
     product = _product_of(module, op.row)
@@ -131,27 +131,27 @@ def _product_of(module: HloModule, row: int) -> int:
 
 def find_hlo_ops(trace: Trace) -> HloOps:
     """Find every event that ran an HLO instruction."""
-    programs, complaints = read_hlo_modules(trace)
+    modules, complaints = read_hlo_modules(trace)
     by_stat, by_name = _from_stats(trace), _from_names(trace)
     keys: dict[tuple[str, int, str], int] = {}
     events = np.concatenate([by_stat[0], by_name[0]])
     numbers = [
-        np.array([keys.setdefault(key, len(keys)) for key in found[2]], np.int64)[found[1]]
-        if found[2]
-        else found[1]
-        for found in (by_stat, by_name)
+        np.array([keys.setdefault(key, len(keys)) for key in distinct], np.int64)[rows]
+        if distinct
+        else rows
+        for _, rows, distinct in (by_stat, by_name)
     ]
     order = np.argsort(events, kind="stable")
-    ops = tuple(_describe(*key, programs) for key in keys)
+    ops = tuple(_describe(*key, modules) for key in keys)
     ops = _with_recorded_categories(trace, ops)
-    return HloOps(events[order], np.concatenate(numbers)[order], ops, programs, tuple(complaints))
+    return HloOps(events[order], np.concatenate(numbers)[order], ops, modules, tuple(complaints))
 
 
-_Found = tuple[Int64s, Int64s, list[tuple[str, int, str]]]
+_Ran = tuple[Int64s, Int64s, list[tuple[str, int, str]]]
 
 
-def _from_stats(trace: Trace) -> _Found:
-    """Events that carry ``hlo_op``: (events, row of each, distinct (module, program, instruction))."""
+def _from_stats(trace: Trace) -> _Ran:
+    """Events that carry ``hlo_op``: (events, row of each, distinct (module, its number, instruction))."""
     names = trace.stats.texts("hlo_op")
     if not len(names):
         return names.events, names.events, []
@@ -178,7 +178,7 @@ def _from_stats(trace: Trace) -> _Found:
 
 
 def _program_id(bits: int) -> int:
-    """An id of 64 bits as the names of programs write it; -1 stays "not told"."""
+    """An id of 64 bits as the names of modules write it; -1 stays "not recorded"."""
     return bits & (1 << 64) - 1 if bits != -1 else -1
 
 
@@ -187,8 +187,8 @@ def _instruction_of(text: str) -> str:
     return text.partition(" = ")[0].removeprefix("%")[:_LONGEST]
 
 
-def _from_names(trace: Trace) -> _Found:
-    """Events of a TPU core's line of ops; their names' stats tell the program."""
+def _from_names(trace: Trace) -> _Ran:
+    """Events of a TPU core's line of ops; their names' stats tell the module."""
     lines = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE)
     events = np.flatnonzero((lines & raw_device_lines(trace))[trace.lines.of_event])
     if not events.size:
@@ -206,10 +206,8 @@ def _from_names(trace: Trace) -> _Found:
     return events, rows.reshape(-1), listed
 
 
-def _describe(
-    module_name: str, program_id: int, name: str, programs: dict[int, HloModule]
-) -> HloOp:
-    module = programs.get(program_id)
+def _describe(module_name: str, program_id: int, name: str, modules: dict[int, HloModule]) -> HloOp:
+    module = modules.get(program_id)
     row = -1 if module is None else module.row_of.get(name, -1)
     if module is None or row < 0:
         return HloOp(module_name, program_id, name)
@@ -243,19 +241,19 @@ def _origin(module: HloModule, row: int) -> int:
 
 
 def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[HloOp, ...]:
-    """Add what the stats of event names tell of instructions whose program is not in the trace."""
+    """Add what the stats of event names tell of instructions whose module is not in the trace."""
     categories = trace.name_stats.texts("hlo_category")
     if not len(categories) or all(op.row >= 0 for op in ops):
         return ops
     names = trace.name_stats.texts("tf_op")
     framework = dict(zip(names.events.tolist(), names.values.tolist(), strict=True))
-    told: dict[str, tuple[str, str]] = {}
+    recorded: dict[str, tuple[str, str]] = {}
     for row, value in zip(categories.events.tolist(), categories.values.tolist(), strict=True):
         instruction = _instruction_of(trace.names[row])
         op = names.texts[framework[row]] if row in framework else ""
-        told[instruction] = categories.texts[value], op.rstrip(":")
+        recorded[instruction] = categories.texts[value], op.rstrip(":")
     return tuple(
-        HloOp(op.module, op.program_id, op.name, -1, *told.get(op.name, ("", ""))) if op.row < 0
+        HloOp(op.module, op.program_id, op.name, -1, *recorded.get(op.name, ("", ""))) if op.row < 0
         else op
         for op in ops
     )  # fmt: skip

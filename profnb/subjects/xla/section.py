@@ -1,28 +1,27 @@
-"""What XLA did, as the report shows it: its programs, its ops, and how near they come to the limits."""
+"""What XLA did, as the report shows it: its programs, its ops, how near those come to the limits.
 
-from profnb.core.units import (
-    MISSING,
-    bar_text,
-    bytes_text,
-    count_text,
-    duration_text,
-    percent_text,
-    rate_text,
-)
+The roofline is of the device (``device.roofline``) and stands here, in the tab of the ops that it places.
+"""
+
+import numpy as np
+
+from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
 from profnb.drawing.html_table import Cell
-from profnb.drawing.section import Section
+from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.device.device_charts import roofline_figure
-from profnb.subjects.device.roofline import Roofline
+from profnb.subjects.device.roofline import ROOFLINE, Roofline
 from profnb.subjects.study import Study
-from profnb.subjects.xla.programs import XlaModules, XlaOps
-from profnb.subjects.xla.xla_chart import xla_figure
+from profnb.subjects.xla.hlo_ops import HloOp
+from profnb.subjects.xla.xla_chart import roofline_figure, xla_figure
+from profnb.subjects.xla.xla_modules import XLA_MODULES, XlaModules
+from profnb.subjects.xla.xla_ops import XLA, XlaOps
 from profnb.subjects.xla.xla_tree import grow_xla_tree
 
 __all__ = ["xla_sections"]
 
 _SHOWN_MODULES, _SHOWN_OPS, _SHOWN_ROOFS = 8, 12, 10
 _ABOVE = 1.05
+_COLOUR = colour_of("device compute")
 
 
 def xla_sections(study: Study) -> list[Section]:
@@ -43,70 +42,54 @@ def _module_section(modules: XlaModules) -> Section:
         sentence += f"; compiling took {duration_text(compiled)} while this was traced"
     more = len(shown) - _SHOWN_MODULES
     sentence += f". {more} more are in p.xla_modules." if more > 0 else "."
-    shown = shown[:_SHOWN_MODULES]
     longest = int(modules.self_ps.max(initial=0)) or 1
-    return Section(
+    return section_of(
+        XLA_MODULES,
+        modules,
+        ("module", "occurrences", "self_us", "compile_ms", "argument_bytes", "temporary_bytes"),
         title="XLA programs",
-        sentence=sentence,
-        headings=("", "program", "runs", "time", "compiling", "arguments", "temporary"),
-        rows=[
-            (
-                bar_text(float(modules.self_ps[row] / longest), 8),
-                modules.module[row],
-                count_text(int(modules.executions[row])) if modules.executions[row] else MISSING,
-                duration_text(int(modules.self_ps[row])),
-                duration_text(int(modules.compile_ps[row])) if modules.compile_ps[row] else MISSING,
-                *(_bytes(modules.buffers[row], kind) for kind in ("argument", "temporary")),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, True, True, True, True, True),
-        colours=[colour_of("device compute")] * len(shown),
         tab="XLA",
+        sentence=sentence,
+        bar=Bar(lambda row: float(modules.self_ps[row] / longest), _COLOUR, 8),
+        rows=shown[:_SHOWN_MODULES],
     )
-
-
-def _bytes(buffers: dict[str, int] | None, kind: str) -> str:
-    return MISSING if buffers is None else bytes_text(buffers[kind])
 
 
 def _op_section(study: Study) -> Section:
     ops = study.xla.ops
     fractions = ops.fraction
-    shown = range(min(_SHOWN_OPS, len(ops)))
     first = float(fractions[0]) if len(ops) and ops.self_ps[0] else 1.0
-    return Section(
+
+    def share(row: int) -> str:
+        return percent_text(float(fractions[row])) if ops.self_ps[row] else MISSING
+
+    return section_of(
+        XLA,
+        ops,
+        (
+            Shown("op of the framework", lambda row: _op_cell(ops.op[row])),
+            "occurrences",
+            "self_us",
+            Shown("share", share, is_number=True, meaning=XLA["fraction"].meaning),
+            "gigaflops_per_second",
+            "gigabytes_per_second",
+        ),
         title="XLA ops",
-        sentence=f"{count_text(len(ops))} ops, {duration_text(int(ops.self_ps.sum()))} in all.",
-        headings=("", "op of the framework", "runs", "self", "share", "operations", "memory"),
-        rows=[
-            (
-                bar_text(float(fractions[row]) / first, 8),
-                _op_cell(ops, row),
-                count_text(int(ops.occurrences[row])),
-                duration_text(int(ops.self_ps[row])),
-                percent_text(float(fractions[row])) if ops.self_ps[row] else MISSING,
-                rate_text(ops.flops_per_second[row] or None, "flop/s"),
-                rate_text(ops.bytes_per_second[row], "B/s"),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, True, True, True, True, True),
-        colours=[colour_of("device compute")] * len(shown),
         tab="XLA",
+        sentence=f"{count_text(len(ops))} ops, {duration_text(int(ops.self_ps.sum()))} in all.",
+        bar=Bar(lambda row: float(fractions[row]) / first, _COLOUR, 8),
+        rows=range(min(_SHOWN_OPS, len(ops))),
         figure=xla_figure(grow_xla_tree(ops, study.xla.hlo)),
     )
 
 
-def _op_cell(ops: XlaOps, row: int) -> Cell:
+def _op_cell(op: HloOp) -> Cell:
     """The framework's op and, fainter, XLA's."""
-    op = ops.op[row]
-    own = op.name if op.category in ("", op.name) else f"{op.name} ({op.category})"
-    return (op.op_name, "", own) if op.op_name else own
+    hlo_op = op.name if op.category in ("", op.name) else f"{op.name} ({op.category})"
+    return (op.op_name, "", hlo_op) if op.op_name else hlo_op
 
 
 def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
-    shown = range(min(_SHOWN_ROOFS, len(roofline)))
     peak = roofline.peak
     peaks = ", ".join(
         f"{rate_text(flops, 'flop/s')}{'' if width == 'any' else f' in {width}'}"
@@ -120,24 +103,22 @@ def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
             "understates the memory."
         )
     attained = roofline.attained_fraction
-    return Section(
+    bound_by = np.where(roofline.is_compute_bound, "operations", "memory").tolist()
+    return section_of(
+        ROOFLINE,
+        roofline,
+        (
+            Shown("op", lambda row: _op_cell(roofline.op[row])),
+            Shown("bound by", lambda row: bound_by[row], meaning=ROOFLINE["bound_by"].meaning),
+            "flops_per_byte",
+            "gigaflops_per_second",
+            "gigabytes_per_second",
+            "attained_fraction",
+        ),
         title="Roofline",
-        sentence=sentence,
-        headings=("", "op", "bound by", "flop/byte", "operations", "memory", "of its limit"),
-        rows=[
-            (
-                bar_text(min(float(attained[row]), 1.0), 8),
-                _op_cell(ops, int(roofline.row[row])),
-                "operations" if roofline.is_compute_bound[row] else "memory",
-                f"{roofline.intensity[row]:,.3g}",
-                rate_text(roofline.flops_per_second[row], "flop/s"),
-                rate_text(roofline.bytes_per_second[row], "B/s"),
-                percent_text(float(attained[row])),
-            )
-            for row in shown
-        ],
-        numbers=(False, False, False, True, True, True, True),
-        colours=[colour_of("device compute")] * len(shown),
         tab="XLA",
+        sentence=sentence,
+        bar=Bar(lambda row: min(float(attained[row]), 1.0), _COLOUR, 8),
+        rows=range(min(_SHOWN_ROOFS, len(roofline))),
         figure=roofline_figure(roofline, ops),
     )

@@ -1,75 +1,97 @@
-"""XLA's time as an icicle, to a plotly figure as plain JSON."""
+"""XLA's time as an icicle, and its ops under their roofline, to plotly figures as plain JSON."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from profnb.core.units import duration_text, percent_text
+from profnb.core.block import Block
+from profnb.core.units import percent_text
 from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.theme import colour_of
-from profnb.subjects.xla.xla_tree import TreeBlock
+from profnb.drawing.icicle import icicle_figure
+from profnb.drawing.theme import TEXT_COLOUR, colour_of
+from profnb.subjects.device.roofline import Roofline
+from profnb.subjects.xla.xla_ops import XlaOps
 
-__all__ = ["xla_figure"]
+__all__ = ["roofline_figure", "xla_figure"]
 
-_LEVELS = ("program", "XLA op", "framework op")
-
-
-def xla_figure(blocks: list[TreeBlock]) -> dict[str, Any]:
-    """The tree as an icicle: bars under bars, as wide as their share of XLA's time.
-
-    plotly's own icicle is not in the bundle that notebooks load, stacked bars are; they zoom by
-    dragging.
-    """
-    data = []
-    for level, name in enumerate(_LEVELS):
-        own = [block for block in blocks if block.level == level]
-        data.append(
-            {
-                "type": "bar", "orientation": "h", "name": name, "showlegend": False,
-                "y": [name] * len(own), "base": [round(100 * block.begin, 4) for block in own],
-                "x": [round(100 * block.width, 4) for block in own],
-                "text": [escape(_short(block)) for block in own],
-                "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
-                "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
-                "customdata": [escape(_told(block)) for block in own],
-                "hovertemplate": "%{customdata}<extra></extra>",
-                "marker": {
-                    "color": [_block_colour(block) for block in own],
-                    "line": {"width": 1, "color": "rgba(255,255,255,0.6)"},
-                },
-            }
-        )  # fmt: skip
-    layout = figure_layout("Where XLA's time goes: programs, their ops, what those came from", 220)
-    layout |= {
-        "barmode": "overlay",
-        "bargap": 0.06,
-        "margin": {"l": 96, "r": 12, "t": 34, "b": 40},
-        "xaxis": {**axis("% of the time of XLA's ops"), "range": [0, 100], "showgrid": False},
-        "yaxis": {**axis(""), "categoryarray": list(_LEVELS[::-1]), "categoryorder": "array"},
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+_COLOURS = {
+    "module": colour_of("between steps"),
+    "hlo op": colour_of("device compute"),
+    "hlo op of no category": colour_of("all others"),
+    "other hlo ops": colour_of("all others"),
+    "framework op": colour_of("host compute"),
+}
+_MOST_POINTS = 60
+_SMALLEST_SHARE = 0.002
 
 
-def _short(block: TreeBlock) -> str:
-    """As much of the label as its block has room for at a usual width; the hover has it all."""
-    room = int(block.width * 84)
-    label = block.label if block.level < 2 else block.label.rpartition("/")[2]
-    if len(label) <= room:
-        return label
-    return label[: room - 1] + "…" if room > 3 else ""
-
-
-def _told(block: TreeBlock) -> str:
-    about = f" ({block.category})" if block.category else ""
-    estimate = ", shared out by its operations" if block.is_estimate else ""
-    return (
-        f"{block.label[:160]}{about}: {duration_text(block.self_ps)}, "
-        f"{percent_text(block.width)}{estimate}"
+def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Where XLA's time goes, as an icicle."""
+    return icicle_figure(
+        blocks,
+        _COLOURS,
+        title="Where XLA's time goes: programs, their ops, what those came from",
+        of_what="the time of XLA's ops",
+        levels=("program", "XLA op", "framework op"),
     )
 
 
-def _block_colour(block: TreeBlock) -> str:
-    if block.level == 0:
-        return colour_of("between steps")
-    if block.level == 1:
-        return colour_of("all others" if not block.category else "device compute")
-    return colour_of("host compute")
+def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
+    """The roofline: what each op reached, under what its device could do."""
+    shares = ops.fraction
+    rows = [
+        row
+        for row in range(min(len(roofline), _MOST_POINTS))
+        if shares[roofline.row[row]] >= _SMALLEST_SHARE
+    ]
+    rows = rows or list(range(min(len(roofline), _MOST_POINTS)))
+    intensity = roofline.intensity
+    bandwidth = roofline.peak.bytes_per_second
+    low, high = float(intensity[rows].min()) / 2, float(intensity[rows].max()) * 2
+    data: list[dict[str, Any]] = []
+    for flops in sorted(set(roofline.peak_flops.tolist())):
+        widths = sorted(
+            {w for w, f in zip(roofline.width, roofline.peak_flops, strict=True) if f == flops}
+        )
+        ridge = flops / bandwidth
+        x = [low, *([ridge] if low < ridge < high else []), high]
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": f"limit, {' and '.join(widths)}",
+                "x": x, "y": [min(flops, bandwidth * at) for at in x],
+                "line": {"width": 1.5, "color": TEXT_COLOUR}, "hoverinfo": "skip",
+            }
+        )  # fmt: skip
+    for is_compute, name in ((True, "bound by operations"), (False, "bound by memory")):
+        chosen = [row for row in rows if bool(roofline.is_compute_bound[row]) == is_compute]
+        if not chosen:
+            continue
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": name,
+                "x": [float(intensity[row]) for row in chosen],
+                "y": [float(roofline.flops_per_second[row]) for row in chosen],
+                "customdata": [
+                    escape(
+                        f"{ops.op[roofline.row[row]].name[:80]}: "
+                        f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
+                        f"{percent_text(float(shares[roofline.row[row]]))} of the time"
+                    )
+                    for row in chosen
+                ],
+                "hovertemplate": "%{customdata}<br>%{y:.3s}flop/s at %{x:.3g} flop/byte<extra></extra>",
+                "marker": {
+                    "size": [6 + 26 * float(shares[roofline.row[row]]) ** 0.5 for row in chosen],
+                    "color": colour_of("device compute" if is_compute else "device collectives"),
+                    "opacity": 0.8, "line": {"width": 0},
+                },
+            }
+        )  # fmt: skip
+    layout = figure_layout("Roofline of XLA's ops", 320)
+    layout |= {
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "margin": {"l": 56, "r": 12, "t": 62, "b": 44},
+        "xaxis": {**axis("operations per byte"), "type": "log"},
+        "yaxis": {**axis("flop/s"), "type": "log", "exponentformat": "SI"},
+    }
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}

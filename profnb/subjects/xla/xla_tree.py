@@ -1,94 +1,90 @@
-"""XLA's time as a tree: program, op of XLA, op of the framework.
+"""XLA's time as a tree: module (XLA's word for a program), op of XLA, op of the framework.
 
 A fusion runs what several ops of the framework asked for, as one piece; how long each of them took nobody
 can know. Its time is shared out here by the operations that each does inside it, or by the elements that each
 makes where it does none, and marked as an estimate.
 """
 
-from dataclasses import dataclass
-
+from profnb.core.block import Block
+from profnb.core.units import duration_text, percent_text
 from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
-from profnb.subjects.xla.programs import XlaOps
+from profnb.subjects.xla.xla_ops import XlaOps
 from profnb.trace.hlo import HloModule
 
-__all__ = ["TreeBlock", "grow_xla_tree", "parts_of_fusion"]
+__all__ = ["grow_xla_tree", "parts_of_fusion"]
 
 Amounts = dict[str, float]
 
 _MOST_OPS = 40
 _MOST_PARTS = 4
+_DEEPEST = 2
 
 
-@dataclass(frozen=True, slots=True)
-class TreeBlock:
-    """One block of the tree.
+def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
+    """Lay out the longest ops, module by module; what is left over is one block per module.
 
-    Attributes:
-        level: 0 for a program, 1 for an op of XLA, 2 for an op of the framework.
-        label: What it is.
-        begin: Where it begins, as share of all time in 0..1; a block lies under what it is part of.
-        width: Its share of all time.
-        self_ps: Its time.
-        is_estimate: Whether its time was shared out and not measured.
-        category: Opcode or call of an XLA op; "" on other levels.
-    """
-
-    level: int
-    label: str
-    begin: float
-    width: float
-    self_ps: float
-    is_estimate: bool = False
-    category: str = ""
-
-
-def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[TreeBlock]:
-    """Lay out the longest ops, program by program; what is left over is one block per program.
+    Three levels, by role: "module"; "hlo op", "hlo op of no category" and "other hlo ops"; "framework op".
 
     Args:
         ops: The table of XLA's ops, most time first.
-        hlo: The HLO instructions and programs.
+        hlo: The HLO instructions and modules.
     """
     whole = int(ops.self_ps.sum())
     if not whole:
         return []
-    programs: dict[tuple[str, int], list[int]] = {}
+    rows_of_module: dict[tuple[str, int], list[int]] = {}
     for row, op in enumerate(ops.op):
-        programs.setdefault((op.module, op.program_id), []).append(row)
-    totals = {key: int(ops.self_ps[rows].sum()) for key, rows in programs.items()}
-    blocks: list[TreeBlock] = []
+        rows_of_module.setdefault((op.module, op.program_id), []).append(row)
+    totals = {key: int(ops.self_ps[rows].sum()) for key, rows in rows_of_module.items()}
+    blocks: list[Block] = []
     begin = 0.0
-    for key in sorted(programs, key=lambda key: -totals[key]):
-        blocks.append(TreeBlock(0, key[0], begin, totals[key] / whole, totals[key]))
+    for key in sorted(rows_of_module, key=lambda key: -totals[key]):
+        blocks.append(_block(0, begin, totals[key], whole, key[0], "module"))
         at, left = begin, totals[key]
-        for row in programs[key]:
+        for row in rows_of_module[key]:
             if row >= _MOST_OPS or not ops.self_ps[row]:
                 continue
-            spent = int(ops.self_ps[row])
-            op = ops.op[row]
-            blocks.append(TreeBlock(1, op.name, at, spent / whole, spent, category=op.category))
-            inside = at
-            for name, share in _parts(op, hlo):
-                width = share * spent / whole
-                is_estimate = share < 1
-                blocks.append(TreeBlock(2, name, inside, width, share * spent, is_estimate))
-                inside += width
-            at += spent / whole
-            left -= spent
+            blocks.extend(_op_blocks(ops.op[row], int(ops.self_ps[row]), at, whole, hlo))
+            at += int(ops.self_ps[row]) / whole
+            left -= int(ops.self_ps[row])
         if left > 0:
-            blocks.append(TreeBlock(1, "other ops", at, left / whole, left))
+            blocks.append(_block(1, at, left, whole, "other ops", "other hlo ops"))
         begin += totals[key] / whole
     return blocks
+
+
+def _op_blocks(op: HloOp, spent_ps: int, begin: float, whole: int, hlo: HloOps) -> list[Block]:
+    """An op of XLA and, under it, the framework's ops that it works for."""
+    role = "hlo op" if op.category else "hlo op of no category"
+    about = f" ({op.category})" if op.category else ""
+    blocks = [_block(1, begin, spent_ps, whole, op.name, role, about)]
+    for name, share in _parts(op, hlo):
+        estimate = ", shared out by its operations" if share < 1 else ""
+        block = _block(2, begin, share * spent_ps, whole, name, "framework op", remark=estimate)
+        blocks.append(block)
+        begin += share * spent_ps / whole
+    return blocks
+
+
+def _block(
+    level: int, begin: float, spent_ps: float, whole: int, name: str, role: str,
+    about: str = "", remark: str = "",
+) -> Block:  # fmt: skip
+    width = spent_ps / whole
+    hover = f"{name[:160]}{about}: {duration_text(spent_ps)}, {percent_text(width)}{remark}"
+    return Block(
+        level, begin, width, name.rpartition("/")[2] if level == _DEEPEST else name, hover, role
+    )
 
 
 def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
     """What each op of the framework does inside an instruction: (operations, elements made), by its name.
 
     Args:
-        op: The instruction, of this program.
-        module: Its program.
-        costs: That program's costs.
+        op: The instruction, of this module.
+        module: Its module.
+        costs: That module's costs.
     """
     done: Amounts = {}
     made: Amounts = {}
@@ -106,7 +102,7 @@ def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts
 
 def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
     """The framework's ops inside one of XLA's, and the share of its time each is given."""
-    module = hlo.programs.get(op.program_id)
+    module = hlo.modules.get(op.program_id)
     if module is None or op.row < 0:
         return [(op.op_name, 1.0)] if op.op_name else []
     done, made = parts_of_fusion(op, module, Costs(module))

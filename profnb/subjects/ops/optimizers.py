@@ -1,0 +1,18 @@
+"""The names that optimizers' scopes have: what is known without a live model."""
+
+from profnb.trace.op_names import without_numbers
+
+__all__ = ["OPTIMIZERS", "is_optimizer"]
+
+OPTIMIZERS = frozenset(
+    {
+        "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
+        "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
+        "rmsprop", "sgd",
+    }
+)  # fmt: skip
+
+
+def is_optimizer(scope: str) -> bool:
+    """Whether a scope is an optimizer's: ``Adam``, ``sgd_1_1``."""
+    return without_numbers(scope.lower()) in OPTIMIZERS
