@@ -1,12 +1,12 @@
 """What devices did, to plotly figures as plain JSON."""
 
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from profnb.core.units import PS_PER_MS, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import CAUSE_COLOURS, TEXT_COLOUR, colour_of
 from profnb.subjects.device.idle import IDLE_CAUSES, WORK, IdleTable
 from profnb.subjects.device.roofline import Roofline
@@ -41,7 +41,7 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
                 "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
             }
         )  # fmt: skip
-    layout = figure_layout(escape(f"What {idle.device} did, and why it was idle"), 300)
+    layout = figure_layout(figure_text(f"What {idle.device} did, and why it was idle"), 300)
     layout |= {
         "legend": {
             "orientation": "h",
@@ -98,7 +98,7 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
                 "x": [float(intensity[row]) for row in chosen],
                 "y": [float(roofline.flops_per_second[row]) for row in chosen],
                 "customdata": [
-                    escape(
+                    figure_text(
                         f"{ops.op[roofline.row[row]].name[:80]}: "
                         f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
                         f"{percent_text(float(shares[roofline.row[row]]))} of the time"

@@ -1,11 +1,11 @@
 """The model as an icicle, to a plotly figure as plain JSON; see ``charts``."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from profnb.core.units import duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.layer_rows import INPUT, LOSS, METRICS, OPTIMIZER, OTHERS, OUTSIDE
 from profnb.subjects.layers.layer_tree import LayerBlock
@@ -42,10 +42,10 @@ def layer_figure(blocks: Sequence[LayerBlock]) -> dict[str, Any]:
                 "type": "bar", "orientation": "h", "name": names[at], "showlegend": False,
                 "y": [names[at]] * len(own), "base": [round(100 * block.begin, 4) for block in own],
                 "x": [round(100 * block.width, 4) for block in own],
-                "text": [escape(_short(block)) for block in own],
+                "text": [figure_text(_short(block)) for block in own],
                 "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
                 "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
-                "customdata": [[escape(_told(block)), block.search, "ops"] for block in own],
+                "customdata": [[figure_text(_told(block)), block.search, "ops"] for block in own],
                 "hovertemplate": "%{customdata[0]}<extra></extra>",
                 "marker": {
                     "color": [_block_colour(block) for block in own],

@@ -1,10 +1,10 @@
 """Where Python's time went, as the report shows it: functions, and who called them as an icicle."""
 
-from html import escape
 from typing import Any
 
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Section
 from profnb.drawing.theme import colour_of
 from profnb.subjects.python.python_time import CallBlock, Function, PythonTime
@@ -111,10 +111,10 @@ def call_figure(python: PythonTime, cells: dict[str, int]) -> dict[str, Any]:
                 "type": "bar", "orientation": "h", "showlegend": False,
                 "y": [level] * len(own), "base": [round(100 * block.begin, 4) for block in own],
                 "x": [round(100 * block.width, 4) for block in own],
-                "text": [escape(_label(block)) for block in own],
+                "text": [figure_text(_label(block)) for block in own],
                 "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
                 "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
-                "customdata": [escape(_told(block, cells, python)) for block in own],
+                "customdata": [figure_text(_told(block, cells, python)) for block in own],
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "marker": {
                     "color": [_colour(block, python) for block in own],

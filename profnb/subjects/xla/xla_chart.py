@@ -1,10 +1,10 @@
 """XLA's time as an icicle, to a plotly figure as plain JSON."""
 
-from html import escape
 from typing import Any
 
 from profnb.core.units import duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import colour_of
 from profnb.subjects.xla.xla_tree import TreeBlock
 
@@ -27,10 +27,10 @@ def xla_figure(blocks: list[TreeBlock]) -> dict[str, Any]:
                 "type": "bar", "orientation": "h", "name": name, "showlegend": False,
                 "y": [name] * len(own), "base": [round(100 * block.begin, 4) for block in own],
                 "x": [round(100 * block.width, 4) for block in own],
-                "text": [escape(_short(block)) for block in own],
+                "text": [figure_text(_short(block)) for block in own],
                 "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
                 "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
-                "customdata": [escape(_told(block)) for block in own],
+                "customdata": [figure_text(_told(block)) for block in own],
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "marker": {
                     "color": [_block_colour(block) for block in own],
