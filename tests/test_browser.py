@@ -54,9 +54,9 @@ def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file)
     page.page.get_by_text("runs ▾").click()
     runs = [int(text.replace(",", "")) for text in column(page, 3)]
     assert runs == sorted(runs)
-    page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("type")
+    page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("by type")
     assert any("ops" in name for name in column(page, 2))
-    page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("op")
+    page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("by op")
     page.page.get_by_role("button", name="show all").click()
     assert page.count(ROWS) > 40
     assert page.errors == []
