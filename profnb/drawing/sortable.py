@@ -2,7 +2,7 @@
 
 The first rows stand in the HTML, for pages that run no script. An attribute carries the rest as one text and,
 of every row, what the script sorts and sums by. All cells are text made here; the script writes no number but
-the running share of what the reader has chosen.
+the running share of what the reader has chosen, and draws its bars anew.
 """
 
 import json

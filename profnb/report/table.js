@@ -22,6 +22,12 @@ function fillBreakable(place, text) {
   });
 }
 
+/** A bar of at most eight characters. @param {number} fraction */
+function barText(fraction) {
+  const eighths = Math.max(Math.round(fraction * 64), fraction > 0 ? 1 : 0);
+  return '█'.repeat(eighths >> 3) + ' ▏▎▍▌▋▊▉'[eighths & 7].trim();
+}
+
 class ReportTable {
   /** @param {HTMLElement} box */
   constructor(box) {
@@ -37,9 +43,11 @@ class ReportTable {
     this.rows = this.data.parts.map((part, i) => this.makeRows(part, i ? [] : Array.from(this.body.rows).slice(1)));
     this.makeHeadings();
     if (this.data.wholes) this.makeControls();
-    this.foot = addElement('span', box, 'opacity:.72;margin-right:10px');
-    this.button = addElement('button', box, CONTROL + 'cursor:pointer');
-    this.button.onclick = () => { this.state.all = !this.state.all; this.draw(); };
+    if (this.data.wholes) this.foot = addElement('span', box, 'opacity:.72;margin-right:10px');
+    if (this.rows.some((rows) => rows.length > this.data.shown)) {
+      this.button = addElement('button', box, CONTROL + 'cursor:pointer');
+      this.button.onclick = () => { this.state.all = !this.state.all; this.draw(); };
+    }
     this.draw();
   }
 
@@ -145,27 +153,33 @@ class ReportTable {
       const label = head.firstElementChild || head;
       label.textContent = (label.textContent || '').replace(/ [▾▴]$/, '') + (column === state.by ? (state.down ? ' ▾' : ' ▴') : '');
     });
-    this.button.style.display = rows.length > data.shown ? '' : 'none';
-    this.button.textContent = state.all ? 'show fewer' : `show all ${rows.length}`;
-    if (data.wholes) this.sum(shown, rows.length, data.wholes);
+    if (this.button) {
+      this.button.style.display = rows.length > data.shown ? '' : 'none';
+      this.button.textContent = state.all ? 'show fewer' : `show all ${rows.length}`;
+    }
+    if (data.wholes && this.foot) this.sum(shown, rows, data.wholes, this.foot);
   }
 
   /**
-   * Writes the running share and what is shown of how many.
-   * @param {Row[]} shown @param {number} found @param {Record<string, number>} wholes
+   * Draws the bars as long as the longest allows, writes the running share and what is shown of how many.
+   * @param {Row[]} shown @param {Row[]} found @param {Record<string, number>} wholes @param {Element} foot
    */
-  sum(shown, found, wholes) {
+  sum(shown, found, wholes, foot) {
     const {part, side, words} = this.state;
     const {sides, weights, noun, hidden} = this.data.parts[part];
+    const sideOf = (/** @type {Row} */ row) => sides.length ? sides[row.at] : 0;
+    const share = (/** @type {Row} */ row) => weights[row.at] / (wholes[this.sides[sideOf(row)]] || 1);
+    const longest = found.reduce((most, row) => Math.max(most, share(row)), 0) || 1;
     const sums = this.sides.map(() => 0);
-    for (const {at, tr} of shown) {
-      const own = sides.length ? sides[at] : 0;
-      sums[own] += weights[at] / (wholes[this.sides[own]] || 1);
+    for (const row of shown) {
+      const {tr} = row, own = sideOf(row);
+      sums[own] += share(row);
+      tr.cells[0].textContent = barText(share(row) / longest);
       tr.cells[this.data.running].textContent = percentText(sums[own]);
     }
     const all = this.data.parts[0];
     const isPart = all.hidden && (words || (sides.length && side >= 0));
-    this.foot.textContent = `${shown.length} of ${found + (isPart ? 0 : hidden)} ${noun}` +
+    foot.textContent = `${shown.length} of ${found.length + (isPart ? 0 : hidden)} ${noun}` +
       (isPart ? ` among the ${this.rows[0].length} largest ${all.noun}` : '') +
       (side < 0 ? '' : `, ${percentText(sums[side])} of ${this.sides[side]} ${this.data.measure}`);
   }
