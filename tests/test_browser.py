@@ -17,7 +17,7 @@ def report_file(tmp_path_factory):
     return profnb.load(here).to_html(tmp_path_factory.mktemp("page") / "report.html").as_uri()
 
 
-ROWS = ".profnb-ops table tr"
+ROWS = ".profnb-tab[data-tab=Ops] table tr"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -25,12 +25,12 @@ ROWS = ".profnb-ops table tr"
 def test_the_page_opens_offline_with_chart_and_tables(open_page, report_file, scheme, width):
     page = open_page(report_file, scheme=scheme, width=width)
     page.page.wait_for_selector(".js-plotly-plot .bars path")
-    page.page.wait_for_selector(".profnb-ops input")
+    page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
     page.shot(f"page-{scheme}-{width}")
     assert page.errors == []
     assert page.count(ROWS) == 16
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    colour = page.page.evaluate("getComputedStyle(document.querySelector('.profnb-ops td')).color")
+    colour = page.page.evaluate("getComputedStyle(document.querySelector('.profnb-tab[data-tab=Ops] td')).color")
     light_text = sum(map(int, colour[4:-1].split(",")[:3])) > 380
     assert light_text == (scheme == "dark")
 
@@ -54,9 +54,9 @@ def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file)
     page.page.get_by_text("runs ▾").click()
     runs = [int(text.replace(",", "")) for text in column(page, 3)]
     assert runs == sorted(runs)
-    page.page.locator(".profnb-ops select").last.select_option("type")
+    page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("by type")
     assert any("ops" in name for name in column(page, 2))
-    page.page.locator(".profnb-ops select").last.select_option("op")
+    page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("by op")
     page.page.get_by_role("button", name="show all").click()
     assert page.count(ROWS) > 40
     assert page.errors == []
@@ -69,10 +69,10 @@ def test_host_and_device_rows_keep_their_colours_and_are_told_apart(open_page, t
 
     trace = read(host(line("p", event("a:Op", 0, 9))), gpu(line("Stream #1", event("kernel", 0, 5))))
     page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri())
-    page.page.wait_for_selector(".profnb-ops input")
+    page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
     colours = page.page.evaluate(f"[...document.querySelectorAll('{ROWS} td:first-child')].slice(1).map(e => getComputedStyle(e).color)")
     assert len(set(colours)) == 2
-    page.page.locator(".profnb-ops select").first.select_option("device")
+    page.page.locator(".profnb-tab[data-tab=Ops] select").first.select_option("device")
     assert column(page, 2) == ["kernel"]
 
 
@@ -85,17 +85,17 @@ def test_layers_are_sorted_shown_whole_and_lead_to_their_ops(open_page, tmp_path
     ops += [event(f"net/layer_{at}/MatMul:MatMul", at * 10**7, (at + 1) * 10**5) for at in range(30)]
     page = open_page(Profile(read(host(line("python", *ops)))).to_html(tmp_path / "r.html").as_uri())
     page.page.click('[role=tab]:text-is("Layers")')
-    rows = page.page.locator(".profnb-rows tr")
-    names = lambda: [text.split()[0] for text in page.page.locator(".profnb-rows td:nth-child(2)").all_inner_texts()[1:]]  # noqa: E731
+    rows = page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table tr")
+    names = lambda: [text.split()[0] for text in page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td:nth-child(2)").all_inner_texts()[1:]]  # noqa: E731
     assert names()[:2] == ["layer_29", "layer_28"]
     assert rows.count() == 21
     page.page.get_by_role("button", name="show all 30").click()
     assert rows.count() == 31
-    page.page.locator(".profnb-rows td", has_text="self").first.click()
-    page.page.locator(".profnb-rows td", has_text="self").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="self").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="self").first.click()
     assert names()[0] == "layer_0"
     page.shot("layers")
-    page.page.locator(".profnb-rows td", has_text="layer_7").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="layer_7").first.click()
     assert page.page.get_by_label("search ops").input_value() == "net/layer_7/"
     assert page.page.get_by_label("search ops").is_visible()
     assert column(page, 2) == ["net/layer_7/MatMul MatMul"]
@@ -205,7 +205,7 @@ def open_notebook(lab, open_page):
 @pytest.mark.parametrize(("theme", "width"), [("JupyterLab Light", 1200), ("JupyterLab Dark", 1200), ("JupyterLab Light", 700)])
 def test_a_saved_notebook_opened_again_shows_everything(open_notebook, theme, width):
     page = open_notebook("trusted", theme, width)
-    page.page.wait_for_selector(".profnb-ops input", timeout=30_000)
+    page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input", timeout=30_000)
     page.page.wait_for_selector(".js-plotly-plot", timeout=30_000)
     page.page.wait_for_timeout(1500)
     page.shot(f"lab-{theme.split()[1].lower()}-{width}")
@@ -221,14 +221,14 @@ def test_an_untrusted_notebook_shows_tables_and_chart_and_runs_nothing(open_note
     page.page.wait_for_timeout(1500)
     page.shot("lab-untrusted-700")
     assert page.count(ROWS) > 5
-    assert page.count(".profnb-ops input") == 0
+    assert page.count(".profnb-tab[data-tab=Ops] input") == 0
     assert complaints(page) == []
     assert "Live controls need the kernel" in page.page.inner_text(".jp-Notebook")
 
 
 def test_lost_controls_are_explained_without_an_error(open_notebook):
     page = open_notebook("stateless")
-    page.page.wait_for_selector(".profnb-ops input", timeout=30_000)
+    page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input", timeout=30_000)
     page.page.wait_for_timeout(9000)
     assert complaints(page) == []
     assert "Live controls need the kernel" in page.page.inner_text(".jp-Notebook")

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
 from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
@@ -15,9 +15,11 @@ from profnb.compare.speedup import RunSet
 from profnb.core.columns import Floats
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.html_table import note_list
+from profnb.drawing.markup import figure_text
 from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
-from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
+from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, MUTED, ROOT, colour_of
 from profnb.trace.op_names import without_call
 
@@ -75,21 +77,20 @@ def comparison_bundles(view: ComparisonView, *, has_renderer: bool) -> list[dict
         view: What to show.
         has_renderer: Whether the frontend draws plotly's own mimetype.
     """
-    listed = "".join(f'<li style="margin:2px 0">{escape(guard)}</li>' for guard in view.guards)
-    above = f'<ul style="margin:6px 0;padding-left:18px">{listed}</ul>' if listed else ""
-    body = "".join(
-        f'<div style="margin:10px 0"><div><b>{escape(section.title)}</b></div>{section_html(section)}</div>'
-        for section in view.sections()
+    quality = Markup('<div style="margin:2px 0 4px">{}</div>').format(view.quality_verdict)
+    html = Markup(
+        '<div class="profnb" style="{}">{}'
+        '<div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>{}{}</div>'
+    ).format(
+        ROOT,
+        note_list(view.guards, look=""),
+        view.verdict,
+        quality if view.quality_verdict else "",
+        Markup("").join(map(section_block, view.sections())),
     )
-    quality = f'<div style="margin:2px 0 4px">{escape(view.quality_verdict)}</div>'
-    html = (
-        f'<div class="profnb" style="{escape(ROOT)}">{above}'
-        f'<div style="font-size:17px;font-weight:600;margin:4px 0">{escape(view.verdict)}</div>'
-        f"{quality if view.quality_verdict else ''}{body}</div>"
-    )
-    bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": comparison_text(view)}]
+    bundles: list[dict[str, Any]] = [{"text/html": str(html), "text/plain": comparison_text(view)}]
     if all(side.step_count for side in view.runs):
-        fallback = f'<div style="{MUTED}">times (chart)</div>'
+        fallback = Markup('<div style="{}">times (chart)</div>').format(MUTED)
         for title, figure in _box_figures(view.runs):
             text = f"{title} (chart)"
             bundles.append(figure_bundle(figure, fallback, text, has_renderer=has_renderer))
@@ -264,7 +265,7 @@ def _box_figure(
         "xaxis": {**axis(""), "ticksuffix": f" {unit}", "rangemode": "tozero"},
         "yaxis": {
             **axis(""), "tickvals": list(range(len(boxes))),
-            "ticktext": [escape(label) for label, *_ in boxes],
+            "ticktext": [figure_text(label) for label, *_ in boxes],
             "automargin": True, "showgrid": False, "autorange": "reversed",
         },
     }  # fmt: skip

@@ -1,9 +1,9 @@
 """A sweep as HTML, text and charts: throughput of each setting with its interval, and what it costs."""
 
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from profnb.compare.sweeps import SweepTable, setting_text, settings_table
 from profnb.core.units import (
@@ -12,6 +12,8 @@ from profnb.core.units import (
     rate_text,
 )
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.html_table import note_list
+from profnb.drawing.markup import figure_text
 from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
@@ -37,20 +39,17 @@ def sweep_bundles(table: SweepTable, *, has_renderer: bool) -> list[dict[str, An
         table: What each setting achieves.
         has_renderer: Whether the frontend draws plotly's own mimetype.
     """
-    listed = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in table.notes)
-    notes = f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{listed}</ul>' if listed else ""
-    html = (
-        f'<div class="profnb" style="{escape(ROOT)}">'
-        f'<div style="font-size:17px;font-weight:600;margin:4px 0">{escape(_headline(table))}</div>'
-        f"{notes}{section_html(_section(table))}</div>"
-    )
-    bundles: list[dict[str, Any]] = [{"text/html": html, "text/plain": sweep_text(table)}]
+    html = Markup(
+        '<div class="profnb" style="{}">'
+        '<div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>{}{}</div>'
+    ).format(ROOT, _headline(table), note_list(table.notes), section_html(_section(table)))
+    bundles: list[dict[str, Any]] = [{"text/html": str(html), "text/plain": sweep_text(table)}]
     known = int(np.isfinite(table.per_second).sum())
     figures = [("Throughput", _bar_figure(table))] if known else []
     if known > 1 and table.against:
         figures.append(("Throughput and its price", _front_figure(table)))
     for title, figure in figures:
-        fallback = f'<div style="{MUTED}">{escape(title)} (chart)</div>'
+        fallback = Markup('<div style="{}">{} (chart)</div>').format(MUTED, title)
         bundles.append(
             figure_bundle(figure, fallback, f"{title} (chart)", has_renderer=has_renderer)
         )
@@ -150,7 +149,7 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
         # An interval of two runs may reach far; it is cut, or no bar would be left to see.
         "xaxis": {**axis(""), "range": [0, min(reach, 1.6 * max(rates)) * 1.04]},
         "yaxis": {
-            **axis(""), "tickvals": places, "ticktext": [escape(_label(table, row)) for row in rows],
+            **axis(""), "tickvals": places, "ticktext": [figure_text(_label(table, row)) for row in rows],
             "automargin": True, "showgrid": False, "autorange": "reversed",
         },
     }  # fmt: skip
@@ -162,7 +161,7 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
             "width": 4, "color": "#888",
         },
         "hovertemplate": [
-            f"{escape(_label(table, row))}: {count_text(round(rate))} {table.unit}/s, 95 % interval "
+            f"{figure_text(_label(table, row))}: {count_text(round(rate))} {table.unit}/s, 95 % interval "
             f"{_interval(float(table.low[row]), float(table.high[row]))}<extra></extra>"
             for row, rate in zip(rows, rates, strict=True)
         ],
@@ -179,12 +178,12 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     front = front[np.argsort(value[front])]
     title = f"Throughput against {'memory at the peak' if is_memory else table.against}"
     names = ", ".join(table.names)
-    layout = figure_layout(f"{escape(title)} ({escape(names[:_LONGEST_LABEL])})", 320)
+    layout = figure_layout(f"{figure_text(title)} ({figure_text(names[:_LONGEST_LABEL])})", 320)
     middle = float(value[rows].min() + value[rows].max()) / 2
     layout |= {
         "showlegend": False,
         "margin": {"l": 8, "r": 16, "t": 34, "b": 44},
-        "xaxis": {**axis("MB" if is_memory else escape(str(table.against))), "automargin": True},
+        "xaxis": {**axis("MB" if is_memory else figure_text(str(table.against))), "automargin": True},
         "yaxis": {**axis(f"{table.unit}/s"), "rangemode": "tozero", "automargin": True},
     }  # fmt: skip
     line = {
@@ -195,8 +194,8 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     points = {
         "type": "scatter", "mode": "markers+text" if rows.size <= 12 else "markers",
         "x": _rounded(value[rows]), "y": _rounded(table.per_second[rows]),
-        "text": [escape(_short_label(table, int(row))) if table.is_best[row] else "" for row in rows],
-        "hovertext": [escape(_label(table, int(row))) for row in rows],
+        "text": [figure_text(_short_label(table, int(row))) if table.is_best[row] else "" for row in rows],
+        "hovertext": [figure_text(_label(table, int(row))) for row in rows],
         # Beside the point, towards the middle: a label at the edge would be cut.
         "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
         "textfont": {"size": 10}, "cliponaxis": False,

@@ -1,26 +1,11 @@
-// Numbers to text, as profnb/core/units.py writes them. Shared by the scripts of the report and the timeline.
+// What the scripts of the report and of the timeline share: a share as text, and an element of a page.
 
-/** @param {number} ps @returns {string} */
-function durationText(ps) {
-  if (!ps) return '0 ms';
-  /** @type {[number, string][]} */
-  var units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
-  for (var i = 0; i < units.length; i++) {
-    if (ps >= units[i][0] * 0.9995) {
-      var v = ps / units[i][0];
-      return v.toFixed(v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2) + ' ' + units[i][1];
-    }
-  }
-  return ps + ' ps';
-}
-
-/** @param {number} fraction @returns {string} */
+/** A share, as profnb/core/units.py writes it: a half is rounded to the even digit. @param {number} fraction @returns {string} */
 function percentText(fraction) {
-  return fraction > 0 && fraction < 0.0005 ? '<0.1 %' : (fraction * 100).toFixed(1) + ' %';
+  if (fraction > 0 && fraction < 0.0005) return '<0.1 %';
+  const percent = fraction * 100;
+  return (percent % 1 === 0.25 ? Math.floor(percent) + '.2' : percent.toFixed(1)) + ' %';
 }
-
-/** @param {number} count @returns {string} */
-function countText(count) { return count.toLocaleString('en-US'); }
 
 /**
  * @template {keyof HTMLElementTagNameMap} K
@@ -28,8 +13,8 @@ function countText(count) { return count.toLocaleString('en-US'); }
  * @returns {HTMLElementTagNameMap[K]}
  */
 function addElement(tag, parent, style, text) {
-  var element = document.createElement(tag);
-  element.setAttribute('style', style);
+  const element = document.createElement(tag);
+  if (style) element.setAttribute('style', style);
   if (text !== undefined) element.textContent = text;
   parent.appendChild(element);
   return element;

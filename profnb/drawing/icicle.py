@@ -4,11 +4,11 @@ plotly's own icicle is not in the bundle that notebooks load, stacked bars are; 
 """
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from profnb.core.block import Block
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 
 __all__ = ["icicle_figure"]
 
@@ -42,11 +42,11 @@ def icicle_figure(
                 "type": "bar", "orientation": "h", "name": name, "showlegend": False,
                 "y": [name] * len(row), "base": [round(100 * block.begin, 4) for block in row],
                 "x": [round(100 * block.width, 4) for block in row],
-                "text": [escape(_cut(block.label, int(block.width * room))) for block in row],
+                "text": [figure_text(_cut(block.label, int(block.width * room))) for block in row],
                 "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
                 "textangle": 0, "insidetextfont": {"color": "#fff", "size": 11},
                 "customdata": [
-                    [escape(block.hover), *((block.search, "ops") if is_searchable else ())]
+                    [figure_text(block.hover), *((block.search, "ops") if is_searchable else ())]
                     for block in row
                 ],
                 "hovertemplate": "%{customdata[0]}<extra></extra>",

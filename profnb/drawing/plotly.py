@@ -7,9 +7,11 @@ carries plotly.js inside.
 """
 
 import json
-from html import escape
 from typing import Any
 
+from markupsafe import Markup
+
+from profnb.drawing.markup import script_element
 from profnb.drawing.theme import ROOT
 
 __all__ = ["figure_bundle", "figure_html", "plotly_script"]
@@ -17,7 +19,7 @@ __all__ = ["figure_bundle", "figure_html", "plotly_script"]
 _MIME = "application/vnd.plotly.v1+json"
 
 
-def figure_html(figure: dict[str, Any], fallback: str, source: str | None) -> str:
+def figure_html(figure: dict[str, Any], fallback: Markup, source: str | None) -> Markup:
     """The figure's place in a page, with what to show until it is drawn.
 
     Args:
@@ -25,16 +27,14 @@ def figure_html(figure: dict[str, Any], fallback: str, source: str | None) -> st
         fallback: HTML that says the same without a chart.
         source: Where to load plotly.js from if the page has none; None never loads anything.
     """
-    address = f' data-source="{escape(source)}"' if source else ""
-    return (
-        f'<div class="profnb-figure" style="{escape(ROOT)}" data-figure="'
-        f'{escape(json.dumps(figure, separators=(",", ":")))}"{address}>'
-        f"<div>{fallback}</div></div>"
-    )
+    address = Markup(' data-source="{}"').format(source) if source else ""
+    return Markup(
+        '<div class="profnb-figure" style="{}" data-figure="{}"{}><div>{}</div></div>'
+    ).format(ROOT, json.dumps(figure, separators=(",", ":")), address, fallback)
 
 
 def figure_bundle(
-    figure: dict[str, Any], fallback: str, text: str, *, has_renderer: bool
+    figure: dict[str, Any], fallback: Markup, text: str, *, has_renderer: bool
 ) -> dict[str, Any]:
     """The figure as a MIME bundle.
 
@@ -45,7 +45,7 @@ def figure_bundle(
         has_renderer: Whether to include plotly's own MIME type (not in Colab, which uses the HTML).
     """
     bundle: dict[str, Any] = {
-        "text/html": figure_html(figure, fallback, _cdn_address()),
+        "text/html": str(figure_html(figure, fallback, _cdn_address())),
         "text/plain": text,
     }
     if has_renderer:
@@ -59,9 +59,8 @@ def _cdn_address() -> str:
     return f"https://cdn.plot.ly/plotly-basic-{get_plotlyjs_version()}.min.js"
 
 
-def plotly_script() -> str:
-    """The installed plotly's plotly.js, to stand inside a page of its own."""
+def plotly_script() -> Markup:
+    """The installed plotly's plotly.js as an element, to stand inside a page of its own."""
     from plotly.offline import get_plotlyjs
 
-    script: str = get_plotlyjs()
-    return script.replace("</script", "<\\/script")
+    return script_element(get_plotlyjs())

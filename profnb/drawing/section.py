@@ -1,20 +1,30 @@
 """One table of the report, with a sentence and perhaps a chart: a value, as HTML and as text."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from textwrap import fill
 from typing import Any, TypeVar
+
+from markupsafe import Markup
 
 from profnb.core.glossary import explain
 from profnb.core.table import Column, Table
 from profnb.core.units import bar_text
 from profnb.drawing.html_table import Cell, html_table
 from profnb.drawing.plain import plain_table, printable
+from profnb.drawing.sortable import Finder, Key, Sortable, script_data
 from profnb.drawing.theme import BAR, MUTED
 
-__all__ = ["Bar", "Section", "Shown", "section_html", "section_of", "section_text"]
+__all__ = [
+    "Bar",
+    "Section",
+    "Shown",
+    "section_block",
+    "section_html",
+    "section_of",
+    "section_text",
+    "titled_block",
+]
 
 T = TypeVar("T")
 
@@ -38,7 +48,7 @@ class Shown:
     heading: str
     cell: Callable[[int], Cell]
     is_number: bool = False
-    sort_key: Callable[[int], float | str | None] | None = None
+    sort_key: Callable[[int], Key] | None = None
     meaning: str = ""
 
 
@@ -77,6 +87,9 @@ class Section:
         shown: How many rows to show before the rest is asked for.
         row_style: What to add to the style of each row's bar.
         meanings: For each column what it holds, shown under the pointer; empty for nothing.
+        sorted_by: The column that the rows are sorted by, largest first, where that should be seen.
+        finder: What else than its order a reader can ask of it; None for nothing.
+        plain: What the report as plain text says instead of the table.
     """
 
     title: str
@@ -89,10 +102,13 @@ class Section:
     figure: dict[str, Any] | None = None
     is_detail: bool = False
     searches: Sequence[str] = ()
-    sort_keys: Sequence[Sequence[float | str | None]] = ()
+    sort_keys: Sequence[Sequence[Key]] = ()
     shown: int = _MOST_PLAIN
     row_style: str = ""
     meanings: Sequence[str] = ()
+    sorted_by: int | None = None
+    finder: "Finder[Section] | None" = None
+    plain: str = ""
 
 
 def section_of(
@@ -153,7 +169,7 @@ def _declared(column: Column[T], value: T) -> Shown:
     values = column.values(value)
     is_number = not (len(values) and isinstance(values[0], str))
 
-    def sort_key(row: int) -> float | str | None:
+    def sort_key(row: int) -> Key:
         one = values[row]
         if isinstance(one, str):
             return one
@@ -170,39 +186,58 @@ def _plain(cell: Cell) -> str:
     )
 
 
-def section_html(section: Section) -> str:
+def section_html(section: Section) -> Markup:
     """The section's sentence and table."""
+    said = Markup('<div style="{}">{}</div>').format(MUTED, section.sentence)
+    sentence = said if section.sentence else Markup("")
+    if not section.sort_keys:
+        return sentence + _table_html(section, len(section.rows))
+    more = len(section.rows) - section.shown + (section.finder.hidden if section.finder else 0)
+    rest = Markup('<div class="profnb-more" style="{}">and {} more</div>').format(
+        MUTED, f"{more:,}"
+    )
+    kinds = section.finder and section.finder.kinds
+    data = script_data(
+        _sortable(section, section.shown),
+        section.shown,
+        section.headings,
+        section.numbers,
+        section.sorted_by,
+        section.finder,
+        _sortable(kinds, 0) if kinds else None,
+    )
+    return Markup('{}<div class="profnb-table" data-rows="{}">{}{}</div>').format(
+        sentence, data, _table_html(section, section.shown), rest if more > 0 else ""
+    )
+
+
+def _sortable(section: Section, in_page: int) -> Sortable:
+    return Sortable(section.rows, section.colours, section.sort_keys, section.searches, in_page)
+
+
+def _table_html(section: Section, most: int) -> Markup:
+    """The first rows as a table."""
     rows: list[list[Cell]] = [
         [(_plain(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
-        for row, colour in zip(section.rows, section.colours, strict=True)
+        for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
-    sentence = f'<div style="{MUTED}">{escape(section.sentence)}</div>' if section.sentence else ""
-    if not section.sort_keys:
-        return sentence + html_table(section.headings, rows, section.numbers)
-    table = html_table(section.headings, rows[: section.shown], section.numbers)
-    more = len(rows) - section.shown
-    told = f'<div class="profnb-more" style="{MUTED}">and {more:,} more</div>' if more > 0 else ""
-    data = json.dumps(
-        {
-            "shown": section.shown,
-            "cells": [[_parts(cell) for cell in row] for row in section.rows],
-            "colours": list(section.colours),
-            "numbers": list(section.numbers),
-            "keys": [list(keys) for keys in section.sort_keys],
-            "searches": list(section.searches),
-        },
-        separators=(",", ":"),
-    )
-    return f'{sentence}<div class="profnb-rows" data-rows="{escape(data)}">{table}{told}</div>'
+    return html_table(section.headings, rows, section.numbers, section.meanings)
 
 
-def _parts(cell: Cell) -> list[str]:
-    """A cell's text and the fainter text behind it."""
-    return [cell] if isinstance(cell, str) else [cell[0], *cell[2:]]
+def section_block(section: Section) -> Markup:
+    """The section under its title."""
+    return titled_block(section.title, section_html(section))
+
+
+def titled_block(title: str, body: Markup) -> Markup:
+    """A part of a report under its title."""
+    return Markup('<div style="margin:10px 0"><div><b>{}</b></div>{}</div>').format(title, body)
 
 
 def section_text(section: Section) -> str:
     """The section as plain text, without bars."""
+    if section.plain:
+        return section.plain
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
     rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in listed]
     sentence = fill(printable(section.sentence), _WIDTH)

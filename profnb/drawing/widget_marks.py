@@ -1,8 +1,12 @@
 """What marks an output with widgets of ours, so that a saved notebook can be repaired."""
 
+from markupsafe import Markup
+
 __all__ = ["HIDDEN", "OURS", "WIDGET_VIEW", "WITHOUT_KERNEL"]
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 OURS = "Live controls need the kernel"
 WITHOUT_KERNEL = f"{OURS} that made them: run the cell again."
-HIDDEN = '<span class="profnb-detail"></span>'  # what hidden widgets show without a kernel: nothing
+HIDDEN = Markup(
+    '<span class="profnb-detail"></span>'
+)  # what hidden widgets show without a kernel: nothing

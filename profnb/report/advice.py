@@ -1,8 +1,9 @@
 """Advice as the report shows it: what to change, the most it can gain, why, and how."""
 
 from collections.abc import Sequence
-from html import escape
 from textwrap import fill
+
+from markupsafe import Markup
 
 from profnb.core.units import percent_text
 from profnb.drawing.plain import printable
@@ -32,18 +33,26 @@ def advice_section_text(listed: Sequence[Advice]) -> str:
     return "What to change\n" + "\n".join(map(advice_text, listed))
 
 
-def advice_html(listed: Sequence[Advice]) -> str:
+def advice_html(listed: Sequence[Advice]) -> Markup:
     """What to change: the gain, what, why, how; one line where there is nothing to say."""
     if not listed:
-        return f'<div style="margin:6px 0;{MUTED}">{_NOTHING}.</div>'
-    items = "".join(
-        f'<li style="margin:4px 0"><b>{escape(advice.title)}</b> '
-        f'<span style="{MUTED}">({_bound_text(advice)} of the time)</span>'
-        f"<div>{escape(advice.evidence)}</div>"
-        f'<div style="{MUTED}">{escape(advice.code)} {escape(advice.link)}</div></li>'
+        return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING)
+    item = Markup(
+        '<li style="margin:4px 0"><b>{title}</b> <span style="{muted}">({bound} of the time)</span>'
+        '<div>{evidence}</div><div style="{muted}">{code} {link}</div></li>'
+    )
+    items = Markup("").join(
+        item.format(
+            muted=MUTED,
+            title=advice.title,
+            bound=_bound_text(advice),
+            evidence=advice.evidence,
+            code=advice.code,
+            link=advice.link,
+        )
         for advice in listed
     )
-    return (
+    return Markup(
         '<div style="margin:8px 0 4px"><b>What to change</b></div>'
-        f'<ul style="margin:0;padding-left:18px">{items}</ul>'
-    )
+        '<ul style="margin:0;padding-left:18px">{}</ul>'
+    ).format(items)

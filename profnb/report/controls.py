@@ -8,13 +8,16 @@ nothing.
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from profnb.core.units import count_text, duration_text
+from profnb.drawing.section import section_html
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
-from profnb.report.report import OpRow, op_rows, op_table_html, share_table_html
+from profnb.report.as_html import share_table_html
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
+from profnb.subjects.ops.section import chosen_section, rows_by_type, rows_of_ops
 from profnb.subjects.study import Study
 
 __all__ = ["show_controls"]
@@ -27,7 +30,7 @@ def show_controls(study: Study) -> None:
     controls = _build(study)
     # The widget's own text form is a wall of constructor arguments; say what it is instead, for
     # viewers without a kernel (GitHub, nbconvert, an untrusted notebook).
-    html = f'<div style="{ROOT};{MUTED}">{WITHOUT_KERNEL}</div>'
+    html = str(Markup('<div style="{};{}">{}</div>').format(ROOT, MUTED, WITHOUT_KERNEL))
     view = {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}
     bundle = {WIDGET_VIEW: view, "text/html": html, "text/plain": WITHOUT_KERNEL}
     display(bundle, raw=True)
@@ -48,7 +51,8 @@ def _build(study: Study) -> Any:
     output = widgets.HTML()
 
     def update(_: object = None) -> None:
-        output.value = _part_html(study, steps.value, side.value, group.value, search.value)
+        part = _part_html(study, steps.value, side.value, group.value, search.value)
+        output.value = str(part)
 
     for control in (steps, side, group, search):
         control.observe(update, names="value")
@@ -58,23 +62,22 @@ def _build(study: Study) -> Any:
     return widgets.VBox([row, output])
 
 
-def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, search: str) -> str:
+def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, search: str) -> Markup:
     """What the controls ask for: mean step and ops of the steps from first to last (inclusive)."""
     first, last = chosen
     rows = np.arange(first, min(last + 1, len(study.steps)))
     warm_up = study.steps.is_warmup[rows]
     if not warm_up.all():
         rows = rows[~warm_up]
-    ops = study.ops.of_steps(rows)
     words = search.lower().split()
     shown = [
         op
-        for op in op_rows(ops, len(ops))[0]
+        for op in rows_of_ops(study.ops.of_steps(rows))
         if side in ("all", op.side)
-        and all(word in f"{op.op_type} {op.op_name}".lower() for word in words)
+        and all(word in f"{op.remark} {op.name}".lower() for word in words)
     ]
     if group == "by type":
-        shown = _by_type(shown)
+        shown = rows_by_type(shown)
     shares = share_time(study.steps, study.breakdown, rows)
     durations = study.steps.duration_ps[rows]
     head = (
@@ -82,22 +85,10 @@ def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, sea
         f"median {duration_text(float(np.median(durations)))}; "
         f"{count_text(len(shown))} {'types' if group == 'by type' else 'ops'}"
     )
-    return (
-        f'<div style="{ROOT}"><div style="{MUTED}">{head}</div>'
-        f"{share_table_html(share_rows(shares))}{op_table_html(shown)}</div>"
+    return Markup('<div style="{}"><div style="{}">{}</div>{}{}</div>').format(
+        ROOT,
+        MUTED,
+        head,
+        share_table_html(share_rows(shares)),
+        section_html(chosen_section(shown)),
     )
-
-
-def _by_type(ops: list[OpRow]) -> list[OpRow]:
-    groups: dict[tuple[str, str], list[OpRow]] = {}
-    for op in ops:
-        groups.setdefault((op.side, op.op_type), []).append(op)
-    rows = [
-        OpRow(
-            side, op_type, f"{len(own)} ops", sum(op.occurrences for op in own),
-            sum(op.self_ps for op in own), sum(op.total_ps for op in own),
-            sum(op.self_fraction for op in own),
-        )
-        for (side, op_type), own in groups.items()
-    ]  # fmt: skip
-    return sorted(rows, key=lambda op: -op.self_ps)

@@ -10,20 +10,25 @@
 
 import sys
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 from uuid import uuid4
 
+from markupsafe import Markup
+
+from profnb.drawing.html_table import note_list
 from profnb.drawing.plotly import figure_bundle
-from profnb.drawing.theme import MUTED, ROOT
+from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
-from profnb.report.report import Report, script_bundle
+from profnb.report.report import Report
+from profnb.report.script import script_bundle
 from profnb.report.step_chart import step_table_html
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import show_live_detail
 
 __all__ = ["is_colab", "show_bundles", "show_report", "show_sentence", "show_timeline"]
+
+_ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 
 
 def is_colab() -> bool:
@@ -56,7 +61,7 @@ def show_report(report: Report, study: Study | None, live: bool | None) -> None:
     for part in report.sections:
         if part.figure is not None:
             text = f"{part.title} (chart)"
-            bundle = figure_bundle(part.figure, "", text, has_renderer=not is_colab())
+            bundle = figure_bundle(part.figure, Markup(""), text, has_renderer=not is_colab())
             display(bundle, raw=True)
     display(script_bundle(), raw=True)
     magics = shell.magics_manager.registry.get("ProfnbMagics")
@@ -89,10 +94,9 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
     wanted = next((c for c in (live, getattr(magics, "live", None), True) if c is not None), True)
     asks = wanted and bool(timeline.data)
     timeline_id = uuid4().hex if asks else ""
-    listed = "".join(f'<li style="margin:2px 0">{escape(note)}</li>' for note in notes)
-    above = f'<ul style="margin:6px 0;padding-left:18px;{MUTED}">{listed}</ul>' if notes else ""
-    html = f'<div class="profnb" style="{escape(ROOT)}">{above}</div>' if above else ""
-    display({"text/html": html + timeline.html(timeline_id), "text/plain": timeline.text}, raw=True)
+    above = _ROOT.format(ROOT, note_list(notes)) if notes else Markup("")
+    html = str(above + timeline.html(timeline_id))
+    display({"text/html": html, "text/plain": timeline.text}, raw=True)
     if timeline.data:
         script = {"application/javascript": timeline_script(), "text/plain": ""}
         display(script, raw=True)
@@ -117,5 +121,4 @@ def show_sentence(sentence: str) -> None:
     """Show one sentence in the cell's output, apart from what the cell printed."""
     from IPython.display import display
 
-    html = f'<div class="profnb" style="{escape(ROOT)}">{escape(sentence)}</div>'
-    display({"text/html": html, "text/plain": sentence}, raw=True)
+    display({"text/html": str(_ROOT.format(ROOT, sentence)), "text/plain": sentence}, raw=True)

@@ -1,16 +1,19 @@
 """A report to one HTML file that works offline: styles, scripts and plotly.js inside."""
 
-from html import escape
+from markupsafe import Markup
 
+from profnb.drawing.markup import script_element
 from profnb.drawing.plotly import figure_html, plotly_script
-from profnb.report.report import Report, report_script
+from profnb.report.as_html import content_html
+from profnb.report.report import Report
+from profnb.report.script import report_script
 from profnb.report.step_chart import step_table_html
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 
 __all__ = ["page_html"]
 
-_STYLE = (
+_STYLE = Markup(
     ":root{color-scheme:light dark}"
     "body{margin:24px auto;max-width:980px;padding:0 16px;background:Canvas;color:CanvasText;"
     "font-family:system-ui,-apple-system,'Segoe UI',sans-serif}"
@@ -20,33 +23,35 @@ _STYLE = (
 )
 
 
-def page_html(report: Report, study: Study | None) -> str:
+def page_html(report: Report, study: Study | None) -> Markup:
     """The whole page: headline, notes, chart, tables and timeline.
 
     Args:
         report: What the page says.
         study: The trace whose timeline follows; None without a trace.
     """
-    figure = ""
-    plotly = ""
+    figure = plotly = timeline = script = Markup("")
     if report.figure is not None and report.chart is not None:
         figure = figure_html(report.figure, step_table_html(report.chart), None)
-        plotly = f"<script>{plotly_script()}</script>"
+        plotly = plotly_script()
     charts = [
-        "" if part.figure is None else figure_html(part.figure, "", None)
+        Markup("") if part.figure is None else figure_html(part.figure, Markup(""), None)
         for part in report.sections
     ]
-    timeline, script = "", ""
     if study is not None:
         built = build_timeline(study, is_page=True)
-        timeline, script = (
-            built.html(),
-            f"<script>{timeline_script()}</script>" if built.data else "",
-        )
-    return (
+        timeline = built.html()
+        script = script_element(timeline_script()) if built.data else script
+    return Markup(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(report.title)} - profnb</title><style>{_STYLE}</style>{plotly}</head><body>"
-        f'<h1>{escape(report.title)}</h1><div class="profnb-wide">{report.html_around(figure, charts)}</div>'
-        f"{timeline}<script>{report_script()}</script>{script}</body></html>"
+        "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body>"
+        '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}{scripts}</body></html>'
+    ).format(
+        title=report.title,
+        style=_STYLE,
+        plotly=plotly,
+        report=content_html(report, figure, charts),
+        timeline=timeline,
+        scripts=script_element(report_script()) + script,
     )

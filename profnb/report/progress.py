@@ -1,8 +1,9 @@
 """How far a series of runs is: one line that is rewritten in place, and gone when the series is over."""
 
 import sys
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
 
 from profnb.drawing.theme import MUTED, ROOT
 
@@ -49,10 +50,9 @@ class Progress:
             sys.stderr.flush()
 
     def _bundle(self, done: int, what: str) -> dict[str, str]:
-        told = f"{done} of {self._total} runs"
-        html = (
-            f'<div class="profnb" style="{escape(ROOT)}"><progress value="{done}" max="{self._total}" '
-            f'style="vertical-align:middle;margin-right:8px"></progress>{told} '
-            f'<span style="{MUTED}">{escape(what)}</span></div>'
-        )
-        return {"text/html": html, "text/plain": f"{told} {what}".strip()}
+        counted = f"{done} of {self._total} runs"
+        html = Markup(
+            '<div class="profnb" style="{}"><progress value="{}" max="{}" '
+            'style="vertical-align:middle;margin-right:8px"></progress>{} <span style="{}">{}</span></div>'
+        ).format(ROOT, done, self._total, counted, MUTED, what)
+        return {"text/html": str(html), "text/plain": f"{counted} {what}".strip()}

@@ -7,13 +7,14 @@ plotly reads a little HTML in labels.
 """
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from profnb.core.units import PS_PER_MS, bar_text, duration_text
 from profnb.drawing.html_table import html_table
+from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
 from profnb.steps.summary import GAP
@@ -106,7 +107,7 @@ def _label(steps: Steps, start: int, count: int) -> str:
 def step_figure(chart: StepChart) -> dict[str, Any]:
     """The step-time chart: stacked bars in time order, the gap on top, warm-up bars faint."""
     x = list(range(len(chart.labels)))
-    labels = [escape(label) for label in chart.labels]
+    labels = [figure_text(label) for label in chart.labels]
     opacity = [0.4 if warm else 1.0 for warm in chart.is_warmup]
     data: list[dict[str, Any]] = [
         {
@@ -162,7 +163,7 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def step_table_html(chart: StepChart) -> str:
+def step_table_html(chart: StepChart) -> Markup:
     """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
     order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
     shown = sorted(order[:_MOST_ROWS])
@@ -177,5 +178,7 @@ def step_table_html(chart: StepChart) -> str:
         for row in shown
     ]
     rest = len(chart.labels) - len(shown)
-    more = f'<div style="{MUTED}">and {rest} faster ones</div>' if rest else ""
-    return html_table(("slowest steps", "", "step time"), rows, (False, False, True)) + more
+    table = html_table(("slowest steps", "", "step time"), rows, (False, False, True))
+    if not rest:
+        return table
+    return table + Markup('<div style="{}">and {} faster ones</div>').format(MUTED, rest)

@@ -7,8 +7,9 @@ puts a viewer in place of the still picture where scripts run; no network, no li
 from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib import resources
+
+from markupsafe import Markup
 
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.plain import printable
@@ -23,7 +24,16 @@ __all__ = ["Timeline", "build_timeline", "timeline_script"]
 # A notebook cell's budget is 0.5 MB for what is usual and 1.2 MB at most; base64 adds a third.
 _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
-_PARTS = ("marks.js", "picture.js", "panel.js", "search.js", "detail.js", "viewer.js", "start.js")
+_PARTS = (
+    "numbers.js",
+    "marks.js",
+    "picture.js",
+    "panel.js",
+    "search.js",
+    "detail.js",
+    "viewer.js",
+    "start.js",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +50,28 @@ class Timeline:
 
     headline: str
     remarks: tuple[str, ...]
-    still: str
+    still: Markup
     text: str
     data: str
 
-    def html(self, timeline_id: str = "") -> str:
+    def html(self, timeline_id: str = "") -> Markup:
         """The element.
 
         Args:
             timeline_id: What a script calls it when it asks the kernel for more; "" never asks.
         """
-        remarks = "".join(f'<div style="{MUTED}">{escape(remark)}</div>' for remark in self.remarks)
-        address = f' data-id="{escape(timeline_id)}"' if timeline_id else ""
-        data = f' data-timeline="{self.data}"' if self.data else ""
-        return (
-            f'<div class="profnb profnb-timeline" style="{escape(ROOT)};max-width:none"{address}{data}>'
-            f'<div style="font-size:15px;font-weight:600;margin:4px 0 0">{escape(self.headline)}</div>'
-            f'{remarks}<div class="profnb-still">{self.still}</div></div>'
+        remark = Markup('<div style="{}">{}</div>')
+        return Markup(
+            '<div class="profnb profnb-timeline" style="{};max-width:none"{}{}>'
+            '<div style="font-size:15px;font-weight:600;margin:4px 0 0">{}</div>'
+            '{}<div class="profnb-still">{}</div></div>'
+        ).format(
+            ROOT,
+            Markup(' data-id="{}"').format(timeline_id) if timeline_id else "",
+            Markup(' data-timeline="{}"').format(self.data) if self.data else "",
+            self.headline,
+            Markup("").join(remark.format(MUTED, text) for text in self.remarks),
+            self.still,
         )
 
 
@@ -69,7 +84,7 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
     """
     trace, steps = study.trace, study.steps
     if not len(trace.events):
-        return Timeline("The trace has no events", (), "", "The trace has no events", "")
+        return Timeline("The trace has no events", (), Markup(""), "The trace has no events", "")
     scene = Scene(study)
     still = still_picture(scene)
     limits = (

@@ -8,10 +8,10 @@ call does, without a widget.
 
 import sys
 from base64 import b64encode
-from html import escape
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from profnb.drawing.widget_marks import HIDDEN, WIDGET_VIEW
 from profnb.subjects.study import Study
@@ -85,8 +85,8 @@ def _build(scene: Scene, timeline_id: str) -> Any:
 
     def answer(change: dict[str, Any]) -> None:
         number, _, question = str(change["new"]).partition(" ")
-        text = escape(answer_question(scene, question))
-        reply.value = f'<i data-number="{escape(number)}" data-answer="{text}"></i>'
+        said = Markup('<i data-number="{}" data-answer="{}"></i>')
+        reply.value = str(said.format(number, answer_question(scene, question)))
 
     ask.observe(answer, names="value")
     return widgets.VBox([ask, reply], layout=hidden)

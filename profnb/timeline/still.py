@@ -7,6 +7,7 @@ it uses nothing that a sanitizer removes.
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell, html_table
@@ -97,7 +98,7 @@ def still_text(still: Still) -> str:
     return text + (f"\nand {still.hidden_lines} more" if still.hidden_lines else "")
 
 
-def still_html(still: Still) -> str:
+def still_html(still: Still) -> Markup:
     """The picture as a table that stays readable without style and script."""
     rows: list[list[Cell]] = []
     if still.steps:
@@ -121,5 +122,7 @@ def still_html(still: Still) -> str:
         "busy %",
         "events",
     )
-    more = f'<div style="{MUTED}">and {still.hidden_lines} more</div>' if still.hidden_lines else ""
-    return html_table(headings, rows, (False, False, True, True, True)) + more
+    table = html_table(headings, rows, (False, False, True, True, True))
+    if not still.hidden_lines:
+        return table
+    return table + Markup('<div style="{}">and {} more</div>').format(MUTED, still.hidden_lines)

@@ -1,12 +1,12 @@
 """What devices did, to plotly figures as plain JSON."""
 
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from profnb.core.units import PS_PER_MS
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
 from profnb.subjects.device.idle import IDLE_CAUSES, WORK, IdleTable
 
@@ -37,7 +37,7 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
                 "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
             }
         )  # fmt: skip
-    layout = figure_layout(escape(f"What {idle.device} did, and why it was idle"), 300)
+    layout = figure_layout(figure_text(f"What {idle.device} did, and why it was idle"), 300)
     layout |= {
         "legend": {
             "orientation": "h",

@@ -1,6 +1,5 @@
 """The input pipeline as the report shows it: its tree, the training's waiting, and how full buffers were."""
 
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from profnb.core.units import PS_PER_MS, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import Cell
+from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, GRID, colour_of
 from profnb.steps.windows import Steps
@@ -107,7 +107,7 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     # What is shown when pointed at, and what the timeline on the same page searches when clicked.
     hover = [
         [
-            escape(f"{table.tree.path[row]}: {count_text(int(table.occurrences[row]))} calls"),
+            figure_text(f"{table.tree.path[row]}: {count_text(int(table.occurrences[row]))} calls"),
             f"Iterator::{table.tree.path[row]}",
         ]
         for row in rows
@@ -134,7 +134,7 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
         "xaxis": {**axis(""), "ticksuffix": " ms", "rangemode": "tozero"},
         "yaxis": {
-            **axis(""), "tickvals": places, "ticktext": [escape(label) for label in labels],
+            **axis(""), "tickvals": places, "ticktext": [figure_text(label) for label in labels],
             "automargin": True, "showgrid": False, "ticklabelposition": "outside",
         },
     }  # fmt: skip
@@ -207,10 +207,10 @@ def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
         )
         data.append(
             {
-                "type": "scatter", "mode": "lines", "name": escape(name), "x": times,
+                "type": "scatter", "mode": "lines", "name": figure_text(name), "x": times,
                 "y": [round(100 * value / most, 2) for value in values], "customdata": values,
                 "line": {"shape": "hv", "width": 1.5, "color": colour},
-                "hovertemplate": f"%{{x:.4g}} ms: %{{customdata}} in {escape(name)}<extra></extra>",
+                "hovertemplate": f"%{{x:.4g}} ms: %{{customdata}} in {figure_text(name)}<extra></extra>",
             }
         )  # fmt: skip
     layout = figure_layout("How full the buffers were", 260)

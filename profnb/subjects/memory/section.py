@@ -1,12 +1,12 @@
 """Memory as the report shows it: each allocator over time, and what was alive at the peak."""
 
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from profnb.core.units import MISSING, PS_PER_MS, bytes_text, count_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, colour_of
 from profnb.subjects.input.section import step_rules
@@ -137,13 +137,14 @@ def _memory_figure(study: Study, uses: list[MemoryUse]) -> dict[str, Any]:
             int(start) + int(np.argmax(allocator.in_use[start : start + width])) for start in starts
         ]
         times = study.trace.events.begin_ps[allocator.events[highest]] / PS_PER_MS
+        name = figure_text(allocator.name)
         data.append(
             {
-                "type": "scatter", "mode": "lines", "name": escape(allocator.name),
+                "type": "scatter", "mode": "lines", "name": name,
                 "x": [round(float(time), 4) for time in times],
                 "y": allocator.in_use[highest].tolist(),
                 "line": {"shape": "hv", "width": 1.5, "color": COLOURS[colour]},
-                "hovertemplate": f"%{{x:.4g}} ms: %{{y:.4s}}B in {escape(allocator.name)}<extra></extra>",
+                "hovertemplate": f"%{{x:.4g}} ms: %{{y:.4s}}B in {name}<extra></extra>",
             }
         )  # fmt: skip
     layout = figure_layout("Memory in use", 260)

@@ -1,13 +1,13 @@
 """XLA's time as an icicle, and its ops under their roofline, to plotly figures as plain JSON."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from profnb.core.block import Block
 from profnb.core.units import percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.icicle import icicle_figure
+from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import TEXT_COLOUR, colour_of
 from profnb.subjects.device.roofline import Roofline
 from profnb.subjects.xla.xla_ops import XlaOps
@@ -72,7 +72,7 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
                 "x": [float(intensity[row]) for row in chosen],
                 "y": [float(roofline.flops_per_second[row]) for row in chosen],
                 "customdata": [
-                    escape(
+                    figure_text(
                         f"{ops.op[roofline.row[row]].name[:80]}: "
                         f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
                         f"{percent_text(float(shares[roofline.row[row]]))} of the time"

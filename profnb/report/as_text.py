@@ -1,0 +1,24 @@
+"""A report as plain text, for a terminal and wherever HTML is not shown."""
+
+from profnb.drawing.plain import plain_table, printable
+from profnb.drawing.section import section_text
+from profnb.report.advice import advice_section_text
+from profnb.report.content import Content
+
+__all__ = ["content_text"]
+
+
+def content_text(content: Content) -> str:
+    """The report as plain text: what it says first, then its tables without their details."""
+    parts = [printable(f"{content.headline}. {content.answer}".strip())]
+    if content.advice is not None:
+        parts.append(advice_section_text(content.advice))
+    parts.extend(f"Note: {printable(note)}" for note in content.notes)
+    if content.facts:
+        facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in content.facts]
+        parts.append(plain_table(facts, (False, True, False)))
+    if content.shares:
+        rows = [(name, mean, share, bar) for name, bar, mean, share in content.shares]
+        parts.append("Mean step\n" + plain_table(rows, (False, True, True, False)))
+    parts.extend(section_text(part) for part in content.sections if not part.is_detail)
+    return "\n\n".join(parts)

@@ -1,0 +1,40 @@
+"""What a report shows, decided: a value of words, rows and sections, without a look."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profnb.drawing.section import Section
+from profnb.report.ranking import Advice
+from profnb.report.step_chart import StepChart
+from profnb.report.text import Fact
+
+__all__ = ["Content", "ShareRow"]
+
+ShareRow = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything the report shows.
+
+    Attributes:
+        title: Its name.
+        headline: What was recorded, in a line.
+        answer: Where the time goes, in a sentence; "" where nothing can be said.
+        facts: The figures of the headline.
+        shares: The mean step, a row per category: name, bar, mean per step, share.
+        notes: What the reader should know first.
+        chart: The step times; None without steps.
+        sections: The tables, in order.
+        advice: What to change; None where the question makes no sense.
+    """
+
+    title: str
+    headline: str
+    answer: str = ""
+    facts: Sequence[Fact] = ()
+    shares: Sequence[ShareRow] = ()
+    notes: Sequence[str] = ()
+    chart: StepChart | None = None
+    sections: Sequence[Section] = ()
+    advice: Sequence[Advice] | None = None

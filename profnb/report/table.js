@@ -1,0 +1,199 @@
+// Makes a table of the report sortable by its headings; shows the rest of its rows when asked; finds the ops of the row
+// that is clicked. Where the table has more to ask of (ops have), it is searched, one side is chosen, kinds are summed.
+// The first rows stand in the page, the rest comes as text. Names in a trace are data: all goes in as text.
+
+/**
+ * @typedef {{up: number, of: (number | null)[]}} Ranks
+ * @typedef {{rest: string, ranks: (Ranks | null)[], palette: string[], colours: number[], searches?: string,
+ *   noun: string, hidden: number, sides: number[], weights: number[]}} Part
+ * @typedef {{shown: number, numbers: number[], by: number, parts: Part[], wholes?: Record<string, number>,
+ *   measure: string, running: number, kind_of: number[]}} TableData
+ * @typedef {{at: number, tr: HTMLTableRowElement, text: string}} Row
+ */
+
+const CONTROL = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
+  'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
+
+/** Long names may break after a separator and before a capital. @param {Element} place @param {string} text */
+function fillBreakable(place, text) {
+  text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])/).forEach((part, i) => {
+    if (i) addElement('wbr', place, '');
+    place.appendChild(document.createTextNode(part));
+  });
+}
+
+/** A bar of at most eight characters. @param {number} fraction */
+function barText(fraction) {
+  const eighths = Math.max(Math.round(fraction * 64), fraction > 0 ? 1 : 0);
+  return '█'.repeat(eighths >> 3) + ' ▏▎▍▌▋▊▉'[eighths & 7].trim();
+}
+
+class ReportTable {
+  /** @param {HTMLElement} box */
+  constructor(box) {
+    this.box = box;
+    /** @type {TableData} */
+    this.data = JSON.parse(box.dataset.rows || '');
+    this.body = /** @type {HTMLTableElement} */ (box.querySelector('table')).tBodies[0];
+    this.head = this.body.rows[0];
+    this.styles = Array.from(this.body.rows[1].cells, (cell) => cell.getAttribute('style') || '');
+    this.sides = Object.keys(this.data.wholes || {});
+    this.state = {part: 0, by: this.data.by, down: true, side: -1, all: false, words: ''};
+    box.querySelector('.profnb-more')?.remove();
+    this.rows = this.data.parts.map((part, i) => this.makeRows(part, i ? [] : Array.from(this.body.rows).slice(1)));
+    this.makeHeadings();
+    if (this.data.wholes) this.makeControls();
+    if (this.data.wholes) this.foot = addElement('span', box, 'opacity:.72;margin-right:10px');
+    if (this.rows.some((rows) => rows.length > this.data.shown)) {
+      this.button = addElement('button', box, CONTROL + 'cursor:pointer');
+      this.button.onclick = () => { this.state.all = !this.state.all; this.draw(); };
+    }
+    this.draw();
+  }
+
+  /** @param {Part} part @param {HTMLTableRowElement[]} inPage @returns {Row[]} */
+  makeRows(part, inPage) {
+    const rest = part.rest ? part.rest.split('\n').map((line, i) => this.makeRow(line, part.palette[part.colours[i]])) : [];
+    const searches = (part.searches || '').split('\n');
+    return [...inPage, ...rest].map((tr, at) => {
+      if (searches[at]) {
+        tr.style.cursor = 'pointer';
+        tr.title = 'find its ops';
+        tr.onclick = () => findOps(this.box, searches[at]);
+      }
+      return {at, tr, text: (tr.cells[1].textContent || '').toLowerCase()};
+    });
+  }
+
+  /** @param {string} line @param {string} colour */
+  makeRow(line, colour) {
+    const tr = document.createElement('tr');
+    line.split('\t').forEach((cell, column) => {
+      const [text, faint] = cell.split('\f');
+      const td = addElement('td', tr, this.styles[column]);
+      if (column === 0) td.style.color = colour;
+      if (this.data.numbers[column]) td.textContent = text; else fillBreakable(td, text);
+      if (!faint) return;
+      td.appendChild(document.createTextNode(' '));
+      fillBreakable(addElement('span', td, 'opacity:.72'), faint);
+    });
+    return tr;
+  }
+
+  makeHeadings() {
+    Array.from(this.head.cells).forEach((head, column) => {
+      const ranks = this.data.parts[0].ranks[column];
+      if (!head.textContent || !ranks) return;
+      head.style.cursor = 'pointer';
+      head.title = head.title ? head.title + '\nclick to sort' : 'sort';
+      head.onclick = () => {
+        this.state.down = this.state.by === column ? !this.state.down : !ranks.up;
+        this.state.by = column;
+        this.draw();
+      };
+    });
+  }
+
+  makeControls() {
+    const {state} = this;
+    const bar = document.createElement('div');
+    bar.setAttribute('style', 'margin:6px 0 2px');
+    this.box.prepend(bar);
+    const search = addElement('input', bar, CONTROL + 'width:180px');
+    search.type = 'search';
+    search.placeholder = `search ${this.data.parts[0].noun}`;
+    search.setAttribute('aria-label', search.placeholder);
+    search.oninput = () => { state.words = search.value; this.draw(); };
+    // A notebook must not take letters typed here for its own commands.
+    search.onkeydown = (event) => event.stopPropagation();
+    if (this.sides.length > 1) {
+      this.makeChoice(bar, [this.sides.join(' and '), ...this.sides], (chosen) => { state.side = chosen - 1; });
+    } else {
+      state.side = 0;
+    }
+    if (this.data.parts.length > 1) {
+      const nouns = this.data.parts.map((part) => 'by ' + part.noun.replace(/s$/, ''));
+      this.makeChoice(bar, nouns, (chosen) => { state.part = chosen; });
+    }
+  }
+
+  /** @param {Element} bar @param {string[]} labels @param {(chosen: number) => void} apply */
+  makeChoice(bar, labels, apply) {
+    const select = addElement('select', bar, CONTROL);
+    for (const label of labels) addElement('option', select, 'color:#222;background:#fff', label);
+    select.onchange = () => { apply(select.selectedIndex); this.draw(); };
+  }
+
+  /** The rows that are asked for, in order. */
+  chosen() {
+    const {part, words, side, by, down} = this.state;
+    const {sides, ranks} = this.data.parts[part];
+    const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+    const matches = (/** @type {Row} */ row) => wanted.every((word) => row.text.includes(word));
+    let rows = this.rows[part].filter((row) => !sides?.length || side < 0 || sides[row.at] === side);
+    // A kind is found by its own name and by those of its ops.
+    const kinds = new Set(part && wanted.length ? this.rows[0].filter(matches).map((row) => this.data.kind_of[row.at]) : []);
+    if (wanted.length) rows = rows.filter((row) => matches(row) || kinds.has(row.at));
+    const rank = ranks[by]?.of;
+    if (!rank) return rows;
+    return rows.sort((a, b) => {
+      const x = rank[a.at], y = rank[b.at];
+      // What is not known comes last, whichever way the rest is sorted.
+      if (x === null || y === null) return x === y ? a.at - b.at : x === null ? 1 : -1;
+      return (x - y) * (down ? -1 : 1) || a.at - b.at;
+    });
+  }
+
+  draw() {
+    const {state, data} = this;
+    const rows = this.chosen();
+    const shown = state.all ? rows : rows.slice(0, data.shown);
+    this.body.replaceChildren(this.head, ...shown.map((row) => row.tr));
+    Array.from(this.head.cells).forEach((head, column) => {
+      const label = head.firstElementChild || head;
+      label.textContent = (label.textContent || '').replace(/ [▾▴]$/, '') + (column === state.by ? (state.down ? ' ▾' : ' ▴') : '');
+    });
+    if (this.button) {
+      this.button.style.display = rows.length > data.shown ? '' : 'none';
+      this.button.textContent = state.all ? 'show fewer' : `show all ${rows.length}`;
+    }
+    if (data.wholes && this.foot) this.sum(shown, rows, data.wholes, this.foot);
+  }
+
+  /**
+   * Draws the bars as long as the longest allows, writes the running share and what is shown of how many.
+   * @param {Row[]} shown @param {Row[]} found @param {Record<string, number>} wholes @param {Element} foot
+   */
+  sum(shown, found, wholes, foot) {
+    const {part, side, words} = this.state;
+    const {sides, weights, noun, hidden} = this.data.parts[part];
+    const sideOf = (/** @type {Row} */ row) => sides.length ? sides[row.at] : 0;
+    const share = (/** @type {Row} */ row) => weights[row.at] / (wholes[this.sides[sideOf(row)]] || 1);
+    const longest = found.reduce((most, row) => Math.max(most, share(row)), 0) || 1;
+    const sums = this.sides.map(() => 0);
+    for (const row of shown) {
+      const {tr} = row, own = sideOf(row);
+      sums[own] += share(row);
+      tr.cells[0].textContent = barText(share(row) / longest);
+      tr.cells[this.data.running].textContent = percentText(sums[own]);
+    }
+    const all = this.data.parts[0];
+    const isPart = all.hidden && (words || (sides.length && side >= 0));
+    foot.textContent = `${shown.length} of ${found.length + (isPart ? 0 : hidden)} ${noun}` +
+      (isPart ? ` among the ${this.rows[0].length} largest ${all.noun}` : '') +
+      (side < 0 ? '' : `, ${percentText(sums[side])} of ${this.sides[side]} ${this.data.measure}`);
+  }
+}
+
+/** Shows the ops that have these words in their names, in the op table of the same report. @param {Element} from @param {string} words */
+function findOps(from, words) {
+  const root = from.closest('.profnb');
+  const box = root?.querySelector('.profnb-tab[data-tab=Ops] input[type=search]');
+  if (!root || !(box instanceof HTMLInputElement) || !words) return;
+  root.querySelectorAll('[role=tab]').forEach((tab) => {
+    if (tab.textContent === 'Ops') /** @type {HTMLElement} */ (tab).click();
+  });
+  box.value = words;
+  box.dispatchEvent(new Event('input', {bubbles: true}));
+  box.scrollIntoView({block: 'nearest', behavior: 'smooth'});
+}

@@ -1,0 +1,211 @@
+"""Ops as the report shows them: a table to search, sort and sum by type; the first ten as text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from profnb.core.table import Column, Table, sequence_of
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.drawing.plain import plain_table
+from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.sortable import Finder
+from profnb.drawing.theme import colour_of
+from profnb.subjects.ops.op_table import OpTable
+from profnb.subjects.study import Study
+from profnb.trace.op_names import without_call
+
+__all__ = ["OpRow", "chosen_section", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"]
+
+_SHOWN, _MOST, _IN_TEXT = 15, 400, 10
+_LONGEST_NAME = 300
+_RUNNING = "sum %"
+_SIDE_COLOURS = {"host": colour_of("host compute"), "device": colour_of("device compute")}
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """One row as shown, of an op or of all ops of a type.
+
+    Attributes:
+        side: "host" or "device".
+        name: The op's name, or the type's.
+        remark: What stands behind it: the op's type, or how many ops the type has.
+        occurrences: How often it ran.
+        self_ps: Time in it alone.
+        total_ps: Time in it and in what it called.
+        self_fraction: Share of the self time of its side, 0 to 1.
+    """
+
+    side: str
+    name: str
+    remark: str
+    occurrences: int
+    self_ps: int
+    total_ps: int
+    self_fraction: float
+
+
+_OPS = Table[Sequence[OpRow]](
+    "ops",
+    "One row per op and side, most self time first.",
+    (
+        Column("side", lambda rows: sequence_of(rows, "side"), "where it ran, host or device"),
+        Column(
+            "occurrences", lambda rows: sequence_of(rows, "occurrences"), "how often it ran", "runs"
+        ),
+        Column("self_us", lambda rows: sequence_of(rows, "self_ps"), "time in it alone"),
+        Column(
+            "self_fraction",
+            lambda rows: sequence_of(rows, "self_fraction"),
+            "share of the self time of its side",
+            "self %",
+        ),
+        Column(
+            "total_us",
+            lambda rows: sequence_of(rows, "total_ps"),
+            "time in it and in the ops it called",
+        ),
+    ),
+)
+
+
+def ops_sections(study: Study) -> list[Section]:
+    """The table on ops; none where none ran."""
+    ops = rows_of_ops(study.ops.table)
+    return [ops_section(ops)] if ops else []
+
+
+def rows_of_ops(ops: OpTable) -> list[OpRow]:
+    """A row per op, in the table's order."""
+    fractions = ops.self_fraction
+    return [
+        OpRow(
+            "device" if ops.is_device[row] else "host",
+            without_call(ops.op_name[row])[:_LONGEST_NAME],
+            ops.op_type[row][:_LONGEST_NAME],
+            int(ops.occurrences[row]),
+            int(ops.self_ps[row]),
+            int(ops.total_ps[row]),
+            float(fractions[row]) if ops.self_ps[row] else 0.0,
+        )
+        for row in range(len(ops))
+    ]
+
+
+def rows_by_type(ops: Sequence[OpRow]) -> list[OpRow]:
+    """A row per type of op and side, most self time first."""
+    types: dict[tuple[str, str], list[OpRow]] = {}
+    for op in ops:
+        types.setdefault((op.side, op.remark), []).append(op)
+    rows = [
+        OpRow(
+            side,
+            op_type or "-",
+            f"{count_text(len(alike))} {'op' if len(alike) == 1 else 'ops'}",
+            sum(op.occurrences for op in alike),
+            sum(op.self_ps for op in alike),
+            sum(op.total_ps for op in alike),
+            sum(op.self_fraction for op in alike),
+        )
+        for (side, op_type), alike in types.items()
+    ]
+    return sorted(rows, key=lambda row: -row.self_ps)
+
+
+def ops_section(ops: Sequence[OpRow]) -> Section:
+    """The table of all ops, and of their types, for a reader to search."""
+    types = rows_by_type(ops)
+    place = {(row.side, row.name): at for at, row in enumerate(types[:_MOST])}
+    finder = _finder(
+        ops,
+        "ops",
+        kinds=_section(types[:_MOST], types, finder=_finder(types, "types")),
+        kind_of=[place.get((op.side, op.remark or "-"), -1) for op in ops[:_MOST]],
+    )
+    return _section(ops[:_MOST], ops, finder=finder, plain=_text(ops[:_IN_TEXT]))
+
+
+def chosen_section(rows: Sequence[OpRow]) -> Section:
+    """The first of some ops or types that were chosen elsewhere."""
+    return replace(_section(rows[:_SHOWN], rows), sort_keys=())
+
+
+def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Section:
+    """The first rows; the side is named only where there are two."""
+    longest = max((row.self_fraction for row in rows), default=0) or 1
+    running = _running(shown)
+    side = ["side"] if len({row.side for row in rows}) > 1 else []
+    section = section_of(
+        _OPS,
+        shown,
+        (
+            Shown(
+                "op",
+                lambda row: (shown[row].name, "", shown[row].remark),
+                sort_key=lambda row: shown[row].name,
+                meaning="the op's own name, and its type",
+            ),
+            *side,
+            "occurrences",
+            "self_us",
+            "self_fraction",
+            Shown(
+                _RUNNING,
+                lambda row: percent_text(running[row]),
+                is_number=True,
+                meaning="share of the self time of its side that it has together with the rows above",
+            ),
+            "total_us",
+        ),
+        title="Ops",
+        tab="Ops",
+        bar=Bar(
+            lambda row: shown[row].self_fraction / longest,
+            lambda row: _SIDE_COLOURS[shown[row].side],
+            8,
+        ),
+        rows=range(len(shown)),
+        is_sortable=True,
+        shown=_SHOWN,
+        **rest,
+    )
+    return replace(section, sorted_by=section.headings.index("self"))
+
+
+def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder[Section]:
+    sides = [side for side in _SIDE_COLOURS if any(row.side == side for row in rows)]
+    listed = rows[:_MOST]
+    return Finder(
+        noun=noun,
+        sides=[row.side for row in listed],
+        weights=[row.self_ps for row in listed],
+        wholes={side: sum(row.self_ps for row in rows if row.side == side) for side in sides},
+        measure="self time",
+        running=_RUNNING,
+        hidden=len(rows) - len(listed),
+        **rest,
+    )
+
+
+def _running(rows: Sequence[OpRow]) -> list[float]:
+    """Each row's share of its side's self time together with the rows above it."""
+    sums: dict[str, float] = {}
+    running = []
+    for row in rows:
+        sums[row.side] = sums.get(row.side, 0.0) + row.self_fraction
+        running.append(sums[row.side])
+    return running
+
+
+def _text(ops: Sequence[OpRow]) -> str:
+    """The first ops as plain text."""
+    cells = [
+        (
+            op.side, percent_text(op.self_fraction), duration_text(op.self_ps),
+            count_text(op.occurrences), op.remark or "-", op.name[:80],
+        )
+        for op in ops
+    ]  # fmt: skip
+    head = ("side", "self %", "self", "runs", "type", "op")
+    table = plain_table([head, *cells], (False, True, True, True, False, False))
+    return f"Ops with the most self time\n{table}"

@@ -1,0 +1,17 @@
+// Numbers to text, as profnb/core/units.py writes them.
+
+/** @param {number} ps @returns {string} */
+function durationText(ps) {
+  if (!ps) return '0 ms';
+  /** @type {[number, string][]} */
+  const units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
+  for (const [size, unit] of units) {
+    if (ps < size * 0.9995) continue;
+    const value = ps / size;
+    return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + ' ' + unit;
+  }
+  return ps + ' ps';
+}
+
+/** @param {number} count @returns {string} */
+function countText(count) { return count.toLocaleString('en-US'); }
