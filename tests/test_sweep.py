@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from patience import patient
 
-from profnb.compare.sweeps import SweepPoint, tabulate_sweep, settings_table
+from profnb.compare.sweeps import SweepPoint, tabulate_sweep
+from profnb.compare.settings_table import settings_table
 from profnb.capture.histories import FitResult
 from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.compare.sweeps import SweepTable, setting_text, settings_table
+from profnb.compare.settings_table import settings_table
+from profnb.compare.sweeps import SweepTable, setting_text
 from profnb.core.units import (
     MISSING,
     count_text,
