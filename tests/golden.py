@@ -43,7 +43,14 @@ import profnb
 # "TABLE.COLUMN" or "TABLE" of the first folder, and its name in the second.
 RENAMED: dict[str, str] = {
     "utilisation": "utilization",
-    "devices.utilisation_fraction": "devices.utilization_fraction",
+    "devices.utilisation_fraction": "utilization_fraction",
+    "xla_modules.executions": "occurrences",
+    "source_lines.runs": "occurrences",
+    "source_lines.op_runs": "op_occurrences",
+    "python.calls": "occurrences",
+    "input_pipeline.calls": "occurrences",
+    **{f"tfprof-{view}.run_count": "occurrences" for view in ("scope", "graph", "op", "code")},
+    "input_pipeline.function_runs": "function_occurrences",
 }
 # "TABLE.COLUMN" or "TABLE" that only the second folder has, for instance a new name beside the old one.
 ADDED: set[str] = set()

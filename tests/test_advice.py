@@ -311,4 +311,99 @@ def test_tracing_that_costs_too_much():
         return rules_of(on_cpu([("a/MatMul:MatMul", 8 * MS)], steps=records))
 
     assert measured(1600)["profiling-overhead"].bound_fraction == pytest.approx(0.6 / 1.6)
-    assert "profiling-overhead" not in measured(1200)
+    assert measured(1250)["profiling-overhead"].bound_fraction == pytest.approx(0.2)
+    assert "profiling-overhead" not in measured(1249)
+
+
+# The thresholds of the host's rules, from both sides.
+
+
+def loop(count, size, gap, waits=(), on_device=True):
+    """Steps that are busy from begin to end, with gaps between them; a device's work, or the host's."""
+    steps = [event("train", at * (size + gap), size, step_num=at, _r=1) for at in range(count)]
+    work = [event("a/MatMul:MatMul", at * (size + gap), size) for at in range(count)]
+    waiting = [event(name, at * (size + gap) + begin, duration, id=1) for at in range(count) for name, begin, duration in waits]
+    if on_device:
+        return Study(read(host(line("python", *steps, *waiting)), gpu(line("Stream #1", *work), stats=T4)))
+    return Study(read(host(line("python", *steps, *waiting), line("worker", *work, line_id=2))))
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "gap", "expected"),
+    [
+        (11, 100 * US, 22 * US, 1 / 6),  # ten gaps in eleven steps: 20 us a step
+        (11, 100 * US, 22 * US - 11, None),
+        (11, 90 * MS, 11 * MS, 0.1),  # 110 of 1,100 ms
+        (11, 90 * MS, 11 * MS - 11, None),
+        (5, 6 * MS, 4 * MS, 16 / 46),
+        (4, 6 * MS, 4 * MS, None),
+    ],
+)
+def test_python_between_steps_is_said_from_a_tenth_and_20_us_and_five_steps_on(count, size, gap, expected):
+    found = rules_of(loop(count, size, gap)).get("python-between-steps")
+    assert (found and found.bound_fraction) == (expected and pytest.approx(expected))
+
+
+def test_waiting_for_data_is_not_python_between_steps():
+    """Of a gap of 4 ms the training waits 3: 9 of 96 ms are left. What it waits inside of a step is not taken off again."""
+    assert "python-between-steps" not in rules_of(loop(10, 6 * MS, 4 * MS, [("Iterator::Root", 6 * MS, 3 * MS)]))
+    inside = [(name, MS, 3 * MS) for name in ("Iterator::Root", "IteratorGetNextOp::DoCompute")]
+    found = rules_of(loop(10, 6 * MS, 4 * MS, inside, on_device=False))["python-between-steps"]
+    assert found.bound_fraction == pytest.approx(36 / 96)
+
+
+def test_on_a_cpu_what_is_idle_inside_the_steps_counts_as_python_and_on_a_device_it_does_not():
+    """Steps of 9.5 of 10 ms, of which ops take 5: 4.5 ms inside and half a ms between; 9 gaps in ten steps."""
+    found = rules_of(on_cpu([("a/MatMul:MatMul", 5 * MS)]))["python-between-steps"]
+    assert found.bound_fraction == pytest.approx((10 * 4.5 + 9 * 0.5) / 99.5)
+    assert "python-between-steps" not in rules_of(on_gpu(lambda at: busy(at, share=0.5)))
+
+
+@pytest.mark.parametrize(
+    ("busy_us", "cores", "threads", "expected"),
+    [(2985, "4", "1", 0.3 * 0.75), (2984, "4", "1", None), (5000, "4", "3", 50 / 99.5 / 4), (5000, "4", "4", None), (5000, "999999", "1", 50 / 99.5), (5000, "1000000", "1", None)],
+)  # fmt: skip
+def test_idle_cores_are_said_of_a_cpu_that_is_busy_for_three_tenths(busy_us, cores, threads, expected):
+    study = on_cpu([("a/MatMul:MatMul", busy_us * US)], {"CPU cores": cores, "Intra-op threads": threads})
+    found = rules_of(study).get("idle-cores")
+    assert (found and found.bound_fraction) == (expected and pytest.approx(expected, rel=1e-5))
+
+
+def test_idle_cores_are_not_said_beside_a_device():
+    study = Study(read(host(line("python", *steps_of()), line("w", *busy(0, "a/MatMul:MatMul", share=10), line_id=2)), gpu(line("Stream #1", *busy(0)))), recording=Recording(environment={"CPU cores": "4", "Intra-op threads": "1"}))
+    assert not {"idle-cores", "oversubscribed"} & rules_of(study).keys()
+
+
+def beside(ops, others):
+    """Steps on a CPU of two cores with ops of 4 ms in each, and other events, a thread each."""
+    lines = [line(f"other {at}", *events, line_id=40 + at) for at, events in enumerate(others)]
+    work = [line(f"worker {at}", *(event(f"{at}/MatMul:MatMul", begin * 10 * MS + MS, 4 * MS) for begin in range(10)), line_id=10 + at) for at in range(ops)]
+    return rules_of(Study(read(host(line("python", *steps_of()), *work, *lines)), recording=Recording(environment={"CPU cores": "2"})))
+
+
+def test_one_and_a_half_times_as_many_ops_as_cores_are_too_many():
+    assert beside(3, [])["oversubscribed"].bound_fraction == pytest.approx(40 / 99.5 / 3)
+    assert "oversubscribed" not in beside(2, [])
+
+
+def test_what_taking_turns_costs_is_paid_by_compute_and_input():
+    """8 ops at once on 2 cores for 4 ms a step, then 2 ms of waiting for input: three quarters of 6 ms."""
+    waits = [event("IteratorGetNextOp::DoCompute", at * 10 * MS + 6 * MS, 2 * MS) for at in range(10)]
+    assert beside(8, [waits])["oversubscribed"].bound_fraction == pytest.approx(0.75 * 60 / 99.5)
+
+
+def test_only_ops_inside_the_steps_take_turns_and_iterators_are_none():
+    after = [[event("b/MatMul:MatMul", 98 * MS, 10 * MS), event("c/MatMul:MatMul", 120 * MS, 50 * MS)] for _ in range(20)]
+    iterators = [[event("Iterator::Root::Map", at * 10 * MS + MS, 4 * MS, id=n) for at in range(10)] for n in range(8)]
+    assert "oversubscribed" not in beside(1, after)
+    assert "oversubscribed" not in beside(1, iterators)
+
+
+def test_ops_before_the_first_counted_step_take_no_turns():
+    """Step 0 compiles and is warm-up: what runs at once there does not count."""
+    steps = steps_of()
+    early = [line(f"early {at}", event("b/MatMul:MatMul", MS, 8 * MS), line_id=40 + at) for at in range(20)]
+    work = line("worker", *(event("a/MatMul:MatMul", at * 10 * MS + MS, 4 * MS) for at in range(1, 10)), line_id=2)
+    study = Study(read(host(line("python", *steps), line("compiler", event("XlaCompile:#x#", MS, MS), line_id=3), work, *early)), recording=Recording(environment={"CPU cores": "2"}))
+    assert study.summary.counted[0] == 1
+    assert "oversubscribed" not in rules_of(study)

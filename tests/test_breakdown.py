@@ -186,6 +186,79 @@ def test_a_small_trace_cannot_ask_for_very_many_links():
     assert grouping._find_links(fan_out)[-1].size == 5000  # one producer may have many
 
 
+def steps_by_name(trace):
+    """The step of each event, by name; -1 for none."""
+    return {trace.names[n]: int(s) for n, s in zip(trace.events.name, Study(trace).groups.step, strict=True)}
+
+
+def test_where_a_trace_tells_no_cause_other_threads_belong_to_the_step_they_begin_in():
+    """TF1's timelines, PyTorch's and generic ones: no consumer, no recorded group anywhere."""
+    trace = read(
+        host(
+            line("python", marker(0, 100, 0), marker(200, 300, 1)),
+            line("worker", event("early", 10, 20), event("between", 110, 20), event("at the begin", 200, 5), event("late", 299, 50), event("after", 300, 5)),
+        )
+    )  # fmt: skip
+    found = steps_by_name(trace)
+    del found["train"]
+    assert found == {"early": 0, "between": -1, "at the begin": 1, "late": 1, "after": -1}
+
+
+def test_device_work_whose_launch_was_not_recorded_belongs_to_the_step_it_begins_in():
+    trace = read(
+        host(line("python", marker(100, 200, 0), event("run", 110, 1, _ct=2, _c=77)), line("worker", event("host work", 120, 5))),
+        gpu(line("Stream #1", event("before", 50, 9), event("inside", 150, 9), event("after", 250, 9))),
+    )
+    found = steps_by_name(trace)
+    assert (found["before"], found["inside"], found["after"]) == (-1, 0, -1)
+    assert found["host work"] == -1  # somewhere a consumer is told: what has none is nobody's
+
+
+def test_device_work_belongs_to_the_step_that_launched_it_wherever_it_runs():
+    """Launched at 10 in step 0, run at 220 in step 1; a launch that nothing answers changes nothing."""
+    trace = read(
+        host(line("python", marker(0, 100, 0), event("launch", 10, 5, correlation_id=1), marker(200, 300, 1), event("lost", 210, 5, correlation_id=2))),
+        gpu(line("Stream #1", event("launched", 220, 5, correlation_id=1), event("of nobody", 230, 5))),
+    )
+    found = steps_by_name(trace)
+    assert (found["launched"], found["of nobody"], found["lost"]) == (0, 1, 1)
+
+
+def test_recorded_groups_are_followed_where_ours_is_silent():
+    """Ours knows the markers: group 5 is step 0, group 9 step 1. Nobody knows group 2, 7 or 11."""
+    trace = read(
+        host(
+            line("python", event("train", 0, 100, _r=1, step_num=0, group_id=5), event("train", 200, 100, _r=1, step_num=1, group_id=9)),
+            line("worker", *(event(f"of {group}", 10 * group, 5, group_id=group) for group in (2, 5, 7, 9, 11)), event("of none", 250, 5)),
+        )
+    )  # fmt: skip
+    found = steps_by_name(trace)
+    del found["train"]
+    assert found == {"of 2": -1, "of 5": 0, "of 7": -1, "of 9": 1, "of 11": -1, "of none": -1}
+
+
+def test_an_event_belongs_to_the_first_step_that_reaches_it():
+    """Step 0 set going what step 1 begins with: that event and what is in it stay with step 0."""
+    trace = read(
+        host(line("python", marker(0, 100, 0), event("send", 10, 1, _pt=2, _p=77),
+                  event("train", 200, 100, _r=1, step_num=1, _ct=2, _c=77), event("inside", 210, 5)))
+    )  # fmt: skip
+    study = Study(trace)
+    assert study.steps.begin_ps.tolist() == [0, 200]
+    assert study.groups.step.tolist() == [0, 0, 0, 0]
+
+
+def test_what_no_event_contains_is_not_inside_the_last_event():
+    """Nobody's parent is -1, which is the last row for an index that wraps around."""
+    trace = read(
+        host(
+            line("python", marker(0, 100, 0), event("send", 10, 1, _pt=2, _p=77)),
+            line("worker", event("somebody else's", 5, 10), event("run", 20, 30, _ct=2, _c=77)),
+        )
+    )
+    assert steps_by_name(trace) == {"train": 0, "send": 0, "somebody else's": -1, "run": 0}
+
+
 def test_a_step_ends_with_the_device_work_that_the_host_waits_for():
     def trace(kernel_end):
         return read(

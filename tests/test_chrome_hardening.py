@@ -10,6 +10,7 @@ from traces import event, gpu, host, line, read
 from profnb.subjects.device.kernels import tabulate_kernels
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
+from profnb.trace.chrome.events import read_raw_events
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.files import read_trace
 
@@ -68,3 +69,19 @@ def test_one_kernel_on_two_devices_is_one_row():
     planes = [gpu(line("Stream #1", event("k", 0, 5)), number=n) for n in range(2)]
     table = tabulate_kernels(read(*planes))
     assert (table.kernel_name, table.occurrences.tolist(), table.total_ps.tolist()) == (("k",), [2], [10])
+
+
+def test_a_member_before_the_list_needs_its_colon():
+    events = json.dumps([ONE])
+    assert len(read_chrome(np.frombuffer(('{"a":5,"traceEvents":' + events + "}").encode(), np.uint8), "x.json").events) == 1
+    with pytest.raises(TraceFormatError, match=r"No list named traceEvents .*members found: none"):
+        read_chrome(np.frombuffer(('{"a"=5,"traceEvents":' + events + "}").encode(), np.uint8), "x.json")
+
+
+def test_small_members_before_the_list_are_kept_and_large_ones_passed_over():
+    """100,000 bytes are small, their quotes included."""
+    members = {"fits": "x" * 99_998, "too long": "x" * 99_999, "a": {"b": 1}}
+    raw = json.dumps({**members, "traceEvents": [ONE]}).encode()
+    found = read_raw_events(np.frombuffer(raw, np.uint8))
+    assert found.header == {"fits": members["fits"], "a": {"b": 1}}
+    assert found.name.size == 1

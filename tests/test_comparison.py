@@ -10,7 +10,7 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.__main__ import main
-from profnb.compare.speedup import RunSet, compare_runs, mann_whitney
+from profnb.compare.speedup import RunSet, _block_medians, _freedom_of, _resampled_medians, compare_runs, estimate_mean, estimate_step, mann_whitney, student_factor
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
 from profnb.subjects.study import Study
@@ -85,6 +85,61 @@ def test_the_same_runs_give_the_same_answer_and_huge_ones_are_quick():
     big = RunSet("x", (random.normal(10, 1, 300_000) * MS,))
     assert compare_runs(big, big) == compare_runs(big, big)
     assert compare_runs(big, big).ratio == 1
+
+
+def test_blocks_of_steps_where_the_count_is_no_multiple():
+    """Of 32 steps 2 * 32 ** (1 / 3) = 6.3 neighbours stay together: five blocks of 6, the last two steps in none."""
+    steps = np.arange(32.0)
+    assert _block_medians(steps).tolist() == [2.5, 8.5, 14.5, 20.5, 26.5]
+    assert _freedom_of([steps]) == 4
+    assert _freedom_of([steps[:2]]) == 1  # one block of two steps: no less than one
+    assert _freedom_of([steps, steps, steps]) == 2  # of runs, whatever their length
+
+
+def test_a_long_run_is_resampled_by_the_medians_of_neighbours():
+    """2,000 steps are 1,000 pairs, 2,500 are 833 threes and one step that is left over."""
+    pairs, threes = np.tile([10.0, 30.0], 1000), np.append(np.tile([1.0, 20.0, 99.0], 833), 1e9)
+    random = np.random.default_rng(0)
+    assert np.exp(_resampled_medians(pairs, random)) == pytest.approx(np.full(1000, 20.0))
+    assert np.exp(_resampled_medians(threes, random)) == pytest.approx(np.full(1000, 20.0))
+    short = np.exp(_resampled_medians(pairs[:1000], random))  # as it is: half of the steps are 10
+    assert set(np.round(short)) <= {10.0, 20.0, 30.0}
+
+
+def test_student_factors_fall_from_12_7_to_the_normal_distributions():
+    factors = [student_factor([1.0], [freedom]) for freedom in range(1, 61)]
+    assert factors == sorted(factors, reverse=True)
+    steps = -np.diff(factors)
+    assert (np.diff(steps[:29]) < 0.002).all()  # ever less, but for what rounding to three digits does
+    assert (factors[0], factors[1], factors[9], factors[29]) == pytest.approx((12.71, 4.303, 2.228, 2.042))
+    assert student_factor([1.0], [10**9]) == pytest.approx(1.96)
+    assert student_factor([0.0, 0.0], [3, 3]) == 1.96
+    assert student_factor([1.0, 1.0], [4, 4]) == pytest.approx(2.306)  # Welch: two alike sides have eight degrees
+
+
+def test_student_factors_are_scipys():
+    stats = pytest.importorskip("scipy.stats")
+    for freedom in range(1, 31):
+        assert student_factor([1.0], [freedom]) == pytest.approx(stats.t.ppf(0.975, freedom), abs=0.005)
+
+
+def test_estimates_by_hand():
+    """1, 2 and 6 ms: a mean of 3, a variance of 7 over three of them, two degrees of freedom."""
+    found = estimate_mean([1.0, 2.0, 6.0])
+    assert (found.mean, found.variance, found.freedom) == pytest.approx((3, 7 / 3, 2))
+    assert found.interval == pytest.approx((3 - 4.303 * math.sqrt(7 / 3), 3 + 4.303 * math.sqrt(7 / 3)))
+    once = estimate_mean([5.0])
+    assert (once.mean, once.freedom, math.isnan(once.variance), math.isnan(estimate_mean([]).mean)) == (5.0, 1, True, True)
+    assert estimate_mean([10.0, 10.0]).exceeds(estimate_mean([9.0, 9.0]))
+    assert not estimate_mean([10.0, 10.0]).exceeds(estimate_mean([10.0, 10.0]))
+
+
+def test_a_single_run_is_resampled_alike_each_time():
+    steps = np.arange(1.0, 65.0)
+    first, again = (estimate_step([steps]) for _ in range(2))
+    assert first == again
+    assert first.mean == pytest.approx(math.log(32.5))
+    assert (first.variance > 0, first.freedom) == (True, 7)  # blocks of eight
 
 
 def test_mann_whitney_against_known_answers():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import BF16, F16, F32, PRED, S32, convolution, dot, metadata_plane, op, parameter, program, shape
-from traces import event, host, line, read
+from traces import event, host, line, message, read
 
 from profnb.subjects.xla.hlo_costs import Costs, _valid_positions
 from profnb.core.errors import TraceFormatError
@@ -103,6 +103,38 @@ def test_an_update_in_place_writes_only_the_update():
     assert costs_of(module, "f") == (0, 32 + 4 + 32)
 
 
+def test_a_reduction_of_nothing_or_of_what_is_not_there_is_unknown():
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 64, 10)),
+            op("of nothing", "reduce", shape(F32, 64), calls=("region",)),
+            op("of a stranger", "reduce", shape(F32, 64), calls=("region",), operand=(36, b"\x63")),  # number 99
+            op("scattered", "scatter", shape(F32, 64), "a", calls=("region",)),  # its last operand is its only one
+        ],
+        {"region": ADD},
+    )  # fmt: skip
+    assert math.isnan(costs_of(module, "of nothing")[0])
+    assert math.isnan(costs_of(module, "of a stranger")[0])
+    assert costs_of(module, "scattered")[0] == 640
+
+
+@pytest.mark.parametrize(("operands", "expected"), [(("p0",), 4 * 8000), (("p0", "p1"), 32 + 32)])
+def test_an_update_in_place_without_indices_or_without_an_update(operands, expected):
+    """Without an update nobody knows what is written: the whole result; p1 is not read then."""
+    inside = [
+        parameter("p0", 0, shape(F32, 1000, 8)), *([parameter("p1", 1, shape(F32, 1, 8))] if len(operands) > 1 else []),
+        op("dus", "dynamic-update-slice", shape(F32, 1000, 8), *operands),
+    ]  # fmt: skip
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 1000, 8)), parameter("u", 1, shape(F32, 1, 8)),
+            op("f", "fusion", shape(F32, 1000, 8), "a", "u", calls=("fused",)),
+        ],
+        {"fused": inside}, fused={"fused"},
+    )  # fmt: skip
+    assert costs_of(module, "f")[1] == expected
+
+
 @pytest.mark.parametrize(("size", "window", "stride", "low", "dilation", "base"), [
     (16_000, 16_000, 1, 15_999, 1, 1), (37, 5, 2, 2, 3, 1), (10, 3, 1, 4, 1, 2), (1, 1, 1, 0, 1, 1), (50, 9, 4, 11, 2, 1), (12, 4, 3, 1, 2, 3),
 ])  # fmt: skip
@@ -135,6 +167,22 @@ def test_a_reduction_does_one_operation_for_each_element_it_takes_away():
         {"region": ADD},
     )  # fmt: skip
     assert costs_of(module, "sum") == (64 * 9, 4 * (640 + 1 + 64))
+
+
+def test_a_window_that_is_reduced_and_what_it_selects():
+    """3 x 2 windows: five additions for each of 10 results; 40 values compared five times and added once."""
+    window = (15, message((1, message((1, 3), (2, 1), (5, 1), (6, 1))), (1, message((1, 2), (2, 1), (5, 1), (6, 1)))))
+    pick = [parameter("x", 0, shape(F32)), parameter("y", 1, shape(F32)), op("ge", "compare", shape(PRED), "x", "y")]
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 100)), parameter("s", 1, shape(F32, 40)), op("zero", "constant", shape(F32)),
+            op("pool", "reduce-window", shape(F32, 10), "a", "zero", calls=("region",), window=window),
+            op("unpool", "select-and-scatter", shape(F32, 100), "a", "s", "zero", calls=("pick", "region"), window=window),
+        ],
+        {"region": ADD, "pick": pick},
+    )  # fmt: skip
+    assert costs_of(module, "pool")[0] == 10 * 5
+    assert costs_of(module, "unpool")[0] == 40 * (5 + 1)
 
 
 def test_library_calls_are_the_products_they_are():

@@ -52,6 +52,26 @@ def test_the_device_with_the_most_work_is_looked_at():
     assert causes == {"unknown": (1, 8, 8)}
 
 
+def test_a_step_marker_explains_no_idle_time_whatever_it_is_called():
+    """A marker that reads like an op is still the step, not something that launches."""
+    steps = [event("train:Step", 0, 10 * MS, step_num=0, _r=1), event("train:Step", 15 * MS, 10 * MS, step_num=1, _r=1)]
+    trace = read(host(line("python", *steps, event("a/Relu:Relu", 2 * MS, 3 * MS))), gpu(line("Stream #1", event("k", 20 * MS, 5 * MS))))
+    _, causes = idle_of(trace)
+    assert causes == {"launching kernels": (1, 3, 3), "Python between steps": (1, 5, 5), "unknown": (3, 12, 5)}  # 0-2, 5-10, 15-20
+
+
+def test_an_iterator_of_tf_data_is_no_op_that_launches():
+    steps = line("python", event("train", 0, 10 * MS, step_num=0, _r=1))
+    pipeline = line("tf_data", event("Iterator::Root::Map", 1 * MS, 4 * MS), event("IteratorToString:IteratorToString", 6 * MS, 1 * MS))
+    _, causes = idle_of(read(host(steps, pipeline), gpu(line("Stream #1", event("k", 9 * MS, 1 * MS)))))
+    assert causes == {"unknown": (1, 9, 9)}
+
+
+def test_steps_that_take_no_time_have_no_table():
+    trace = read(host(line("p", event("train", 5, 0, step_num=0, _r=1))), gpu(line("Stream #1", event("k", 0, 9))))
+    assert attribute_idle(trace, find_steps(trace)) is None
+
+
 def test_without_a_device_there_is_no_table():
     assert attribute_idle(*(lambda t: (t, find_steps(t)))(read(host(line("p", event("train", 0, 9, step_num=0, _r=1)))))) is None
 

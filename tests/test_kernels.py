@@ -138,6 +138,14 @@ def test_copies_add_up_by_direction_and_kind_of_memory():
     assert np.isnan(table.bandwidth[2])
 
 
+def test_only_the_copies_that_are_asked_for_count():
+    sized = "kind_src:pageable kind_dst:device size:4000000 dest:0 async:1"
+    trace = read(gpu(line("Stream #1", *(event("MemcpyH2D", at * US, (at + 1) * US, memcpy_details=sized) for at in (0, 10, 20)))))
+    table = tabulate_copies(trace, within=np.array([True, False, True]))
+    assert (table.occurrences.tolist(), table.total_ps.tolist(), table.bytes.tolist()) == ([2], [22 * US], [8_000_000])
+    assert len(tabulate_copies(trace, within=np.zeros(3, np.bool_))) == 0
+
+
 def test_no_device_no_rows():
     trace = read(host(line("t", event("a:MatMul", 0, 1))))
     assert len(tabulate_kernels(trace)) == len(tabulate_copies(trace)) == 0

@@ -10,7 +10,7 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.report.notes import notes_of
-from profnb.subjects.memory.allocators import find_allocators
+from profnb.subjects.memory.allocators import find_allocators, step_around
 from profnb.subjects.memory.peak import MEMORY_PEAK, UNATTRIBUTED, tabulate_peak
 from profnb.subjects.memory.samples import MEMORY
 from profnb.subjects.memory.use import MEMORY_SUMMARY, find_growth, measure_memory
@@ -101,6 +101,24 @@ def test_a_device_that_is_nearly_full_is_said():
     full = [allocate(MS, 92 * MB, 92 * MB, 1), free(2 * MS, 92 * MB, 0, 1)]
     study = Study(read(host(line("p", event("train", 0, 5 * MS, step_num=0, _r=1), *full)), gpu(line("Stream #1", event("k", 0, 5)))))
     assert any("92.0 % full" in note for note in notes_of(study))
+
+
+def test_kinds_of_numbers_are_those_of_tensorflows_types_proto():
+    names = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 9: "int64", 10: "bool",
+             14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64"}  # fmt: skip
+    held = [allocate(number * MS, number, number * (number + 1) // 2, number, f"op {number}", dtype=number) for number in range(1, 24)]
+    trace = read(host(line("p", event("train", 0, 99 * MS, step_num=0, _r=1), *held)))
+    rows = tabulate_peak(trace, find_allocators(trace)[0], Study(trace).steps)
+    assert {int(row.op_name[3:]): row.dtype for row in rows if row.dtype} == names
+
+
+def test_the_step_around_a_moment_is_the_rows_between_its_begin_and_its_end():
+    """Blocks at 1, 5, 8, 10, 12 and 25 ms; steps from 4 to 10 and from 20 to 30 ms."""
+    steps = [event("train", begin * MS, size * MS, step_num=number, _r=1) for number, (begin, size) in enumerate([(4, 6), (20, 10)])]
+    trace = read(host(line("p", *steps), line("t", *(allocate(at * MS, 1, n + 1, n) for n, at in enumerate((1, 5, 8, 10, 12, 25))))))
+    [allocator], found = find_allocators(trace), Study(trace).steps
+    outside = (-1, -1)
+    assert [step_around(trace, allocator, found, row) for row in range(6)] == [outside, (1, 3), (1, 3), outside, outside, (5, 6)]
 
 
 def test_without_memory_events_there_is_nothing():

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 from conftest import every_shared_trace
+from traces import event, host, line, read
 
-from profnb.steps.nesting import find_parents, self_times
+from profnb.steps.nesting import find_parents, last_around, self_times
 from profnb.trace.files import read_trace
 
 
@@ -34,6 +35,19 @@ def test_a_partly_overlapping_event_is_no_child_and_self_time_is_never_negative(
 def test_lines_do_not_nest_in_each_other():
     parents, _ = nest((0, 10), (2, 3), offsets=[0, 1, 2])
     assert parents == [-1, -1]
+
+
+def test_what_lies_around_an_event_is_the_last_that_began_on_its_line_and_still_runs():
+    trace = read(
+        host(
+            line("a", event("first", 0, 10), event("in first", 5, 2), event("at its end", 10, 1), event("second", 20, 10), event("in second", 20, 5)),
+            line("b", event("elsewhere", 22, 5)),
+        )
+    )
+    around, wanted = np.array([0, 3]), np.array([0, 1, 2, 4, 5])
+    assert last_around(trace, around, wanted).tolist() == [0, 0, -1, 1, -1]
+    assert last_around(trace, np.array([3]), wanted).tolist() == [-1, -1, -1, 0, -1]
+    assert last_around(trace, np.empty(0, np.int64), wanted).tolist() == [-1] * 5
 
 
 def test_no_events():

@@ -3,12 +3,14 @@ import json
 import numpy as np
 import pytest
 from conftest import DATA, every_shared_trace
+from programs import F32, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, read, ref
 
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.trace.op_names import parse_op
 from profnb.subjects.ops.op_table import find_op_runs, sum_op_runs
 from profnb.steps.streams import raw_device_lines
+from profnb.subjects.xla.hlo_ops import find_hlo_ops
 from profnb.trace.files import read_trace
 
 
@@ -51,6 +53,20 @@ def test_self_time_leaves_out_ops_called_on_the_same_thread_only():
         ("host", "g", "Mul", 2, 80, 80),
         ("host", "f", "Call", 1, 100, 70),
     ]
+
+
+def test_what_xla_runs_on_the_host_is_the_op_it_was_compiled_from():
+    instructions = [parameter("x", 0, shape(F32, 4)), op("tanh.1", "tanh", shape(F32, 4), "x", op_name="model/act/Tanh", op_type="Tanh")]
+    stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
+    trace = read(
+        metadata_plane(jit_f=(3, program("jit_f", {"main": instructions}, "main"))),
+        host(line("a", event("f:Call", 0, 100), event("tanh.1", 10, 30, **stats), event("tanh.1", 50, 20, **stats))),
+    )
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
+        ("host", "f", "Call", 1, 100, 50),
+        ("host", "model/act/Tanh", "Tanh", 2, 50, 50),
+    ]
+    assert rows(sum_op_runs(find_op_runs(trace))) == [("host", "f", "Call", 1, 100, 100)]
 
 
 def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twice():

@@ -35,29 +35,38 @@ def test_the_metric_to_look_at_first_is_of_validation_and_a_score():
 def test_a_worst_case_that_fell_is_visible():
     [found] = compare_metrics(fits("accuracy", 0.87, 0.88, 0.86, 0.87), fits("accuracy", 0.80, 0.66, 0.78, 0.74))
     assert found.is_different
+    assert found.word == "lower"
     text = found.sentence("full", "mixed")
     assert text.startswith("accuracy is lower for mixed, worse: ")
     assert "worst 86.0 % and 66.0 %" in text
     assert text.endswith("(4 + 4 runs).")
 
 
+@pytest.mark.parametrize(("metric", "verdict"), [("accuracy", "higher for b, better"), ("loss", "higher for b, worse"), ("reward", "higher for b")])
+def test_higher_is_better_worse_or_neither(metric, verdict):
+    [found] = compare_metrics(fits(metric, 0.31, 0.36, 0.30, 0.33), fits(metric, 0.47, 0.44, 0.52))
+    assert found.sentence("a", "b").startswith(f"{metric} is {verdict}: ")
+
+
 def test_equal_metrics_show_no_difference_and_one_run_cannot_tell():
     [same] = compare_metrics(fits("accuracy", 0.87, 0.88, 0.86), fits("accuracy", 0.86, 0.88, 0.87))
-    assert not same.is_different
+    assert (same.is_different, same.word) == (False, "none shown")
     assert "shows no difference" in same.sentence("a", "b")
     [once] = compare_metrics(fits("accuracy", 0.9), fits("accuracy", 0.1))
     assert math.isnan(once.low)
-    assert not once.is_different
+    assert (once.is_different, once.word) == (False, "")
     assert "cannot tell whether that is more than chance" in once.sentence("a", "b")
 
 
 def test_the_interval_is_welchs():
     stats = pytest.importorskip("scipy.stats")
-    first, second = (0.31, 0.36, 0.30, 0.33), (0.45, 0.39, 0.52)
+    first, second = (0.31, 0.36, 0.30, 0.33), (0.47, 0.44, 0.52)
     [found] = compare_metrics(fits("loss", *first), fits("loss", *second))
     expected = stats.ttest_ind(second, first, equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=0.02)
+    assert found.low + found.high == pytest.approx(expected.low + expected.high)
+    assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=0.02)  # near 0 a bound itself is not
     assert found.sentence("a", "b").startswith("loss is higher for b, worse")
+    assert found.word == "higher"
     assert found.worst(first) == 0.36
 
 

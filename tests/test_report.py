@@ -4,6 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
@@ -15,6 +16,7 @@ from profnb.trace.files import read_trace
 from profnb.report.step_chart import step_chart, step_figure
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.html_table import html_table
+from profnb.report.text import fact_rows, headline_text, plain_table, run_facts
 
 HOSTILE = '</table><script>alert(1)</script><img src=x onerror="alert(2)">\'"&<b>'
 
@@ -116,6 +118,78 @@ def test_a_long_warm_up_step_does_not_flatten_the_chart():
     layout = step_figure(step_chart(study.steps, study.breakdown))["layout"]
     assert layout["yaxis"]["range"][1] < 2
     assert layout["annotations"][0]["text"] == "↑ 1.00 s"
+
+
+def test_the_bars_of_a_chart_by_hand():
+    """Steps of 8 ms every 10, the first 4 ms of each an op: 4 idle, 4 of compute, 2 to the next step."""
+    ms = 10**9
+    events = [one for at in range(3) for one in (marker(at * 10 * ms, (at * 10 + 8) * ms, at), event("op:Op", at * 10 * ms, 4 * ms))]
+    study = Study(read(host(line("python", *events))))
+    chart = step_chart(study.steps, study.breakdown)
+    assert chart.stacks == [("all others", [4.0] * 3), ("host compute", [4.0] * 3), ("between steps", [2.0, 2.0, 0.0])]
+    assert (chart.labels, chart.ticks) == (["train 0", "train 1", "train 2"], ["0", "1", "2"])
+    assert (chart.total_ms, chart.slowest_ms, chart.ceiling_ms) == ([8.0] * 3, None, pytest.approx(10 * 1.12))
+    layout = step_figure(chart)["layout"]
+    assert (layout["xaxis"]["tickvals"], layout["xaxis"]["ticktext"], layout["annotations"]) == ([0, 1, 2], ["0", "1", "2"], [])
+
+
+def test_every_bar_of_several_steps_has_its_slowest_marked():
+    """240 steps are 120 bars of two; of the last two one takes 3 ms and one 1."""
+    ms = 10**9
+    events = [marker(at * 5 * ms, (at * 5 + (3 if at == 239 else 1)) * ms, at) for at in range(240)]
+    study = Study(read(host(line("python", *events))))
+    chart = step_chart(study.steps, study.breakdown)
+    assert (len(chart.labels), chart.labels[-1]) == (120, "train 238 to 239 (mean of 2)")
+    assert (chart.total_ms[-2:], chart.slowest_ms[-2:]) == ([1.0, 2.0], [1.0, 3.0])
+    assert dict(chart.stacks)["between steps"][-2:] == [4.0, 2.0]  # after the last one nothing comes
+    figure = step_figure(chart)
+    [slowest] = [trace for trace in figure["data"] if trace["type"] == "scatter"]
+    assert (slowest["name"], slowest["y"][-2:]) == ("slowest step", [1.0, 3.0])
+    assert figure["layout"]["xaxis"]["tickvals"] == list(range(0, 120, 10))
+
+
+def test_the_headline_of_one_step_of_a_window_and_of_nothing():
+    def headline(*events):
+        study = Study(read(host(line("p", *events))))
+        return headline_text(study.steps, study.summary)
+
+    assert headline(marker(0, 2000, 0)) == "1 train step, median 2.00 ns"
+    assert headline(marker(0, 2000, 0, "step"), marker(3000, 5000, 1, "step")) == "2 steps, median 2.00 ns"
+    assert headline(event("a", 0, 7000)) == "No steps found; 7.00 ns of activity in one window"
+    assert headline() == "Nothing was recorded"
+
+
+def test_the_figures_of_the_headline_by_hand():
+    """Two steps of warm-up, 9 and 5 ns, then 1, 2, 3 and 4 ns with a gap of 1 ns each."""
+    sizes, events, at = [9, 5, 1, 2, 3, 4], [], 0
+    for number, size in enumerate(sizes):
+        events.append(marker(at * 1000, (at + size) * 1000, number))
+        at += size + 1
+    study = Study(read(host(line("p", *events))), warmup_steps=2)
+    facts = {fact.name: (fact.value, fact.remark) for fact in fact_rows(study, 5 * 10**9)}
+    assert facts == {
+        "step time, median": ("2.50 ns", "middle half 1.75 ns to 3.25 ns"),
+        "step time, p95": ("3.85 ns", "19 of 20 steps are faster"),
+        "gap to next step": ("1.00 ns", "median"),
+        "warm-up": ("14.0 ns", "2 left out of averages; first step 9.00 ns"),
+        "steps traced": ("6 of 6", "no untraced ones to tell what tracing costs; starting and saving took 5.00 ms"),
+    }
+    everything = {fact.name for fact in fact_rows(Study(read(host(line("p", *events))), warmup_steps=6), None)}
+    assert "warm-up" not in everything  # nothing but warm-up: it is what the averages are of
+    assert fact_rows(Study(read(host(line("p", event("a", 0, 5))))), None) == []
+
+
+def test_how_far_runs_are_apart_is_from_the_fastest_to_the_slowest():
+    runs = [np.array([1.0, 3.0, 5.0]) * 1e9, np.array([]), np.array([7.0, 9.0]) * 1e9, np.array([4.0]) * 1e9]
+    [fact] = run_facts(runs)
+    assert (fact.value, fact.remark) == ("4.00 ms", "median steps of 3 untraced runs, 3.00 ms to 8.00 ms")
+    assert run_facts(runs[:2]) == []
+
+
+def test_text_columns_align_left_and_numbers_right():
+    rows = [("op", "1", "x"), ("longer", "100", "y")]
+    assert plain_table(rows, (False, True, False)) == "op        1  x\nlonger  100  y"
+    assert plain_table([], (False,)) == ""
 
 
 def test_names_from_a_trace_are_text_everywhere():

@@ -146,6 +146,7 @@ def test_steps_in_which_a_function_was_traced_or_compiled_are_warm_up():
     [
         ([], [], [], [0]),
         ([0], [5], [], [0]),
+        ([0, 0], [0, 0], [0, 1], [0, 1, 2]),
         ([0, 1, 1], [99, 5, 5], [1, 2], [0, 1, 2]),
         ([0, 1, 0, 1, 0, 1, 0], [1, 9, 1, 9, 1, 9, 1], [0, 1, 2, 3, 4, 5], [0, 2, 4, 6]),
     ],
@@ -176,3 +177,31 @@ def test_loops_one_after_the_other_are_not_one_cycle():
     assert anchor == 0
     assert (codes[found] == 0).all()
     assert first_root.size == 21
+
+
+@pytest.mark.parametrize(
+    ("turns", "alternates"),
+    [([[0, 1]] * 9 + [[0]], True), ([[0, 1]] * 8 + [[0, 1, 1], [0]], False)],
+    ids=["nine of ten", "eight of ten"],
+)
+def test_a_function_is_part_of_the_cycle_if_nine_of_ten_turns_call_it_once(turns, alternates):
+    """A tenth turn ends where the eleventh call of 0 begins."""
+    codes = np.array([code for turn in [*turns, [0, 1]] for code in turn])
+    roots, _, anchor = pick_cycle(codes, np.where(codes == 0, 9, 1))
+    assert anchor == 0
+    assert (1 in codes[roots]) is alternates
+
+
+def test_session_runs_of_a_timeline_are_steps_each_begun_by_its_first_node():
+    """Two runs of one program, and one of another between them; the last event of the first runs on into the second."""
+    first = "_SOURCE:NoOp"
+    trace = read(
+        host(line("w",
+            event("before", 0, 5), event(first, 10, 1), event("a:MatMul", 12, 95),
+            event(first, 100, 1), event("b:Save", 105, 20), event(first, 200, 1), event("a:MatMul", 202, 8)))
+    )  # fmt: skip
+    steps = find_steps(trace)
+    assert numbers(steps) == [(0, 10, 100), (1, 100, 125), (2, 200, 210)]
+    assert steps.phase == ("session_run", "session_run (2)", "session_run")
+    assert (steps.roots.tolist(), steps.first_root.tolist(), steps.iterations.tolist()) == ([], [0] * 4, [1] * 3)
+    assert steps.origin.startswith("session runs")

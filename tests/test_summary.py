@@ -6,7 +6,7 @@ from profnb.steps.examples import batch_size_of
 from profnb.steps.step_times import StepTimes, tracing_cost, wall_step_times
 from profnb.report.notes import note_cost, notes_of
 from profnb.subjects.study import Study
-from profnb.steps.summary import GAP, share_time
+from profnb.steps.summary import GAP, share_time, summarize
 from profnb.capture.step_records import StepRecords
 
 
@@ -41,6 +41,12 @@ def test_the_headline_of_a_trace_that_a_person_can_compute():
         "host compute": 12_000, "input": 3, "all others": 17_997, GAP: 4_000,
     }  # fmt: skip
     assert sum(s.fraction for s in summary.shares) == pytest.approx(1)
+
+
+def test_steps_that_take_no_time_have_no_rate():
+    study = Study(read(host(line("python", marker(5, 5, 0)))))
+    summary = summarize(study.steps, study.breakdown, np.array([32]))
+    assert (summary.examples_per_second, summary.batch_size) == (None, 32)
 
 
 def test_the_gap_before_validation_is_no_part_of_a_training_step():

@@ -1,6 +1,6 @@
 import pytest
 
-from profnb.core.units import bar_text, bytes_text, count_text, duration_text, percent_text
+from profnb.core.units import bar_text, bytes_text, count_text, duration_text, metric_text, percent_text, rate_text
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ def test_a_duration_has_three_digits_and_the_unit_a_person_would_choose(picoseco
 
 @pytest.mark.parametrize(
     ("fraction", "text"),
-    [(0, "0.0 %"), (0.0001, "<0.1 %"), (0.621, "62.1 %"), (1, "100.0 %"), (None, "—")],
+    [(0, "0.0 %"), (0.0001, "<0.1 %"), (0.0005, "0.1 %"), (-0.0001, "-0.0 %"), (0.621, "62.1 %"), (1, "100.0 %"), (None, "—")],
 )
 def test_a_small_share_is_not_called_zero(fraction, text):
     assert percent_text(fraction) == text
@@ -29,7 +29,7 @@ def test_counts():
 
 
 @pytest.mark.parametrize(
-    ("fraction", "bar"), [(0, ""), (0.5, "██"), (1, "████"), (2, "████"), (1e-6, "▏"), (None, "")]
+    ("fraction", "bar"), [(0, ""), (0.5, "██"), (1, "████"), (2, "████"), (-1, ""), (1e-6, "▏"), (0.53125, "██▏"), (23 / 32, "██▉"), (None, "")]
 )
 def test_a_bar_is_clipped_and_never_hides_what_is_there(fraction, bar):
     assert bar_text(fraction, 4) == bar
@@ -38,3 +38,19 @@ def test_a_bar_is_clipped_and_never_hides_what_is_there(fraction, bar):
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (512, "512 B"), (999.6, "1.00 kB"), (6_291_456, "6.29 MB"), (5.04e9, "5.04 GB"), (None, "—"), (float("nan"), "—")])
 def test_bytes_are_written_in_decimal_units(count, text):
     assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(1.31e15, "1.31 Pflop/s"), (2.5e12, "2.50 Tflop/s"), (3.2e9, "3.20 Gflop/s"), (4e6, "4.00 Mflop/s"), (5e3, "5.00 kflop/s"), (999.5, "1.00 kflop/s"), (999.4, "999 flop/s"), (0, "0 flop/s"), (None, "—"), (float("nan"), "—")],
+)  # fmt: skip
+def test_a_rate_has_the_prefix_that_fits(rate, text):
+    assert rate_text(rate, "flop/s") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "is_score", "text"),
+    [(0.876, True, "87.6 %"), (0, True, "0.0 %"), (1, True, "100.0 %"), (1.5, True, "1.5"), (-0.5, True, "-0.5"), (0.8765, False, "0.8765"), (12.3456, False, "12.35"), (None, True, "—")],
+)  # fmt: skip
+def test_a_score_is_a_percentage_and_a_loss_a_number(value, is_score, text):
+    assert metric_text(value, is_score=is_score) == text

@@ -87,6 +87,15 @@ def test_names_that_are_not_utf8_are_shown_with_replacement_characters():
     assert decode(raw).names.texts == ["��"]
 
 
+def test_an_event_without_a_name_goes_by_its_display_name():
+    names = [(1, message((1, 1), (2, "name"), (4, "shown"))), (2, message((1, 2), (4, "shown instead"))), (3, message((1, 3)))]
+    events = [(4, message((1, number), (2, 10 * number), (3, 1))) for number in (1, 2, 3)]
+    dictionary = [(4, message((1, number), (2, entry))) for number, entry in names]
+    raw = message((1, message((2, "/host:CPU"), (3, message((2, "l"), *events)), *dictionary)))
+    trace = decode(raw)
+    assert [trace.names[n] for n in trace.events.name] == ["name", "shown instead", ""]
+
+
 @pytest.mark.parametrize(
     ("raw", "found"),
     [
@@ -154,6 +163,7 @@ def test_a_truncated_trace_is_refused_or_shorter_but_never_wrong():
 FUZZ = """
 import random, sys
 import numpy as np
+from profnb.report.notes import notes_of
 from profnb.subjects.study import Study
 from profnb.core.errors import TraceFormatError
 from profnb.trace.xplane import read_xplane
@@ -170,7 +180,7 @@ for _ in range(int(sys.argv[3])):
     try:
         study = Study(read_xplane(np.frombuffer(bytes(raw), np.uint8), "fuzzed"))
         assert (study.breakdown.picoseconds >= 0).all()
-        study.ops.table, study.summary, study.notes
+        study.ops.table, study.summary, notes_of(study)
         opened += 1
     except TraceFormatError:
         refused += 1

@@ -1,24 +1,97 @@
 """The one door to Numba: how our kernels are compiled.
 
-A kernel is compiled on its first call and kept on disk (``cache``), and lets other threads run while it
-works (``nogil``). Numba does not check array bounds; every kernel has to.
+A kernel is compiled on its first call and kept on disk (``_KernelCache``), and lets other threads run while
+it works (``nogil``). Numba does not check array bounds; every kernel has to.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from types import CodeType, ModuleType
+from typing import Any, TypeVar
 
+import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 
 __all__ = ["compiled", "inlined"]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 
+def _codes(kernel: Dispatcher) -> list[CodeType]:
+    """The code of a kernel and of the functions and comprehensions written inside it."""
+    codes = [kernel.py_func.__code__]
+    for code in codes:
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return codes
+
+
+def _reads(kernel: Dispatcher) -> Iterator[tuple[str, Any]]:
+    """What a kernel may read from outside itself, by name; a superset, as attributes are names too."""
+    names, cells = kernel.py_func.__globals__, kernel.py_func.__closure__ or ()
+    for code in _codes(kernel):
+        yield from ((name, names[name]) for name in code.co_names if name in names)
+    yield from zip(
+        kernel.py_func.__code__.co_freevars, (cell.cell_contents for cell in cells), strict=True
+    )
+
+
+def _content(value: object) -> bytes:
+    """A constant as bytes that are the same in every process. Kernels read numbers and arrays."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} ".encode() + value.tobytes()
+    if isinstance(value, ModuleType):  # NumPy: no kernel names ours through its module
+        return value.__name__.encode()
+    return repr(value).encode()
+
+
+def _fingerprint(kernel: Dispatcher) -> str:
+    """A hash of all that makes a kernel's machine code.
+
+    That is, of the kernel and of each that it calls, in whatever file: byte code, constants, the values of
+    globals, and how Numba is to compile it. It is the same where only comments or other functions differ.
+    """
+    digest = hashlib.sha256()
+    kernels = [kernel]
+    for each in kernels:
+        digest.update(f"{each.py_func.__qualname__} {sorted(each.targetoptions.items())}".encode())
+        for code in _codes(each):
+            constants = [value for value in code.co_consts if not isinstance(value, CodeType)]
+            digest.update(code.co_code)
+            digest.update(repr((code.co_names, code.co_varnames, constants)).encode())
+        for name, value in _reads(each):
+            digest.update(name.encode())
+            if not isinstance(value, Dispatcher):
+                digest.update(_content(value))
+            elif value not in kernels:
+                kernels.append(value)
+    return digest.hexdigest()
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache on disk, keyed in addition by the content of what the kernel calls.
+
+    Numba itself only sees edits of the file that the kernel stands in: what it calls in other files, or
+    reads from them, would stay as it was when the kernel was compiled (numba/numba#1833, #8359).
+    """
+
+    def __init__(self, kernel: Dispatcher) -> None:
+        super().__init__(kernel.py_func)
+        self._kernel = kernel
+
+    def _index_key(self, sig: object, codegen: object) -> tuple[object, ...]:
+        """Under what a compiled signature is kept; asked for on a first call, not on import."""
+        return *super()._index_key(sig, codegen), _fingerprint(self._kernel)
+
+
 def _compile(function: Kernel, **options: str) -> Kernel:
-    try:
-        kernel: Kernel = njit(cache=True, nogil=True, **options)(function)
-    except RuntimeError:  # nowhere to keep it: neither the package nor the home folder is writable
-        kernel = njit(nogil=True, **options)(function)
+    kernel: Kernel = njit(nogil=True, **options)(function)
+    if isinstance(kernel, Dispatcher):  # else Numba is switched off
+        # Where neither the package nor the home folder is writable there is nowhere to keep it.
+        with contextlib.suppress(RuntimeError):
+            kernel._cache = _KernelCache(kernel)  # type: ignore[attr-defined] # noqa: SLF001
     return kernel
 
 
