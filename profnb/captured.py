@@ -7,6 +7,7 @@ from typing import Any
 
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.saved.sidecar import write_recordings
+from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
@@ -142,10 +143,11 @@ def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
         step_num: The iteration's number.
         phase: What it does, for instance "train" or "test".
     """
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None:
+    trace_type = TRACE.find()
+    if trace_type is None:  # TensorFlow is not imported, or has no such thing any more
         return nullcontext()
-    trace: AbstractContextManager[object] = tensorflow.profiler.experimental.Trace(
-        phase, step_num=step_num, _r=1
-    )
+    try:
+        trace: AbstractContextManager[object] = trace_type(phase, step_num=step_num, _r=1)
+    except TypeError:  # it takes something else now
+        return nullcontext()
     return trace

@@ -162,7 +162,7 @@ def test_a_saved_profile_has_its_label_its_runs_and_its_metrics(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda told: told.clear(), lambda told: told.update(profnb=2), lambda told: told.update(runs=7), lambda told: told.update(max_steps=-1),
+        lambda told: told.clear(), lambda told: told.update(profnb=3), lambda told: told.update(runs=7), lambda told: told.update(max_steps=-1),
         lambda told: told.update(label=[]), lambda told: told["runs"][0].update(steps=[]), lambda told: told["runs"][0]["steps"].update(name=[0, 5]),
         lambda told: told["runs"][0]["steps"].update(kind=[0]), lambda told: told["runs"][0]["steps"].update(begin_ns=["a", 1]),
         lambda told: told["runs"][0]["steps"].update(kind=[-1, 0]), lambda told: told["runs"][0]["steps"].update(end_ns=[1 << 80, 0]),

@@ -1,17 +1,34 @@
 """What was captured besides the trace: written beside it, read back the same, refused when it is damaged."""
 
+import collections.abc
+import copy
+import dataclasses
+import gzip
 import json
+import os
 import random
+import stat
+import types
+import typing
+from array import array
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from traces import tell_beside, told_beside
 
 import profnb
 from profnb.capture.recording import Recording
-from profnb.capture.saved.sidecar import read_recordings, write_recordings
-from profnb.capture.source.source_records import LineRecords, SourceRecords
+from profnb.capture.models.op_order import OpFact
+from profnb.capture.histories import FitResult
+from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.capture.step_records import StepRecords
+from profnb.capture.saved import sidecar
+from profnb.capture.saved.codec import Limit
+from profnb.capture.saved.sidecar import read_recordings, sidecar_of, write_recordings
+from profnb.capture.source.source_records import GraphLines, LineRecords, SourceRecords, StackRecords
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 
@@ -173,3 +190,226 @@ def test_what_is_written_can_be_read_however_many_lines_were_not_timed(tmp_path)
     write_recordings(path, CaptureOptions(), [Recording(source=source)])
     _, (read,) = read_recordings(path)
     assert read.source.lines.untimed == source.lines.untimed[:10_000]
+
+
+# Without TensorFlow: a recording made by hand, with something in every part.
+
+
+def whole():
+    steps = StepRecords(names=["train"])
+    steps.append(0, 10, 0, 0, 1, 0, 1, 0, 1)
+    steps.append(20, 30, 0, 0, 0, 0, 1, 1, 1)
+    layers = (
+        LayerFacts("m", "m", "Sequential", True, -1, 0, (None, 2)),
+        LayerFacts("m/d", "d", "Dense", True, 0, 6, (None, 2), ((None, 2),), kernels=((2, 2),), numbers={"units": 2, "data_format": "nhwc"}),
+    )
+    ops = {"train": [{"AddN": OpFact("backward", -1, "m/d"), "Assign": OpFact("update", 1)}]}
+    model = ModelFacts("m", layers, True, True, ("mse",), "sgd", {"m/d": 1, "m/d_1": 1}, frozenset({"m/d_1"}), {1: 2}, ops)
+    graph = GraphLines("f", ("a", "b"), ("Add", "While"), (0, -1), (True, False), {"b": ("cond", "body")})
+    lines = LineRecords(array("q", [5, 7, 9]), array("i", [0, 0, -1]), array("i", [-1, 3, 0]), ["a.py"], untimed=[("a.py", 4)])
+    source = SourceRecords([("a.py", 3)], lines, (graph,), {"d": 0}, {"a.py": ("x = 1", "f(x)")}, {"a.py": 7})
+    stacks = StackRecords(2, array("q", [3, 8]), array("i", [0, 1]), [(0,), (0, 1)], [("f", "a.py", 1, 3), ("g", "a.py", 5, 6)])
+    return Recording(
+        steps=steps, window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], devices=("GPU:0",),
+        environment={"TensorFlow": "2"}, datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9},
+        changing_arguments={"f": (("n", ("1", "2")),)}, fits=[FitResult({"loss": 0.5}, 2, True)], graph_versions=[3, -4], models=(model,),
+        source=source, stacks=stacks,
+    )  # fmt: skip
+
+
+def written_and_read(path, *recordings):
+    write_recordings(path, CaptureOptions(), recordings)
+    return read_recordings(path)[1]
+
+
+def test_every_part_comes_back_equal(tmp_path):
+    assert written_and_read(tmp_path / "host.xplane.pb", whole(), Recording()) == [whole(), Recording()]
+
+
+VERSION_1 = {
+    "profnb": 1, "label": "a", "max_steps": 7, "max_seconds": 20.0, "warmup_steps": 2,
+    "runs": [{
+        "steps": {
+            "begin_ns": [0, 20], "end_ns": [10, 30], "name": [0, 0], "kind": [0, 0], "was_traced": [1, 0], "retraced": [0, 0],
+            "iterations": [1, 1], "step_num": [0, 1], "run": [1, 1],
+        },
+        "names": ["train"], "window_ns": 5, "wall_ns": 70, "overhead_ns": 7, "closed_by": "steps", "messages": ["m"],
+        "devices": ["GPU:0"], "environment": {"TensorFlow": "2"}, "datasets": [[["Range", ""], ["Map", "augment"]]],
+        "cardinalities": {"train": 9}, "changing_arguments": {"f": [["n", ["1", "2"]]]}, "fits": [[{"loss": 0.5}, 2, True]],
+        "graph_versions": [3, -4],
+        "models": [{
+            "name": "m", "is_uniquified": True, "has_keras_step": True, "losses": ["mse"], "optimizer": "sgd",
+            "layers": [
+                {
+                    "path": "m", "name": "m", "kind": "Sequential", "is_library": True, "parent": -1, "parameters": 0, "output_shape": [None, 2],
+                    "input_shapes": [], "is_shared": False, "is_trainable": False, "needs_input_gradient": True, "kernels": [], "numbers": {},
+                },
+                {
+                    "path": "m/d", "name": "d", "kind": "Dense", "is_library": True, "parent": 0, "parameters": 6, "output_shape": [None, 2],
+                    "input_shapes": [[None, 2]], "is_shared": False, "is_trainable": False, "needs_input_gradient": True,
+                    "kernels": [[2, 2]], "numbers": {"units": 2, "data_format": "nhwc"},
+                },
+            ],
+            "scopes": [["m/d", 1, False], ["m/d_1", 1, True]], "calls": [[1, 2]],
+            "ops": {"train": [[["AddN", "backward", -1, "m/d"], ["Assign", "update", 1, ""]]]},
+        }],
+        "source": {
+            "files": ["a.py"], "places": [[0, 3]],
+            "lines": {
+                "time_ns": [5, 2, 2], "code": [0, 0, -1], "line": [-1, 3, 0], "files": ["a.py"], "is_sampled": False,
+                "untimed": [["a.py", 4]], "is_cut": False,
+            },
+            "graphs": [{
+                "name": "f", "op_names": ["a", "b"], "op_types": ["Add", "While"], "places": [0, -1], "is_outside": [1, 0],
+                "calls": {"b": ["cond", "body"]},
+            }],
+            "layers": {"d": 0}, "texts": {"a.py": ["x = 1", "f(x)"]}, "cells": {"a.py": 7},
+        },
+        "stacks": {
+            "begin_ns": 2, "time_ns": [3, 5], "stack": [0, 1], "stacks": [[0], [0, 1]], "frames": [["f", "a.py", 1, 3], ["g", "a.py", 5, 6]],
+        },
+    }],
+}  # fmt: skip
+
+
+def test_files_of_version_1_are_read(tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    tell_beside(path, VERSION_1)
+    assert read_recordings(path) == (CaptureOptions(max_steps=7, label="a", warmup_steps=2), [whole()])
+
+
+def changed(value, chance):
+    """Another value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + chance.choice([-1, 1, -(2**31), 2**31, 2**40, 2**62])
+    if isinstance(value, str):
+        return chance.choice([value[1:], value + "/x", "\ud800", "m/d", "x" * 5000])
+    if isinstance(value, list):
+        return chance.choice([value[1:], value * 2, value[::-1], value * 300])
+    return {} if isinstance(value, dict) else 1
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_values_of_the_right_type_that_fit_nothing_are_refused_or_read(tmp_path, version):
+    """Files, each with one value changed to another of its type: what opens is written and read again."""
+    path, chance = tmp_path / "host.xplane.pb", random.Random(version)
+    tell_beside(path, VERSION_1)
+    if version == 2:
+        written_and_read(path, whole())
+    text = json.dumps(told_beside(path))
+    opened = 0
+    for _ in range(150):
+        contents = json.loads(text)
+        container, key = chance.choice(leaves(contents, []))
+        container[key] = changed(container[key], chance)
+        tell_beside(path, contents)
+        try:
+            _, recordings = read_recordings(path)
+        except TraceFormatError as error:
+            assert "not what profnb writes" in str(error)
+            continue
+        opened += 1
+        assert written_and_read(path, *recordings) == recordings
+    assert 20 < opened < 150
+
+
+class Small(dict):
+    """Limits of three items in everything."""
+
+    def get(self, name, default=None):
+        limit = super().get(name, default)
+        return dataclasses.replace(limit, items=tuple(3 for _ in limit.items))
+
+
+def values_of(hint, column=None):
+    """Any values of a type, of a few items, whatever they refer to."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        kept = sidecar.Codec(sidecar.LIMITS, {}).fields(hint)
+        return st.builds(hint, **{field.name: values_of(kind, field) for field, kind, _ in kept})
+    if origin in (types.UnionType, typing.Union):
+        return st.one_of(*map(values_of, arguments))
+    if hint in (int, float, str, bool, type(None)):
+        few = st.sampled_from([-1, 0, 1, 2, 3])
+        return {int: few, float: st.floats(allow_nan=False), str: st.sampled_from(["", "a", "b"]), bool: st.booleans(), type(None): st.none()}[hint]
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return st.tuples(*map(values_of, arguments))
+    if origin in (dict, collections.abc.Mapping):
+        return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=5)
+    if not arguments:  # a column
+        code = column.default_factory().typecode
+        return st.lists(st.sampled_from([0, 0, 0, 1]), max_size=5).map(lambda numbers: array(code, numbers))
+    kind = {tuple: tuple, frozenset: frozenset}.get(origin, list)
+    return st.lists(values_of(arguments[0]), max_size=5).map(kind)
+
+
+@given(recording=values_of(Recording))
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_written_is_read_at_and_beyond_each_limit(tmp_path_factory, recording):
+    path = tmp_path_factory.mktemp("x") / "host.xplane.pb"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sidecar, "LIMITS", Small(sidecar.LIMITS))
+        (read,) = written_and_read(path, recording)
+        (again,) = written_and_read(path, copy.copy(read))
+    assert again == read
+    said = " ".join(read.messages[:3])
+    for field, _, name in sidecar.Codec(sidecar.LIMITS, {}).fields(Recording):
+        before, after = getattr(recording, field.name), getattr(read, field.name)
+        if before != after and field.name != "messages":
+            assert " kept beside the trace" in said
+
+
+@pytest.mark.parametrize("count", [9_999, 10_000, 10_001, 25_000])
+def test_ten_thousand_fits_and_function_names_are_kept(tmp_path, count):
+    recording = Recording(fits=[FitResult({}, 1, False)] * count, messages=["m"] * count)
+    for number in range(count):
+        recording.steps.names.append(f"f{number}")
+        recording.steps.append(number, number, number, 0, 0, 0, 1, number, 0)
+    (read,) = written_and_read(tmp_path / "host.xplane.pb", recording)
+    assert read.steps == recording.steps
+    assert read.fits == recording.fits[:10_000]
+    assert len(read.messages) == min(count + (count > 10_000) * 2, 10_000)
+    assert ("Of Recording.fits, 10,000 are kept beside the trace." in read.messages) == (count > 10_000)
+
+
+def test_a_part_that_could_not_be_read_is_left_out_with_a_sentence(tmp_path):
+    recording = whole()
+    recording.source.layers["e"] = 5  # a place that is not there
+    (read,) = written_and_read(tmp_path / "host.xplane.pb", recording)
+    assert read.source is None
+    assert read.messages == [
+        "The source of this run were not kept beside the trace: SourceRecords: places of layers that are not there.", "m",
+    ]  # fmt: skip
+    assert read.models == recording.models
+
+
+def test_where_all_is_too_large_the_largest_parts_are_left_out(tmp_path, monkeypatch):
+    path = tmp_path / "host.xplane.pb"
+    written_and_read(path, whole())
+    monkeypatch.setattr(sidecar, "_MOST_BYTES", len(gzip.decompress(sidecar_of(path).read_bytes())) - 1)
+    (read,) = written_and_read(path, whole())
+    assert read.stacks is None
+    assert read.fits == whole().fits
+    assert "the file would be too large" in read.messages[0]
+
+
+def test_the_file_is_as_readable_as_the_user_has_files_be(tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    before = os.umask(0o027)
+    try:
+        written_and_read(path, whole())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(sidecar_of(path).stat().st_mode) == 0o640
+
+
+def test_numbers_too_large_to_be_drawn_are_infinite(tmp_path):
+    fit = FitResult({"a": 1e300, "b": float("-inf"), "c": float("nan"), "d": 5}, 1, False)
+    (read,) = written_and_read(tmp_path / "host.xplane.pb", Recording(fits=[fit]))
+    assert repr(read.fits[0].metrics) == "{'a': inf, 'b': -inf, 'c': nan, 'd': 5.0}"
+
+
+def test_a_limit_without_a_name_is_ten_thousand_items():
+    assert Limit().items == (10_000,)

@@ -9,11 +9,12 @@ name.
 import contextlib
 from collections.abc import Mapping
 
+from profnb.capture.seams import CARDINALITY, DATASET_FUNCTIONS, DATASET_INPUTS, WRAPPED_FUNCTION
+
 __all__ = ["Chain", "count_elements", "describe_datasets"]
 
 Chain = tuple[tuple[str, str], ...]
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
-_FUNCTIONS = ("_map_func", "_predicate", "_reduce_func", "_init_func")
 
 
 def describe_datasets(namespace: Mapping[str, object]) -> tuple[Chain, ...]:
@@ -42,7 +43,7 @@ def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
             break
         if not name.startswith("_") and type(value).__module__.startswith("tensorflow.python.data"):
             with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
-                counts[name] = int(value.cardinality().numpy())  # type: ignore[attr-defined]
+                counts[name] = int(CARDINALITY.of(value)().numpy())
     return {name: count for name, count in counts.items() if count >= 0}
 
 
@@ -52,7 +53,7 @@ def _walk(dataset: object) -> Chain:
     while at is not None and len(links) < _LONGEST_CHAIN:
         kind = type(at).__name__.lstrip("_").partition("Dataset")[0]
         links.append((kind, _function_of(at)))
-        inputs = getattr(at, "_inputs", None)
+        inputs = DATASET_INPUTS.of(at)
         try:
             listed = inputs() if callable(inputs) else ()
         except Exception:  # noqa: BLE001 - somebody's subclass may do anything
@@ -64,9 +65,8 @@ def _walk(dataset: object) -> Chain:
 
 
 def _function_of(dataset: object) -> str:
-    for attribute in _FUNCTIONS:
-        wrapped = getattr(dataset, attribute, None)
-        function = getattr(wrapped, "_func", None)
+    for attribute in DATASET_FUNCTIONS.attributes:
+        function = WRAPPED_FUNCTION.of(getattr(dataset, attribute, None))
         name = getattr(function, "__name__", None)
         if isinstance(name, str):
             return name

@@ -4,7 +4,8 @@ import contextlib
 import importlib.util
 import os
 import sys
-from typing import Any
+
+from profnb.capture.seams import DEVICES, POLICY, THREADING, VERSION
 
 __all__ = [
     "CORES", "INTER_OP", "INTRA_OP", "describe_environment", "explain_nothing", "list_devices",
@@ -28,41 +29,38 @@ def explain_nothing() -> str:
 def list_devices() -> tuple[str, ...]:
     """The accelerators of a TensorFlow that has run something; asking sets nothing up then."""
     with contextlib.suppress(Exception):  # whatever it is, the user's code comes first
-        listed = sys.modules["tensorflow"].config.list_physical_devices()
-        return tuple(device.name for device in listed if device.device_type in ("GPU", "TPU"))
+        return tuple(
+            device.name for device in DEVICES.find()() if device.device_type in ("GPU", "TPU")
+        )
     return ()
 
 
 def describe_environment() -> dict[str, str]:
     """Versions and settings that change how fast code runs, of what the code has imported."""
-    found = {"Python": sys.version.partition(" ")[0]}
+    settings = {"Python": sys.version.partition(" ")[0]}
     for name, title in (("tensorflow", "TensorFlow"), ("keras", "Keras"), ("tf_keras", "tf_keras")):
-        module = sys.modules.get(name)
-        version = getattr(module, "__version__", None)
+        version = VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
-            found[title] = version
-    with contextlib.suppress(
-        Exception
-    ):  # not every Keras has policies; the user's code comes first
-        policies: Any = getattr(sys.modules.get("keras"), "mixed_precision", None)
-        if policies is not None:
-            asked = getattr(policies, "dtype_policy", None) or policies.global_policy
-            found["Precision policy"] = str(asked().name)
+            settings[title] = version
+    with contextlib.suppress(Exception):  # not every Keras has policies
+        policy = POLICY.find()
+        if policy is not None:
+            settings["Precision policy"] = str(policy().name)
     if "tensorflow" in sys.modules:
-        found |= _describe_threads()
-    return found
+        settings |= _describe_threads()
+    return settings
 
 
 def _describe_threads() -> dict[str, str]:
     """How many cores this process may use, and how many threads TensorFlow was told to."""
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
-    found = {CORES: str(len(cores(0)) if cores else os.cpu_count() or 1)}
+    settings = {CORES: str(len(cores(0)) if cores else os.cpu_count() or 1)}
     with contextlib.suppress(Exception):  # a TensorFlow that failed to import
-        threading: Any = sys.modules["tensorflow"].config.threading
+        threading = THREADING.find()
         asked = {
             INTRA_OP: (threading.get_intra_op_parallelism_threads(), "TF_NUM_INTRAOP_THREADS"),
             INTER_OP: (threading.get_inter_op_parallelism_threads(), "TF_NUM_INTEROP_THREADS"),
         }
         for title, (value, variable) in asked.items():
-            found[title] = str(value or os.environ.get(variable) or _DEFAULT)
-    return found
+            settings[title] = str(value or os.environ.get(variable) or _DEFAULT)
+    return settings

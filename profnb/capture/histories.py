@@ -6,12 +6,12 @@ its ``History``, on the model; they are copied when the fit ends.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import watch_method
+from profnb.capture.library import Library
+from profnb.capture.seams import RUN_BEGIN, RUN_END
 
 __all__ = ["FitResult", "watch_fits"]
 
@@ -34,9 +34,8 @@ class FitResult:
 
 
 @contextmanager
-def watch_fits(keras: ModuleType, fit_ended: Callable[[FitResult], object]) -> Iterator[None]:
-    """Tell of each fit that ends inside the block; ``keras`` is keras or tf_keras."""
-    callbacks: Any = getattr(keras.callbacks, "CallbackList", None)
+def watch_fits(keras: Library, fit_ended: Callable[[FitResult], object]) -> Iterator[None]:
+    """Tell of each fit that ends inside the block."""
     iterations_at_begin: list[int] = []
 
     def began(callback_list: Any) -> None:
@@ -54,10 +53,7 @@ def watch_fits(keras: ModuleType, fit_ended: Callable[[FitResult], object]) -> I
                 was_trained = any(count > 0 for count in iterations_at_begin)
                 fit_ended(FitResult(metrics, len(history.epoch), was_trained))
 
-    with ExitStack() as stack:
-        if callbacks is not None and hasattr(callbacks, "on_train_end"):
-            stack.enter_context(watch_method(callbacks, "on_train_begin", before=began))
-            stack.enter_context(watch_method(callbacks, "on_train_end", after=ended))
+    with keras.watch(RUN_BEGIN["train"], before=began), keras.watch(RUN_END["train"], after=ended):
         yield
 
 

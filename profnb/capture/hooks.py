@@ -4,7 +4,26 @@ A wrapper function would stand in every traceback that passes through it, and th
 no longer fail as it does without the magic. Instead the callable is replaced by an object whose
 ``__call__`` is a property: Python looks it up when the call is made, that look-up runs the first
 hook and returns a C-level ``functools.partial`` of the original, and the second hook runs when that
-partial is released, the moment the call returns or raises. Hooks must not raise.
+partial is released, the moment the call returns or raises. A hook that raises is a fault of ours and
+not of the user's code: ``hook_failed`` is given the error, which goes no further. Interrupts pass.
+
+``WatchedCall``, drawn. A call of a watched method ``fit``, from the cell ``model.fit(x)``::
+
+    the cell's code                 Python                           hooks
+    ---------------                 ------                           -----
+    model.fit               ------> _WatchedMethod.__get__
+                            <------ WatchedCall of the bound fit
+    (x) is worked out
+    ...(x)                  ------> looks up WatchedCall.__call__ -> before(model)
+                                    gets a _Call, a C-level partial
+                                    of the bound fit; calls it
+        fit(model, x) runs, and the frame above it is the cell's
+        it returns, or raises
+                                    releases the _Call: __del__ ---> after(model)
+    goes on                 <------
+
+The traceback of an error in ``fit`` has two entries, the cell's and ``fit``'s. With a wrapper function it
+would have three.
 
 Relies on CPython releasing an object as soon as nothing refers to it.
 """
@@ -20,37 +39,45 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_method"]
+__all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_arguments", "watch_method"]
 
 Hook = Callable[[], object]
 MethodHook = Callable[..., object]
 
 
-def _nothing(*_: object) -> None:
+def _nothing(*_: object, **__: object) -> None:
     """The hook that does nothing."""
-
-
-class _Call(functools.partial[Any]):
-    """The original call; the hook after it runs when this is released."""
-
-    after: MethodHook = _nothing
-    arguments: tuple[Any, ...] = ()
-
-    def __del__(self) -> None:
-        self.after(*self.arguments)
 
 
 class _Hooks:
     """What runs around calls, until it ends."""
 
-    __slots__ = ("after", "before")
+    __slots__ = ("after", "before", "failed")
 
-    def __init__(self, before: MethodHook, after: MethodHook) -> None:
-        self.before, self.after = before, after
+    def __init__(self, before: MethodHook, after: MethodHook, failed: MethodHook) -> None:
+        self.before, self.after, self.failed = before, after, failed
+
+    def run(self, hook: MethodHook, /, *arguments: Any, **keywords: Any) -> None:
+        """Run one of the hooks; its errors stay here."""
+        try:
+            hook(*arguments, **keywords)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self.failed(error)
 
     def end(self) -> None:
         """Run nothing any more, though somebody may have kept a watched method."""
         self.before = self.after = _nothing
+
+
+class _Call(functools.partial[Any]):
+    """The original call; the hook after it runs when this is released."""
+
+    hooks: _Hooks
+    after: MethodHook = _nothing
+    arguments: tuple[Any, ...] = ()
+
+    def __del__(self) -> None:
+        self.hooks.run(self.after, *self.arguments)
 
 
 class WatchedCall:
@@ -58,9 +85,10 @@ class WatchedCall:
 
     Args:
         call: The original.
-        before: Runs before each call; must not raise.
-        after: Runs after each call; must not raise.
+        before: Runs before each call.
+        after: Runs after each call.
         arguments: What the hooks are given.
+        hook_failed: Given the errors of hooks.
     """
 
     __slots__ = ("_arguments", "_call", "_hooks")
@@ -71,9 +99,11 @@ class WatchedCall:
         before: MethodHook = _nothing,
         after: MethodHook = _nothing,
         arguments: tuple[Any, ...] = (),
+        hook_failed: MethodHook = _nothing,
     ) -> None:
         """Watch ``call``."""
-        self._call, self._hooks, self._arguments = call, _Hooks(before, after), arguments
+        self._call, self._arguments = call, arguments
+        self._hooks = _Hooks(before, after, hook_failed)
 
     @classmethod
     def of_method(cls, method: Any, hooks: _Hooks, instance: object) -> "WatchedCall":
@@ -85,13 +115,14 @@ class WatchedCall:
     @property
     def __call__(self) -> Callable[..., Any]:
         """The original, ready to be called once."""
-        before, after = self._hooks.before, self._hooks.after
+        hooks = self._hooks
+        before, after = hooks.before, hooks.after
         if before is not _nothing:
-            before(*self._arguments)
+            hooks.run(before, *self._arguments)
         if after is _nothing:
             return self._call
         call = _Call(self._call)
-        call.after, call.arguments = after, self._arguments
+        call.hooks, call.after, call.arguments = hooks, after, self._arguments
         return call
 
     @property
@@ -148,13 +179,53 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
 
 @contextmanager
 def watch_method(
-    owner: type, name: str, before: MethodHook = _nothing, after: MethodHook = _nothing
+    owner: type,
+    name: str,
+    before: MethodHook = _nothing,
+    after: MethodHook = _nothing,
+    hook_failed: MethodHook = _nothing,
 ) -> Iterator[None]:
     """Run hooks, given the instance, around a method of every instance, inside the block."""
     method = inspect.getattr_static(owner, name)  # as it stands there: it may be watched already
-    hooks = _Hooks(before, after)
+    hooks = _Hooks(before, after, hook_failed)
     try:
         with replace_attribute(owner, name, _WatchedMethod(method, hooks)):
+            yield
+    finally:
+        hooks.end()
+
+
+@contextmanager
+def watch_arguments(
+    owner: type,
+    name: str,
+    before: MethodHook = _nothing,
+    after: MethodHook = _nothing,
+    hook_failed: MethodHook = _nothing,
+) -> Iterator[None]:
+    """Run hooks, given the instance and the arguments, around a method of every instance, inside the block.
+
+    Only a function in the method's place is given the arguments. An error that passes through it loses the
+    traceback's entry for that function on the way (on Python 3.10 the entry stays: there a bare ``raise``
+    takes the traceback that the interpreter had kept). The hook after a call does not run if that raised.
+    """
+    method = inspect.getattr_static(owner, name)
+    hooks = _Hooks(before, after, hook_failed)
+
+    @functools.wraps(method)
+    def watched(instance: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        hooks.run(hooks.before, instance, *arguments, **keywords)
+        try:
+            result = method.__get__(instance, type(instance))(*arguments, **keywords)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise
+        hooks.run(hooks.after, instance, *arguments, **keywords)
+        return result
+
+    try:
+        with replace_attribute(owner, name, watched):
             yield
     finally:
         hooks.end()

@@ -12,25 +12,60 @@ Where steps come from, with no change to the user's code:
 
 Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the same steps. A batch that
 began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
+
+What ``StepRecorder`` holds while ``fit`` runs a batch whose tf.function calls another one. Time runs down::
+
+    what happens                            _batch      _stack                    records
+    ------------                            ------      ------                    -------
+    on_train_batch_begin returns            train 7     -                         0..6
+      Trace("train_function") begins        train 7     train_function            0..6
+        Trace("augment") begins             train 7     train_function, augment   0..6
+          set_metadata("notTraced-...")     train 7     train_function, augment   0..6
+        ends: inside a step, so no step     train 7     train_function            0..6
+      ends: likewise                        train 7     -                         0..6
+    on_train_batch_end begins               -           -                         0..7 (keras, "train")
+
+Without Keras, the outermost call is the step, and the calls inside it are part of it: what was recorded since
+it began (``first_record``) is taken back when it ends::
+
+    Trace("outer") begins, first_record 3   -           outer                     0..2
+      Trace("inner") begins and ends        -           outer                     0..3 (call, "inner")
+      Trace("inner") begins and ends        -           outer                     0..4 (call, "inner")
+    ends                                    -           -                         0..3 (call, "outer")
 """
 
-import sys
+import contextlib
+import inspect
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from types import FrameType
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watch_method
+from profnb.capture.library import Library
 from profnb.capture.retracings import function_of
+from profnb.capture.seams import (
+    BATCH_BEGIN,
+    BATCH_END,
+    EPOCH_END,
+    ON_BATCH,
+    RUN_BEGIN,
+    RUN_END,
+    STEPS_PER_EXECUTION,
+    TRACE,
+    TRACE_EXIT,
+    TRACE_INIT,
+    TRACE_METADATA,
+)
+from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep, StepRecords
 
 __all__ = ["StepRecorder"]
 
 _MOST_FUNCTIONS = 1000
-_PHASES = ("train", "test", "predict")
+_MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
 class StepRecorder:
@@ -57,6 +92,7 @@ class StepRecorder:
         self._runs: dict[str, int] = {}  # per phase, how many fits (evaluates, ...) began
         self._iterations: dict[int, int] = {}  # per model, its steps_per_execution
         self._code_of_name: dict[str, int] = {}
+        self._has_tensorflow = False
         self._trace_type: Any = None
         self._traced: list[int] = []  # per name, how many were recorded under trace
         self._total_ns: list[int] = []
@@ -120,23 +156,24 @@ class StepRecorder:
     def _batch_marker_is(self, trace: object) -> bool:
         return self._batch is not None and self._batch.marker in (None, trace)
 
-    def _metadata_set(self, trace: Any, metadata: dict[str, Any]) -> dict[str, Any]:
-        """What to add to a trace event's metadata: a step marker's, for an outermost call."""
+    def _metadata_set(self, trace: Any, metadata: dict[str, Any]) -> None:
+        """A trace event is given metadata; that of an outermost call becomes a step marker."""
         call = metadata.get("tf_function_call")
         span = next((span for span in reversed(self._stack) if span.marker is trace), None)
-        if call is None or span is None or threading.get_ident() != self._thread:
-            return {}
+        if span is None or threading.get_ident() != self._thread:
+            return
+        span.is_marked |= _MARKER in metadata  # by a capture inside this capture
+        if call is None:
+            return
         span.kind = span.kind or CALL
         if str(call).startswith("traced"):
-            called = sys._getframe(2)  # noqa: SLF001 - only the frame knows which function
-            self._remember(function_of(called))
+            self._remember(function_of(_calling_frame()))
             for outer in self._stack:
                 outer.retraced = True
             if self._batch is not None:
                 self._batch.retraced = True
-        if self._inside_step():
-            return {}
-        return {"_r": 1, "step_num": span.first_record, "profnb_marker": CALL}
+        if not (span.is_marked or self._inside_step()):
+            _mark(trace, _r=1, step_num=span.first_record, **{_MARKER: CALL})
 
     def _remember(self, function: object) -> None:
         """Keep in mind, without keeping it alive, that a tf.function was traced."""
@@ -159,34 +196,30 @@ class StepRecorder:
                 return
 
     @contextmanager
-    def watch_tensorflow(self, tensorflow: ModuleType) -> Iterator[None]:
+    def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
         """See TensorFlow's trace events inside the block."""
-        trace_type = self._trace_type = tensorflow.profiler.experimental.Trace
-        init, set_metadata, leave = (
-            trace_type.__init__,
-            trace_type.set_metadata,
-            trace_type.__exit__,
-        )
+        self._has_tensorflow = True
+        self._trace_type = tensorflow.take(TRACE)
 
         def began(trace: Any, /, *arguments: Any, **metadata: Any) -> None:
-            init(trace, *arguments, **metadata)  # as it was called: any name may be metadata
             name = arguments[0] if arguments else metadata.pop("name", "")
             self._trace_began(trace, name, metadata)
 
-        def metadata_set(trace: Any, /, **metadata: Any) -> None:
-            # A capture inside a capture has added a step marker's metadata already.
-            set_metadata(trace, **{**self._metadata_set(trace, metadata), **metadata})
+        def metadata_set(trace: Any, /, *_: Any, **metadata: Any) -> None:
+            self._metadata_set(trace, metadata)
 
-        def ended(trace: Any, kind: Any, value: Any, traceback: Any) -> None:
+        def ends(trace: Any, kind: Any, *_: Any) -> None:
             if kind is not None:
-                set_metadata(trace, profnb_abandoned=1)
-            leave(trace, kind, value, traceback)
+                _mark(trace, profnb_abandoned=1)
+
+        def ended(trace: Any, kind: Any, *_: Any) -> None:
             self._trace_ended(trace, kind is not None)
 
         with ExitStack() as stack:
-            stack.enter_context(replace_attribute(trace_type, "__init__", began))
-            stack.enter_context(replace_attribute(trace_type, "set_metadata", metadata_set))
-            stack.enter_context(replace_attribute(trace_type, "__exit__", ended))
+            stack.enter_context(tensorflow.watch_arguments(TRACE_EXIT, before=ends, after=ended))
+            if tensorflow.take(TRACE_EXIT) is not None:  # else they would never end
+                stack.enter_context(tensorflow.watch_arguments(TRACE_INIT, after=began))
+            stack.enter_context(tensorflow.watch_arguments(TRACE_METADATA, before=metadata_set))
             yield
 
     # Session runs.
@@ -207,22 +240,23 @@ class StepRecorder:
 
     def _batch_began(self, phase: str) -> None:
         self._batch_abandoned()
-        if threading.get_ident() != self._thread or self._trace_type is None:
+        if threading.get_ident() != self._thread or not self._has_tensorflow:
             return
         self._report()
         if self._inside_step():
             return
         self._batch = self._begin(None, KERAS, phase, self._batches_begun)
-        self._batch.marker = self._trace_type(
-            phase, step_num=self._batches_begun, _r=1, profnb_marker=KERAS
-        )
+        with contextlib.suppress(Exception):  # then the step has no marker
+            self._batch.marker = self._trace_type(
+                phase, step_num=self._batches_begun, _r=1, **{_MARKER: KERAS}
+            )
         self._batches_begun += 1
 
     def _batch_ended(self) -> None:
         if self._batch is None or threading.get_ident() != self._thread:
             return
         batch, end_ns = self._batch, time.perf_counter_ns()
-        batch.marker.__exit__(None, None, None)
+        _end(batch.marker)
         self._batch = None
         self._record(batch, end_ns)
 
@@ -230,23 +264,21 @@ class StepRecorder:
         if self._batch is None or threading.get_ident() != self._thread:
             return
         batch, self._batch = self._batch, None
-        batch.marker.set_metadata(profnb_abandoned=1)
-        batch.marker.__exit__(None, None, None)
+        _mark(batch.marker, profnb_abandoned=1)
+        _end(batch.marker)
         self._batches_begun -= 1
         self.records.truncate(batch.first_record)
 
     def _iterations_of(self, model: Any) -> int:
         """A model's steps_per_execution: an int in Keras 3, a variable of its own in Keras 2."""
-        known = self._iterations.get(id(model))
-        if known is None:
-            value = getattr(model, "steps_per_execution", None)
-            value = getattr(model, "_steps_per_execution", None) if value is None else value
+        iterations = self._iterations.get(id(model))
+        if iterations is None:
             try:
-                known = max(int(value), 1)  # type: ignore[arg-type]
+                iterations = max(int(STEPS_PER_EXECUTION.of(model)), 1)
             except (TypeError, ValueError):
-                known = 1
-            self._iterations[id(model)] = known
-        return known
+                iterations = 1
+            self._iterations[id(model)] = iterations
+        return iterations
 
     def _callbacks_ended(self, callbacks: Any) -> None:
         if threading.get_ident() != self._thread:
@@ -256,7 +288,7 @@ class StepRecorder:
         span = self._batch or next(marked, None)
         if span is not None and iterations > 1:
             span.iterations = iterations
-            span.marker.set_metadata(profnb_iterations=iterations)
+            _mark(span.marker, profnb_iterations=iterations)
         self._batch_ended()
         self._report()
 
@@ -268,16 +300,10 @@ class StepRecorder:
             self._batch_ended()
 
     @contextmanager
-    def watch_keras(self, keras: ModuleType) -> Iterator[None]:
-        """See Keras' batches inside the block; ``keras`` is keras or tf_keras."""
-        callbacks, model = getattr(keras.callbacks, "CallbackList", None), keras.Model
+    def watch_keras(self, keras: Library) -> Iterator[None]:
+        """See Keras' batches inside the block."""
         with ExitStack() as stack:
-
-            def watch(owner: type | None, name: str, **hooks: Callable[[Any], object]) -> None:
-                if owner is not None and hasattr(owner, name):
-                    stack.enter_context(watch_method(owner, name, **hooks))
-
-            for phase in _PHASES:
+            for phase in BATCH_BEGIN:
 
                 def began(_: object, phase: str = phase) -> None:
                     self._batch_began(phase)
@@ -286,10 +312,32 @@ class StepRecorder:
                     self._batch_abandoned()
                     self._runs[phase] = self._runs.get(phase, 0) + 1
 
-                watch(callbacks, f"on_{phase}_batch_begin", after=began)
-                watch(callbacks, f"on_{phase}_batch_end", before=self._callbacks_ended)
-                watch(callbacks, f"on_{phase}_begin", before=run_began)
-                watch(callbacks, f"on_{phase}_end", before=self._batch_abandoned)
-                watch(model, f"{phase}_on_batch", before=began, after=self._call_ended)
-            watch(callbacks, "on_epoch_end", before=self._batch_abandoned)
+                batch_end = keras.watch(BATCH_END[phase], before=self._callbacks_ended)
+                if keras.take(BATCH_END[phase]) is not None:  # else they would never end
+                    stack.enter_context(keras.watch(BATCH_BEGIN[phase], after=began))
+                stack.enter_context(batch_end)
+                stack.enter_context(keras.watch(RUN_BEGIN[phase], before=run_began))
+                stack.enter_context(keras.watch(RUN_END[phase], before=self._batch_abandoned))
+                one = keras.watch(ON_BATCH[phase], before=began, after=self._call_ended)
+                stack.enter_context(one)
+            stack.enter_context(keras.watch(EPOCH_END, before=self._batch_abandoned))
             yield
+
+
+def _mark(trace: Any, **metadata: object) -> None:
+    """Add metadata of ours to a trace event; where TensorFlow takes it no more, that is in the notes."""
+    with contextlib.suppress(Exception):
+        trace.set_metadata(**metadata)
+
+
+def _end(trace: Any) -> None:
+    with contextlib.suppress(Exception):
+        trace.__exit__(None, None, None)
+
+
+def _calling_frame() -> FrameType | None:
+    """The innermost frame that is not ours."""
+    frame = inspect.currentframe()
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame

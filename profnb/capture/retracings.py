@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+from profnb.capture.seams import PYTHON_FUNCTION, SIGNATURES, TRACING_COUNT
+
 __all__ = ["ChangingArguments", "find_changing_arguments", "function_of"]
 
 # By the function's name: its arguments that changed, each with the distinct values it was traced for.
 ChangingArguments = dict[str, tuple[tuple[str, tuple[str, ...]], ...]]
 
-_SIGNATURES = "pretty_printed_concrete_signatures"
 _FEWEST_TRACINGS = 3
 _MOST_VALUES, _LONGEST = 8, 120
 _ARGUMENT = re.compile(r"^  (\S+) \([A-Z_]+\): (.*)$", re.MULTILINE)
@@ -26,21 +27,21 @@ _LITERAL = re.compile(r"Literal\[(.*)\]")
 def function_of(frame: FrameType | None) -> object:
     """The tf.function whose call a frame is; None if it is no such call."""
     owner = frame.f_locals.get("self") if frame is not None else None
-    is_function = inspect.getattr_static(type(owner), _SIGNATURES, None) is not None
+    is_function = inspect.getattr_static(type(owner), SIGNATURES.attributes[0], None) is not None
     return owner if is_function else None
 
 
 def find_changing_arguments(functions: Iterable[Any]) -> ChangingArguments:
     """Why functions were traced three times or more."""
-    found: ChangingArguments = {}
+    reasons: ChangingArguments = {}
     for function in functions:
         with contextlib.suppress(Exception):  # somebody's subclass may do anything
-            if function.experimental_get_tracing_count() < _FEWEST_TRACINGS:
+            if TRACING_COUNT.of(function)() < _FEWEST_TRACINGS:
                 continue
-            changing = _compare(getattr(function, _SIGNATURES)())
+            changing = _compare(SIGNATURES.of(function)())
             if changing:
-                found[function.python_function.__name__] = changing
-    return found
+                reasons[PYTHON_FUNCTION.of(function).__name__] = changing
+    return reasons
 
 
 def _compare(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -3,7 +3,7 @@
 A ``Capture`` starts the profiler, closes the window by itself after a number of steps or seconds, and
 keeps timing steps until it is finished. It never fails the code it surrounds: what goes wrong with
 the profiler is said in ``messages``. TensorFlow and Keras need not be imported yet; the capture
-begins when they are.
+begins when they are. Their names come from ``seams``; a missing one costs what hangs on it, and one sentence.
 
 TensorFlow allows one profiler session per process. A session that is already running is stopped, its
 trace saved where its owner asked, and that is said; when the surrounded code starts a profiler of its
@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -25,10 +25,21 @@ from profnb.capture.environment import describe_environment, explain_nothing, li
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
+from profnb.capture.library import Library, explain_missing
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.recording import Recording
 from profnb.capture.retracings import find_changing_arguments
+from profnb.capture.seams import (
+    ALREADY_RUNNING,
+    MODEL,
+    PROFILER_OPTIONS,
+    SHELL,
+    START,
+    STOP,
+    VERSION,
+    Seam,
+)
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
@@ -65,7 +76,9 @@ class Capture:
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
-        self._profiler: Any = None
+        self._libraries: list[Library] = []
+        self._tensorflow: Library | None = None
+        self._hook_error: Exception | None = None
         self._start_profiler: Any = None
         self._stop_profiler: Any = None
         self._tracing_since_ns: int | None = None
@@ -86,12 +99,19 @@ class Capture:
         self.recording.steps = self.recorder.records
         hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
+        hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
         try:
             self._watches.enter_context(on_import(hooks))
         except BaseException:
             self._watches.close()
             raise
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
+
+    def _guarded(self, hook: Callable[[], object]) -> None:
+        try:
+            hook()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self._hook_failed(error)
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
@@ -105,6 +125,7 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
+        recording.messages.extend(self._explain_losses())
         try:
             recording.source, recording.stacks = self.source.finish(
                 runs.graph, self.models.living()
@@ -117,49 +138,81 @@ class Capture:
         recording.graph_versions = runs.graph_versions
         if self._traces:
             recording.messages.extend(runs.explain())
-        if self._profiler is not None and len(recording.steps):
+        if self._tensorflow is not None and len(recording.steps):
             recording.devices = list_devices()
         recording.environment = describe_environment()
         recording.changing_arguments = find_changing_arguments(self.recorder.traced_functions)
-        if self._profiler is None and not self.recording.messages:
+        if self._tensorflow is None and not self.recording.messages:
             self.recording.messages.append(explain_nothing())
         return self.recording
 
+    def _explain_losses(self) -> list[str]:
+        """What is lost because of names that others changed, and because of faults of ours."""
+        for name in ("sys", SHELL.module):
+            if self._traces and name in sys.modules:
+                self._look_up(sys.modules[name])
+        sentences = explain_missing(self._libraries)
+        if self._hook_error is not None:
+            error = f"{type(self._hook_error).__name__}: {_first_line(self._hook_error)}"
+            sentences.append(
+                f"A hook of profnb's failed ({error}), so this result may lack something; the code ran "
+                "as without it."
+            )
+        return sentences
+
+    def _look_up(self, module: ModuleType) -> Library:
+        library = Library(module, self._hook_failed)
+        self._libraries.append(library)
+        return library
+
+    def _hook_failed(self, error: Exception) -> None:
+        """Keep the first error only: a hook that fails does so each time."""
+        self._hook_error = self._hook_error or error
+
+    def _watch(self, watching: AbstractContextManager[None]) -> None:
+        try:
+            self._watches.enter_context(watching)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self._hook_failed(error)
+
     def _tensorflow_imported(self) -> None:
-        tensorflow = sys.modules["tensorflow"]
-        profiler = getattr(getattr(tensorflow, "profiler", None), "experimental", None)
-        if profiler is None:  # its import failed half-way; the code will say why
-            return
-        self._profiler = profiler
-        self._watches.enter_context(self.recorder.watch_tensorflow(tensorflow))
-        self._watches.enter_context(self.graph_runs.watch(tensorflow))
+        module = sys.modules["tensorflow"]
+        if VERSION.of(module) is None and START.find(module) is None:
+            return  # its import failed half-way; the code will say why
+        tensorflow = self._tensorflow = self._look_up(module)
+        self._watch(self.recorder.watch_tensorflow(tensorflow))
+        self._watch(self.graph_runs.watch(tensorflow))
         if not self._traces:
             return
-        self._watches.enter_context(self.source.watch_tensorflow(tensorflow))
-        self._start_profiler, self._stop_profiler = profiler.start, profiler.stop
-        for name, hook in (("start", self._code_starts), ("stop", self._code_stops)):
-            self._watch_everywhere(name, getattr(profiler, name), hook)
+        self._watch(self.source.watch_tensorflow(tensorflow))
+        self._start_profiler, self._stop_profiler = tensorflow.take(START), tensorflow.take(STOP)
+        if self._start_profiler is None or self._stop_profiler is None:
+            return
+        self._watch_everywhere(START, self._start_profiler, self._code_starts)
+        self._watch_everywhere(STOP, self._stop_profiler, self._code_stops)
         self._open_window()
 
-    def _watch_everywhere(self, name: str, function: Any, hook: Callable[[], object]) -> None:
+    def _watch_everywhere(self, seam: Seam, function: Any, hook: Callable[[], object]) -> None:
         """Watch a function of the profiler under every module that holds it by its name.
 
         It is public in several places (``tf.compat.v2`` too), its own module calls it, and a
         notebook may have imported it by name.
         """
-        watched = WatchedCall(function, before=hook)
+        watched = WatchedCall(function, before=hook, hook_failed=self._hook_failed)
+        (name,) = seam.attributes
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType) and vars(module).get(name) is function:
-                self._watches.enter_context(replace_attribute(module, name, watched))
+                self._watch(replace_attribute(module, name, watched))
 
     def _keras_imported(self, name: str) -> None:
-        keras = sys.modules[name]
-        if hasattr(keras, "callbacks") and hasattr(keras, "Model"):
-            self._watches.enter_context(self.recorder.watch_keras(keras))
-            self._watches.enter_context(watch_fits(keras, self.recording.fits.append))
-            if self._traces:
-                self._watches.enter_context(self.models.watch(keras))
-                self._watches.enter_context(self.source.watch_keras(keras))
+        if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:
+            return  # its import failed half-way
+        keras = self._look_up(sys.modules[name])
+        self._watch(self.recorder.watch_keras(keras))
+        self._watch(watch_fits(keras, self.recording.fits.append))
+        if self._traces:
+            self._watch(self.models.watch(keras))
+            self._watch(self.source.watch_keras(keras))
 
     # The window.
 
@@ -195,7 +248,7 @@ class Capture:
         asked = (options.host_level, options.python_tracer, options.device_tracer)
         if asked == (default.host_level, default.python_tracer, default.device_tracer):
             return
-        version = sys.modules["tensorflow"].__version__
+        version = str(VERSION.find())
         logged = any(b"_tracer_level expects" in line for line in log)
         if logged or version.startswith(("2.20.", "2.21.")):
             self.recording.messages.append(
@@ -204,15 +257,17 @@ class Capture:
             )
 
     def _start_taking_over(self, logdir: str) -> None:
-        options = self._profiler.ProfilerOptions(
-            host_tracer_level=self.options.host_level,
-            python_tracer_level=int(self.options.python_tracer),
-            device_tracer_level=int(self.options.device_tracer),
-        )
-        already = sys.modules["tensorflow"].errors.AlreadyExistsError
+        assert self._tensorflow is not None
+        asked = self.options
+        levels = (asked.host_level, int(asked.python_tracer), int(asked.device_tracer))
+        options_type = self._tensorflow.take(PROFILER_OPTIONS)
+        options = None
+        if options_type is not None:
+            options = options_type(**dict(zip(PROFILER_OPTIONS.keywords, levels, strict=True)))
+        already_running = self._tensorflow.take(ALREADY_RUNNING) or _NeverRaisedError
         try:
             self._start_profiler(logdir, options)
-        except already:
+        except already_running:
             self._stop_profiler()
             self._took_over = True
             self.recording.messages.append(
@@ -253,7 +308,10 @@ class Capture:
             recording.window_ns += now - self._tracing_since_ns
             recording.closed_by = closed_by
             self._tracing_since_ns = None
-            self.source.end()
+            try:
+                self.source.end()
+            except Exception as error:  # noqa: BLE001 - the profiler must not be left running
+                self._hook_failed(error)
             try:
                 with interrupt_held_back(), profiler_log_held_back():
                     self._stop_profiler()
@@ -313,6 +371,10 @@ class Capture:
             self._took_over = False
             with profiler_log_held_back():
                 self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
+
+
+class _NeverRaisedError(Exception):
+    """Stands for an error that TensorFlow does not have any more."""
 
 
 def _first_line(error: Exception) -> str:

@@ -24,6 +24,7 @@ class OpenStep:
     step_num: int
     retraced: bool = False
     failed: bool = False
+    is_marked: bool = False
     iterations: int = 1
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture.hooks import on_import, replace_attribute
+from profnb.capture.seams import COMPILE, DATASET, FIT, MODEL, POLICY, SET_POLICY, THREADING
 
 __all__ = ["SWITCHES", "THREADS", "apply_switches", "set_threads", "switches_of"]
 
@@ -49,7 +50,7 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
 
         def imported(name: str) -> None:
             keras = sys.modules[name]
-            if hasattr(keras, "Model"):
+            if MODEL.find(keras) is not None:
                 _apply(stack, keras, values, applied)
 
         hooks = {name: functools.partial(imported, name) for name in _KERAS}
@@ -60,18 +61,17 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
 def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: set[str]) -> None:
     defaults = {name: values[name] for name in _OF_COMPILE if name in values}
     if defaults:
-        changed = _with_defaults(keras.Model.compile, defaults, applied)
-        stack.enter_context(replace_attribute(keras.Model, "compile", changed))
+        changed = _with_defaults(COMPILE.find(keras), defaults, applied)
+        stack.enter_context(replace_attribute(MODEL.find(keras), "compile", changed))
     if "prefetch" in values:
-        changed = _with_prefetch(keras.Model.fit, values["prefetch"], applied)
-        stack.enter_context(replace_attribute(keras.Model, "fit", changed))
+        changed = _with_prefetch(FIT.find(keras), values["prefetch"], applied)
+        stack.enter_context(replace_attribute(MODEL.find(keras), "fit", changed))
     if "mixed_precision" in values:
         asked = values["mixed_precision"]
         policy = asked if isinstance(asked, str) else _MIXED if asked else _PLAIN
-        precision = keras.mixed_precision
-        before = getattr(precision, "dtype_policy", None) or precision.global_policy
-        stack.callback(precision.set_global_policy, before())
-        precision.set_global_policy(policy)
+        set_policy = SET_POLICY.find(keras)
+        stack.callback(set_policy, POLICY.find(keras)())
+        set_policy(policy)
         applied.add("mixed_precision")
 
 
@@ -93,8 +93,7 @@ def _with_prefetch(method: Callable[..., Any], buffer: object, applied: set[str]
 
     @functools.wraps(method)
     def changed(model: Any, x: Any = None, *arguments: Any, **keywords: Any) -> Any:
-        dataset_type = sys.modules["tensorflow"].data.Dataset
-        if isinstance(x, dataset_type):
+        if isinstance(x, DATASET.find()):
             x = x.prefetch(buffer) if buffer else x
             applied.add("prefetch")
         return method(model, x, *arguments, **keywords)
@@ -111,7 +110,7 @@ def set_threads(values: Mapping[str, object]) -> Iterator[None]:
     """
 
     def imported() -> None:
-        threading = sys.modules["tensorflow"].config.threading
+        threading = THREADING.find()
         for name, count in values.items():
             kind = name.removesuffix("_threads")
             getattr(threading, f"set_{kind}_parallelism_threads")(count)

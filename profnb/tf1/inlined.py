@@ -29,6 +29,20 @@ _AROUND = "profnb_around"
 def copy_inside(method: Any, around: Around, arguments: Sequence[str]) -> types.FunctionType | None:
     """Copy a method so that its body runs inside ``around(self, *arguments)``.
 
+    With ``arguments=("options",)``, the method on the left is compiled again as on the right. The made-up
+    ``make`` is never called: its only use is that ``profnb_around`` is a variable from outside, whose cell
+    the copy is given. Lines keep their numbers, so a traceback looks as if nothing had happened::
+
+        900                                        def make(profnb_around):
+        901   def run(self, x, options=None):        def run(self, x, options=None):
+        902     'Runs.'                                'Runs.'
+        903     handle = self._start(x)                with profnb_around(self, options) as (options,):
+        903                                              handle = self._start(x)
+        904     return handle.get(options)               return handle.get(options)
+
+    A copy of a copy is made from the original again, with both managers around its body, the earlier one
+    outside: ``with earlier(self, options) as (options,), around(self, options) as (options,): ...``.
+
     Args:
         method: A plain Python method without closure, or such a copy, which is then nested inside.
         around: Must not raise when it is entered or left, and must let errors through.
@@ -76,8 +90,8 @@ def _traits(code: types.CodeType) -> tuple[object, ...]:
 
 
 def _definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return next((node for node in found if node.name == name), None)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return next((node for node in functions if node.name == name), None)
 
 
 def _compile(tree: ast.Module, like: types.CodeType) -> types.CodeType | None:

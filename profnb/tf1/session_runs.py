@@ -14,11 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from types import ModuleType
 from typing import Any
 
 from profnb.capture.held_back import profiler_log_held_back
 from profnb.capture.hooks import replace_attribute
+from profnb.capture.library import Library
+from profnb.capture.seams import (
+    FULL_TRACE,
+    INTERACTIVE_RUN,
+    RUN_METADATA,
+    RUN_OPTIONS,
+    SESSION_RUN,
+)
 from profnb.tf1.inlined import copy_inside
 
 __all__ = ["GraphRuns"]
@@ -69,14 +76,19 @@ class GraphRuns:
         self._bytes = 0
         self._is_inside = False
         self._is_refused = False
-        self._types: Any = None
+        self._options_type: Any = None
+        self._metadata_type: Any = None
+        self._full_trace: Any = None
 
     @contextmanager
-    def watch(self, tensorflow: ModuleType) -> Iterator[None]:
+    def watch(self, tensorflow: Library) -> Iterator[None]:
         """See session runs inside the block."""
-        self._types = tensorflow.compat.v1
-        sessions = (self._types.Session, self._types.InteractiveSession)
-        owners = {next(c for c in s.__mro__ if "run" in vars(c)) for s in sessions}
+        self._options_type = tensorflow.take(RUN_OPTIONS)
+        self._metadata_type = tensorflow.take(RUN_METADATA)
+        self._full_trace = tensorflow.take(FULL_TRACE)
+        needed = (self._options_type, self._metadata_type, self._full_trace)
+        sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
+        owners = {_owner_of_run(seam.owner(tensorflow.module)) for seam in sessions} - {None}
         with ExitStack() as stack:
             for owner in owners:
                 copy = copy_inside(vars(owner)["run"], self._around, _ARGUMENTS)
@@ -105,9 +117,9 @@ class GraphRuns:
 
     def plan(self, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
         """The options and RunMetadata to run with, and whether they trace the run."""
-        full = self._types.RunOptions.FULL_TRACE
+        full = self._full_trace
         asks_nothing = options is None or (
-            isinstance(options, self._types.RunOptions) and not options.ByteSize()
+            isinstance(options, self._options_type) and not options.ByteSize()
         )
         level = full if asks_nothing else getattr(options, "trace_level", 0)
         if level != full:
@@ -116,8 +128,8 @@ class GraphRuns:
         if not self.may_trace():
             return options, metadata, False
         if asks_nothing:
-            return self._types.RunOptions(trace_level=full), self._types.RunMetadata(), True
-        return options, self._types.RunMetadata() if metadata is None else metadata, True
+            return self._options_type(trace_level=full), self._metadata_type(), True
+        return options, self._metadata_type() if metadata is None else metadata, True
 
     def begin(self) -> None:
         """A run begins; runs that it makes in turn are part of it."""
@@ -154,6 +166,12 @@ class GraphRuns:
                 "their ops allocated is not known. Leave out options= to have them traced."
             )
         return sentences
+
+
+def _owner_of_run(session: Any) -> type | None:
+    """The class in which a session's ``run`` stands."""
+    bases = getattr(session, "__mro__", ())
+    return next((base for base in bases if "run" in vars(base)), None)
 
 
 class _Run:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
 
 __all__ = ["VIEWS", "TfprofRow", "tfprof_view"]
@@ -102,9 +103,11 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]
             "tfprof is part of TensorFlow, which is not installed here. Install it with "
             "`pip install 'profnb[cpu]'`."
         ) from None
-    merged = _merge_runs(tf, runs)
+    if None in (seam.find(tf) for seam in (TFPROF, RUN_METADATA, GRAPH_DEF)):
+        raise CaptureError(f"TensorFlow {tf.__version__} has no tfprof any more.")
+    merged = _merge_runs(runs)
     if graph is None:
-        graph = _recorded_graph(tf, merged)
+        graph = _recorded_graph(merged)
     if view == "code":
         if not isinstance(graph, tf.Graph):
             raise CaptureError(
@@ -113,19 +116,19 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]
             )
         _forget_shapes(merged)
     with _quiet(tf.get_logger()):
-        answer = tf.compat.v1.profiler.profile(
+        answer = TFPROF.find()(
             graph if view == "code" else _copy_graph(tf, graph), merged, cmd=view, options=_OPTIONS
         )
     return _rows_of(answer, view)
 
 
-def _merge_runs(tf: Any, runs: Sequence[bytes]) -> Any:
+def _merge_runs(runs: Sequence[bytes]) -> Any:
     """One RunMetadata with the nodes of all.
 
     A node's peak stays only where it is largest, and what it keeps for good only where it is first. What
     is fed gets the placeholder's name, so that tfprof knows its shape.
     """
-    merged = tf.compat.v1.RunMetadata()
+    merged = RUN_METADATA.find()()
     for run in runs:
         merged.MergeFromString(run)
     largest: dict[tuple[str, str, str], Any] = {}
@@ -149,14 +152,14 @@ def _merge_runs(tf: Any, runs: Sequence[bytes]) -> Any:
     return merged
 
 
-def _recorded_graph(tf: Any, merged: Any) -> Any:
+def _recorded_graph(merged: Any) -> Any:
     nodes = {node.name: node for graph in merged.partition_graphs for node in graph.node}
     if not nodes:
         raise CaptureError(
             "tfprof needs the graph that ran, and the RunMetadata does not hold it. Pass graph=, the "
             "tf.Graph or its GraphDef, or record with RunOptions(output_partition_graphs=True)."
         )
-    graph = tf.compat.v1.GraphDef(library=merged.partition_graphs[0].library)
+    graph = GRAPH_DEF.find()(library=merged.partition_graphs[0].library)
     graph.versions.CopyFrom(merged.partition_graphs[0].versions)
     for recorded in nodes.values():
         node = graph.node.add()
@@ -228,9 +231,9 @@ def _occurrences(node: Any, view: str) -> int:
         return int(node.total_run_count)
     count, waiting = 0, [node]
     while waiting:
-        found = waiting.pop()
-        count += sum(int(op.run_count) for op in found.graph_nodes)
-        waiting.extend(found.children if view == "code" else ())
+        below = waiting.pop()
+        count += sum(int(op.run_count) for op in below.graph_nodes)
+        waiting.extend(below.children if view == "code" else ())
     return count
 
 

@@ -21,6 +21,7 @@ from profnb.capture.models.layer_shapes import (
     settings_of,
 )
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
+from profnb.capture.seams import COMPILED_LOSS, FLATTEN_LAYERS, LOSSES, OPEN_NAME_SCOPE
 
 __all__ = ["LayerFacts", "ModelFacts", "TracedLayer", "describe_model", "parts_of"]
 
@@ -142,14 +143,14 @@ class _Walk:
         self.row_of.setdefault(identity, row)
         name = str(layer.name)
         path = f"{path}/{name}" if path else name
-        parts = [] if _told(_is_in_one_piece, layer, otherwise=False) else parts_of(layer)
+        parts = [] if _ask(_is_in_one_piece, layer, otherwise=False) else parts_of(layer)
         nothing: tuple[bool, list[Any]] = False, []
-        is_built, own = _told(partial(_own_weights, parts=parts), layer, nothing)
-        fresh = [weight for weight in own if id(weight) not in self._counted]
+        is_built, weights = _ask(partial(_own_weights, parts=parts), layer, nothing)
+        fresh = [weight for weight in weights if id(weight) not in self._counted]
         self._counted.update(map(id, fresh))
-        self.row_of_handle |= {id(_told(handle_of, weight, None)): row for weight in fresh}
-        trained = bool(_told(attrgetter("trainable"), layer, otherwise=True)) and any(
-            bool(getattr(weight, "trainable", False)) for weight in own
+        self.row_of_handle |= {id(_ask(handle_of, weight, None)): row for weight in fresh}
+        trained = bool(_ask(attrgetter("trainable"), layer, otherwise=True)) and any(
+            bool(getattr(weight, "trainable", False)) for weight in weights
         )
         parameters = sum(_size(weight) for weight in fresh) if is_built else -1
         facts = LayerFacts(
@@ -157,7 +158,7 @@ class _Walk:
             is_trainable=trained, needs_input_gradient=needs_gradient,
         )  # fmt: skip
         self.rows.append(_with_shapes(facts, layer))
-        for part, needs in _told(
+        for part, needs in _ask(
             partial(with_gradients, parts=parts, needs_gradient=needs_gradient),
             layer,
             [(part, True) for part in parts],
@@ -179,9 +180,9 @@ def _is_library(layer: Any) -> bool:
 def _with_shapes(facts: LayerFacts, layer: Any) -> LayerFacts:
     """Add what a layer tells of its shapes and settings."""
     none: tuple[Shape, ...] = ()
-    shapes = _told(input_shapes, layer, none)
-    output = _told(partial(output_shape, is_library=facts.is_library), layer, None)
-    is_shared = _told(partial(is_called_again, shapes=shapes), layer, otherwise=False)
+    shapes = _ask(input_shapes, layer, none)
+    output = _ask(partial(output_shape, is_library=facts.is_library), layer, None)
+    is_shared = _ask(partial(is_called_again, shapes=shapes), layer, otherwise=False)
     if not facts.is_library:
         return replace(facts, input_shapes=shapes, output_shape=output, is_shared=is_shared)
     return replace(
@@ -189,16 +190,16 @@ def _with_shapes(facts: LayerFacts, layer: Any) -> LayerFacts:
         input_shapes=shapes,
         output_shape=output,
         is_shared=is_shared,
-        kernels=_told(kernel_shapes, layer, none),
-        numbers=_told(settings_of, layer, {}),
+        kernels=_ask(kernel_shapes, layer, none),
+        numbers=_ask(settings_of, layer, {}),
     )
 
 
 def _own_weights(layer: Any, parts: list[Any]) -> tuple[bool, list[Any]]:
     """Whether a layer is built, and the weights that none of its parts holds."""
     theirs = {id(weight) for part in parts for weight in part.weights}
-    own = [weight for weight in layer.weights if id(weight) not in theirs]
-    return bool(getattr(layer, "built", True)), own
+    weights = [weight for weight in layer.weights if id(weight) not in theirs]
+    return bool(getattr(layer, "built", True)), weights
 
 
 def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) -> ModelFacts:
@@ -210,11 +211,11 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     """
     walk = _Walk()
     walk.visit(model, -1, "", 0, needs_gradient=False)
-    own = [(walk.row_of[i], seen) for i, seen in (traced or {}).items() if i in walk.row_of]
-    graph = next((seen.graph for row, seen in own if row == 0), None)
-    has_keras_step = bool(_told(_has_keras_step, model, otherwise=False))
+    calls = [(walk.row_of[i], seen) for i, seen in (traced or {}).items() if i in walk.row_of]
+    graph = next((seen.graph for row, seen in calls if row == 0), None)
+    has_keras_step = bool(_ask(_has_keras_step, model, otherwise=False))
     no_graphs: dict[str, list[Any]] = {}
-    graphs = _told(function_graphs, model, no_graphs)
+    graphs = _ask(function_graphs, model, no_graphs)
     graphs |= {"": [graph]} if graph is not None else {}
     walk.row_of_handle.pop(id(None), None)
     describe = partial(
@@ -224,15 +225,16 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     return ModelFacts(
         name=str(model.name),
         layers=walk.finished(),
-        is_uniquified=hasattr(model, "_open_name_scope"),
+        is_uniquified=OPEN_NAME_SCOPE.of(model) is not None,
         has_keras_step=has_keras_step,
         losses=_loss_names(model),
         optimizer=str(getattr(getattr(model, "optimizer", None), "name", "") or ""),
-        scopes={scope: row for row, seen in own for scope in seen.scopes},
-        again=frozenset().union(*(seen.again for _, seen in own)),
-        calls={row: seen.calls for row, seen in own if seen.calls},
+        scopes={scope: row for row, seen in calls for scope in seen.scopes},
+        again=frozenset().union(*(seen.again for _, seen in calls)),
+        calls={row: seen.calls for row, seen in calls if seen.calls},
         ops={
-            phase: [_told(describe, each, no_ops) for each in own] for phase, own in graphs.items()
+            phase: [_ask(describe, traced_graph, no_ops) for traced_graph in of_phase]
+            for phase, of_phase in graphs.items()
         },
     )
 
@@ -251,7 +253,7 @@ def _has_keras_step(model: Any) -> bool:
 
 def _loss_names(model: Any) -> tuple[str, ...]:
     """Name scopes of Keras 2's losses; Keras 3 puts all under ``compile_loss``."""
-    losses = getattr(getattr(model, "compiled_loss", None), "_losses", None)
+    losses = LOSSES.of(COMPILED_LOSS.of(model))
     flat: list[Any] = []
     waiting = [losses]
     while waiting and len(flat) < 100:
@@ -270,11 +272,11 @@ def parts_of(layer: Any) -> list[Any]:
     """The layers right inside a layer, each once."""
 
     def read(layer: Any) -> list[Any]:
-        return list(layer._flatten_layers(include_self=False, recursive=False))  # noqa: SLF001 - Keras'
+        return list(FLATTEN_LAYERS.of(layer)(include_self=False, recursive=False))
 
     none: list[Any] = []
-    found = {id(part): part for part in _told(read, layer, none)}
-    return [part for part in found.values() if not inherits(part, _NO_LAYERS)]
+    parts = {id(part): part for part in _ask(read, layer, none)}
+    return [part for part in parts.values() if not inherits(part, _NO_LAYERS)]
 
 
 def _is_in_one_piece(layer: Any) -> bool:
@@ -283,7 +285,7 @@ def _is_in_one_piece(layer: Any) -> bool:
     return all(not parts_of(part) or inherits(layer, ("RNN",)) for part in parts_of(layer))
 
 
-def _told(read: Callable[[Any], T], layer: Any, otherwise: T) -> T:
+def _ask(read: Callable[[Any], T], layer: Any, otherwise: T) -> T:
     """What a layer tells, or something else where it cannot be asked."""
     try:
         return read(layer)

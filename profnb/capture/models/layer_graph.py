@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from profnb.capture.models.layer_shapes import Shape, inherits, nodes_of
+from profnb.capture.seams import LAYER_GRAPH
 
 __all__ = ["is_called_again", "with_gradients"]
 
@@ -42,11 +43,11 @@ def with_gradients(layer: Any, parts: list[Any], needs_gradient: bool) -> list[t
     That is so where something before it is trained. What is before it tells the model's graph of layers, or
     their order in a Sequential; elsewhere, the order in which the layers were made.
     """
-    has_graph = hasattr(layer, "_operations") or hasattr(layer, "_nodes_by_depth")
+    has_graph = LAYER_GRAPH.of(layer) is not None
     is_sequential = inherits(layer, ("Sequential",))
     if has_graph and not is_sequential:
-        known: dict[int, bool] = {}
-        return [(part, needs_gradient or _trained_before(part, known, 0)) for part in parts]
+        answers: dict[int, bool] = {}
+        return [(part, needs_gradient or _trained_before(part, answers, 0)) for part in parts]
     if inherits(layer, _SIDE_BY_SIDE):
         joined = needs_gradient or any(map(_is_trained, parts))
         names = [getattr(part, "name", "") for part in parts]
@@ -54,26 +55,26 @@ def with_gradients(layer: Any, parts: list[Any], needs_gradient: bool) -> list[t
             (part, joined if name == _JOINS else needs_gradient)
             for part, name in zip(parts, names, strict=True)
         ]
-    found, trained = [], needs_gradient
+    pairs, trained = [], needs_gradient
     for part in parts:
-        found.append((part, trained))
+        pairs.append((part, trained))
         trained = trained or _is_trained(part)
-    return found
+    return pairs
 
 
 def _is_trained(layer: Any) -> bool:
     return bool(getattr(layer, "trainable", True)) and bool(getattr(layer, "trainable_weights", ()))
 
 
-def _trained_before(layer: Any, known: dict[int, bool], depth: int) -> bool:
+def _trained_before(layer: Any, answers: dict[int, bool], depth: int) -> bool:
     """Whether anything that a layer's inputs are made from is trained."""
-    if id(layer) in known:
-        return known[id(layer)]
-    known[id(layer)] = depth > 900  # until it is known, against circles; too deep: assume it is
+    if id(layer) in answers:
+        return answers[id(layer)]
+    answers[id(layer)] = depth > 900  # until it is known, against circles; too deep: assume it is
     if depth <= 900:
         parents = [parent for node in nodes_of(layer) for parent in _parents(node)]
-        known[id(layer)] = any(
-            parent is not layer and (_is_trained(parent) or _trained_before(parent, known, depth + 1))
+        answers[id(layer)] = any(
+            parent is not layer and (_is_trained(parent) or _trained_before(parent, answers, depth + 1))
             for parent in parents
         )  # fmt: skip
-    return known[id(layer)]
+    return answers[id(layer)]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from profnb.capture.seams import BUILT_SHAPE, BUILT_SHAPES, INBOUND_NODES
+
 __all__ = [
     "Shape",
     "inherits",
@@ -13,6 +15,7 @@ __all__ = [
 ]
 
 Shape = tuple[int | None, ...]
+_LARGEST = 1 << 40
 
 
 def inherits(layer: Any, names: tuple[str, ...]) -> bool:
@@ -22,39 +25,34 @@ def inherits(layer: Any, names: tuple[str, ...]) -> bool:
 
 def nodes_of(layer: Any) -> list[Any]:
     """The layer's calls in a graph of layers."""
-    try:
-        nodes = layer._inbound_nodes  # noqa: SLF001 - Keras has no public name for them
-    except Exception:  # noqa: BLE001 - attributes of somebody's layer may do anything
-        return []
+    nodes = INBOUND_NODES.of(layer)
     return list(nodes) if isinstance(nodes, list) else []
 
 
-def _as_shape(found: Any) -> Shape | None:
+def _as_shape(sizes: Any) -> Shape | None:
     """A shape as a tuple with None for the batch and what is not known."""
     try:
-        sizes = tuple(None if size is None else int(size) for size in found)
+        shape = tuple(None if size is None else int(size) for size in sizes)
     except (TypeError, ValueError):
         return None
-    return (None, *sizes[1:]) if sizes else None
+    return (None, *shape[1:]) if shape else None
 
 
 def _tensor_shapes(tensors: Any) -> list[Shape]:
     listed = tensors if isinstance(tensors, list | tuple) else [tensors]
-    found = (_as_shape(getattr(tensor, "shape", None)) for tensor in listed)
-    return [shape for shape in found if shape is not None]
+    shapes = (_as_shape(getattr(tensor, "shape", None)) for tensor in listed)
+    return [shape for shape in shapes if shape is not None]
 
 
 def input_shapes(layer: Any) -> tuple[Shape, ...]:
     """The first input's shape at each call of the graph of layers, else as it was built."""
     shapes = []
     for node in nodes_of(layer):
-        found = _tensor_shapes(getattr(node, "input_tensors", None))
-        shapes.extend(found[:1])
+        shapes.extend(_tensor_shapes(getattr(node, "input_tensors", None))[:1])
     if shapes:
         return tuple(shapes)
-    built = getattr(layer, "_build_shapes_dict", None) or {}
-    told = built.get("input_shape") or getattr(layer, "_build_input_shape", None)
-    shape = _as_shape(told)
+    built = BUILT_SHAPES.of(layer, {}).get("input_shape") or BUILT_SHAPE.of(layer)
+    shape = _as_shape(built)
     return (shape,) if shape else ()
 
 
@@ -62,19 +60,19 @@ def output_shape(layer: Any, *, is_library: bool) -> Shape | None:
     """From the graph of layers; else as one of Keras' own layers works it out from its input's."""
     for node in nodes_of(layer)[-1:]:
         outputs = getattr(node, "output_tensors", None)
-        found = _tensor_shapes(getattr(node, "outputs", None) if outputs is None else outputs)
-        if found:
-            return found[0]
+        shapes = _tensor_shapes(getattr(node, "outputs", None) if outputs is None else outputs)
+        if shapes:
+            return shapes[0]
     if hasattr(layer, "_nodes_by_depth") and isinstance(getattr(layer, "outputs", None), list):
-        found = _tensor_shapes(layer.outputs)
-        return found[0] if found else None
+        shapes = _tensor_shapes(layer.outputs)
+        return shapes[0] if shapes else None
     if inherits(layer, ("Sequential",)):
         parts = getattr(layer, "layers", None)
         return output_shape(parts[-1], is_library=True) if parts else None
     if not is_library or not inherits(layer, _PURE):
         return None
-    shapes = input_shapes(layer)
-    return _as_shape(layer.compute_output_shape(shapes[-1])) if shapes else None
+    inputs = input_shapes(layer)
+    return _as_shape(layer.compute_output_shape(inputs[-1])) if inputs else None
 
 
 # Layers that work out their output's shape by arithmetic alone, where others would be traced for it.
@@ -103,21 +101,21 @@ def kernel_shapes(layer: Any) -> tuple[Shape, ...]:
 
 def settings_of(layer: Any) -> dict[str, int | str]:
     """Settings that decide how much a layer computes."""
-    found: dict[str, int | str] = {}
+    settings: dict[str, int | str] = {}
     for name in ("equation", "data_format"):
         text = getattr(layer, name, None)
         if isinstance(text, str):
-            found[name] = text
+            settings[name] = text
     for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim"):
         value = getattr(layer, f"_{name}", None)
         value = getattr(layer, name, None) if value is None else value
-        if isinstance(value, int):
-            found[name] = value
+        if isinstance(value, int) and 0 <= value < _LARGEST:
+            settings[name] = value
     for name in ("query", "key", "value"):
         part = getattr(layer, f"_{name}_dense", None)
         shapes = input_shapes(part) if part is not None else ()
-        told = getattr(layer, f"_{name}_shape", None) or (shapes[0] if shapes else None)
-        shape = _as_shape(told) if told is not None else None
+        sizes = getattr(layer, f"_{name}_shape", None) or (shapes[0] if shapes else None)
+        shape = _as_shape(sizes) if sizes is not None else None
         if shape and len(shape) == 3 and shape[1]:
-            found[f"{name}_length"] = shape[1]
-    return found
+            settings[f"{name}_length"] = shape[1]
+    return settings

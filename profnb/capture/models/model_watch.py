@@ -13,11 +13,22 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import watch_method
+from profnb.capture.library import Library
 from profnb.capture.models.layer_facts import ModelFacts, TracedLayer, describe_model
+from profnb.capture.seams import (
+    DEFAULT_GRAPH,
+    EXECUTING_EAGERLY,
+    FLATTEN_LAYERS,
+    GRAPH_OPERATIONS,
+    LAYER_CALL,
+    MODEL,
+    ON_BATCH,
+    RUN_BEGIN,
+    RUN_END,
+    UNIQUE_NAME,
+)
 
 __all__ = ["ModelWatch", "as_models", "describe_models"]
 
@@ -26,7 +37,6 @@ _LIBRARIES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.
 _SCRATCH = ("scratch_graph", "keras_graph")
 _TAPE = "gradient_tape/"  # the name scope of gradients
-_RUNS = ("train_on_batch", "test_on_batch", "predict_on_batch")
 
 
 class _Seen:
@@ -71,22 +81,18 @@ class ModelWatch:
         self._scopes_left = _MOST_SCOPES
 
     @contextmanager
-    def watch(self, keras: ModuleType) -> Iterator[None]:
-        """See the calls of layers and models inside the block; ``keras`` is keras or tf_keras."""
-        model, layer = keras.Model, getattr(getattr(keras, "layers", None), "Layer", None)
-        callbacks = getattr(keras.callbacks, "CallbackList", None)
-        self._model_types += (model,)
+    def watch(self, keras: Library) -> Iterator[None]:
+        """See the calls of layers and models inside the block."""
+        model = keras.take(MODEL)
+        self._model_types += (model,) if isinstance(model, type) else ()
         with ExitStack() as stack:
-            if layer is not None and sys.modules.get("tensorflow") is not None:
-                began, ended = self._call_began(), self._call_ended
-                stack.enter_context(watch_method(layer, "__call__", began, ended))
-            for phase in ("train", "test", "predict"):
-                for moment, hook in (("begin", self._run_began), ("end", self._run_ended)):
-                    if callbacks is not None and hasattr(callbacks, f"on_{phase}_{moment}"):
-                        stack.enter_context(watch_method(callbacks, f"on_{phase}_{moment}", hook))
-            for name in _RUNS:
-                if hasattr(model, name):
-                    stack.enter_context(watch_method(model, name, self._see))
+            if sys.modules.get("tensorflow") is not None:
+                hooks = {"before": self._call_began(), "after": self._call_ended}
+                stack.enter_context(keras.watch(LAYER_CALL, **hooks))
+            for phase in RUN_BEGIN:
+                stack.enter_context(keras.watch(RUN_BEGIN[phase], before=self._run_began))
+                stack.enter_context(keras.watch(RUN_END[phase], before=self._run_ended))
+                stack.enter_context(keras.watch(ON_BATCH[phase], before=self._see))
             yield
 
     def _see(self, model: Any) -> None:
@@ -117,14 +123,14 @@ class ModelWatch:
 
     def _keep(self, model: Any, *, is_final: bool = False) -> None:
         """Describe a model now: it may be gone when the capture ends."""
-        known = self._final if is_final else self._facts
-        if id(model) not in known and len(self._facts) + len(self._gone) < _MOST_MODELS:
-            facts = describe_models([model], self._told())
+        described = self._final if is_final else self._facts
+        if id(model) not in described and len(self._facts) + len(self._gone) < _MOST_MODELS:
+            facts = describe_models([model], self._traced_layers())
             if facts:
                 self._facts[id(model)] = facts[0]
                 self._final.update([id(model)] if is_final else [])
 
-    def _told(self) -> dict[int, TracedLayer]:
+    def _traced_layers(self) -> dict[int, TracedLayer]:
         """What was seen of the layers that live, by id."""
         return {
             identity: TracedLayer(seen.scopes, seen.again, seen.calls, seen.graph)
@@ -133,23 +139,20 @@ class ModelWatch:
         }
 
     def _call_began(self) -> Any:
-        tensorflow = sys.modules["tensorflow"]
-        is_eager, graph_now = (
-            tensorflow.executing_eagerly, tensorflow.compat.v1.get_default_graph
-        )  # fmt: skip
+        is_eager, graph_now = EXECUTING_EAGERLY.find(), DEFAULT_GRAPH.find()
 
         def began(layer: Any) -> None:
             if threading.get_ident() != self._thread:
                 return
             if isinstance(layer, self._model_types) and not self._open:
                 self._see(layer)
-            if is_eager():
+            if is_eager is None or graph_now is None or is_eager():
                 return
             try:
                 graph = graph_now()
                 if str(getattr(graph, "name", "")).startswith(_SCRATCH):
                     return
-                scope = graph.unique_name(layer.name, mark_as_used=False)
+                scope = UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
                 is_again = self._open[-1][3] if self._open else self._is_again(layer, graph)
             except Exception:  # noqa: BLE001 - a layer may be anything, and its call comes first
                 return
@@ -162,7 +165,7 @@ class ModelWatch:
         seen = self._seen.get(id(layer))
         if seen is None or seen.layer() is not layer or seen.was_outside or not seen.was_inside:
             return False
-        return any(made.name.startswith(_TAPE) for made in reversed(graph.get_operations()))
+        return any(made.name.startswith(_TAPE) for made in reversed(GRAPH_OPERATIONS.of(graph)()))
 
     def _call_ended(self, layer: Any) -> None:
         if not self._open or self._open[-1][0] != id(layer):
@@ -174,7 +177,7 @@ class ModelWatch:
             seen = self._seen.get(identity)
             if seen is None or seen.layer() is not layer:
                 seen = self._seen[identity] = _Seen(layer)
-            scopes = _scopes_between(first, graph.unique_name(layer.name, mark_as_used=False))
+            scopes = _scopes_between(first, UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False))
             if not is_again:
                 seen.called(graph, is_inside=bool(self._open))
         except Exception:  # noqa: BLE001 - likewise
@@ -195,7 +198,7 @@ class ModelWatch:
     ) -> tuple[ModelFacts, ...]:
         """The models that ran, those of a namespace, and those given, as plain data; none is kept."""
         given = [*self.living(), *given, *_models_in(namespace)]
-        facts = (*describe_models(given, self._told()), *self._gone)
+        facts = (*describe_models(given, self._traced_layers()), *self._gone)
         for kept in (self._models, self._facts, self._final, self._seen, self._open, self._gone):
             kept.clear()
         return facts
@@ -214,10 +217,10 @@ def _scopes_between(first: str, last: str) -> list[str]:
     if first == base:
         begin = 0
     else:
-        stem, _, told = first.rpartition("_")
-        if stem != base or not told.isdigit():
+        stem, _, first_number = first.rpartition("_")
+        if stem != base or not first_number.isdigit():
             return [first]
-        begin = int(told)
+        begin = int(first_number)
     if not 0 < int(number) - begin < 100:
         return [first]
     return [f"{base}_{at}" if at else base for at in range(begin, int(number))]
@@ -226,13 +229,11 @@ def _scopes_between(first: str, last: str) -> list[str]:
 def _models_in(namespace: Mapping[str, object]) -> list[Any]:
     """The Keras models that are values of a namespace."""
     modules = [sys.modules[name] for name in _LIBRARIES if name in sys.modules]
-    types = tuple(
-        module.Model for module in modules if isinstance(getattr(module, "Model", None), type)
-    )
+    types = tuple(kind for module in modules if isinstance(kind := MODEL.find(module), type))
     if not types:
         return []
-    found = [value for value in list(namespace.values()) if issubclass(type(value), types)]
-    return found[:_MOST_MODELS]
+    models = [value for value in list(namespace.values()) if issubclass(type(value), types)]
+    return models[:_MOST_MODELS]
 
 
 def as_models(given: object) -> list[object]:
@@ -264,7 +265,7 @@ def describe_models(
 
 
 def _flat(model: Any) -> list[Any]:
-    flatten = getattr(model, "_flatten_layers", None)
+    flatten = FLATTEN_LAYERS.of(model)
     return [] if flatten is None else list(flatten(include_self=False))
 
 

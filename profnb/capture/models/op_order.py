@@ -15,6 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from profnb.capture.seams import (
+    CAPTURES,
+    CONCRETE_FUNCTIONS,
+    GRAPH_FUNCTIONS,
+    GRAPH_OPERATIONS,
+    PYTHON_FUNCTION,
+    VARIABLE_VALUE,
+)
+
 __all__ = [
     "BACKWARD",
     "METRICS",
@@ -54,7 +63,7 @@ def function_graphs(model: Any) -> dict[str, list[Any]]:
     A step is traced twice where the first time makes variables, and again for other shapes; which graph ran
     tell the names of the ops that did.
     """
-    found = {}
+    graphs_of_phase = {}
     for phase in _PHASES:
         seen: dict[int, Any] = {}
         for concrete in _concrete_functions(getattr(model, f"{phase}_function", None), 0):
@@ -62,16 +71,16 @@ def function_graphs(model: Any) -> dict[str, list[Any]]:
         if seen:
             sizes = {key: len(graph.get_operations()) for key, graph in seen.items()}
             large = [key for key, size in sizes.items() if 2 * size > max(sizes.values())]
-            found[phase] = [seen[key] for key in large[:_MOST_GRAPHS]]
-    return found
+            graphs_of_phase[phase] = [seen[key] for key in large[:_MOST_GRAPHS]]
+    return graphs_of_phase
 
 
 def _concrete_functions(function: Any, depth: int) -> Iterator[Any]:
     """What was traced of a function, and of the functions that it holds (Keras 3 wraps its steps)."""
-    listed = getattr(function, "_list_all_concrete_functions", None)
+    listed = CONCRETE_FUNCTIONS.of(function)
     if listed is not None:
         yield from listed()
-        function = function.python_function
+        function = PYTHON_FUNCTION.of(function)
     for cell in getattr(function, "__closure__", None) or ():
         try:
             inner = cell.cell_contents
@@ -85,16 +94,16 @@ def _collect(graph: Any, seen: dict[int, Any]) -> None:
     waiting = [graph]
     while waiting and len(seen) < _MOST_FUNCTIONS:
         at = waiting.pop()
-        if id(at) in seen or not hasattr(at, "get_operations"):
+        if id(at) in seen or GRAPH_OPERATIONS.of(at) is None:
             continue
         seen[id(at)] = at
-        functions = getattr(at, "_functions", None) or {}
+        functions = GRAPH_FUNCTIONS.of(at) or {}
         waiting.extend(getattr(function, "graph", None) for function in functions.values())
 
 
 def handle_of(weight: Any) -> Any:
     """The resource that a weight is, in Keras 3 and Keras 2; None where it has none."""
-    return getattr(getattr(weight, "_value", weight), "handle", None)
+    return getattr(VARIABLE_VALUE.of(weight, weight), "handle", None)
 
 
 def describe_ops(
@@ -126,10 +135,10 @@ def describe_ops(
             range(forward[-1] + 1 if forward else first_back, first_back),
             range(after, len(names)),
         )
-        for own in ranges:
+        for places in ranges:
             facts |= {
                 names[at][0]: OpFact(METRICS)
-                for at in own
+                for at in places
                 if _is_unscoped(names[at][0]) and names[at][0] not in facts
             }
     return facts
@@ -144,13 +153,13 @@ def _find_updates(
     graph: Any, operations: Sequence[Any], first: int, row_of_handle: Mapping[int, int]
 ) -> dict[int, int]:
     """The layer whose weight each of the optimizer's ops is for, by the op's place."""
-    known: dict[int, dict[int, Any]] = {}
+    outer_of: dict[int, dict[int, Any]] = {}
     row_of_input = {
-        inner.name: row_of_handle[id(given)]
-        for outer, inner in graph.captures
-        if id(given := _given(outer, known)) in row_of_handle
+        inner.name: row_of_handle[id(outermost)]
+        for outer, inner in CAPTURES.of(graph, ())
+        if id(outermost := _outermost(outer, outer_of)) in row_of_handle
     }
-    found: dict[int, int] = {}
+    rows: dict[int, int] = {}
     since = first
     for at in range(first, len(operations)):
         operation = operations[at]
@@ -161,29 +170,31 @@ def _find_updates(
         if row is None:
             continue
         scope, has_scope, _ = operation.name.partition("/")
-        found[at] = row
+        rows[at] = row
         if has_scope:
-            own = f"{scope}/"
-            inside = (place for place in range(since, at) if operations[place].name.startswith(own))
-            found.update(dict.fromkeys(inside, row))
+            head = f"{scope}/"
+            inside = (
+                place for place in range(since, at) if operations[place].name.startswith(head)
+            )
+            rows.update(dict.fromkeys(inside, row))
         since = at + 1
-    return found
+    return rows
 
 
-def _given(tensor: Any, known: dict[int, dict[int, Any]]) -> Any:
+def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
     """What was given to the outermost function, of what a function was given by the one around it.
 
     Args:
         tensor: What a graph captured.
-        known: For graphs already looked at what each of their placeholders captured; filled in.
+        outer_of: For graphs already looked at what each of their placeholders captured; filled in.
     """
     for _ in range(_DEEPEST):
         graph = getattr(tensor, "graph", None) if hasattr(tensor, "op") else None
         if graph is None:
             break
-        if id(graph) not in known:
-            known[id(graph)] = {id(inner): outer for outer, inner in getattr(graph, "captures", ())}
-        outer = known[id(graph)].get(id(tensor))
+        if id(graph) not in outer_of:
+            outer_of[id(graph)] = {id(inner): outer for outer, inner in CAPTURES.of(graph, ())}
+        outer = outer_of[id(graph)].get(id(tensor))
         if outer is None:
             break
         tensor = outer
@@ -211,9 +222,9 @@ def _find_gradients(
         scope = _scope_of(names, between[0]) if len(between) == 1 else ""
         following = _scope_of(names, here) if here >= 0 else ""
         for place in reversed(run):
-            own, kind = names[place]
-            following = following if kind == _SUM else scope
-            facts[own] = OpFact(BACKWARD, scope=following)
+            op_name, op_type = names[place]
+            following = following if op_type == _SUM else scope
+            facts[op_name] = OpFact(BACKWARD, scope=following)
         run, last = [], here
     return facts
 
@@ -224,9 +235,9 @@ def _scope_of(names: Sequence[tuple[str, str]], at: int) -> str:
 
 def _forward_place(name: str, place_of: Mapping[str, int]) -> int | None:
     """Where the forward op is that a gradient op is named after."""
-    own = name.removeprefix(_TAPE)
-    while own:
-        if own in place_of:
-            return place_of[own]
-        own = own.rpartition("/")[0]
+    scope = name.removeprefix(_TAPE)
+    while scope:
+        if scope in place_of:
+            return place_of[scope]
+        scope = scope.rpartition("/")[0]
     return None

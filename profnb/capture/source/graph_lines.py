@@ -14,13 +14,24 @@ older ones looked for in the text of the cells (``layer_lines``).
 import gc
 import inspect
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watch_method
+from profnb.capture.library import Library
+from profnb.capture.seams import (
+    FUNC_GRAPH,
+    FUNC_GRAPH_DEL,
+    FUNC_GRAPH_INIT,
+    GRAPH_KEY,
+    GRAPH_OPERATIONS,
+    INTERNAL_CAPTURES,
+    LAYER_INIT,
+    OP_TRACEBACK,
+    OUTER_GRAPH,
+    USER_FRAMES,
+)
 from profnb.capture.source.layer_lines import find_layer_lines
 from profnb.capture.source.source_records import GraphLines
 from profnb.capture.source.user_code import Places, is_user_file, user_place
@@ -60,13 +71,13 @@ class _Reading:
         self.name = str(getattr(graph, "name", ""))
         if self.driver is None:
             self.driver = _driver_of(graph, places)
-        for operation in graph.get_operations():
+        for operation in GRAPH_OPERATIONS.of(graph)():
             kind = operation.type
             if kind in _UNSEEN:
                 continue
             if len(self.names) >= most:
                 break
-            place = _innermost(operation.traceback, places)
+            place = _innermost(OP_TRACEBACK.of(operation), places)
             self.names.append(operation.name)
             self.types.append(kind)
             self.places.append(place)
@@ -79,8 +90,8 @@ class _Reading:
     def lines(self) -> GraphLines:
         """What was read, as a value."""
         is_outside = tuple(place == self.driver for place in self.places)
-        own = tuple(self.names), tuple(self.types), tuple(self.places)
-        return GraphLines(self.name, *own, is_outside, self.calls)
+        columns = tuple(self.names), tuple(self.types), tuple(self.places)
+        return GraphLines(self.name, *columns, is_outside, self.calls)
 
 
 def _driver_of(graph: Any, places: Places) -> int | None:
@@ -89,19 +100,19 @@ def _driver_of(graph: Any, places: Places) -> int | None:
     A branch or a loop's body without any belongs to the function around it.
     """
     for _ in range(_DEEPEST):
-        captured = {inner.op.name for inner in getattr(graph, "internal_captures", ())}
-        for operation in graph.get_operations():
+        captured = {inner.op.name for inner in INTERNAL_CAPTURES.of(graph, ())}
+        for operation in GRAPH_OPERATIONS.of(graph)():
             if operation.type == "Placeholder" and operation.name not in captured:
-                return _innermost(operation.traceback, places)
-        graph = getattr(graph, "outer_graph", None)
-        if not hasattr(graph, "internal_captures"):  # not inside of a function
+                return _innermost(OP_TRACEBACK.of(operation), places)
+        graph = OUTER_GRAPH.of(graph)
+        if INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
             return None
     return None
 
 
 def _innermost(traceback: Any, places: Places) -> int:
     """The place of the innermost line of the user's own in an op's traceback, or -1."""
-    for frame in reversed(traceback.get_user_frames()):
+    for frame in reversed(USER_FRAMES.of(traceback)()):
         if is_user_file(frame.filename):
             return places.row_of(frame.filename, frame.lineno or 0)
     return -1
@@ -124,29 +135,24 @@ class GraphWatch:
         self.is_reading = True
 
     @contextmanager
-    def watch(self, tensorflow: ModuleType) -> Iterator[None]:
+    def watch(self, tensorflow: Library) -> Iterator[None]:
         """See graphs being made inside the block."""
-        graph_type = getattr(getattr(tensorflow, "__internal__", None), "FuncGraph", None)
+        before = FUNC_GRAPH_DEL.of(tensorflow.take(FUNC_GRAPH))
+
+        def graph_dies(graph: Any) -> None:
+            self._graph_dies(graph)
+            if before is not None:
+                before(graph)
+
         with ExitStack() as stack:
-            if isinstance(graph_type, type):
-                stack.enter_context(watch_method(graph_type, "__init__", after=self._graph_made))
-                before = getattr(graph_type, "__del__", None)
-
-                def graph_dies(graph: Any) -> None:
-                    self._graph_dies(graph)
-                    if before is not None:
-                        before(graph)
-
-                stack.enter_context(replace_attribute(graph_type, "__del__", graph_dies))
+            stack.enter_context(tensorflow.watch(FUNC_GRAPH_INIT, after=self._graph_made))
+            stack.enter_context(tensorflow.replace(FUNC_GRAPH_DEL, graph_dies))
             yield
 
     @contextmanager
-    def watch_keras(self, keras: ModuleType) -> Iterator[None]:
-        """See layers being made inside the block; ``keras`` is keras or tf_keras."""
-        layer = getattr(getattr(keras, "layers", None), "Layer", None)
-        with ExitStack() as stack:
-            if isinstance(layer, type):
-                stack.enter_context(watch_method(layer, "__init__", after=self._layer_made))
+    def watch_keras(self, keras: Library) -> Iterator[None]:
+        """See layers being made inside the block."""
+        with keras.watch(LAYER_INIT, after=self._layer_made):
             yield
 
     def _layer_made(self, layer: Any) -> None:
@@ -195,8 +201,7 @@ class GraphWatch:
         self.is_reading = False
         # A fresh list: it holds nothing longer than this call, whatever is found in it.
         living = gc.get_objects()
-        func_graph = sys.modules.get("tensorflow.python.framework.func_graph")
-        kind = getattr(func_graph, "FuncGraph", None)
+        kind = FUNC_GRAPH.find()
         # By type: isinstance would ask proxies of other libraries for their class, which may raise.
         graphs = [t for t in living if issubclass(type(t), kind)] if isinstance(kind, type) else []
         if graph_of_runs is not None:
@@ -223,7 +228,7 @@ class GraphWatch:
 
 def _age(graph: Any) -> int:
     """Less for a graph that was made later; TensorFlow numbers them, the collector does not order them."""
-    digits = "".join(filter(str.isdigit, str(getattr(graph, "_graph_key", ""))))
+    digits = "".join(filter(str.isdigit, str(GRAPH_KEY.of(graph, ""))))
     return -int(digits[:18] or 0)
 
 

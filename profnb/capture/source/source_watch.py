@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
+from profnb.capture.library import Library
+from profnb.capture.seams import TRACE
 from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.source.source_records import (
@@ -53,9 +54,9 @@ class SourceWatch:
         self._line_records = LineRecords()
 
     @contextmanager
-    def watch_tensorflow(self, tensorflow: ModuleType) -> Iterator[None]:
+    def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
         """See graphs being traced inside the block."""
-        self._trace_type = tensorflow.profiler.experimental.Trace
+        self._trace_type = tensorflow.take(TRACE)
         if not self._has_lines:
             yield
             return
@@ -63,8 +64,8 @@ class SourceWatch:
             yield
 
     @contextmanager
-    def watch_keras(self, keras: ModuleType) -> Iterator[None]:
-        """See layers being made inside the block; ``keras`` is keras or tf_keras."""
+    def watch_keras(self, keras: Library) -> Iterator[None]:
+        """See layers being made inside the block."""
         if not self._has_lines:
             yield
             return

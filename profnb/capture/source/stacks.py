@@ -13,11 +13,17 @@ of the time. So the interpreter is told to give way sooner while samples are tak
 time where they take 33, 71 and 87 %. What passed since the sample before is counted as the sample's.
 """
 
+import contextlib
 import sys
 import threading
 import time
+from collections.abc import Callable
+from itertools import accumulate, chain, repeat, starmap
+from operator import attrgetter, methodcaller
 from types import CodeType, FrameType
+from typing import Any
 
+from profnb.capture.seams import CURRENT_FRAMES, SET_SWITCH_INTERVAL
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
@@ -40,11 +46,16 @@ class StackSampler:
         self._stopping = threading.Event()
         self._sampler: threading.Thread | None = None
         self._switch_s = 0.0
+        self._frames_now: Any = None
 
     def start(self) -> None:
         """Begin."""
-        self._switch_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        self._frames_now, switch = CURRENT_FRAMES.find(), SET_SWITCH_INTERVAL.find()
+        if self._frames_now is None:
+            return
+        if switch is not None:
+            self._switch_s = sys.getswitchinterval()
+            switch(min(self._switch_s, _SWITCH_S))
         self._sampler = threading.Thread(
             target=self._sample, args=(threading.get_ident(),), name="profnb", daemon=True
         )
@@ -53,17 +64,17 @@ class StackSampler:
     def _sample(self, thread: int) -> None:
         records, stacks, codes = self._records, self._stacks, self._codes
         stopping, sleep, clock = self._stopping, time.sleep, time.perf_counter_ns
+        read = attrgetter("f_code", "f_lasti")
         records.begin_ns = clock()
         while not stopping.is_set():
             sleep(_PERIOD_S)
-            frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 - the one way
+            frames = _frames_of(thread, self._frames_now)
             now = clock()
             key: list[int] = []
-            while frame is not None and len(key) < 2 * _DEEPEST:
-                code = frame.f_code
+            for code, offset in list(map(read, frames)):
                 codes[id(code)] = code
-                key += id(code), frame.f_lasti
-                frame = frame.f_back
+                key += id(code), offset
+            frames.clear()  # they keep what is bound in them
             records.time_ns.append(now)
             records.stack.append(stacks.setdefault(tuple(key), len(stacks)))
             if len(records) >= _MOST_SAMPLES:
@@ -75,7 +86,8 @@ class StackSampler:
             self._stopping.set()
             self._sampler.join()
             self._sampler = None
-            sys.setswitchinterval(self._switch_s)
+            if self._switch_s:
+                sys.setswitchinterval(self._switch_s)
             self._name_frames()
         return self._records
 
@@ -90,23 +102,35 @@ class StackSampler:
                 place = code, _line_at(self._codes[code], offset)
                 number = frames.setdefault(place, len(frames))
                 if number == len(self._records.frames):
-                    known = self._codes[code]
-                    name = getattr(known, "co_qualname", known.co_name)
-                    own = name, known.co_filename, known.co_firstlineno, place[1]
-                    self._records.frames.append(own)
+                    running = self._codes[code]
+                    name = getattr(running, "co_qualname", running.co_name)
+                    frame = name, running.co_filename, running.co_firstlineno, place[1]
+                    self._records.frames.append(frame)
                 row.append(number)
             self._records.stacks.append(tuple(row))
         self._stacks.clear()
         self._codes.clear()
 
 
+def _frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> list[FrameType]:
+    """The frames of a thread, the innermost first, taken in one piece.
+
+    All in one call of C code, in which the interpreter does not change threads: walking from frame to frame
+    in Python, the other thread runs on in between, and Python 3.11 then crashed now and then.
+    """
+    innermost = map(methodcaller("get", thread), starmap(frames_now, [()]))
+    frames: list[Any] = []
+    with contextlib.suppress(AttributeError):  # None, beyond the outermost, has no f_back
+        frames.extend(accumulate(chain(innermost, repeat("f_back", _DEEPEST - 1)), getattr))
+    return [frame for frame in frames if frame is not None]
+
+
 def _line_at(code: CodeType, offset: int) -> int:
     """The line of an instruction."""
-    found = code.co_firstlineno
     for first, last, line in code.co_lines():
         if first <= offset < last:
-            return line or found
-    return found
+            return line or code.co_firstlineno
+    return code.co_firstlineno
 
 
 def lines_of_stacks(stacks: StackRecords) -> LineRecords:
@@ -114,9 +138,9 @@ def lines_of_stacks(stacks: StackRecords) -> LineRecords:
     files: dict[str, int] = {}
     innermost: list[tuple[int, int]] = []
     for stack in stacks.stacks:
-        own = (stacks.frames[frame] for frame in reversed(stack))
-        found = next(((file, line) for _, file, _, line in own if is_user_file(file)), None)
-        at = (-1, LEFT) if found is None else (files.setdefault(found[0], len(files)), found[1])
+        frames = (stacks.frames[frame] for frame in reversed(stack))
+        place = next(((file, line) for _, file, _, line in frames if is_user_file(file)), None)
+        at = (-1, LEFT) if place is None else (files.setdefault(place[0], len(files)), place[1])
         innermost.append(at)
     lines = LineRecords(files=list(files), is_sampled=True)
     lines.time_ns.extend(stacks.time_ns)

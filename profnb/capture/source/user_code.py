@@ -7,12 +7,13 @@ functions to temporary files, which stand for the function they were made from a
 
 import linecache
 import re
-import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
+
+from profnb.capture.seams import CELL_OF_FILE, CELL_TEXTS, SHELL_INSTANCE, SHELL_IS_THERE
 
 __all__ = [
     "Places",
@@ -91,7 +92,7 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
     A file is read as the interpreter would for a traceback; nothing is imported or run. Long files and
     lines are cut.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    texts: dict[str, tuple[str, ...]] = {}
     for file in list(dict.fromkeys(files))[:_MOST_FILES]:
         try:
             lines = linecache.getlines(file)
@@ -99,8 +100,8 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
             continue
         if lines:
             kept = (line.rstrip("\r\n")[:_LONGEST_LINE] for line in lines[:_MOST_LINES])
-            found[file] = tuple(_OUR_LINE.sub(r"%%\1 \2", line) for line in kept)
-    return found
+            texts[file] = tuple(_OUR_LINE.sub(r"%%\1 \2", line) for line in kept)
+    return texts
 
 
 def file_title(file: str, cells: Mapping[str, int]) -> str:
@@ -113,21 +114,21 @@ def file_title(file: str, cells: Mapping[str, int]) -> str:
 
 def number_cells() -> dict[str, int]:
     """The number of the cell that each file name of the shell stands for; none outside of IPython."""
-    interactive = sys.modules.get("IPython.core.interactiveshell")
-    shell_type = getattr(interactive, "InteractiveShell", None)
-    if shell_type is None or not shell_type.initialized():
+    is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
+    if is_there is None or instance is None or not is_there():
         return {}
-    shell = shell_type.instance()
-    numbers = getattr(shell.compile, "_filename_map", None)
-    if isinstance(numbers, dict):
-        return {file: number for file, number in numbers.items() if isinstance(number, int)}
-    found = {}  # IPython 7 keeps no such map
-    inputs = [text.strip() for text in shell.history_manager.input_hist_parsed]
+    shell = instance()
+    number_of = CELL_OF_FILE.of(getattr(shell, "compile", None))
+    if isinstance(number_of, dict):
+        return {file: number for file, number in number_of.items() if isinstance(number, int)}
+    numbers = {}  # IPython 7 keeps no such map
+    history = getattr(shell, "history_manager", None)
+    inputs = [text.strip() for text in CELL_TEXTS.of(history, ())]
     for file in [name for name in list(linecache.cache) if is_user_file(name)]:
         named = re.match(r"<ipython-input-(\d+)-", file)
         text = "".join(linecache.getlines(file)).strip()
         if named:
-            found[file] = int(named.group(1))
+            numbers[file] = int(named.group(1))
         elif text and text in inputs:
-            found[file] = len(inputs) - 1 - inputs[::-1].index(text)
-    return found
+            numbers[file] = len(inputs) - 1 - inputs[::-1].index(text)
+    return numbers

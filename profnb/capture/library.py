@@ -1,0 +1,119 @@
+"""An imported library in one capture: its seams looked up and hooked, and what is missing said."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.hooks import replace_attribute, watch_arguments, watch_method
+from profnb.capture.seams import SEAMS, Seam
+
+__all__ = ["Library", "explain_missing"]
+
+_TITLES = {
+    "tensorflow": "TensorFlow", "keras": "Keras", "sys": "Python",
+    "IPython.core.interactiveshell": "IPython",
+}  # fmt: skip
+
+
+class Library:
+    """One imported library in one capture.
+
+    Args:
+        module: tensorflow, keras, tf_keras, sys, or IPython's shell.
+        hook_failed: Given every error of a hook of ours.
+
+    Attributes:
+        module: The library.
+        missing: Its seams that are not there.
+        changed: Its seams that cannot be called any more as they were.
+    """
+
+    def __init__(
+        self, module: ModuleType, hook_failed: Callable[[Exception], object] = lambda _: None
+    ) -> None:
+        """Look up every seam of the library."""
+        self.module, self._hook_failed = module, hook_failed
+        name = module.__name__.removeprefix("tf_")
+        self._values: dict[Seam, Any] = {}
+        for seam in SEAMS:
+            if seam.module == name and not seam.is_on_objects:
+                self._values[seam] = seam.find(module)
+            elif seam.module.startswith(f"{name}."):  # a module of its own, private as a rule
+                self._values[seam] = seam.find()
+        self.missing = [seam for seam, value in self._values.items() if value is None]
+        self.changed = [
+            seam
+            for seam, value in self._values.items()
+            if value is not None and seam.is_changed(value)
+        ]
+
+    def take(self, seam: Seam) -> Any:
+        """The value of a seam; None where it is missing or changed."""
+        return None if seam in self.changed else self._values.get(seam)
+
+    def watch(self, seam: Seam, **hooks: Callable[..., object]) -> AbstractContextManager[None]:
+        """Run hooks ``before`` and ``after``, given the instance, around a method; see ``watch_method``."""
+        return self._watched(watch_method, seam, hooks)
+
+    def watch_arguments(
+        self, seam: Seam, **hooks: Callable[..., object]
+    ) -> AbstractContextManager[None]:
+        """The same with hooks that are given the arguments too; see ``watch.watch_arguments``."""
+        return self._watched(watch_arguments, seam, hooks)
+
+    def _watched(
+        self, watch: Callable[..., Any], seam: Seam, hooks: dict[str, Callable[..., object]]
+    ) -> AbstractContextManager[None]:
+        if self.take(seam) is None:
+            return nullcontext()
+        owner, name = seam.owner(self.module), seam.attributes[0]
+        return self._entered(watch(owner, name, hook_failed=self._hook_failed, **hooks))
+
+    def replace(self, seam: Seam, value: object) -> AbstractContextManager[None]:
+        """Give a name another value inside the block; nothing where its owner is missing."""
+        owner = seam.owner(self.module)
+        if owner is None:
+            return nullcontext()
+        return self._entered(replace_attribute(owner, seam.attributes[0], value))
+
+    @contextmanager
+    def _entered(self, hooking: AbstractContextManager[None]) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(hooking)
+            except Exception as error:  # noqa: BLE001 - a class that does not let itself be changed
+                self._hook_failed(error)
+            yield
+
+
+def explain_missing(libraries: Iterable[Library]) -> list[str]:
+    """One sentence about all that is missing or changed; no sentence if nothing is.
+
+    For instance "TensorFlow 2.23.0 hides compat.v1, so session runs are not traced."
+    """
+    clauses = [_clause_of(library) for library in libraries if library.missing or library.changed]
+    return ["; ".join(clauses) + "."] if clauses else []
+
+
+def _clause_of(library: Library) -> str:
+    module, verbs = library.module, []
+    if library.missing:
+        names = (seam.first_missing(_root(library, seam)) for seam in library.missing)
+        verbs.append(f"hides {_listed(names)}")
+    if library.changed:
+        verbs.append(f"has changed {_listed(seam.name for seam in library.changed)}")
+    title = _TITLES.get(module.__name__, module.__name__)
+    version = str(getattr(module, "__version__", ""))
+    losses = _listed(seam.lost for seam in (*library.missing, *library.changed))
+    return f"{f'{title} {version}'.strip()} {' and '.join(verbs)}, so {losses}"
+
+
+def _root(library: Library, seam: Seam) -> ModuleType | None:
+    return None if seam.module.startswith(f"{library.module.__name__}.") else library.module
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Distinct words: ``a``, ``a and b``, ``a, b and c``."""
+    *others, last = dict.fromkeys(words)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,274 @@
+"""Dataclasses to plain JSON values and back, by the types of their fields and limits that both ways share.
+
+=============================  ==========================================
+a field's type                 its JSON value
+=============================  ==========================================
+a dataclass                    an object; fields with defaults may be missing
+``Mapping[str, T]``            an object
+``Mapping[int, T]``            a list of pairs
+``tuple``, ``list``, a set     a list
+``array``                      a list of whole numbers, perhaps as differences to the one before
+``bool``, ``int``, ``float``   itself; what is 1e100 or more becomes infinite
+``str``                        itself without lone surrogates, cut at 2,000 characters
+=============================  ==========================================
+
+``encode`` cuts what is longer than its limit and says where; ``decode`` refuses it. Nothing that stands in a
+file is trusted: what is not as the types and limits say raises ``TraceFormatError``.
+"""
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice, pairwise, repeat
+from typing import Any, NoReturn, TypeVar
+
+from profnb.core.errors import TraceFormatError
+
+__all__ = ["Codec", "Limit"]
+
+T = TypeVar("T")
+_LONGEST_TEXT, _MOST_ITEMS, _LARGEST = 2000, 10_000, 1e100
+_CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, Collection: list}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """What a field may hold.
+
+    Attributes:
+        items: The most items of it, of each of its items, and so on; the last one holds for all further in.
+        least: The smallest of its whole numbers.
+        end: What all of them are less than.
+        has_differences: Whether a column is kept as differences to the row before.
+        is_kept: Whether it is kept at all.
+    """
+
+    items: tuple[int, ...] = (_MOST_ITEMS,)
+    least: int = -(1 << 63)
+    end: int = 1 << 63
+    has_differences: bool = False
+    is_kept: bool = True
+
+
+class _Column:
+    """Stands for ``array[int]``, which cannot be written at run time before Python 3.12."""
+
+    def __class_getitem__(cls, _: object) -> type:
+        return cls
+
+
+@functools.cache
+def _types_of(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, localns={"array": _Column})
+
+
+class Codec:
+    """Encodes and decodes dataclasses.
+
+    Args:
+        limits: By class and field (``Recording.fits``); others have the default ``Limit``.
+        checks: By class, what must hold between the fields of one; raises ``ValueError``.
+
+    Attributes:
+        cut: The fields that ``encode`` cut, in order, as (class and field, items kept).
+    """
+
+    def __init__(
+        self, limits: Mapping[str, Limit], checks: Mapping[type, typing.Callable[[Any], None]]
+    ) -> None:
+        """Nothing has been cut."""
+        self._limits, self._checks = limits, checks
+        self.cut: dict[str, int] = {}
+
+    def fields(self, kind: type) -> list[tuple[dataclasses.Field[Any], Any, str]]:
+        """The fields of a dataclass that are kept, with their types and their names in ``limits``."""
+        named = [(field, f"{kind.__name__}.{field.name}") for field in dataclasses.fields(kind)]
+        hints = _types_of(kind)
+        return [(f, hints[f.name], name) for f, name in named if self._limit(name).is_kept]
+
+    def _limit(self, name: str) -> Limit:
+        return self._limits.get(name, Limit())
+
+    def encode(self, value: Any, hint: Any, name: str = "", depth: int = 0) -> Any:  # noqa: PLR0911 - one per kind of value
+        """A value as JSON values, cut where it is too long.
+
+        Args:
+            value: Of the type ``hint``.
+            hint: A dataclass, or the type of a field.
+            name: Class and field.
+            depth: How deep in the field.
+        """
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return _clean(value)
+        hint = _arm(hint, value)
+        if dataclasses.is_dataclass(hint):
+            return {
+                field.name: self.encode(getattr(value, field.name), of_field, place)
+                for field, of_field, place in self.fields(typing.cast("type[Any]", hint))
+            }
+        if isinstance(value, float) or hint is float:
+            return _bounded(float(value))
+        if not isinstance(value, Collection):
+            return int(value)
+        kept: Any = value
+        if len(value) > self._most(name, depth):
+            self.cut[name] = self._most(name, depth)
+            kept = islice(value.items() if isinstance(value, Mapping) else value, self.cut[name])
+        elif isinstance(value, Mapping):
+            kept = value.items()
+        if hint is _Column:
+            column = list(kept)
+            return _differences(column) if self._limit(name).has_differences else column
+        hints = _item_types(hint)
+        if not isinstance(value, Mapping):
+            return [self.encode(item, each, name, depth + 1) for item, each in zip(kept, hints)]  # noqa: B905
+        key_type, item_type = hints
+        pairs = [
+            [self.encode(key, key_type), self.encode(item, item_type, name, depth + 1)]
+            for key, item in kept
+        ]
+        return dict(pairs) if key_type is str else pairs
+
+    def _most(self, name: str, depth: int) -> int:
+        items = self._limit(name).items
+        return items[min(depth, len(items) - 1)]
+
+    def decode(self, value: Any, kind: type[T]) -> T:
+        """A dataclass from JSON values.
+
+        Raises:
+            TraceFormatError: They are not what ``encode`` gives.
+        """
+        fields = {}
+        source = self._object(value, 1 << 20, kind.__name__)
+        for field, hint, name in self.fields(kind):
+            if field.name in source:
+                fields[field.name] = self.decode_field(source[field.name], field, hint, name)
+        try:
+            decoded = kind(**fields)
+            self._checks.get(kind, lambda _: None)(decoded)
+        except (TypeError, ValueError) as error:  # a field without default is missing
+            _refuse(f"{kind.__name__}: {error}")
+        return decoded
+
+    def decode_field(
+        self, value: Any, field: "dataclasses.Field[Any]", hint: Any, name: str
+    ) -> Any:
+        """The value of one field."""
+        if hint is not _Column:
+            return self._decode(value, hint, name, 0)
+        assert callable(field.default_factory)
+        limit, column = self._limit(name), field.default_factory()
+        numbers = self._list(value, limit.items[0], name)
+        try:
+            column.extend(accumulate(numbers) if limit.has_differences else numbers)
+        except (TypeError, OverflowError):
+            _refuse(f"something else where whole numbers of {name} belong")
+        if column and not limit.least <= min(column) <= max(column) < limit.end:
+            _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
+        return column
+
+    def _decode(self, value: Any, hint: Any, name: str, depth: int) -> Any:
+        hint = _arm(hint, value)
+        if hint is type(None):
+            return None
+        if dataclasses.is_dataclass(hint):
+            return self.decode(value, typing.cast("type[Any]", hint))
+        origin, most = typing.get_origin(hint), self._most(name, depth)
+        if origin in (dict, Mapping):
+            return dict(self._decode_pairs(value, hint, name, depth))
+        if origin not in _CONTAINERS:
+            return self._scalar(value, hint, name)
+        hints = _item_types(hint)
+        if isinstance(hints, tuple):
+            most = len(hints)
+        items = self._list(value, most, name)
+        if isinstance(hints, tuple) and len(items) < most:
+            _refuse(f"{len(items)} values where {most} of {name} belong")
+        return _CONTAINERS[origin](
+            self._decode(item, each, name, depth + 1)
+            for item, each in zip(items, hints)  # noqa: B905
+        )
+
+    def _decode_pairs(
+        self, value: Any, hint: Any, name: str, depth: int
+    ) -> Iterator[tuple[Any, Any]]:
+        key_type, item_type = typing.get_args(hint)
+        most = self._most(name, depth)
+        if key_type is str:
+            pairs: Iterable[Any] = self._object(value, most, name).items()
+        else:
+            pairs = self._list(value, most, name)
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                _refuse(f"something else where a pair of {name} belongs")
+            key = self._scalar(pair[0], key_type, name)
+            yield key, self._decode(pair[1], item_type, name, depth + 1)
+
+    def _scalar(self, value: Any, hint: Any, name: str) -> Any:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if hint is bool and (isinstance(value, bool) or (is_number and value in (0, 1))):
+            return bool(value)
+        if hint is str and isinstance(value, str):
+            return _clean(value)
+        if hint is float and is_number:
+            return _bounded(value)
+        limit = self._limit(name)
+        if hint is int and is_number and isinstance(value, int):
+            if limit.least <= value < limit.end:
+                return value
+            _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
+        return _refuse(f"{str(value)[:40]!r} where {name} belongs")
+
+    def _object(self, value: object, most: int, name: str) -> dict[str, Any]:
+        if not isinstance(value, dict) or len(value) > most:
+            _refuse(
+                f"{type(value).__name__} where an object of {name} belongs, of {most:,} at most"
+            )
+        return value
+
+    def _list(self, value: object, most: int, name: str) -> list[Any]:
+        if not isinstance(value, list) or len(value) > most:
+            _refuse(f"{type(value).__name__} where a list of {name} belongs, of {most:,} at most")
+        return value
+
+
+def _arm(hint: Any, value: object) -> Any:
+    """The part of ``str | int`` or ``X | None`` that a value belongs to."""
+    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+        return hint
+    arms = typing.get_args(hint)
+    return type(value) if type(value) in arms else arms[0]
+
+
+def _item_types(hint: Any) -> Any:
+    """The types of a container's items: a tuple of them, or without end the same."""
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple and arguments[-1] is not Ellipsis:
+        return arguments
+    if typing.get_origin(hint) in (dict, Mapping):
+        return arguments
+    return repeat(arguments[0])
+
+
+def _clean(text: str) -> str:
+    return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")
+
+
+def _bounded(number: float) -> float:
+    if math.isnan(number) or abs(number) < _LARGEST:
+        return float(number)
+    return math.copysign(math.inf, number)
+
+
+def _differences(column: Sequence[int]) -> list[int]:
+    return [now - before for before, now in pairwise((0, *column))]
+
+
+def _refuse(what: str) -> NoReturn:
+    raise TraceFormatError(what)

@@ -1,0 +1,152 @@
+"""What is kept beside a trace: how much of it at most, and what must hold between its fields.
+
+The same list bounds what is written and what is read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from profnb.capture.models.layer_facts import ModelFacts
+from profnb.capture.saved.codec import Limit
+from profnb.capture.source.source_records import (
+    ENTERED,
+    GraphLines,
+    LineRecords,
+    SourceRecords,
+    StackRecords,
+)
+from profnb.capture.step_records import StepRecords
+from profnb.core.options import CaptureOptions
+
+__all__ = ["CHECKS", "LIMITS"]
+
+_NOT_KEPT = Limit(is_kept=False)
+_NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40  # centuries; longer than any file; of one dimension
+_STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
+_DEEPEST_MODEL = 64
+
+LIMITS: Mapping[str, Limit] = {
+    **{
+        f"CaptureOptions.{field}": _NOT_KEPT
+        for field in CaptureOptions.__dataclass_fields__
+        if field not in ("max_steps", "max_seconds", "warmup_steps", "label")
+    },
+    **{f"Recording.{field}": _NOT_KEPT for field in ("path", "folder", "graph_runs", "graph")},
+    **{f"Recording.{field}_ns": Limit(least=0) for field in ("window", "wall", "overhead")},
+    "Recording.cardinalities": Limit(least=0),
+    "Recording.models": Limit((200,)),
+    "FitResult.epochs": Limit(least=0),
+    "StepRecords.kinds": _NOT_KEPT,
+    **{
+        f"StepRecords.{field}": Limit((_STEPS,), -_NS, _NS)
+        for field in StepRecords.__dataclass_fields__
+        if field != "kinds"
+    },
+    "StepRecords.iterations": Limit((_STEPS,), 1),
+    "ModelFacts.layers": Limit((_LAYERS,)),
+    "ModelFacts.scopes": Limit((_OPS,)),
+    "ModelFacts.again": Limit((_OPS,)),
+    "ModelFacts.calls": Limit((_LAYERS,), 0, _SIZE),
+    "ModelFacts.ops": Limit((20, 20, _OPS)),
+    "LayerFacts.parent": Limit(least=-1, end=_LAYERS),
+    "LayerFacts.parameters": Limit(least=-1, end=_NS),
+    "LayerFacts.output_shape": Limit((16,), 0, _SIZE),
+    "LayerFacts.input_shapes": Limit((10_000, 16), 0, _SIZE),
+    "LayerFacts.kernels": Limit((10_000, 16), 0, _SIZE),
+    "LayerFacts.numbers": Limit(least=0, end=_SIZE),
+    "OpFact.row": Limit(least=-1, end=_LAYERS),
+    "SourceRecords.places": Limit((_PLACES,), 0, _LINE),
+    "SourceRecords.layers": Limit((_LAYERS,), 0, _PLACES),
+    "SourceRecords.texts": Limit((200, 50_000)),
+    "SourceRecords.cells": Limit(least=0),
+    "LineRecords.time_ns": Limit((_ROWS,), 0, _NS, has_differences=True),
+    "LineRecords.code": Limit((_ROWS,), -1),
+    "LineRecords.line": Limit((_ROWS,), ENTERED, _LINE),
+    "LineRecords.files": Limit((_PLACES,)),
+    "LineRecords.untimed": Limit(least=0, end=_LINE),
+    **{
+        f"GraphLines.{column}": Limit((_OPS,), -1)
+        for column in ("op_names", "op_types", "places", "is_outside")
+    },
+    "GraphLines.calls": Limit((_OPS, 8)),
+    "StackRecords.begin_ns": Limit(least=0, end=_NS),
+    "StackRecords.time_ns": Limit((_ROWS,), 0, _NS, has_differences=True),
+    "StackRecords.stack": Limit((_ROWS,), 0),
+    "StackRecords.stacks": Limit((_OPS, 2_000), 0, _FRAMES),
+    "StackRecords.frames": Limit((_FRAMES,), 0, _LINE),
+}
+
+
+def _claim(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise ValueError(what)
+
+
+def _have_one_length(*columns: Sequence[Any]) -> None:
+    _claim(len({len(column) for column in columns}) == 1, "columns of different lengths")
+
+
+def _are_rows(rows: Sequence[int], least: int, table: Sequence[Any], what: str) -> None:
+    _claim(not rows or least <= min(rows) <= max(rows) < len(table), f"{what} that are not there")
+
+
+def _ascend(times: Sequence[int]) -> None:
+    _claim(all(before <= after for before, after in pairwise(times)), "times that run backwards")
+
+
+def _check_steps(steps: StepRecords) -> None:
+    columns = {name: getattr(steps, name) for name in StepRecords.__dataclass_fields__}
+    _have_one_length(*(columns[name] for name in columns if name not in ("names", "kinds")))
+    _claim(all(map(int.__le__, steps.begin_ns, steps.end_ns)), "steps that end before they begin")
+    _are_rows(steps.name, 0, steps.names, "names")
+    _are_rows(steps.kind, 0, steps.kinds, "kinds")
+
+
+def _check_model(model: ModelFacts) -> None:
+    depth: list[int] = []
+    for row, layer in enumerate(model.layers):
+        is_part = 0 <= layer.parent < row or (row == 0 and layer.parent == -1)
+        _claim(is_part, f"layer {row} as part of layer {layer.parent}")
+        depth.append(depth[layer.parent] + 1 if row else 0)
+    _claim(bool(depth) and max(depth) <= _DEEPEST_MODEL, "no layers, or of too many levels")
+    _are_rows([*model.scopes.values(), *model.calls], 0, model.layers, "layers")
+    _claim(model.again <= model.scopes.keys(), "repeated scopes that are not there")
+    facts = (fact.row for graphs in model.ops.values() for ops in graphs for fact in ops.values())
+    _are_rows(list(facts), -1, model.layers, "layers of ops")
+
+
+def _check_lines(lines: LineRecords) -> None:
+    _have_one_length(lines.time_ns, lines.code, lines.line)
+    _ascend(lines.time_ns)
+    _are_rows(lines.code, -1, lines.files, "functions")
+
+
+def _check_graph(graph: GraphLines) -> None:
+    _have_one_length(graph.op_names, graph.op_types, graph.places, graph.is_outside)
+
+
+def _check_source(source: SourceRecords) -> None:
+    _are_rows(list(source.layers.values()), 0, source.places, "places of layers")
+    for graph in source.graphs:
+        _are_rows(graph.places, -1, source.places, "places of ops")
+
+
+def _check_stacks(stacks: StackRecords) -> None:
+    _have_one_length(stacks.time_ns, stacks.stack)
+    _ascend(stacks.time_ns)
+    is_after = not stacks.time_ns or stacks.begin_ns <= stacks.time_ns[0]
+    _claim(is_after, "samples before sampling began")
+    _are_rows(stacks.stack, 0, stacks.stacks, "stacks")
+    for stack in stacks.stacks:
+        _are_rows(stack, 0, stacks.frames, "frames")
+
+
+CHECKS: Mapping[type, Callable[[Any], None]] = {
+    StepRecords: _check_steps,
+    ModelFacts: _check_model,
+    LineRecords: _check_lines,
+    GraphLines: _check_graph,
+    SourceRecords: _check_source,
+    StackRecords: _check_stacks,
+}

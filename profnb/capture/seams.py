@@ -1,0 +1,236 @@
+"""Every name of TensorFlow, Keras, IPython and CPython that we hook or read, with what is lost without it.
+
+One ``Seam`` is one name: ``tensorflow:profiler.experimental.Trace`` is looked up in the module before the
+colon, and only if the user's code has imported that; nothing here imports. What begins with ``keras:`` stands
+for tf_keras too. Names that only objects have (``is_on_objects``) cannot be looked up beforehand; they are
+read with a default. ``library`` looks up the others as a capture begins, and says what is missing.
+
+Without a name, what hangs on it is lost and no more: no failure of ours reaches the user's code.
+"""
+
+import inspect
+import sys
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """One name of somebody else's.
+
+    Attributes:
+        path: Module, colon, dotted name. Of last names with a bar between them (``new|old``), the first
+            counts that is there.
+        lost: What is lost without it, to follow "so".
+        arguments: How many arguments it is called with by their place; -1 for what is not called.
+        keywords: Those it is called with by name.
+        is_on_objects: Whether objects have it, and perhaps not their class.
+    """
+
+    path: str
+    lost: str
+    arguments: int = -1
+    keywords: tuple[str, ...] = ()
+    is_on_objects: bool = False
+
+    @property
+    def module(self) -> str:
+        """The module that it is looked up in."""
+        return self.path.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """The dotted name: ``profiler.experimental.Trace.set_metadata``."""
+        return self.path.partition(":")[2]
+
+    @property
+    def attributes(self) -> list[str]:
+        """The last name, or several of which one will do."""
+        return _alternatives(self.path)
+
+    def owner(self, root: ModuleType | None = None) -> Any:
+        """What has the name: a module or a class; None if that is missing itself.
+
+        Args:
+            root: The module to look in; by default ``module``, if it is imported.
+        """
+        at: Any = sys.modules.get(self.module) if root is None else root
+        for attribute in self.name.split(".")[:-1]:
+            at = _read(at, attribute)
+        return at
+
+    def find(self, root: ModuleType | None = None) -> Any:
+        """Its value; None if it is missing."""
+        return self.of(self.owner(root))
+
+    def of(self, thing: object, default: Any = None) -> Any:
+        """Its value on an object or in a module; a default where that has no such name, or will not tell."""
+        attributes = [] if thing is None else self.attributes
+        values = (_read(thing, attribute) for attribute in attributes)
+        return next((value for value in values if value is not None), default)
+
+    def is_changed(self, value: Any) -> bool:
+        """Whether a value cannot be called as we, or the library itself, call it."""
+        if self.arguments < 0:
+            return False
+        try:
+            inspect.signature(value).bind(*range(self.arguments), **dict.fromkeys(self.keywords))
+        except TypeError:
+            return True
+        except ValueError:  # it does not say what it takes
+            return False
+        return False
+
+    def first_missing(self, root: ModuleType | None = None) -> str:
+        """The shortest beginning of ``name`` that is missing: ``compat.v1`` where that is gone as a whole."""
+        at: Any = sys.modules.get(self.module) if root is None else root
+        parts = self.name.split(".")
+        for end, attribute in enumerate(parts[:-1], 1):
+            at = _read(at, attribute)
+            if at is None:
+                return ".".join(parts[:end])
+        return self.name
+
+
+@cache
+def _alternatives(path: str) -> list[str]:
+    return path.rpartition(".")[2].rpartition(":")[2].split("|")
+
+
+def _read(thing: object, attribute: str) -> Any:
+    try:
+        return getattr(thing, attribute, None)
+    except Exception:  # noqa: BLE001 - properties of somebody's object may do anything
+        return None
+
+
+_ANY = ("any_name",)
+_PHASES = ("train", "test", "predict")
+
+# TensorFlow's profiler.
+_NO_TRACE = "nothing is traced, and steps are only timed"
+_NO_CALLS = "calls of a tf.function are no steps"
+_NO_MARKERS = "steps have no markers in the trace, and source lines no times"
+_PROFILER = "tensorflow:profiler.experimental"
+START = Seam(f"{_PROFILER}.start", _NO_TRACE, 2)
+STOP = Seam(f"{_PROFILER}.stop", _NO_TRACE, 0)
+PROFILER_OPTIONS = Seam(
+    f"{_PROFILER}.ProfilerOptions", "the profiler's levels are its own", 0,
+    ("host_tracer_level", "python_tracer_level", "device_tracer_level"),
+)  # fmt: skip
+ALREADY_RUNNING = Seam(
+    "tensorflow:errors.AlreadyExistsError", "a profiler that runs already is not replaced"
+)
+TRACE = Seam(f"{_PROFILER}.Trace", _NO_MARKERS, 1, _ANY)
+TRACE_INIT = Seam(f"{_PROFILER}.Trace.__init__", _NO_CALLS, 2, _ANY)
+TRACE_METADATA = Seam(f"{_PROFILER}.Trace.set_metadata", _NO_CALLS, 1, _ANY)
+TRACE_EXIT = Seam(f"{_PROFILER}.Trace.__exit__", _NO_CALLS, 4)
+
+# TensorFlow's functions, and the graphs that they are traced into.
+_NO_LINES = "ops of traced functions have no source lines"
+_NO_SCOPES = "layers are told by the names of ops alone"
+_NO_REASONS = "why functions are traced anew is not told"
+_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function:Function"
+SIGNATURES = Seam(f"{_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
+TRACING_COUNT = Seam(f"{_FUNCTION}.experimental_get_tracing_count", _NO_REASONS, 1)
+PYTHON_FUNCTION = Seam(f"{_FUNCTION}.python_function", _NO_REASONS)
+CONCRETE_FUNCTIONS = Seam(
+    f"{_FUNCTION}._list_all_concrete_functions",
+    "ops of optimizers and metrics are not told apart", 1,
+)  # fmt: skip
+EXECUTING_EAGERLY = Seam("tensorflow:executing_eagerly", _NO_SCOPES, 0)
+DEFAULT_GRAPH = Seam("tensorflow:compat.v1.get_default_graph", _NO_SCOPES, 0)
+UNIQUE_NAME = Seam("tensorflow:Graph.unique_name", _NO_SCOPES, 2, ("mark_as_used",))
+GRAPH_OPERATIONS = Seam("tensorflow:Graph.get_operations", _NO_LINES, 1)
+FUNC_GRAPH = Seam("tensorflow:__internal__.FuncGraph", _NO_LINES)
+FUNC_GRAPH_INIT = Seam("tensorflow:__internal__.FuncGraph.__init__", _NO_LINES)
+FUNC_GRAPH_DEL = Seam("tensorflow:__internal__.FuncGraph.__del__", _NO_LINES, is_on_objects=True)
+CAPTURES = Seam("tensorflow:__internal__.FuncGraph.captures", "optimizers' ops have no layers")
+INTERNAL_CAPTURES = Seam("tensorflow:__internal__.FuncGraph.internal_captures", _NO_LINES)
+OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES, is_on_objects=True)
+GRAPH_FUNCTIONS = Seam("tensorflow:Graph._functions", _NO_SCOPES, is_on_objects=True)
+GRAPH_KEY = Seam("tensorflow:Graph._graph_key", "the order of old graphs", is_on_objects=True)
+OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
+USER_FRAMES = Seam("tensorflow:Operation.traceback.get_user_frames", _NO_LINES, is_on_objects=True)
+
+# TensorFlow 1's session runs, and tfprof.
+_NO_RUNS = "session runs are not traced"
+_NO_TFPROF = "tfprof has no views"
+SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS)
+INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS)
+RUN_OPTIONS = Seam("tensorflow:compat.v1.RunOptions", _NO_RUNS)
+FULL_TRACE = Seam("tensorflow:compat.v1.RunOptions.FULL_TRACE", _NO_RUNS)
+RUN_METADATA = Seam("tensorflow:compat.v1.RunMetadata", _NO_RUNS)
+TFPROF = Seam("tensorflow:compat.v1.profiler.profile", _NO_TFPROF)
+GRAPH_DEF = Seam("tensorflow:compat.v1.GraphDef", _NO_TFPROF)
+
+# TensorFlow's input pipelines and settings.
+_NO_DATASETS = "iterators are not named after their datasets' functions"
+DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")
+DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
+CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
+DATASET_FUNCTIONS = Seam(
+    "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS,
+    is_on_objects=True,
+)  # fmt: skip
+WRAPPED_FUNCTION = Seam("tensorflow:data.Dataset._map_func._func", _NO_DATASETS, is_on_objects=True)
+DEVICES = Seam("tensorflow:config.list_physical_devices", "accelerators have no names", 0)
+THREADING = Seam("tensorflow:config.threading", "numbers of threads are not known")
+VERSION = Seam("tensorflow:__version__", "versions are not known")
+
+# Keras 3 and Keras 2.
+_NO_BATCHES = "Keras' batches are no steps"
+_NO_LAYERS = "layers are not told apart"
+_CALLBACKS = "keras:callbacks.CallbackList"
+BATCH_BEGIN = {p: Seam(f"{_CALLBACKS}.on_{p}_batch_begin", _NO_BATCHES) for p in _PHASES}
+BATCH_END = {p: Seam(f"{_CALLBACKS}.on_{p}_batch_end", _NO_BATCHES) for p in _PHASES}
+RUN_BEGIN = {
+    p: Seam(f"{_CALLBACKS}.on_{p}_begin", "fits and the models in them are not told apart")
+    for p in _PHASES
+}
+RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") for p in _PHASES}
+EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
+ON_BATCH = {p: Seam(f"keras:Model.{p}_on_batch", f"{p}_on_batch makes no steps") for p in _PHASES}
+STEPS_PER_EXECUTION = Seam(
+    "keras:Model.steps_per_execution|_steps_per_execution", "steps count as one iteration",
+    is_on_objects=True,
+)  # fmt: skip
+MODEL = Seam("keras:Model", _NO_LAYERS)
+LAYER_INIT = Seam("keras:layers.Layer.__init__", "layers have no lines")
+LAYER_CALL = Seam("keras:layers.Layer.__call__", _NO_SCOPES)
+FLATTEN_LAYERS = Seam("keras:layers.Layer._flatten_layers", "layers inside of layers are not told")
+INBOUND_NODES = Seam("keras:layers.Layer._inbound_nodes", _NO_LAYERS, is_on_objects=True)
+BUILT_SHAPES = Seam("keras:layers.Layer._build_shapes_dict", _NO_LAYERS, is_on_objects=True)
+BUILT_SHAPE = Seam("keras:layers.Layer._build_input_shape", _NO_LAYERS, is_on_objects=True)
+OPEN_NAME_SCOPE = Seam("keras:layers.Layer._open_name_scope", _NO_SCOPES, is_on_objects=True)
+LAYER_GRAPH = Seam("keras:Model._nodes_by_depth|_operations", _NO_LAYERS, is_on_objects=True)
+COMPILED_LOSS = Seam("keras:Model.compiled_loss", _NO_SCOPES, is_on_objects=True)
+LOSSES = Seam("keras:Model.compiled_loss._losses", _NO_SCOPES, is_on_objects=True)
+VARIABLE_VALUE = Seam("keras:Variable._value", "optimizers' ops have no layers", is_on_objects=True)
+POLICY = Seam("keras:mixed_precision.dtype_policy|global_policy", "the precision is not known", 0)
+SET_POLICY = Seam("keras:mixed_precision.set_global_policy", "a sweep cannot set the precision", 1)
+COMPILE = Seam("keras:Model.compile", "a sweep cannot change compile", 1)
+FIT = Seam("keras:Model.fit", "a sweep cannot prefetch", 2)
+
+# IPython's shell, and Python.
+_NO_CELLS = "source files are not told as cells"
+_SHELL = "IPython.core.interactiveshell:InteractiveShell"
+SHELL = Seam(_SHELL, _NO_CELLS)
+SHELL_IS_THERE = Seam(f"{_SHELL}.initialized", _NO_CELLS, 0)
+SHELL_INSTANCE = Seam(f"{_SHELL}.instance", _NO_CELLS, 0)
+CELL_OF_FILE = Seam(f"{_SHELL}.compile._filename_map", _NO_CELLS, is_on_objects=True)
+CELL_TEXTS = Seam(f"{_SHELL}.history_manager.input_hist_parsed", _NO_CELLS, is_on_objects=True)
+MONITORING = Seam(
+    "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
+)
+CURRENT_FRAMES = Seam("sys:_current_frames", "Python's stack is not sampled", 0)
+SET_SWITCH_INTERVAL = Seam("sys:setswitchinterval", "short calls are missed in samples", 1)
+
+SEAMS: tuple[Seam, ...] = tuple(
+    seam
+    for value in tuple(globals().values())
+    for seam in (value.values() if isinstance(value, dict) else (value,))
+    if isinstance(seam, Seam)
+)

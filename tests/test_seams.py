@@ -1,0 +1,223 @@
+"""Names of TensorFlow, Keras, IPython and Python that are gone: what hangs on them is lost, with a sentence, and no more."""
+
+import subprocess
+import sys
+import traceback
+from operator import attrgetter
+
+import numpy as np
+import pytest
+
+import profnb
+from profnb.capture.library import Library, explain_missing
+from profnb.capture.seams import (
+    DEFAULT_GRAPH,
+    EXECUTING_EAGERLY,
+    SEAMS,
+    SESSION_RUN,
+    TRACE_METADATA,
+    Seam,
+)
+
+tensorflow = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def stop(tf):
+    return tf.profiler.experimental.stop
+
+
+def program(tf):
+    """What a user's cell may do: a fit, and a loop over a tf.function. 4 batches of 8 ones, weights of 1: the loss is known."""
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones", use_bias=False)])
+    model.compile("sgd", "mse")
+    x = np.zeros((32, 2), "float32")
+    history = model.fit(x, np.full((32, 1), 3.0, "float32"), batch_size=8, verbose=0)
+
+    @tf.function
+    def double(x):
+        return 2 * x
+
+    total = 0.0
+    for number in range(4):
+        total += float(double(tf.constant(float(number))))
+    return history.history["loss"], total
+
+
+RESULT = [9.0], 12.0  # (0 - 3)^2, and 2 * (0 + 1 + 2 + 3)
+
+
+def capture(tf):
+    with profnb.profile() as p:
+        result = program(tf)
+    assert result == RESULT
+    return p
+
+
+class Without:
+    """A module in which one name is missing."""
+
+    def __init__(self, module, name):
+        self._module, self._name = module, name
+
+    def __getattr__(self, name):
+        if name == self._name:
+            raise AttributeError(name)
+        return getattr(self._module, name)
+
+
+def remove(monkeypatch, seam):
+    """Take a name away from all that have it; whether it is gone then."""
+    root = sys.modules[seam.module]
+    *path, _ = seam.name.split(".")
+    if type(seam.owner()).__name__ == "TFModuleWrapper":  # does not let go of names: another one in its place
+        owner = attrgetter(".".join(path[:-1]))(root) if path[:-1] else root
+        monkeypatch.setattr(owner, path[-1], Without(seam.owner(), *seam.attributes))
+    else:
+        owner = seam.owner()
+        for attribute in seam.attributes:
+            for holder in getattr(owner, "__mro__", [owner]):
+                if attribute in vars(holder) and not attribute.startswith("__"):
+                    monkeypatch.delattr(holder, attribute)
+    return seam.find() is None
+
+
+def hide(monkeypatch, seam):
+    """Take a name away from our eyes only, as if the library called it something else now."""
+    whole = Seam.of
+    monkeypatch.setattr(Seam, "of", lambda self, thing, default=None: default if self == seam else whole(self, thing, default))
+
+
+def assert_nothing_runs(tf, stop):
+    with pytest.raises(tf.errors.UnavailableError):
+        stop(save=False)
+
+
+@tensorflow
+@pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: seam.path)
+def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam):
+    pytest.importorskip("keras")
+    pytest.importorskip("IPython.core.interactiveshell")
+    with monkeypatch.context() as removing:
+        p = None
+        if not seam.is_on_objects and remove(removing, seam):
+            try:
+                p = capture(tf)
+            except Exception as error:  # TensorFlow or Keras cannot do without it either
+                with pytest.raises(type(error)):
+                    program(tf)
+    assert_nothing_runs(tf, stop)
+    if p is None:
+        with monkeypatch.context() as hiding:
+            hide(hiding, seam)
+            p = capture(tf)
+        assert_nothing_runs(tf, stop)
+    assert [note for note in p.notes if "A hook of" in note] == []
+    sentences = [note for note in p.notes if " hides " in note]
+    assert len(sentences) == (not seam.is_on_objects)
+    assert all(seam.lost in sentence for sentence in sentences)
+
+
+@tensorflow
+def test_nothing_is_missing_today(tf):
+    pytest.importorskip("keras")
+    assert not [note for note in capture(tf).notes if "hides" in note or "has changed" in note or "hook" in note]
+
+
+@tensorflow
+def test_metadata_that_takes_only_certain_names_costs_steps_of_functions_and_a_sentence(tf, stop, monkeypatch):
+    def set_metadata(self, *, tf_function_call=None, tracing_count=None):
+        pass
+
+    monkeypatch.setattr(tf.profiler.experimental.Trace, "set_metadata", set_metadata)
+    p = capture(tf)
+    monkeypatch.undo()
+    assert_nothing_runs(tf, stop)
+    (sentence,) = [note for note in p.notes if "has changed" in note]
+    assert sentence == (
+        f"TensorFlow {tf.__version__} has changed profiler.experimental.Trace.set_metadata, so calls of a tf.function are no steps."
+    )
+    assert set(p.step_times.phase) == {"train"}
+
+
+@tensorflow
+@pytest.mark.parametrize("name", ["_begin", "_record", "_metadata_set", "_batch_began", "_trace_ended"])
+def test_a_fault_of_ours_in_a_hook_is_a_sentence_and_not_the_users(tf, stop, monkeypatch, name):
+    def broken(*_, **__):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(f"profnb.capture.markers.StepRecorder.{name}", broken)
+    p = capture(tf)
+    assert_nothing_runs(tf, stop)
+    assert sum("A hook of profnb's failed (ZeroDivisionError: ours)" in note for note in p.notes) == 1
+
+
+@tensorflow
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="there a bare raise takes the traceback that was kept")
+def test_no_entry_of_ours_stands_in_the_traceback_of_a_trace_event(tf):
+    def entries(call):
+        with pytest.raises(TypeError) as error:
+            call()
+        return [entry.name for entry in traceback.extract_tb(error.value.__traceback__)][1:]
+
+    trace_type = tf.profiler.experimental.Trace
+    calls = [lambda: trace_type(), lambda: trace_type("x").set_metadata(1), lambda: trace_type("x").__exit__()]  # noqa: PLW0108
+    before = [entries(call) for call in calls]
+    with profnb.profile():
+        assert [entries(call) for call in calls] == before
+
+
+@tensorflow
+def test_hooks_that_somebody_wrapped_fall_silent_when_the_capture_ends(tf):
+    trace_type = tf.profiler.experimental.Trace
+    names = ("__init__", "set_metadata", "__exit__")
+    original = {name: vars(trace_type)[name] for name in names}
+    try:
+        with profnb.profile() as p:
+            with trace_type("x", step_num=1, _r=1):
+                pass
+            for name in names:
+                ours = vars(trace_type)[name]
+                setattr(trace_type, name, lambda *a, _ours=ours, **k: _ours(*a, **k))
+        for _ in range(3):
+            with trace_type("x", step_num=2, _r=1):
+                pass
+        assert len(p.recording.steps) == 1
+    finally:
+        for name in names:
+            setattr(trace_type, name, original[name])
+
+
+def test_one_sentence_names_what_is_missing_and_what_that_costs():
+
+    module = type(sys)("tensorflow")
+    module.__version__ = "2.99.0"
+    library = Library(module)
+    library.missing, library.changed = [EXECUTING_EAGERLY, DEFAULT_GRAPH, SESSION_RUN], [TRACE_METADATA]
+    assert explain_missing([library, Library(type(sys)("nothing"))]) == [
+        "TensorFlow 2.99.0 hides executing_eagerly and compat and has changed profiler.experimental.Trace.set_metadata, so layers are "
+        "told by the names of ops alone, session runs are not traced and calls of a tf.function are no steps."
+    ]
+    assert explain_missing([]) == []
+
+
+def test_of_several_names_the_first_that_is_there_counts():
+    seam = Seam("keras:Model.new|old", "nothing")
+    assert seam.of(type("New", (), {"new": 1, "old": 2})) == 1
+    assert seam.of(type("Old", (), {"old": 2})) == 2
+    assert seam.of(object(), 3) == 3
+
+
+def test_looking_names_up_imports_nothing():
+    code = (
+        "import sys; from profnb.capture.seams import SEAMS; [seam.find() for seam in SEAMS]; "
+        "print([name for name in ('tensorflow', 'keras', 'IPython') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
