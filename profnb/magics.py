@@ -26,10 +26,8 @@ from profnb.magic_options import (
     with_arguments,
 )
 from profnb.profile import Profile
-from profnb.report.frontend import show_sentence
 from profnb.report.progress import Progress
-from profnb.sweep_magic import sweep_cell
-from profnb.warm import warm_in_background
+from profnb.warm import Warming
 
 Show = Callable[[Profile, bool | None], None]
 
@@ -37,6 +35,14 @@ __all__ = ["ProfnbMagics", "load_magics", "unload_magics"]
 
 
 _CELL_MAGICS = ("tfprofile", "tftimeline")
+
+
+def _say(sentence: str) -> None:
+    from profnb.report.frontend import (
+        show_sentence,  # only now: loading the extension takes no time
+    )
+
+    show_sentence(sentence)
 
 
 class _FailedCellError(Exception):
@@ -57,7 +63,7 @@ class ProfnbMagics(Magics):
     def __init__(self, shell: Any) -> None:
         """Register with a shell and begin compiling in the background."""
         super().__init__(shell)
-        self._warming = warm_in_background()
+        self._warming = Warming()
         self._transform = make_transformer(_CELL_MAGICS)
         self._kept: dict[str, Profile] = {}  # by their labels
 
@@ -67,15 +73,27 @@ class ProfnbMagics(Magics):
             raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
         if arguments.vs is not None:
             arguments.vs = self._source(arguments.vs), arguments.vs
-        self._warming.join()  # what compiles now would count as the cell's own time
         captured = CapturedProfile(options)
-        captured.start()
+        self._warming.pause()  # what compiled now would count as the cell's own time
+        try:
+            captured.start()
+        except BaseException:
+            self._warming.go_on()
+            raise
         return captured
 
     def _end(
         self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
     ) -> None:
         """End the capture and show it; ``cell`` is what to run again, None if it failed."""
+        try:
+            self._finish(captured, arguments, show, cell)
+        finally:
+            self._warming.go_on()
+
+    def _finish(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
         profile = captured.profile
         self.shell.user_ns["_tfprofile"] = profile
         if arguments.out is not None:
@@ -89,7 +107,7 @@ class ProfnbMagics(Magics):
         if not arguments.quiet:
             show(profile, arguments.live)
         if sentence:
-            show_sentence(sentence)
+            _say(sentence)
         _write_json(profile, arguments)
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
@@ -122,7 +140,7 @@ class ProfnbMagics(Magics):
         try:
             comparison = compare(source, profile, labels=_labels([name, own], [source, profile]))
         except (ProfnbError, OSError, ValueError) as error:
-            show_sentence(f"Nothing was compared: {error}")
+            _say(f"Nothing was compared: {error}")
             return
         self.shell.user_ns["_tfcomparison"] = comparison
         if not arguments.quiet:
@@ -244,8 +262,13 @@ class ProfnbMagics(Magics):
         arguments = parse_argstring(self.tfsweep_cell, line)
         if arguments.out is not None and not arguments.out.isidentifier():
             raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
-        self._warming.join()
-        sweep = sweep_cell(self.shell, arguments, cell)
+        from profnb.sweep_magic import sweep_cell
+
+        self._warming.pause()
+        try:
+            sweep = sweep_cell(self.shell, arguments, cell)
+        finally:
+            self._warming.go_on()
         self.shell.user_ns["_tfsweep"] = sweep
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = sweep.table
@@ -285,7 +308,7 @@ def _write_json(profile: Profile, arguments: Namespace) -> None:
     try:
         profile.to_chrome_trace(arguments.json)
     except OSError as error:
-        show_sentence(f"The Chrome trace was not written: {error}")
+        _say(f"The Chrome trace was not written: {error}")
 
 
 def load_magics(shell: Any) -> None:

@@ -2,12 +2,23 @@
 
 Numba compiles each kernel on first use and keeps the result on disk. ``%load_ext profnb`` starts this, so
 that the cost hides behind the user's own imports; it is about the same work as reading one tiny trace.
+
+A cell that is captured is not disturbed: from its begin to its report no kernel is begun here. What the
+report needs and is not there yet compiles when it is asked for, and the rest goes on after the report.
 """
 
 import contextlib
 import threading
+from array import array
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
 
-__all__ = ["tiny_trace", "warm_in_background", "warm_up"]
+if TYPE_CHECKING:
+    from profnb.trace.model import Trace
+
+__all__ = ["FIRST_VIEW", "Warming", "kernel_by_kernel", "tiny_trace", "warm_up"]
+
+FIRST_VIEW = "the first view"  # the headline, the typical step, and advice
 
 
 def _varint(value: int) -> bytes:
@@ -42,10 +53,12 @@ def tiny_trace() -> bytes:
     line = _message(
         (1, 1), (2, b"python"), (3, 1), (4, op), (4, marker), *((4, wait) for wait in waits)
     )
+    feeder = _message((1, 2), (2, b"tf_data"), (3, 1), (4, _message((1, 5), (2, 10), (3, 50))))
     plane = _message(
-        (2, b"/host:CPU"), (3, line),
+        (2, b"/host:CPU"), (3, line), (3, feeder),
         (4, entry(1, b"train")), (4, entry(2, b"MatMul:MatMul")),
         (4, entry(3, b"Iterator::Root")), (4, entry(4, b"Iterator::Root::Prefetch")),
+        (4, entry(5, b"Iterator::Root::Prefetch::Map")),
         (5, entry(1, b"_r")), (5, entry(2, b"step_num")),
     )  # fmt: skip
     work = _message((1, 1), (2, 200), (3, 100), (4, _message((1, 1), (5, b"a"))))
@@ -63,31 +76,126 @@ def tiny_trace() -> bytes:
     return _message((1, plane), (1, device), (1, metadata))
 
 
-def warm_up() -> None:
-    """Read and analyse a tiny trace, which compiles everything or loads it from the cache."""
+def kernel_by_kernel() -> Iterator[str]:
+    """Compile our kernels, or load them from the cache, in the order in which a report needs them.
+
+    Yields:
+        After each kernel or two, what can be done without compiling from now on.
+    """
+    trace = yield from _read()
+    yield from _view_first(trace)
+    yield from _view_rest(trace)
+
+
+def _read() -> Generator[str, None, "Trace"]:
     import numpy as np
 
-    from profnb.report.notes import notes_of
+    from profnb.trace.model import StringTable
+    from profnb.trace.wire import LENGTH, find_row, read_fields, read_fixed64, read_tag, split_field
+    from profnb.trace.xplane import read_xplane
+    from profnb.trace.xplane_stats import StatKeys, read_plane_stats
+
+    yield "imports"
+    buffer = np.frombuffer(tiny_trace(), np.uint8)
+    read_tag(buffer, 0, buffer.size)
+    yield "fields"
+    whole = (np.zeros(1, np.int64), np.full(1, buffer.size, np.int64))
+    _, begins, ends = split_field(buffer, *whole, 1, "XSpace")
+    yield "messages"
+    read_fields(buffer, begins, ends, {2: LENGTH}, "XPlane")
+    yield "tables of fields"
+    find_row(begins, 0, 1, 0)
+    read_fixed64(buffer, 0)
+    yield "rows"
+    no_keys = StatKeys(StringTable.of(()), np.zeros(begins.size + 1, np.int64), begins[:0])
+    read_plane_stats(buffer, begins, ends, 6, no_keys)
+    yield "stats"
+    trace = read_xplane(buffer, "warm-up")
+    yield "traces"
+    return trace
+
+
+def _view_first(trace: "Trace") -> Iterator[str]:
+    from profnb.report.ranking import advise
+    from profnb.steps.nesting import find_parents
     from profnb.steps.step_tables import STEPS
     from profnb.subjects.study import Study
-    from profnb.timeline.element import build_timeline
-    from profnb.trace.xplane import read_xplane
 
-    study = Study(read_xplane(np.frombuffer(tiny_trace(), np.uint8), "warm-up"))
+    yield "imports of analyses"
+    study = Study(trace)
+    trace.stats.integers("_r")
+    find_parents(trace.events.end_ps, trace.lines.offsets)
+    yield "columns of stats"
+    len(study.groups.step)
+    yield "groups"
     STEPS.frame(study)
-    len(study.ops.table), len(study.xla.ops), study.device.idle
-    len(notes_of(study))
+    yield "steps"
+    len(study.input.iterators), len(study.ops.runs)
+    yield "ops"
+    len(study.input.waiting.step_ps)
+    yield "waiting"
+    advise(study)
+    yield FIRST_VIEW
+
+
+def _view_rest(trace: "Trace") -> Iterator[str]:
+    from profnb.capture.source.source_records import LineRecords
+    from profnb.report.notes import notes_of
+    from profnb.subjects.source.code_times import Clock, follow_lines
+    from profnb.subjects.study import Study
+    from profnb.timeline.element import build_timeline
+    from profnb.timeline.scene import Scene
+
+    records = LineRecords(array("q", [0]), array("i", [0]), array("i", [1]), [""])
+    follow_lines(records, Clock(0, 0), 1)
+    yield "source lines"
+    study = Study(trace)
+    len(study.ops.table), study.device.idle, notes_of(study)
+    yield "idle time"
+    len(study.xla.ops)
+    yield "programs"
+    len(Scene(study).lanes.lane)
+    yield "lanes"
     build_timeline(study)
+    yield "everything"
 
 
-def _warm_up_quietly() -> None:
-    """Warm up; what is wrong here will be wrong, and said, when a trace is read."""
-    with contextlib.suppress(Exception):
-        warm_up()
+def warm_up() -> None:
+    """Compile everything, or load it from the cache."""
+    for _ in kernel_by_kernel():
+        pass
 
 
-def warm_in_background() -> threading.Thread:
-    """Start ``warm_up`` in a thread; join it before measuring anything."""
-    thread = threading.Thread(target=_warm_up_quietly, name="profnb-warm-up", daemon=True)
-    thread.start()
-    return thread
+class Warming:
+    """Work that is done piece by piece in the background, and rests between two pieces when asked to.
+
+    Args:
+        pieces: Does one piece each time it is asked for the next.
+    """
+
+    def __init__(self, pieces: Callable[[], Iterator[object]] = kernel_by_kernel) -> None:
+        """Begin."""
+        self._may_go = threading.Event()
+        self._may_go.set()
+        self._thread = threading.Thread(
+            target=self._work, args=(pieces,), name="profnb-warm-up", daemon=True
+        )
+        self._thread.start()
+
+    def _work(self, pieces: Callable[[], Iterator[object]]) -> None:
+        # What is wrong here will be wrong, and said, when a trace is read.
+        with contextlib.suppress(Exception):
+            for _ in pieces():
+                self._may_go.wait()
+
+    def pause(self) -> None:
+        """Begin no further piece; returns at once, while the last one may still be ending."""
+        self._may_go.clear()
+
+    def go_on(self) -> None:
+        """Go on where it paused."""
+        self._may_go.set()
+
+    def join(self) -> None:
+        """Wait until all is done."""
+        self._thread.join()

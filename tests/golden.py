@@ -112,6 +112,8 @@ def find_tables(profile):
     for name in sorted(dir(type(profile))):
         if name.startswith("_") or callable(getattr(type(profile), name)):
             continue
+        if RENAMED.get(name) in dir(type(profile)):  # what a table was called, kept for one release
+            continue
         try:
             value = getattr(profile, name)
         except Exception as error:

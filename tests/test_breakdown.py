@@ -319,7 +319,7 @@ def as_the_official_tool_groups(study):
     parent = find_parents(trace.events.end_ps, trace.lines.offsets)
     step = np.full(len(trace.events), -1, np.int64)
     links = grouping._find_links(trace)
-    grouping._spread(steps.roots, steps.first_root, parent, *links, step)
+    grouping._claim(steps, parent, links, step)
     groups = replace(study.groups, step=step, parent=parent)
     return break_down_steps(trace, steps, groups)
 

@@ -255,7 +255,7 @@ def test_kernels_compile_where_nothing_can_be_cached(tmp_path):
 
 def test_the_warm_up_trace_is_a_trace():
     trace = decode(tiny_trace())
-    assert len(trace.events) == 5
+    assert len(trace.events) == 6
 
 
 def test_the_damaged_tpu_trace_is_refused(shared_traces):

@@ -120,7 +120,7 @@ def _lanes_of_events(trace: Trace, steps: Steps, device: int | None) -> Int8s:
         raw &= trace.lines.plane == device
     if raw.any():
         of_name = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
-        on_device = raw[trace.lines.of_event]
+        on_device = trace.lines.spread(raw)
         lanes = np.where(on_device, of_name[trace.events.name], lanes)
         launches, launched = find_launches(trace)
         lanes[launches[on_device[launched]]] = _LAUNCH
@@ -145,7 +145,8 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     The host waits if that work ends before the next step begins; work that runs on into the next
     step is asynchronous and extends nothing.
     """
-    work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event] & (groups.step >= 0))
+    work = trace.lines.events_of(raw_device_lines(trace))
+    work = work[groups.step[work] >= 0]
     if not work.size or steps.is_window:
         return steps
     last = steps.end_ps.copy()

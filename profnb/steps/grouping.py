@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, codes_of, look_up, match, stable_order
 from profnb.core.jit import compiled
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
@@ -76,7 +76,7 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
         return Groups(np.zeros(len(trace.events), np.int64), parent, end_ps)
     step = np.full(len(trace.events), -1, np.int64)
     links = _find_links(trace)
-    _spread(steps.roots, steps.first_root, parent, *links, step)
+    _claim(steps, parent, links, step)
     _adopt_recorded_groups(trace, step)
     _place_by_time(trace, steps, step)
     return Groups(step, parent, end_ps)
@@ -88,8 +88,8 @@ def _close_regions(trace: Trace) -> Int64s:
     Of a start event [5, 6) and a stop event at 30 on one line, the start event becomes [5, 30), so that
     what the thread pool ran in between is inside it.
     """
-    start = trace.names.rows_where(lambda name: name == _REGION_START)[trace.events.name]
-    stop = trace.names.rows_where(lambda name: name == _REGION_STOP)[trace.events.name]
+    start = trace.select_names(lambda name: name == _REGION_START)
+    stop = trace.select_names(lambda name: name == _REGION_STOP)
     bounds = np.flatnonzero(start | stop)
     lines = trace.lines.of_event[bounds]
     paired = start[bounds][:-1] & stop[bounds][1:] & (lines[:-1] == lines[1:])
@@ -133,9 +133,7 @@ class _Links(NamedTuple):
 def _keyed_by(trace: Trace, first: str, second: str) -> _Keyed:
     """The events that carry both of two integer stats, by their two values."""
     one, two = trace.stats.integers(first), trace.stats.integers(second)
-    events, in_one, in_two = np.intersect1d(
-        one.events, two.events, assume_unique=False, return_indices=True
-    )
+    events, in_one, in_two = match(one.events, two.events)
     keys = one.values[in_one].astype(np.int64), two.values[in_two].astype(np.int64)
     return _Keyed(events, keys)
 
@@ -166,9 +164,10 @@ def _find_links(trace: Trace) -> _Links:
         producers.append(producer)
         consumers.append(consumer)
     producer, consumer = np.concatenate(producers), np.concatenate(consumers)
-    order = np.argsort(producer, kind="stable")
-    events, first = np.unique(producer[order], return_index=True)
-    return _Links(events, first, np.append(first[1:], producer.size), consumer[order])
+    order = stable_order(producer)
+    producer = producer[order]
+    first = np.flatnonzero(np.diff(producer, prepend=-1))
+    return _Links(producer[first], first, np.append(first[1:], producer.size), consumer[order])
 
 
 def _number_contexts(
@@ -179,11 +178,9 @@ def _number_contexts(
     Producers' keys (1, 70), (1, 71), (1, 71) and consumers' (1, 70), (1, 70), (1, 71) become 0, 1, 1
     and 0, 0, 1.
     """
-    contexts = np.zeros(producing[0].size + consuming[0].size, np.int64)
-    for columns in zip(producing, consuming, strict=True):
-        _, code = np.unique(np.concatenate(columns), return_inverse=True)
-        contexts = contexts * (code.max(initial=0) + 1) + code
-        _, contexts = np.unique(contexts, return_inverse=True)
+    contexts = codes_of(
+        *(np.concatenate(columns) for columns in zip(producing, consuming, strict=True))
+    )
     return contexts[: producing[0].size], contexts[producing[0].size :]
 
 
@@ -216,7 +213,7 @@ def _pair(
     Producers 3, 5, 8 of contexts 0, 1, 1 and consumers 10, 11, 12 of contexts 0, 0, 1 give the links
     (3, 10), (3, 11), (5, 12), (8, 12).
     """
-    by_context = np.argsort(consuming, kind="stable")
+    by_context = stable_order(consuming)
     sorted_contexts = consuming[by_context]
     first = np.searchsorted(sorted_contexts, producing)
     links = np.searchsorted(sorted_contexts, producing, side="right") - first
@@ -251,46 +248,57 @@ def _keyed_sides(trace: Trace) -> list[tuple[_Keyed, _Keyed]]:
     return sides
 
 
+def _claim(steps: Steps, parent: Int64s, links: _Links, step: Int64s) -> None:
+    """Fill in the step of each event that a root contains, or that its work set going."""
+    nothing = np.full((3, parent.size), -1, np.int64)
+    stack = np.empty(steps.roots.size + parent.size + links.consumers.size, np.int64)
+    columns = nothing[0], nothing[1], nothing[2], stack, step
+    _spread(steps.roots, steps.first_root, parent, *links, *columns)
+
+
 @compiled
 def _spread(
     roots: Int64s, first_root: Int64s, parent: Int64s, producers: Int64s, first: Int64s,
-    last: Int64s, consumers: Int64s, step: Int64s,
+    last: Int64s, consumers: Int64s, first_child: Int64s, next_sibling: Int64s, link: Int64s,
+    stack: Int64s, step: Int64s,
 ) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going.
 
     Root 2 of step 0 contains event 3, and event 3 set event 10 going, which contains event 11: all of
     them belong to step 0, and no later step claims them again.
+
+    The columns before the last two come filled with -1; ``stack`` has room for each root, event and link.
     """
-    count = parent.size
-    first_child = np.full(count, -1, np.int64)
-    next_sibling = np.full(count, -1, np.int64)
-    for event in range(count - 1, -1, -1):
+    for event in range(parent.size - 1, -1, -1):
         owner = parent[event]
         if owner >= 0:
             next_sibling[event] = first_child[owner]
             first_child[owner] = event
-    link = np.full(count, -1, np.int64)
     for index in range(producers.size):
         link[producers[index]] = index
-    stack = [np.int64(0)]
+    top = 0
     for row in range(first_root.size - 1):
         for index in range(first_root[row], first_root[row + 1]):
-            stack.append(roots[index])
-        while len(stack) > 1:
-            claimed = stack.pop()
+            stack[top] = roots[index]
+            top += 1
+        while top > 0:
+            top -= 1
+            claimed = stack[top]
             if step[claimed] >= 0:
                 continue
             step[claimed] = row
             child = first_child[claimed]
             while child >= 0:
                 if step[child] < 0:
-                    stack.append(child)
+                    stack[top] = child
+                    top += 1
                 child = next_sibling[child]
             index = link[claimed]
             if index >= 0:
                 for target in range(first[index], last[index]):
                     if step[consumers[target]] < 0:
-                        stack.append(consumers[target])
+                        stack[top] = consumers[target]
+                        top += 1
 
 
 def _adopt_recorded_groups(trace: Trace, step: Int64s) -> None:
@@ -317,7 +325,7 @@ def _place_by_time(trace: Trace, steps: Steps, step: Int64s) -> None:
     what other threads did for a step: a TF1 timeline, PyTorch's (whose backward pass is another thread), a
     generic Chrome trace.
     """
-    may_stray = trace.is_device_line[trace.lines.of_event]
+    may_stray = trace.lines.spread(trace.is_device_line)
     if not any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID)):
         may_stray = may_stray | trace.is_host_event
     stray = np.flatnonzero(may_stray & (step < 0))

@@ -50,14 +50,15 @@ def find_parents(end_ps: Int64s, offsets: Int64s) -> Int64s:
 
 
 @compiled
-def _self_times(begin: Int64s, end: Int64s, parent: Int64s, self_ps: Int64s) -> None:
-    covered_until = begin.copy()
-    for event in range(begin.size):
-        self_ps[event] = end[event] - begin[event]
+def _self_times(
+    begin: Int64s, end: Int64s, parent: Int64s, covered_until: Int64s, self_ps: Int64s
+) -> None:
+    """Take from each event's duration what its children cover; ``covered_until`` comes as its begin."""
     for event in range(begin.size):
         owner = parent[event]
         if owner >= 0:
-            start = max(begin[event], covered_until[owner])
+            start = covered_until[owner]
+            start = max(start, begin[event])
             if end[event] > start:
                 self_ps[owner] -= end[event] - start
                 covered_until[owner] = end[event]
@@ -74,8 +75,8 @@ def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int64s) -> Int64s:
     Returns:
         Self time in picoseconds, shape (E,), int64, never negative.
     """
-    self_ps = np.empty(begin_ps.size, np.int64)
-    _self_times(begin_ps, end_ps, parent, self_ps)
+    self_ps = end_ps - begin_ps
+    _self_times(begin_ps, end_ps, parent, begin_ps.copy(), self_ps)
     return self_ps
 
 

@@ -19,6 +19,7 @@ from profnb.trace.model import Trace
 __all__ = ["Lanes", "busy_in_bins", "lay_out_lanes"]
 
 _MOST_LANES_OF_A_LINE = 128
+_EARLIEST = np.int64(np.iinfo(np.int64).min)
 _MOST_LINES = 400  # no real host shows more; a hostile file may claim a million
 
 
@@ -46,32 +47,30 @@ class Lanes:
 
 @compiled
 def _stack(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, most: int, depth: Int32s,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, held_until: Int64s, depth: Int32s,
     depths: Int64s, busy: Int64s,
 ) -> None:  # fmt: skip
-    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper.
-
-    Events [0, 10), [2, 5) and [8, 12) of one line stand on lanes 0, 1 and 1: the second is inside the first;
-    the third only overlaps it, and lane 0 is held until 10. The line has 2 lanes and is busy for 12.
-    """
-    held_until = np.empty(most, np.int64)
+    """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper."""
+    most = held_until.size
     for line in range(offsets.size - 1):
-        lane_count = 0
-        covered_until = np.iinfo(np.int64).min
+        used = 0
+        covered_until = _EARLIEST
         for event in range(offsets[line], offsets[line + 1]):
             lane = depth[parent[event]] + 1 if parent[event] >= 0 else 0
-            while lane < lane_count and lane < most - 1 and held_until[lane] > begin[event]:
+            while lane < used and lane < most - 1 and held_until[lane] > begin[event]:
                 lane += 1
-            lane = min(lane, most - 1)
-            for between in range(lane_count, lane + 1):
-                held_until[between] = np.iinfo(np.int64).min
-            lane_count = max(lane_count, lane + 1)
+            if lane >= most:
+                lane = most - 1
+            while used <= lane:
+                held_until[used] = _EARLIEST
+                used += 1
             depth[event] = lane
             held_until[lane] = max(held_until[lane], end[event])
             if end[event] > covered_until:
-                busy[line] += end[event] - max(begin[event], covered_until)
+                start = max(begin[event], covered_until)
+                busy[line] += end[event] - start
                 covered_until = end[event]
-        depths[line] = lane_count
+        depths[line] = used
 
 
 def lay_out_lanes(trace: Trace, steps: Steps, parent: Int64s) -> Lanes:
@@ -86,7 +85,14 @@ def lay_out_lanes(trace: Trace, steps: Steps, parent: Int64s) -> Lanes:
     depth = np.zeros(len(events), np.int32)
     depths, busy = np.zeros(len(trace.lines), np.int64), np.zeros(len(trace.lines), np.int64)
     _stack(
-        events.begin_ps, events.end_ps, offsets, parent, _MOST_LANES_OF_A_LINE, depth, depths, busy
+        events.begin_ps,
+        events.end_ps,
+        offsets,
+        parent,
+        np.empty(_MOST_LANES_OF_A_LINE, np.int64),
+        depth,
+        depths,
+        busy,
     )
     of_steps = -1
     if steps.roots.size:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s
 from profnb.trace.names import is_device_plane, is_host_plane
 
+_FEW_NAMES = 6  # comparing a column with so many numbers is faster than looking all of it up
 _EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
 
 __all__ = ["Counter", "Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
@@ -120,6 +122,16 @@ class Lines:
         """The line of each event, shape (E,), int32."""
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
 
+    def spread(self, flags: Bools) -> Bools:
+        """For each event the flag of its line, shape (E,)."""
+        return np.repeat(flags, np.diff(self.offsets))
+
+    def events_of(self, flags: Bools) -> Int64s:
+        """The events of the lines that are flagged, ascending."""
+        lines = np.flatnonzero(flags)
+        parts = [np.arange(self.offsets[line], self.offsets[line + 1]) for line in lines.tolist()]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
 
 @dataclass(frozen=True, slots=True)
 class Plane:
@@ -187,6 +199,13 @@ class StatColumn:
 
     def __len__(self) -> int:
         return self.events.size
+
+    def of(self, events: Int64s, missing: float = -1) -> npt.NDArray[Any]:
+        """The value at each of some events, the last of several, or ``missing``."""
+        if not len(self):
+            return np.full(events.size, missing, self.values.dtype)
+        at = np.maximum(np.searchsorted(self.events, events, side="right") - 1, 0)
+        return np.where(self.events[at] == events, self.values[at], missing)
 
 
 class Stats:
@@ -283,7 +302,7 @@ class Trace:
     @cached_property
     def is_host_event(self) -> Bools:
         """Whether each event belongs to the host plane, shape (E,)."""
-        return self.is_host_line[self.lines.of_event]
+        return self.lines.spread(self.is_host_line)
 
     @cached_property
     def is_device_line(self) -> Bools:
@@ -293,4 +312,11 @@ class Trace:
 
     def select_names(self, condition: Callable[[str], bool]) -> Bools:
         """For each event, whether its name meets a condition, shape (E,)."""
-        return self.names.rows_where(condition)[self.events.name]
+        wanted = self.names.rows_where(condition)
+        rows = np.flatnonzero(wanted)
+        if rows.size > _FEW_NAMES:
+            return wanted[self.events.name]
+        selected = np.zeros(len(self.events), np.bool_)
+        for row in rows.tolist():
+            selected |= self.events.name == row
+        return selected

@@ -24,6 +24,7 @@ __all__ = [
     "VARINT",
     "Number",
     "check",
+    "find_row",
     "read_fields",
     "read_fixed64",
     "read_tag",
@@ -38,8 +39,10 @@ Number = int | np.int64
 OK = -1
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
-# Positions are int64 and no buffer is larger than 2**62 bytes, so position + size cannot wrap.
-_LARGEST = np.uint64(1 << 62)
+# Numbers that a kernel compares with and shifts by: a constant compiles faster than np.uint64(7) in a kernel.
+_ZERO, _THREE, _SEVEN, _SEVENTY = np.uint64(0), np.uint64(3), np.uint64(7), np.uint64(70)
+_LAST_TAG = np.uint64((1 << 32) - 1)
+_BITS, _MORE = np.uint8(0x7F), np.uint8(0x80)
 
 
 def check(position: Number, what: str) -> None:
@@ -62,15 +65,15 @@ def check(position: Number, what: str) -> None:
 @inlined
 def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Number]:
     """One varint: (value, position after it), or position -1 where it is cut off or too long."""
-    value = np.uint64(0)
-    shift = np.uint64(0)
-    while at < end and shift < np.uint64(70):
+    value = _ZERO
+    shift = _ZERO
+    while at < end and shift < _SEVENTY:
         byte = buffer[at]
         at += 1
-        value |= np.uint64(byte & np.uint8(0x7F)) << shift
-        if byte < np.uint8(0x80):
+        value |= np.uint64(byte & _BITS) << shift
+        if byte < _MORE:
             return value, at
-        shift += np.uint64(7)
+        shift += _SEVEN
     return value, -1
 
 
@@ -84,28 +87,41 @@ def read_tag(
     field the payload is ``[payload begin, position after)``; a fixed-width field's bytes are left
     where they are, at payload begin.
     """
-    zero = np.uint64(0)
     tag, at = read_varint(buffer, at, end)
-    if at < 0 or tag >= np.uint64(1 << 32):
-        return 0, 0, zero, 0, -1
-    number = np.int64(tag >> np.uint64(3))
-    wire = np.int64(tag & np.uint64(7))
-    if number == 0:
-        return 0, 0, zero, 0, -1
-    if wire == VARINT:
+    number = np.int64(tag >> _THREE)
+    wire = np.int64(tag & _SEVEN)
+    value, payload = _ZERO, at
+    after: Number = -1
+    if at < 0 or tag > _LAST_TAG or number == 0:
+        return number, wire, value, payload, -1
+    if wire == VARINT or wire == LENGTH:
         value, after = read_varint(buffer, at, end)
-        return number, wire, value, at, after
-    if wire == LENGTH:
-        size, after = read_varint(buffer, at, end)
-        if after < 0 or size > np.uint64(end - after):
-            return 0, 0, zero, 0, -1
-        return number, wire, size, after, after + np.int64(size)
-    if wire == FIXED64 or wire == FIXED32:
-        width = 8 if wire == FIXED64 else 4
-        if end - at < width:
-            return 0, 0, zero, 0, -1
-        return number, wire, zero, at, at + width
-    return 0, 0, zero, 0, -1
+        if wire == LENGTH and after >= 0:
+            payload = after
+            # No buffer is larger than 2**62 bytes, so position + size cannot wrap.
+            after = -1 if value > np.uint64(end - after) else after + np.int64(value)
+    elif wire == FIXED64 or wire == FIXED32:
+        after = at + (8 if wire == FIXED64 else 4)
+        if after > end:
+            after = -1
+    return number, wire, value, payload, after
+
+
+@compiled
+def find_row(ids: Int64s, first: Number, last: Number, wanted: Number) -> Number:
+    """The row of an id among rows ``first`` to ``last``, which ascend by id, or -1."""
+    if 1 <= wanted <= last - first:  # compared first: an id near 2**63 would wrap
+        row = first + wanted - 1
+        if ids[row] == wanted:
+            return row
+    low, high = first, last
+    while low < high:
+        middle = (low + high) >> 1
+        if ids[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < last and ids[low] == wanted else -1
 
 
 @compiled
@@ -118,39 +134,26 @@ def read_fixed64(buffer: Bytes, at: Number) -> np.int64:
 
 
 @compiled
-def _count_children(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s) -> int:
+def _split(
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s,
+    child_begins: Int64s, child_ends: Int64s,
+) -> int:  # fmt: skip
+    """Count the children of each parent, and keep where they are if there is room."""
+    child = 0
     for parent in range(begins.size):
-        at = begins[parent]
-        children = 0
-        while at < ends[parent]:
+        at, end = begins[parent], ends[parent]
+        before = child
+        while at < end:
             start = at
-            number, wire, _, _, at = read_tag(buffer, at, ends[parent])
+            number, wire, _, payload, at = read_tag(buffer, at, end)
             if at < 0 or (number == field and wire != LENGTH):
                 return start
             if number == field:
-                children += 1
-        counts[parent] = children
-    return -1
-
-
-@compiled
-def _fill_children(
-    buffer: Bytes,
-    begins: Int64s,
-    ends: Int64s,
-    field: int,
-    child_begins: Int64s,
-    child_ends: Int64s,
-) -> None:
-    child = 0
-    for parent in range(begins.size):
-        at = begins[parent]
-        while at < ends[parent]:
-            number, _, _, payload, at = read_tag(buffer, at, ends[parent])
-            if number == field:
-                child_begins[child] = payload
-                child_ends[child] = at
+                if child < child_begins.size:
+                    child_begins[child], child_ends[child] = payload, at
                 child += 1
+        counts[parent] = child - before
+    return -1
 
 
 def split_field(
@@ -173,12 +176,13 @@ def split_field(
         TraceFormatError: A parent is malformed, or the field has another wire type.
     """
     counts = np.zeros(begins.size, np.int64)
-    check(_count_children(buffer, begins, ends, field, counts), what)
+    none = np.empty(0, np.int64)
+    check(_split(buffer, begins, ends, field, counts, none, none), what)
     offsets = np.zeros(begins.size + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     child_begins = np.empty(offsets[-1], np.int64)
     child_ends = np.empty(offsets[-1], np.int64)
-    _fill_children(buffer, begins, ends, field, child_begins, child_ends)
+    _split(buffer, begins, ends, field, counts, child_begins, child_ends)
     return offsets, child_begins, child_ends
 
 

@@ -21,6 +21,7 @@ from profnb.trace.wire import (
     LENGTH,
     VARINT,
     check,
+    find_row,
     read_fields,
     read_tag,
     split_field,
@@ -42,6 +43,7 @@ _EVENT_STATS, _EVENT_OCCURRENCES = 4, 5
 # No real trace comes near these; a file that claims more is hostile or not a trace.
 _MOST = {"planes": 100_000, "lines": 1_000_000, "metadata entries": 8_000_000}
 _LONGEST_PS = 1 << 61  # 26 days: sums of two times stay inside int64
+_LONGEST_DURATION = np.uint64(_LONGEST_PS)
 _UNKNOWN = "(name missing in the trace)"
 
 
@@ -204,12 +206,13 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
         np.empty(count, np.int64),
         np.empty(count, np.int64),
     )
+    stats = np.zeros(count, np.int32)
     unsorted = np.zeros(planes.size, np.bool_)
     missing = np.zeros(1, np.int64)
     status = _decode_events(
         buffer, messages.begins, messages.ends, messages.offsets,
         _line_begins_ps(table, messages.offsets), names.offsets[planes],
-        names.offsets[planes + 1], names.ids, name, begin, duration, unsorted, missing,
+        names.offsets[planes + 1], names.ids, name, begin, duration, stats, unsorted, missing,
     )  # fmt: skip
     check(status, "XEvent")
     if missing[0]:
@@ -221,7 +224,7 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
     if unsorted.any():
         order = _time_order(begin, duration, messages.offsets, np.flatnonzero(unsorted))
         name, begin, duration = name[order], begin[order], duration[order]
-        event_begins, event_ends = event_begins[order], event_ends[order]
+        event_begins, event_ends, stats = event_begins[order], event_ends[order], stats[order]
     has_no_display_name = table[:, 2 * _LINE_DISPLAY_NAME] == table[:, 2 * _LINE_DISPLAY_NAME + 1]
     for column in (0, 1):
         plain_name = table[:, 2 * _LINE_NAME + column]
@@ -230,7 +233,7 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
     return _Decoded(
         Lines(planes, _texts(buffer, table, _LINE_NAME), messages.offsets, table[:, 2 * _LINE_ID]),
         Events(name, begin, duration),
-        StatEntries(event_begins, event_ends, messages.offsets, planes, _EVENT_STATS),
+        StatEntries(event_begins, event_ends, messages.offsets, planes, _EVENT_STATS, stats),
     )
 
 
@@ -252,14 +255,18 @@ def _line_begins_ps(table: Int64s, offsets: Int64s) -> Int64s:
 def _decode_events(
     buffer: Bytes, begins: Int64s, ends: Int64s, offsets: Int64s, line_ps: Int64s,
     first_name: Int64s, last_name: Int64s, name_ids: Int64s, name: Int32s, begin_ps: Int64s,
-    duration_ps: Int64s, unsorted: Bools, missing: Int64s,
+    duration_ps: Int64s, stats: Int32s, unsorted: Bools, missing: Int64s,
 ) -> int:  # fmt: skip
-    """Fill the event columns line by line; returns OK or the position of the damage."""
-    longest = np.uint64(_LONGEST_PS)
+    """Fill the event columns line by line; returns OK or the position of the damage.
+
+    Counts each event's stats, and moves where it begins on to the first of them, since they are read later.
+    """
     for line in range(offsets.size - 1):
         first, last = first_name[line], last_name[line]
         for event in range(offsets[line], offsets[line + 1]):
-            at, end = begins[event], ends[event]
+            message, end = begins[event], ends[event]
+            at = message
+            begins[event] = end
             metadata, offset, duration = np.int64(0), np.int64(0), np.uint64(0)
             while at < end:
                 start = at
@@ -274,16 +281,16 @@ def _decode_events(
                     offset = np.int64(value)
                 elif number == 3:
                     duration = value
-            if duration > longest or offset > _LONGEST_PS or offset < -_LONGEST_PS:
-                return begins[event]
-            row = first
-            if 1 <= metadata <= last - first:  # compared first: an id near 2**63 would wrap
-                row = first + metadata - 1
-            if row >= last or name_ids[row] != metadata:
-                row = first + np.searchsorted(name_ids[first:last], metadata)
-                if row >= last or name_ids[row] != metadata:
-                    missing[0] += 1
-                    row = 0
+                elif number == 4:
+                    stats[event] += 1
+                    if stats[event] == 1:
+                        begins[event] = start
+            if duration > _LONGEST_DURATION or offset > _LONGEST_PS or offset < -_LONGEST_PS:
+                return message
+            row = find_row(name_ids, first, last, metadata)
+            if row < 0:
+                missing[0] += 1
+                row = 0
             name[event] = row
             begin_ps[event] = line_ps[line] + offset
             duration_ps[event] = np.int64(duration)

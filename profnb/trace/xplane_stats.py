@@ -7,12 +7,13 @@ of value, and 64 bits of value. Text stays in the file and is decoded per distin
 Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, message XStat.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int32s, Int64s
+from profnb.core.columns import Bytes, Floats, Int32s, Int64s
 from profnb.core.jit import compiled
 from profnb.trace.chrome.stat_texts import (
     BYTES,
@@ -24,13 +25,17 @@ from profnb.trace.chrome.stat_texts import (
     StatCsr,
     StatTexts,
 )
+from profnb.trace.grouped_stats import GroupedStats, group_stats
 from profnb.trace.model import StatColumn, Stats, StringTable
-from profnb.trace.wire import Number, check, read_fixed64, read_tag, split_field
+from profnb.trace.wire import Number, check, find_row, read_fixed64, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
 
 
 Value = int | float | str | bytes
+_Values = tuple[
+    Int64s | Floats, tuple[str, ...]
+]  # a column's values, and the texts that they are rows of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +58,13 @@ class StatEntries:
     """Where the stats are: field ``field`` of messages at the given spans.
 
     Attributes:
-        begins: Where each event's message begins, shape (E,), in the order of the trace's events.
+        begins: Where each event's message begins, or its first stat does, shape (E,), in the order of the
+            trace's events.
         ends: Where it ends, shape (E,).
         line_offsets: Line l owns events ``line_offsets[l]:line_offsets[l + 1]``.
         plane_of_line: Each line's plane.
         field: The field number of the stats in the message.
+        counts: How many stats each event has, shape (E,); None where nobody counted them yet.
     """
 
     begins: Int64s
@@ -65,31 +72,7 @@ class StatEntries:
     line_offsets: Int64s
     plane_of_line: Int64s
     field: int
-
-
-@compiled
-def _find(ids: Int64s, first: int, last: int, wanted: Number) -> Number:
-    """The row of an id among rows that ascend by id, or -1."""
-    if 1 <= wanted <= last - first:  # compared first: an id near 2**63 would wrap
-        row = first + wanted - 1
-        if ids[row] == wanted:
-            return row
-    row = first + np.searchsorted(ids[first:last], wanted)
-    return row if row < last and ids[row] == wanted else -1
-
-
-@compiled
-def _count_stats(buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s) -> int:
-    for event in range(begins.size):
-        at, end = begins[event], ends[event]
-        while at < end:
-            start = at
-            number, _, _, _, at = read_tag(buffer, at, end)
-            if at < 0:
-                return start
-            if number == field:
-                counts[event] += 1
-    return -1
+    counts: Int32s | None = None
 
 
 @compiled
@@ -114,11 +97,21 @@ def _fill_stats(
                 inner, key[entry] = payload, -1
                 while inner < at:
                     start = inner
-                    number, wire, bits, payload, inner = read_tag(buffer, inner, at)
-                    if inner < 0:
-                        return start
+                    if (
+                        inner + 1 < at
+                        and buffer[inner] < 0x80
+                        and buffer[inner + 1] < 0x80
+                        and (buffer[inner] >= 8 and buffer[inner] & 7 == 0)
+                    ):  # what most are: a tag and a number of one byte each
+                        number, wire = np.int64(buffer[inner] >> 3), np.int64(0)
+                        bits = np.uint64(buffer[inner + 1])
+                        inner += 2
+                    else:
+                        number, wire, bits, payload, inner = read_tag(buffer, inner, at)
+                        if inner < 0:
+                            return start
                     if number == 1:
-                        key[entry] = _find(ids, first, last, np.int64(bits))
+                        key[entry] = find_row(ids, first, last, np.int64(bits))
                     elif number <= 7:
                         expected = 1 if number == 2 else 2 if number == 5 or number == 6 else 0
                         if wire != expected:
@@ -128,7 +121,7 @@ def _fill_stats(
                         if number == 2:
                             value[entry] = read_fixed64(buffer, payload)
                         elif number == 7:
-                            value[entry] = _find(ids, first, last, np.int64(bits))
+                            value[entry] = find_row(ids, first, last, np.int64(bits))
                         elif expected == 2:
                             value[entry], value_end[entry] = payload, inner
                 entry += 1
@@ -136,10 +129,11 @@ def _fill_stats(
 
 
 def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
-    offsets = np.zeros(entries.begins.size + 1, np.int64)
-    status = _count_stats(buffer, entries.begins, entries.ends, entries.field, offsets[1:])
-    check(status, "XStat")
-    np.cumsum(offsets[1:], out=offsets[1:])
+    if entries.counts is None:
+        offsets, _, _ = split_field(buffer, entries.begins, entries.ends, entries.field, "XStat")
+    else:
+        offsets = np.zeros(entries.begins.size + 1, np.int64)
+        np.cumsum(entries.counts, out=offsets[1:])
     count = int(offsets[-1])
     csr = StatCsr(
         offsets,
@@ -158,7 +152,7 @@ def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
     return csr
 
 
-def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr, entry: int) -> Value:
+def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | GroupedStats, entry: int) -> Value:
     kind, value = int(csr.kind[entry]), csr.value[entry]
     if kind == DOUBLE:
         return float(value.view(np.float64))
@@ -200,67 +194,78 @@ class XPlaneStats(Stats):
     def __init__(self, buffer: Bytes, entries: StatEntries, keys: StatKeys) -> None:
         """Remember where the stats are; nothing is read yet."""
         self._buffer, self._entries, self._keys = buffer, entries, keys
+        self._columns: dict[tuple[str, tuple[int, ...]], StatColumn] = {}
 
     @cached_property
     def _csr(self) -> StatCsr:
+        """Entries by event; read apart from those by key, which most are asked for."""
         return _read_csr(self._buffer, self._entries, self._keys)
 
     @cached_property
-    def _rows_by_key(self) -> dict[str, list[int]]:
+    def _grouped(self) -> GroupedStats:
+        csr = _read_csr(self._buffer, self._entries, self._keys)
+        return group_stats(csr, len(self._keys.texts))
+
+    @cached_property
+    def _rows_of_name(self) -> dict[str, list[int]]:
+        """The rows of each key's name; planes have dictionaries of their own."""
         rows: dict[str, list[int]] = {}
-        used = np.unique(self._csr.key)
-        for row in used[used >= 0]:
-            rows.setdefault(self._keys.texts[row], []).append(int(row))
+        for row in np.flatnonzero(np.diff(self._grouped.first)).tolist():
+            rows.setdefault(self._keys.texts[row], []).append(row)
         return rows
 
-    def _select(self, name: str, kinds: tuple[int, ...]) -> tuple[Int64s, Int64s]:
-        """(entries with this key and one of these kinds, the events they belong to)."""
-        csr = self._csr
-        rows = self._rows_by_key.get(name)
-        if not rows:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        wanted = np.zeros(len(self._keys.texts) + 1, np.bool_)
-        wanted[rows] = True
-        found = np.flatnonzero(wanted[csr.key])
-        found = found[np.isin(csr.kind[found], kinds)]
-        return found, np.searchsorted(csr.offsets, found, side="right") - 1
+    def _select(self, name: str, kinds: tuple[int, ...]) -> GroupedStats:
+        """The entries with this key and one of these kinds."""
+        return self._grouped.of_keys(self._rows_of_name.get(name, [])).of_kinds(kinds)
+
+    def _column(
+        self, name: str, kinds: tuple[int, ...], values_of: Callable[[GroupedStats], _Values]
+    ) -> StatColumn:
+        """The stat's column, read once; its arrays are shared and nobody writes into them."""
+        column = self._columns.get((name, kinds))
+        if column is None:
+            chosen = self._select(name, kinds)
+            column = self._columns[name, kinds] = StatColumn(chosen.event, *values_of(chosen))
+        return column
 
     def integers(self, name: str) -> StatColumn:
         """The events with an integer stat of this name; unsigned values keep their 64 bits."""
-        entries, events = self._select(name, (INT64, UINT64))
-        return StatColumn(events, self._csr.value[entries])
+        return self._column(name, (INT64, UINT64), lambda chosen: (chosen.value, ()))
 
     def numbers(self, name: str) -> StatColumn:
         """The events with a stat of this name that is any number, as float64."""
-        entries, events = self._select(name, (INT64, UINT64, DOUBLE))
-        values = self._csr.value[entries]
-        is_double = self._csr.kind[entries] == DOUBLE
-        return StatColumn(events, np.where(is_double, values.view(np.float64), values))
+        return self._column(name, (INT64, UINT64, DOUBLE), self._floats_of)
+
+    def _floats_of(self, chosen: GroupedStats) -> _Values:
+        is_double = chosen.kind == DOUBLE
+        return np.where(is_double, chosen.value.view(np.float64), chosen.value), ()
 
     def texts(self, name: str) -> StatColumn:
         """The events with a text stat of this name, as rows of the distinct texts."""
-        entries, events = self._select(name, (TEXT, REFERENCE))
-        csr = self._csr
-        by_reference = csr.kind[entries] == REFERENCE
+        return self._column(name, (TEXT, REFERENCE), self._texts_of)
+
+    def _texts_of(self, chosen: GroupedStats) -> _Values:
+        by_reference = chosen.kind == REFERENCE
         codes: dict[str, int] = {}
-        values = np.zeros(entries.size, np.int64)
-        references, inverse = np.unique(csr.value[entries[by_reference]], return_inverse=True)
-        texts = [self._keys.texts[row] if row >= 0 else "" for row in references]
-        rows = np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)
-        if references.size:
-            values[by_reference] = rows[inverse]
-        for index in np.flatnonzero(~by_reference):
-            text = str(_value_of(self._buffer, self._keys, csr, int(entries[index])))
+        values = np.zeros(by_reference.size, np.int64)
+        rows = chosen.value[by_reference] + 1  # 0 for a text that the file lacks
+        code_of_row = np.zeros(len(self._keys.texts) + 1, np.int64)
+        for row in np.flatnonzero(np.bincount(rows, minlength=code_of_row.size)).tolist():
+            text = self._keys.texts[row - 1] if row else ""
+            code_of_row[row] = codes.setdefault(text, len(codes))
+        values[by_reference] = code_of_row[rows]
+        for index in np.flatnonzero(~by_reference).tolist():
+            text = str(_value_of(self._buffer, self._keys, chosen, index))
             values[index] = codes.setdefault(text, len(codes))
-        return StatColumn(events, values, tuple(codes))
+        return values, tuple(codes)
 
     def blobs(self, name: str) -> list[tuple[int, Bytes]]:
         """The events with a bytes stat of this name, and views of the file."""
-        entries, events = self._select(name, (BYTES,))
-        csr = self._csr
+        chosen = self._select(name, (BYTES,))
+        spans = zip(chosen.value.tolist(), chosen.value_end.tolist(), strict=True)
         return [
-            (int(event), self._buffer[csr.value[entry] : csr.value_end[entry]])
-            for entry, event in zip(entries.tolist(), events.tolist(), strict=True)
+            (event, self._buffer[begin:end])
+            for event, (begin, end) in zip(chosen.event.tolist(), spans, strict=True)
         ]
 
     def of_event(self, event: int) -> dict[str, Value]:

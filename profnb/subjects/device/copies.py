@@ -78,26 +78,27 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     """
     directions = [copy_direction(text) for text in trace.names.texts]
     is_copy = np.array([direction is not None for direction in directions], np.bool_)
-    on_stream = raw_device_lines(trace)[trace.lines.of_event]
-    copies = np.flatnonzero(on_stream & (is_copy[trace.events.name] if is_copy.size else False))
+    copies = trace.lines.events_of(raw_device_lines(trace))
+    copies = copies[is_copy[trace.events.name[copies]]] if is_copy.size else copies[:0]
     if within is not None:
         copies = copies[within[copies]]
-    details = np.full(len(trace.events), -1, np.int64)
+    details = np.full(copies.size, -1, np.int64)
     parsed: list[tuple[str, str, int]] = []
     for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
         found = trace.stats.texts(stat)
-        details[found.events] = found.values + len(parsed)
+        row = found.of(copies)
+        details = np.where(row >= 0, row + len(parsed), details)
         parsed += [_parse_details(text) for text in found.texts]
     size = np.array([row[2] for row in parsed] or [-1], np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     codes = np.empty(copies.size, np.int64)
-    pairs = zip(trace.events.name[copies].tolist(), details[copies].tolist(), strict=True)
+    pairs = zip(trace.events.name[copies].tolist(), details.tolist(), strict=True)
     for index, (name, detail) in enumerate(pairs):
         kinds = parsed[detail][:2] if detail >= 0 else ("", "")
         codes[index] = keys.setdefault((directions[name] or "", *kinds), len(keys))
     columns = [np.zeros(len(keys), np.int64) for _ in range(5)]
     duration = trace.events.duration_ps[copies]
-    moved = np.where(details[copies] >= 0, size[details[copies]], -1)
+    moved = np.where(details >= 0, size[details], -1)
     known = moved >= 0
     values = (np.ones_like(duration), duration, known, np.where(known, moved, 0), known * duration)
     for summed, value in zip(columns, values, strict=True):

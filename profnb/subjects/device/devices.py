@@ -78,7 +78,7 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
         steps: Its steps; they set the window.
     """
     raw = raw_device_lines(trace)
-    work = np.flatnonzero(raw[trace.lines.of_event]) if len(steps) else np.empty(0, np.int64)
+    work = trace.lines.events_of(raw) if len(steps) else np.empty(0, np.int64)
     window = (int(steps.begin_ps[0]), int(steps.end_ps[-1])) if len(steps) else (0, 0)
     begin = np.clip(trace.events.begin_ps[work], *window)
     end = np.clip(trace.events.end_ps[work], *window)

@@ -103,15 +103,14 @@ def _host_lane(name: str, *, is_op: bool) -> int:
 @compiled
 def _charge(
     times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, occurrences: Int64s, longest: Int64s,
-    bins: Int64s,
+    bins: Int64s, active: Int64s,
 ) -> None:  # fmt: skip
     """Walk the boundaries in time order and charge each stretch to the lowest active lane.
 
     Rows of the results are the lanes, but for the two last, which say of what no lane explains whether
-    a step was running: row 7 is between steps, row 8 unknown.
+    a step was running: row 7 is between steps, row 8 unknown. ``active`` comes as nine zeros.
     """
     count = lanes.size
-    active = np.zeros(9, np.int64)
     current, since, at_bin = -1, np.int64(0), 0
     for index in range(order.size):
         boundary = order[index]
@@ -189,7 +188,9 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
     edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
     edges[[0, -1]] = window
     bins = np.zeros((edges.size - 1, 9), np.int64)
-    _charge(times, np.argsort(times, kind="stable"), lane, edges, occurrences, longest, bins)
+    active = np.zeros(9, np.int64)
+    order = np.argsort(times, kind="stable")
+    _charge(times, order, lane, edges, occurrences, longest, bins, active)
     total = bins.sum(axis=0)
     return IdleTable(
         device=trace.planes[plane].name,

@@ -163,9 +163,11 @@ class KernelTable:
 
 def find_kernels(trace: Trace) -> Int64s:
     """The events that are kernels, ascending."""
-    on_stream = raw_device_lines(trace)[trace.lines.of_event]
+    on_stream = trace.lines.events_of(raw_device_lines(trace))
+    if not on_stream.size:
+        return on_stream
     is_copy = trace.names.rows_where(lambda name: copy_direction(name) is not None)
-    return np.flatnonzero(on_stream & ~is_copy[trace.events.name])
+    return on_stream[~is_copy[trace.events.name[on_stream]]]
 
 
 def tabulate_kernels(

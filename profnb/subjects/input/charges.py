@@ -76,35 +76,32 @@ class Charges:
 
 
 @compiled
-def _self_pieces(begin: Int64s, end: Int64s, above: Int64s, top: Int64s, out: Int64s) -> int:
+def _self_pieces(
+    begin: Int64s, end: Int64s, above: Int64s, covered: Int64s, top: Int64s, out: Int64s
+) -> int:
     """Stretches of each call that no call inside it covers: rows of (begin, end, call), and how many.
 
-    A call 0-10 with one 3-5 inside it gives (0, 3, outer), (3, 5, inner) and (5, 10, outer).
+    A call 0-10 with one 3-5 inside it gives (0, 3, outer), (3, 5, inner) and (5, 10, outer). ``covered``
+    comes as a copy of ``begin``: how far each call is accounted for.
     """
     count = 0
-    covered = begin.copy()  # how far each call is accounted for
-    stack = [np.int64(-1)]
-    for call in range(begin.size):
-        while len(stack) > 1 and stack[-1] != above[call]:
-            done = stack.pop()
-            if end[done] > covered[done]:
-                out[count, 0], out[count, 1], out[count, 2] = covered[done], end[done], done
+    inner = np.int64(-1)  # the innermost call that is still open; the others are above it
+    for call in range(begin.size + 1):
+        owner = above[call] if call < begin.size else -1
+        while inner >= 0:
+            until = begin[call] if inner == owner else end[inner]
+            if until > covered[inner]:
+                out[count, 0], out[count, 1], out[count, 2] = covered[inner], until, inner
                 count += 1
-        owner = above[call]
-        if owner >= 0:
-            if begin[call] > covered[owner]:
-                out[count, 0], out[count, 1], out[count, 2] = covered[owner], begin[call], owner
-                count += 1
-            covered[owner] = max(covered[owner], end[call])
-            top[call] = top[owner]
-        else:
+            if inner == owner:
+                break
+            inner = above[inner]
+        if call < begin.size:
             top[call] = call
-        stack.append(np.int64(call))
-    while len(stack) > 1:
-        done = stack.pop()
-        if end[done] > covered[done]:
-            out[count, 0], out[count, 1], out[count, 2] = covered[done], end[done], done
-            count += 1
+            if owner >= 0:
+                top[call] = top[owner]
+                covered[owner] = max(covered[owner], end[call])
+            inner = np.int64(call)
     return count
 
 
@@ -118,7 +115,8 @@ def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
     begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
     top = np.empty(begin.size, np.int64)
     out = np.empty((2 * begin.size + 1, 3), np.int64)
-    return _pieces_of(out[: _self_pieces(begin, end, tree.above, top, out)]), top
+    count = _self_pieces(begin, end, tree.above, begin.copy(), top, out)
+    return _pieces_of(out[:count]), top
 
 
 def _pieces_of(rows: Int64s) -> Pieces:

@@ -17,7 +17,6 @@ __all__ = [
     "UNNAMED",
     "Allocator",
     "find_allocators",
-    "stat_of_events",
     "step_around",
     "texts_of",
 ]
@@ -98,14 +97,13 @@ def find_allocators(trace: Trace) -> list[Allocator]:
         return []
     events = events[np.argsort(trace.events.begin_ps[events], kind="stable")]
     names = trace.stats.texts("allocator_name")
-    code = np.full(len(trace.events), -1, np.int64)
-    code[names.events] = names.values
-    columns = {stat: stat_of_events(trace, stat) for stat in _STATS}
-    fragmentation = _fractions(trace, events)
+    code = names.of(events)
+    columns = {stat: trace.stats.integers(stat).of(events) for stat in _STATS}
+    fragmentation = trace.stats.numbers("fragmentation").of(events, np.nan)
     allocates = trace.select_names(lambda name: name == _ALLOCATION)
     allocators = []
-    for number in np.unique(code[events]).tolist():
-        chosen = code[events] == number
+    for number in np.unique(code).tolist():
+        chosen = code == number
         chosen_events = events[chosen]
         is_allocation = allocates[chosen_events]
         allocators.append(
@@ -113,32 +111,17 @@ def find_allocators(trace: Trace) -> list[Allocator]:
                 name=names.texts[number] if number >= 0 else UNNAMED,
                 events=chosen_events,
                 is_allocation=is_allocation,
-                in_use=columns["bytes_allocated"][chosen_events],
-                reserved=columns["bytes_reserved"][chosen_events],
-                available=columns["bytes_available"][chosen_events],
+                in_use=columns["bytes_allocated"][chosen],
+                reserved=columns["bytes_reserved"][chosen],
+                available=columns["bytes_available"][chosen],
                 fragmentation=fragmentation[chosen],
-                size=np.maximum(columns["allocation_bytes"][chosen_events], 0),
-                until=_freed_at(columns["addr"][chosen_events], is_allocation),
-                lifetime_peak=int(columns["peak_bytes_in_use"][chosen_events].max()),
+                size=np.maximum(columns["allocation_bytes"][chosen], 0),
+                until=_freed_at(columns["addr"][chosen], is_allocation),
+                lifetime_peak=int(columns["peak_bytes_in_use"][chosen].max()),
             )
         )
     with_use = [allocator for allocator in allocators if (allocator.in_use >= 0).any()]
     return sorted(with_use, key=lambda allocator: allocator.name)
-
-
-def stat_of_events(trace: Trace, stat: str) -> Int64s:
-    """An integer stat of every event, -1 where an event has none, shape (E,)."""
-    stats = trace.stats.integers(stat)
-    values = np.full(len(trace.events), -1, np.int64)
-    values[stats.events] = stats.values.astype(np.int64)
-    return values
-
-
-def _fractions(trace: Trace, events: Int64s) -> Floats:
-    stats = trace.stats.numbers("fragmentation")
-    by_event = np.full(len(trace.events), np.nan)
-    by_event[stats.events] = stats.values
-    return by_event[events]
 
 
 def _freed_at(address: Int64s, is_allocation: Bools) -> Int64s:

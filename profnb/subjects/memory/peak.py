@@ -19,7 +19,6 @@ from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import (
     UNNAMED,
     Allocator,
-    stat_of_events,
     step_around,
     texts_of,
 )
@@ -90,14 +89,14 @@ def tabulate_peak(
         stat: texts_of(trace, stat, allocator.events[alive])
         for stat in ("tf_op", "region_type", "shape")
     }
-    dtypes = stat_of_events(trace, "data_type")
+    dtypes = trace.stats.integers("data_type").of(allocator.events)
     sums: dict[tuple[str, str, str, str, bool], list[int]] = {}
     for at in alive.tolist():
         event = int(allocator.events[at])
         lasting = bool(begin >= 0 and at < begin and allocator.until[at] >= end)
         key = (
             texts["tf_op"].get(event, ""), texts["region_type"].get(event, ""),
-            _DTYPES.get(int(dtypes[event]), ""), texts["shape"].get(event, ""), lasting,
+            _DTYPES.get(int(dtypes[at]), ""), texts["shape"].get(event, ""), lasting,
         )  # fmt: skip
         blocks = sums.setdefault(key, [0, 0])
         blocks[0] += int(allocator.size[at])

@@ -198,8 +198,7 @@ def _device_runs(
 ) -> tuple[tuple[tuple[str, str], ...], Int64s, Int64s]:
     """(keys, key of each run, the runs' events)."""
     raw = raw_device_lines(trace)
-    selected = raw[trace.lines.of_event] if raw.any() else np.zeros(len(trace.events), np.bool_)
-    work = np.flatnonzero(selected)
+    work = trace.lines.events_of(raw)
     if not work.size:
         none = np.empty(0, np.int64)
         return (), none, none

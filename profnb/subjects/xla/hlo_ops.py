@@ -155,7 +155,7 @@ def _from_stats(trace: Trace) -> _Ran:
     names = trace.stats.texts("hlo_op")
     if not len(names):
         return names.events, names.events, []
-    work = raw_device_lines(trace)[trace.lines.of_event] | trace.is_host_event
+    work = trace.lines.spread(raw_device_lines(trace) | trace.is_host_line)
     launches = trace.stats.integers(CORRELATION_ID).events
     launches = launches[trace.is_host_event[launches]]  # they set the instruction going elsewhere
     work[launches] = False
@@ -190,7 +190,7 @@ def _instruction_of(text: str) -> str:
 def _from_names(trace: Trace) -> _Ran:
     """Events of a TPU core's line of ops; their names' stats tell the module."""
     lines = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE)
-    events = np.flatnonzero((lines & raw_device_lines(trace))[trace.lines.of_event])
+    events = trace.lines.events_of(lines & raw_device_lines(trace))
     if not events.size:
         return events, events, []
     modules = {
