@@ -25,6 +25,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
 
+PATIENCE_MS = 120_000  # a busy machine takes its time; what is there goes on at once
+
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
@@ -46,6 +48,7 @@ class Page:
         context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme)
         context.route("**/*", lambda r: r.continue_() if r.request.url.startswith(("file:", "data:", "blob:", "http://localhost")) else r.abort())
         self.page = context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
         self.errors = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.context = context
@@ -107,12 +110,12 @@ class Lab:
         ]  # fmt: skip
         server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.url = f"http://localhost:{port}"
-        for _ in range(120):
+        for _ in range(600):
             try:
-                urllib.request.urlopen(f"{self.url}/api", timeout=1)
+                urllib.request.urlopen(f"{self.url}/api", timeout=10)
                 break
             except OSError:
-                time.sleep(0.5)
+                time.sleep(0.2)
         yield self
         server.terminate()
         server.wait(20)
@@ -120,18 +123,19 @@ class Lab:
     def open(self, open_page, name, theme="JupyterLab Light", width=1200):
         self.themes.write_text(json.dumps({"theme": theme}))
         page = open_page(f"{self.url}/doc/tree/{name}.ipynb?reset", width=width)
-        page.page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+        page.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
         page.page.evaluate("document.querySelectorAll('.jp-CodeCell')[2]?.scrollIntoView()")
         return page
 
 
 def run_all(page):
     """Run every cell of the notebook on the page."""
-    page.page.wait_for_timeout(3000)
+    is_idle = "/\\| Idle/.test(document.querySelector('#jp-main-statusbar')?.innerText ?? '')"
+    page.page.wait_for_function(f"{is_idle} || document.querySelector('.jp-Dialog .jp-mod-accept')")
     accept = page.page.locator(".jp-Dialog .jp-mod-accept")  # which kernel, it may ask
     if accept.count():
         accept.first.click()
-    page.page.wait_for_timeout(3000)
+    page.page.wait_for_function(is_idle)
     page.page.get_by_role("menuitem", name="Run", exact=True).first.click()
     page.page.get_by_text("Run All Cells", exact=True).first.click()
 

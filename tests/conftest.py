@@ -12,6 +12,21 @@ DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 
 
+SLOW = {"tensorflow", "kernel", "browser", "slow"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help="only what takes no TensorFlow, kernel, browser or patience: two minutes at most")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what is slow, where only the fast tests are asked for."""
+    if config.getoption("--fast"):
+        is_slow = [not SLOW.isdisjoint(mark.name for mark in item.iter_markers()) for item in items]
+        config.hook.pytest_deselected(items=[item for item, slow in zip(items, is_slow, strict=True) if slow])
+        items[:] = [item for item, slow in zip(items, is_slow, strict=True) if not slow]
+
+
 @pytest.fixture(scope="session")
 def cpu_trace_path():
     """A real CPU trace: eight steps of a small CNN, recorded by tests/data/record.py."""

@@ -1,15 +1,11 @@
-"""Advice: each rule speaks where it should and is silent where it should not; real programs where a CPU can run them."""
-
-import time
+"""Advice: each rule speaks where it should and is silent where it should not; real programs are in test_advice_gains."""
 
 import pytest
-from patience import patient
 from programs import F32, metadata_plane, op, parameter, program, shape
 from test_input_pipeline import starved
 from test_memory import training
 from traces import event, gpu, host, line, read
 
-import profnb
 from profnb.report.ranking import RULES, advise
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
@@ -151,83 +147,6 @@ def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
     for rule in RULES:
         assert rule.__doc__
         assert rule(empty) is None
-
-
-# Real programs.
-
-
-@pytest.mark.tensorflow
-@patient
-def test_a_function_that_is_traced_anew_is_named():
-    tf = pytest.importorskip("tensorflow")
-
-    @tf.function
-    def new_shapes(x):
-        return tf.reduce_sum(x) * 2.0
-
-    @tf.function
-    def steady(x):
-        return tf.reduce_sum(x) * 2.0
-
-    def run(function, size):
-        with profnb.profile() as p:
-            for number in range(12):
-                with profnb.step(number):
-                    function(tf.ones((size(number), 4)))
-        return {advice.rule: advice for advice in p.advice}
-
-    found = run(new_shapes, lambda number: number + 2)
-    assert "new_shapes was traced anew in 12 of its 12 calls" in found["retracing"].evidence
-    steady(tf.ones((3, 4)))
-    assert "retracing" not in run(steady, lambda _: 3)
-
-
-@pytest.mark.tensorflow
-@patient
-def test_ops_that_python_runs_one_by_one():
-    tf = pytest.importorskip("tensorflow")
-
-    def loop(x):
-        for _ in range(30):
-            x = tf.matmul(x, x) * 1e-3
-        return x
-
-    def run(function):
-        x = tf.ones((32, 32))
-        function(x)
-        with profnb.profile() as p:
-            for number in range(10):
-                with profnb.step(number):
-                    function(x).numpy()
-        return {advice.rule for advice in p.advice}
-
-    assert "eager-ops" in run(loop)
-    assert "eager-ops" not in run(tf.function(loop))
-
-
-@pytest.mark.tensorflow
-@patient
-def test_a_callback_that_is_slow_and_a_healthy_training():
-    keras = pytest.importorskip("keras")
-    np = pytest.importorskip("numpy")
-
-    class Slow(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            time.sleep(0.02)
-
-    x, y = np.ones((2560, 256), "float32"), np.zeros((2560, 1), "float32")
-    layers = [keras.layers.Input((256,)), keras.layers.Dense(1024, activation="relu"), keras.layers.Dense(1024), keras.layers.Dense(1)]
-    model = keras.Sequential(layers)
-    model.compile("sgd", "mse")
-    model.fit(x, y, batch_size=64, verbose=0)
-    with profnb.profile() as p:
-        model.fit(x[:640], y[:640], batch_size=64, verbose=0, callbacks=[Slow()])
-    found = {advice.rule: advice for advice in p.advice}
-    assert found["python-between-steps"].bound_fraction > 0.3
-    assert "What to change" in p.summary()
-    with profnb.profile() as p:
-        model.fit(x, y, batch_size=64, verbose=0)
-    assert [advice for advice in p.advice if advice.bound_fraction > 0.25] == []
 
 
 # More rules by hand.

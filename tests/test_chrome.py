@@ -21,6 +21,8 @@ from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.files import find_traces, read_trace
 from profnb.trace.names import CORRELATION_ID
 
+pytestmark = pytest.mark.versions
+
 
 def read(events, **top):
     body = events if isinstance(events, str | bytes) else json.dumps({"traceEvents": events, **top} if top else events)
@@ -163,6 +165,7 @@ def test_deep_nesting_in_args_costs_nothing():
     assert len(trace.stats.integers("a")) == 0
 
 
+@pytest.mark.slow
 def test_a_gzip_that_inflates_without_end_is_stopped_at_a_bound(tmp_path, monkeypatch):
     from profnb.trace import files
 
@@ -216,6 +219,7 @@ def raw_json(path):
     return data if isinstance(data, list) else data["traceEvents"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES or [pytest.param(None, marks=needs_files)], ids=lambda p: p and f"{p.parent.name}-{p.name}")
 def test_complete_events_equal_those_of_json_loads(path):
     trace = read_trace(path)
@@ -271,6 +275,7 @@ def test_tf1_lanes_hold_what_the_file_says_and_streams_count_once(path):
 KINETO = sorted((SHARED / "kineto").glob("*.gz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", KINETO or [pytest.param(None, marks=needs_files)], ids=lambda p: p and p.name)
 def test_pytorch_kernels_steps_and_launches_equal_the_file(path):
     events = [e for e in raw_json(path) if e.get("ph") == "X"]

@@ -188,6 +188,7 @@ def test_an_empty_trace_is_still_a_file(tmp_path):
     assert [e["name"] for e in data["traceEvents"]][:1] == ["process_name"]
 
 
+@pytest.mark.slow
 def test_pytorch_steps_and_ops_survive(shared_traces, tmp_path):
     before = profnb.load(shared_traces / "kineto" / "changed.json.gz")
     after = profnb.load(before.to_chrome_trace(tmp_path / "t.json"))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from patience import patient
+from recorded import FACTS, program
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -33,6 +33,7 @@ def runs(random, count, truth, run_spread=0.03, steps=80, drift=0.05):
     return RunSet("x", tuple(10 * MS * truth * np.exp(random.normal(0, run_spread, (count, 1)) + noise)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "spread"), [(3, 0.0), (3, 0.03), (5, 0.03)])
 def test_the_interval_holds_the_truth_and_alarms_are_rarely_false(count, spread):
     random = np.random.default_rng(count)
@@ -49,6 +50,7 @@ def test_the_interval_holds_the_truth_and_alarms_are_rarely_false(count, spread)
     assert ranks <= 0.05 * trials  # with 3 + 3 runs there is nothing to rank, and it says so
 
 
+@pytest.mark.slow
 def test_one_run_each_speaks_of_its_steps_only():
     random = np.random.default_rng(0)
     held = alarms = 0
@@ -254,61 +256,32 @@ def test_the_magic(tmp_path):
     assert found.difference.runs == (1, 2)
 
 
-@pytest.mark.tensorflow
-@patient
+# Real code, as it was recorded (tests/data/record_programs.py), in pairs taken in turn.
+
+
+def pairs(first, second, turns):
+    return [program(f"{first}-{turn}") for turn in range(turns)], [program(f"{second}-{turn}") for turn in range(turns)]
+
+
 def test_real_code_that_does_twice_the_work_takes_twice_the_time():
-    tf = pytest.importorskip("tensorflow")
-
-    @tf.function
-    def step(x, times):
-        for _ in tf.range(times):
-            x = tf.matmul(x, x) * 1e-3
-        return tf.reduce_sum(x)
-
-    x = tf.random.normal((256, 256))
-    step(x, tf.constant(2))
-
-    def run(times):
-        with profnb.profile(max_steps=10) as p:
-            for number in range(60):
-                with profnb.step(number):
-                    step(x, tf.constant(times)).numpy()
-        return p
-
-    pairs = [(run(8), run(16)) for _ in range(4)]
-    found = compare([a for a, _ in pairs], [b for _, b in pairs], labels=("once", "twice"))
+    found = compare(*pairs("once", "twice", 3), labels=("once", "twice"))
     assert not found.first[0].steady_step_times[0][1]  # untraced steps are what is compared
     assert found.ratio == pytest.approx(2, rel=0.35)
     assert found.is_different
     assert found.guards == []
 
 
-@pytest.mark.tensorflow
-@patient
+def test_real_runs_of_the_same_show_no_difference():
+    one = [program(f"once-{turn}") for turn in range(3)]
+    found = compare(one, one[::-1])
+    assert not found.is_different
+    assert found.verdict.startswith("No difference")
+
+
 def test_a_sleep_in_the_input_is_found_with_its_size_and_its_place():
-    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
-    import time
-
-    model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4)])
-    model.compile("sgd", "mse")
-
-    def run(pause):
-        def elements():
-            for _ in range(40):
-                time.sleep(pause)
-                yield np.ones((8, 8), "float32"), np.ones((8, 4), "float32")
-
-        kinds = (tf.TensorSpec((8, 8)), tf.TensorSpec((8, 4)))
-        data = tf.data.Dataset.from_generator(elements, output_signature=kinds)
-        with profnb.profile(max_steps=15) as p:
-            model.fit(data, verbose=0)
-        return p
-
-    run(0)
-    pairs = [(run(0.004), run(0.010)) for _ in range(3)]
-    found = compare([a for a, _ in pairs], [b for _, b in pairs], labels=("short", "long"))
+    found = compare(*pairs("short-sleep", "long-sleep", 3), labels=("short", "long"))
     added = np.median(found.runs[1].medians) - np.median(found.runs[0].medians)
-    assert added == pytest.approx(6 * MS, rel=0.25)
+    assert added == pytest.approx(FACTS["sleep-in-the-input"]["added_s"] * 1e12, rel=0.25)
     assert found.is_different
     assert found.ratio > 1
     culprit = found.table.iloc[0]
@@ -317,27 +290,8 @@ def test_a_sleep_in_the_input_is_found_with_its_size_and_its_place():
     assert found.categories.category[0] in ("input", "between steps")
 
 
-@pytest.mark.tensorflow
-@patient
 def test_an_extra_layer_is_found_by_name():
-    keras = pytest.importorskip("keras")
-    x, y = np.ones((640, 64), "float32"), np.ones((640, 1), "float32")
-
-    def made(*extra):
-        model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(64), *extra, keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-        model.fit(x, y, batch_size=32, verbose=0)
-        return model
-
-    models = made(), made(keras.layers.Dense(3000, name="extra"))
-
-    def run(model):
-        with profnb.profile(max_steps=8) as p:
-            model.fit(x, y, batch_size=32, epochs=3, verbose=0)
-        return p
-
-    pairs = [tuple(run(model) for model in models) for _ in range(3)]
-    found = compare([a for a, _ in pairs], [b for _, b in pairs])
+    found = compare(*pairs("without-extra", "with-extra", 3))
     assert found.is_different
     assert found.ratio > 1.2
     table = found.table
@@ -347,3 +301,24 @@ def test_an_extra_layer_is_found_by_name():
     named = table[table.op_name.str.contains("extra")].difference_us.sum() / 1e3
     assert whole.idxmax() == "host compute"
     assert named > 0.4 * whole["host compute"]
+
+
+@pytest.mark.tensorflow
+def test_code_that_runs_here_is_compared_by_its_untraced_steps_and_its_ops():
+    tf = pytest.importorskip("tensorflow")
+    x = tf.ones((16, 16))
+
+    def run(work):
+        step = tf.function(work)
+        step(x)
+        with profnb.profile(max_steps=5, max_seconds=300) as p:
+            for number in range(20):
+                with profnb.step(number):
+                    step(x).numpy()
+        return p
+
+    one, two = run(lambda x: tf.reduce_sum(tf.matmul(x, x))), run(lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, x))))
+    found = compare([one, one], [two, two])
+    assert [len(own) for own in found.runs[0].step_ps] == [15, 15]
+    assert found.guards == []
+    assert set(found.table[found.table.status == "appeared"].op_name) == {"Tanh"}

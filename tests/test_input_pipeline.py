@@ -1,11 +1,10 @@
 """The input pipeline: waiting charged by hand, real pathological pipelines, official tables."""
 
-import os
 import time
 
 import numpy as np
 import pytest
-from patience import patient
+from recorded import FACTS, program
 from traces import event, host, line, read
 
 import profnb
@@ -180,96 +179,21 @@ def test_the_input_op_table_is_the_official_one(shared_traces, name):
     assert table.self_us.sum() / 1e3 == pytest.approx(sum(op.self_time_in_ms for op in result.input_op_details), abs=1e-6)
 
 
-# Real pipelines, each slow in one known way.
-
-tf = pytest.importorskip("tensorflow")
-STEPS, BATCH = 30, 8
-
-
-def plain(dataset):
-    """As written: tf.data neither parallelizes nor fuses nor prefetches by itself."""
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    for name in ("map_parallelization", "map_and_batch_fusion", "inject_prefetch"):
-        if hasattr(options.experimental_optimization, name):
-            setattr(options.experimental_optimization, name, False)
-    return dataset.with_options(options)
-
-
-def burn(x):
-    """Work of one to three milliseconds that one thread does."""
-    y = tf.reshape(tf.cast(x, tf.float32), [1, 1]) * tf.ones((320, 320))
-    for _ in range(3):
-        y = tf.matmul(y, tf.ones((320, 320))) * 1e-3
-    return y[0, 0]
-
-
-def nap(x):
-    time.sleep(0.004)
-    return np.float32(x)
-
-
-def naps():
-    for number in range(10_000):
-        time.sleep(0.004)
-        yield np.float32(number)
-
-
-def numbers():
-    return tf.data.Dataset.range(10_000)
-
-
-def train(dataset, step_s):
-    """A training whose step sleeps, so that it takes no core from the pipeline."""
-    with profnb.profile(max_steps=STEPS + 5) as p:
-        for number, _ in enumerate(dataset.take(STEPS)):
-            with profnb.step(number):
-                time.sleep(step_s)
-    return p
-
-
-def batches_per_second(dataset):
-    """How fast the dataset is alone: wall time of the batches after the fifth."""
-    iterator = iter(dataset)
-    for _ in range(5):
-        next(iterator)
-    begin = time.perf_counter()
-    for _ in range(STEPS):
-        next(iterator)
-    return STEPS / (time.perf_counter() - begin)
-
-
-def files_of(folder, count=400, size=150_000):
-    paths = []
-    for number in range(count):
-        (folder / f"{number}.bin").write_bytes(os.urandom(size))
-        paths.append(str(folder / f"{number}.bin"))
-    return paths
-
-
-def read_whole(path):
-    return tf.strings.length(tf.io.read_file(path))
-
+# Real pipelines, each slow in one known way, as they were recorded (tests/data/record_programs.py).
 
 PIPELINES = {
-    "sequential map": (lambda _: plain(numbers().map(burn).batch(BATCH).prefetch(2)), "sequential map", "Map"),
-    "parallel map": (lambda _: plain(numbers().map(burn, num_parallel_calls=2).batch(BATCH).prefetch(2)), "transform", "ParallelMap"),
-    "py_function": (lambda _: plain(numbers().map(lambda x: tf.numpy_function(nap, [x], tf.float32)).batch(BATCH).prefetch(2)), "python", "Map"),
-    "generator": (lambda _: plain(tf.data.Dataset.from_generator(naps, output_signature=tf.TensorSpec((), tf.float32)).batch(BATCH).prefetch(2)), "python", "Generator"),
-    "small files": (lambda d: plain(tf.data.Dataset.from_tensor_slices(files_of(d)).repeat().map(read_whole).batch(64).prefetch(2)), "small files", "Map"),
+    "sequential-map": ("sequential map", "Map"),
+    "parallel-map": ("transform", "ParallelMap"),
+    "py-function": ("python", "Map"),
+    "generator": ("python", "Generator"),
+    "small-files": ("small files", "Map"),
 }  # fmt: skip
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("name", list(PIPELINES))
-@patient
-def test_a_slow_stage_is_named_with_its_cause_and_its_rate(tmp_path, name):
-    make, cause, kind = PIPELINES[name]
-    dataset = make(tmp_path)
-    alone = batches_per_second(dataset)
-    # The model is three times as fast as the pipeline; files come faster from one pass to the next.
-    step_s = 0.3 / alone if name != "small files" else 0.0
-    p = train(dataset, step_s)
+def test_a_slow_stage_is_named_with_its_cause_and_its_rate(name):
+    cause, kind = PIPELINES[name]
+    p, facts = program(f"pipeline-{name}"), FACTS["pipelines"][f"pipeline-{name}"]
     found = p.study.input.diagnosis
     assert found.severity == "high", found.sentence
     assert found.cause == cause, found.sentence
@@ -278,95 +202,101 @@ def test_a_slow_stage_is_named_with_its_cause_and_its_rate(tmp_path, name):
     assert charged[found.iterator] > 0.5 * charged.sum()
     assert found.fix in " ".join(p.notes)
     waits = p.input_waits[p.input_waits.is_counted]
-    if name != "small files":
-        # What a batch takes less what the model takes; machines are shared, so within 40 %.
-        assert waits.wait_ms[:-1].mean() == pytest.approx((1 / alone - step_s) * 1e3, rel=0.4)
+    if name != "small-files":
+        # What a batch takes less what the model takes; nobody was alone on the machine, so within 40 %.
+        expected_ms = (1 / facts["alone_per_second"] - facts["step_s"]) * 1e3
+        assert waits.wait_ms[:-1].mean() == pytest.approx(expected_ms, rel=0.4)
     assert p.input_pipeline.waited_us.sum() == pytest.approx(p.ops[p.ops.op_name == "Iterator::Root"].total_us.sum(), abs=1e-3)
 
 
-@pytest.mark.tensorflow
-@patient
 def test_python_that_sleeps_costs_what_it_sleeps():
-    """Eight naps of 4 ms for each batch, one after another, less a step of 10 ms."""
-    make, *_ = PIPELINES["generator"]
-    p = train(make(None), 0.010)
+    """Eight naps of 12 ms for each batch, one after another, less a step of 30 ms."""
+    p = program("rate-starved")
     waits = p.input_waits[p.input_waits.is_counted]
-    assert waits.wait_ms.median() == pytest.approx(8 * 4 - 10, rel=0.25)
+    assert waits.wait_ms.median() == pytest.approx(8 * 12 - 30, rel=0.25)
     assert p.study.input.waiting.starved == len(waits) - 1  # after the last step nothing is waited for
 
 
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("step_s", [0.0, 0.060], ids=["starved", "slow-model"])
-@patient
-def test_elements_per_second_are_those_of_the_wall_clock(step_s):
+@pytest.mark.parametrize("name", ["starved", "slow-model"])
+def test_elements_per_second_are_those_of_the_wall_clock(name):
     """Both where the training waits, and where the pipeline is ahead and its rate is told by its stages."""
-    make, *_ = PIPELINES["generator"]
-    dataset = make(None)
-    alone = batches_per_second(dataset)
-    p = train(dataset, step_s)
-    made = p.study.input.waiting.pipeline_per_second
-    assert made == pytest.approx(alone, rel=0.15)
-    assert (p.study.input.diagnosis.severity == "high") == (step_s == 0)
+    p, facts = program(f"rate-{name}"), FACTS["rates"][f"rate-{name}"]
+    assert p.study.input.waiting.pipeline_per_second == pytest.approx(facts["alone_per_second"], rel=0.15)
+    assert (p.study.input.diagnosis.severity == "high") == (name == "starved")
 
 
-@pytest.mark.tensorflow
-@patient
 def test_a_healthy_pipeline_is_left_alone():
-    p = train(numbers().batch(BATCH).prefetch(2), 0.004)
+    p = program("healthy")
     assert p.study.input.diagnosis.severity == "none"
     assert not any("input-bound" in note for note in p.notes)
     assert [part.title for part in input_sections(p.study)] == ["Input pipeline"]
 
 
-@pytest.mark.tensorflow
-@patient
 def test_a_cache_that_is_filled_is_healthy_whatever_made_it():
-    dataset = plain(numbers().take(BATCH * 10).map(burn).batch(BATCH).cache().repeat().prefetch(2))
-    iterator = iter(dataset)
-    for _ in range(15):
-        next(iterator)
-    with profnb.profile() as p:
-        for number in range(STEPS):
-            next(iterator)
-            with profnb.step(number):
-                time.sleep(0.004)
-    assert p.study.input.diagnosis.severity == "none"
+    assert program("healthy-cache").study.input.diagnosis.severity == "none"
 
 
-@pytest.mark.tensorflow
-@patient
 def test_filling_a_shuffle_buffer_is_said():
-    p = train(plain(numbers().map(burn).shuffle(300).batch(BATCH).prefetch(2)), 0.001)
-    assert any("Shuffle fills its buffer of 300 elements" in note for note in p.notes)
+    assert any("Shuffle fills its buffer of 50 elements" in note for note in program("shuffle").notes)
 
 
-@pytest.mark.tensorflow
-@patient
 def test_work_on_the_training_thread_is_told_to_prefetch():
-    p = train(plain(numbers().map(burn).batch(BATCH)), 0.002)
+    p = program("no-prefetch")
     found = p.study.input.diagnosis
     assert found.cause == "sequential map"
     assert "nothing runs while the model works" in found.fix
     assert not p.input_pipeline.is_async.any()
 
 
-@pytest.mark.tensorflow
-@patient
 def test_keras_fed_by_a_slow_generator_is_input_bound():
-    keras = pytest.importorskip("keras")
-    if keras.config.backend() != "tensorflow" if hasattr(keras, "config") and hasattr(keras.config, "backend") else False:
-        pytest.skip("needs Keras on TensorFlow")
+    p = program("keras-generator")
+    found = p.study.input.diagnosis
+    assert (found.severity, found.cause) == ("high", "python"), found.sentence
+    assert p.input_waits[p.input_waits.is_counted].wait_ms.median() == pytest.approx(20, rel=0.35)
+
+
+# Pipelines that run here: what is in them, whatever the clock says.
+
+
+@pytest.mark.tensorflow
+def test_a_pipeline_that_runs_here_has_its_stages_its_calls_and_its_naps():
+    """Ten batches of four; the generator naps 4 ms for each element, and no nap is shorter."""
+    tf = pytest.importorskip("tensorflow")
+
+    def naps():
+        for number in range(1000):
+            time.sleep(0.004)
+            yield np.float32(number)
+
+    made = tf.data.Dataset.from_generator(naps, output_signature=tf.TensorSpec((), tf.float32))
+    dataset = made.map(lambda x: tf.sqrt(x) * 2).batch(4).prefetch(2)
+    with profnb.profile(max_seconds=300) as p:
+        for number, _ in enumerate(dataset.take(10)):
+            with profnb.step(number):
+                pass
+    table = p.input_pipeline.set_index("kind")
+    assert {"Generator", "Prefetch"} <= set(table.index)
+    assert table.occurrences["Generator"].sum() >= 40
+    assert table.is_async.any()
+    row = table.loc[["Generator"]].total_us.sum()
+    assert row >= 40 * 4000
+    assert p.input_pipeline.waited_us.sum() == pytest.approx(p.ops[p.ops.op_name == "Iterator::Root"].total_us.sum(), abs=1e-3)
+    assert (p.input_waits.wait_ms >= 0).all()
+
+
+@pytest.mark.tensorflow
+def test_a_keras_generator_that_runs_here_is_seen_as_python():
+    tf, keras = pytest.importorskip("tensorflow"), pytest.importorskip("keras")
+    del tf
 
     def slow():
         while True:
-            time.sleep(0.02)
+            time.sleep(0.01)
             yield np.ones((8, 4), "float32"), np.zeros((8, 1), "float32")
 
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    model.fit(slow(), steps_per_epoch=2, verbose=0)
-    with profnb.profile() as p:
-        model.fit(slow(), steps_per_epoch=20, verbose=0)
-    found = p.study.input.diagnosis
-    assert (found.severity, found.cause) == ("high", "python"), found.sentence
-    assert p.input_waits[p.input_waits.is_counted].wait_ms.median() == pytest.approx(20, rel=0.35)
+    with profnb.profile(max_seconds=300) as p:
+        model.fit(slow(), steps_per_epoch=10, verbose=0)
+    assert "Generator" in set(p.input_pipeline.kind)
+    assert p.input_pipeline[p.input_pipeline.kind == "Generator"].total_us.sum() >= 9 * 10_000

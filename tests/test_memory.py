@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from patience import patient
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -187,7 +186,6 @@ def test_the_largest_batch_is_asked_of_devices_only():
 
 
 @pytest.mark.tensorflow
-@patient
 def test_a_real_training_on_a_cpu():
     """The allocator's own peak is the most that its events tell; a kept list grows by what it keeps."""
     tf = pytest.importorskip("tensorflow")

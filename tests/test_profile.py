@@ -14,6 +14,8 @@ from profnb.profile import Profile
 from profnb.trace.files import find_traces, pick_trace
 from profnb.report.notebook_file import clean_notebook
 
+pytestmark = pytest.mark.versions
+
 
 def marker(begin, end, number):
     return event("train", begin, end - begin, _r=1, step_num=number)

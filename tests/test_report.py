@@ -16,7 +16,10 @@ from profnb.trace.files import read_trace
 from profnb.report.step_chart import step_chart, step_figure
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.html_table import html_table
-from profnb.report.text import fact_rows, headline_text, plain_table, run_facts
+from profnb.drawing.plain import plain_table
+from profnb.report.text import fact_rows, headline_text, run_facts
+
+pytestmark = pytest.mark.versions
 
 HOSTILE = '</table><script>alert(1)</script><img src=x onerror="alert(2)">\'"&<b>'
 

@@ -34,6 +34,7 @@ from profnb.core.options import CaptureOptions
 
 
 tensorflow = pytest.mark.tensorflow
+pytestmark = tensorflow
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,7 @@ def leaves(value, found):
 ODD = [None, -1, 0, 1, 2, 2**31 - 1, 2**40, 2**62, 10**30, 1.5, "", "a/b", "\ud800", "x" * 5000, [], {}, [[]], [0], [[0, 0]], True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_file_does_more_than_be_refused(saved, tmp_path, seed):
     """Random damage: what opens can be shown in full."""

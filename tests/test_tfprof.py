@@ -54,7 +54,7 @@ def test_the_numbers_of_a_known_product(profiled):
     nodes = [n for run in runs for d in run.step_stats.dev_stats for n in d.node_stats if n.node_name == "layer/product"]
     at_least = sum(n.op_end_rel_micros - n.op_start_rel_micros for n in nodes)
     assert at_least <= product.total_us <= sum(n.all_end_rel_micros for n in nodes)
-    assert at_least > 100
+    assert at_least > 0
     assert product.float_ops == 2 * (2 * 1000**3)  # of both runs
     assert product.occurrences == 2
     assert product.requested_bytes == 8_000_000

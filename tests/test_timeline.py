@@ -23,6 +23,8 @@ from profnb.timeline.live import answer_question
 from profnb.timeline.pack import event_details, fit_timeline, line_label, pack_timeline
 from profnb.timeline.still import still_picture, still_text
 
+pytestmark = pytest.mark.versions
+
 
 def study_of(*planes):
     return Study(read(*planes))

@@ -222,6 +222,7 @@ def test_convolutions_count_in_the_backward_pass_too():
     assert Study(trace).xla.ops.flops.tolist() == [2 * 8 * 30 * 30 * 16 * 9 * 4]
 
 
+@pytest.mark.tensorflow
 def test_a_compiled_function_on_a_cpu():
     """A product of known size, run by XLA here: its operations, bytes and name."""
     tf = pytest.importorskip("tensorflow")

@@ -15,6 +15,8 @@ from profnb.trace.files import read_trace
 from profnb.trace.xplane import read_xplane
 from profnb.warm import tiny_trace
 
+pytestmark = pytest.mark.versions
+
 
 def decode(raw):
     return read_xplane(np.frombuffer(raw, np.uint8), "test.pb")
