@@ -19,12 +19,12 @@ _MEANING = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
     "device collectives": "devices exchanging data",
-    "host compute": "ops running on the CPU",
-    "kernel launch": "the host starting kernels one by one",
+    "host compute": "ops computing on the CPU",
+    "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
     "output": "copies from the device to the host",
     "compilation": "XLA compiling",
-    "all others": "nothing of TensorFlow's active: mostly Python",
+    "all others": "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
 }
 

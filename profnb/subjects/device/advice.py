@@ -34,7 +34,7 @@ def _share_of_kernels(study: Study, chosen: Bools) -> float:
 
 def launch_bound(study: Study) -> Advice | None:
     """Most kernels are shorter than their launch and the device idles 10 % of the time while launching."""
-    launches, idle = study.device.launches, idle_share_of(study, "launching kernels")
+    launches, idle = study.device.launches, idle_share_of(study, "kernel launch")
     launched = int(launches.launched.sum())
     if not launched or idle < 0.1:
         return None

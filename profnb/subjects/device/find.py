@@ -38,7 +38,7 @@ class Devices:
     @cached_property
     def idle(self) -> IdleTable | None:
         """Why the busiest device was idle; None without a device."""
-        return attribute_idle(self._spine.trace, self._spine.steps)
+        return attribute_idle(self._spine.trace, self._spine.steps, self._spine.groups.parent)
 
     @cached_property
     def kernels(self) -> KernelTable:
