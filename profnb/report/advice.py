@@ -16,12 +16,15 @@ _NOTHING = "Nothing to change stands out"
 
 
 def _bound_text(advice: Advice) -> str:
-    return f"at most {percent_text(advice.bound_fraction)}"
+    """What it can save, as the title is followed by it; nothing where no bound is known."""
+    if advice.bound_fraction is None:
+        return ""
+    return f" (at most {percent_text(advice.bound_fraction)})"
 
 
 def advice_text(advice: Advice) -> str:
     """One piece of advice as lines of plain text."""
-    said = f"{advice.title} ({_bound_text(advice)}). {advice.evidence} {advice.code}"
+    said = f"{advice.title}{_bound_text(advice)}. {advice.evidence} {advice.code}"
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
 
 
@@ -38,7 +41,7 @@ def advice_html(listed: Sequence[Advice]) -> str:
         return f'<div style="margin:6px 0;{MUTED}">{_NOTHING}.</div>'
     items = "".join(
         f'<li style="margin:4px 0"><b>{escape(advice.title)}</b> '
-        f'<span style="{MUTED}">({_bound_text(advice)} of the time)</span>'
+        f'<span style="{MUTED}">{_bound_text(advice).replace(")", " of the time)")}</span>'
         f"<div>{escape(advice.evidence)}</div>"
         f'<div style="{MUTED}">{escape(advice.code)} {escape(advice.link)}</div></li>'
         for advice in listed

@@ -62,6 +62,8 @@ FIRST_OF_DEVICE = _HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
 _NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
+# Beside a device: Python's frames, threads of tf.data, and JAX's waiting for buffers that a device still fills.
+_NO_WORK_BESIDE_DEVICE = ("$", "Iterator::", "BufferSequencingEvent")
 _COPIES = {
     "host to device": _HOST_TO_DEVICE,
     "device to host": _OUTPUT,
@@ -95,7 +97,7 @@ def _host_lane(name: str) -> int:
 
 def _host_lane_beside_device(name: str) -> int:
     """A host event's lane where there is a device, before its launches and its own ops are known."""
-    if name.startswith(("$", "Iterator::")):
+    if name.startswith(_NO_WORK_BESIDE_DEVICE):
         return NOTHING
     if _is_input_wait(name):
         return WAITING_FOR_INPUT
@@ -127,14 +129,11 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     if not raw[trace.lines.of_event].any():
         host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
         lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
-        lanes[steps.roots] = (
-            NOTHING  # a marker or call covers its whole step and explains none of it
-        )
+        lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
         return lanes.astype(np.int8)
     host = np.fromiter(map(_host_lane_beside_device, texts), np.int8, len(texts))
-    if (
-        trace.is_op_name is not None
-    ):  # what is neither op nor runtime is Python's, or the user's annotation
+    if trace.is_op_name is not None:
+        # What is neither op nor runtime is Python's, or the user's annotation.
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
         host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
     lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
@@ -145,13 +144,13 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     lanes[_cpu_ops(trace, parent, is_call)] = HOST_COMPUTE
     work = of_name[trace.events.name[launched]]
     call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
-    lanes[launches] = 0
-    np.maximum.at(
-        lanes, launches, call[work]
-    )  # a call that starts a graph of kernels and copies copies
     if device is not None:
         raw &= trace.lines.plane == device
     on_device = raw[trace.lines.of_event]
+    chosen = on_device[launched]
+    lanes[launches] = NOTHING
+    # A call that starts a graph of kernels and copies counts as the copy.
+    np.maximum.at(lanes, launches[chosen], call[work[chosen]])
     lanes[trace.is_device_line[trace.lines.of_event]] = NOTHING
     lanes[on_device] = of_name[trace.events.name[on_device]]
     lanes[steps.roots] = NOTHING
@@ -165,8 +164,12 @@ def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:
     )
     if trace.is_op_name is not None:
         is_op = trace.is_op_name[trace.events.name]
-    on_device_plane = np.array(["GPU" in plane.name for plane in trace.planes], np.bool_)
-    enqueues = on_device_plane[trace.lines.plane[trace.lines.of_event]]  # TF1's ops placed on a GPU
+    # TF1's timelines record no launches; there the plane tells where an op was placed.
+    placed = ["device:" in plane.name for plane in trace.planes if plane.is_host]
+    if not is_call.any() and not any(placed):
+        return np.empty(0, np.int64)
+    enqueues_on = np.array(["GPU" in plane.name for plane in trace.planes], np.bool_)
+    enqueues = enqueues_on[trace.lines.plane[trace.lines.of_event]]
     is_op = is_op & trace.is_host_event & ~enqueues
     launches_inside = _spread_up(parent, is_call)
     op_around = _spread_down(parent, is_op)

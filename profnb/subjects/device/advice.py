@@ -8,6 +8,7 @@ from profnb.core.columns import Bools
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, Advice, idle_share_of, share_of, window_of
 from profnb.subjects.device.precision import WIDTHS
+from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "mixed_precision",
     "pageable_copies",
     "synchronising_reads",
+    "unused_gpu",
 ]
 
 _LAYOUT = re.compile(
@@ -181,4 +183,24 @@ def imbalance(study: Study) -> Advice | None:
         devices.imbalance / (1 + devices.imbalance) * float(devices.utilization.max()),
         "Give every replica the same number of examples (drop_remainder=True) of like sizes.",
         f"{GUIDE}/distributed_training",
+    )  # fmt: skip
+
+
+def unused_gpu(study: Study) -> Advice | None:
+    """A GPU is there, nothing proves that it worked, and half of the steps' time or more is ops on the CPU."""
+    names = study.device.unused
+    if not names:
+        return None
+    mixed = is_mixed_precision(study)
+    return Advice(
+        "unused-gpu", "Let the training use the GPU",
+        f"{', '.join(names[:4])} {'is' if len(names) == 1 else 'are'} there, but nothing was launched on it and its "
+        f"memory is empty; the ops ran on the CPU, {percent_text(share_of(study, 'host compute'))} of the time."
+        + (" Mixed precision makes that slower still: a CPU computes 16 bits in software." if mixed else ""),
+        None,
+        "Look at tf.config.list_physical_devices('GPU'): if it is empty, TensorFlow found no CUDA libraries "
+        "(`pip install 'tensorflow[and-cuda]'` brings them; the log of its import says which is missing). Else "
+        "look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the program."
+        + (" On the CPU, leave keras.mixed_precision at float32." if mixed else ""),
+        "https://www.tensorflow.org/install/pip",
     )  # fmt: skip
