@@ -34,10 +34,10 @@ _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _LEAK, _NEARLY_FULL = 0.001, 0.9
 _CUPTI = (
-    "On NVIDIA the cause is CUPTI: libcupti is missing (`pip install 'tensorflow[and-cuda]'` brings it; else put "
-    "its folder on LD_LIBRARY_PATH, on Windows cupti64_*.dll on PATH), or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set "
-    "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged). Capture again in a fresh "
-    "process."
+    "On NVIDIA the cause is CUPTI: libcupti is missing (`pip install 'tensorflow[and-cuda]'` brings it; else "
+    "put its folder on LD_LIBRARY_PATH, on Windows cupti64_*.dll on PATH), or "
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the container with "
+    "--privileged). Capture again in a fresh process."
 )
 
 
@@ -126,9 +126,8 @@ def note_missing_devices(trace: Trace, present: Sequence[str], *, worked: bool) 
     if any(plane.is_device for plane in trace.planes):
         return []
     if not worked:
-        return [
-            f"TensorFlow had {', '.join(present[:4])}, and nothing shows that it was used while the trace ran."
-        ] if present else []  # fmt: skip
+        named = ", ".join(present[:4])
+        return [f"Nothing shows that {named} was used while the trace ran."] if present else []
     return [f"A device worked, but the trace has none: device times are absent, not zero. {_CUPTI}"]
 
 

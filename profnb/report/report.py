@@ -24,7 +24,14 @@ from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import StepChart, step_chart, step_figure
-from profnb.report.text import Fact, answer_text, fact_rows, headline_text, run_facts, share_rows
+from profnb.report.text import (
+    Fact,
+    answer_text,
+    fact_rows,
+    headline_text,
+    run_facts,
+    share_rows,
+)
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections

@@ -1,8 +1,8 @@
 """Events to activities: what the host or a device was doing, as one of a few kinds with an order of priority.
 
 Without a device, work of ops is host compute. Beside a device the host mostly prepares and launches the
-device's work: executors, eager dispatch and runtimes are that, and only an op that computes on the CPU is host
-compute. A call that copies counts by what it copies, a call that starts kernels is a launch.
+device's work: executors, eager dispatch and runtimes are that, and only an op that computes on the CPU is
+host compute. A call that copies counts by what it copies, a call that starts kernels is a launch.
 
 Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdown`` says where we depart.
 """
@@ -62,7 +62,7 @@ FIRST_OF_DEVICE = _HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
 _NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
-# Beside a device: Python's frames, threads of tf.data, and JAX's waiting for buffers that a device still fills.
+# Beside a device: Python's frames, threads of tf.data, and JAX's waiting for buffers.
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator::", "BufferSequencingEvent")
 _COPIES = {
     "host to device": _HOST_TO_DEVICE,

@@ -8,8 +8,8 @@ counts for the step it works for, and what the thread of the steps does between 
 frames of the Python tracer cover stays in "all others".
 
 On a trace with a device the host mostly prepares and launches the device's work; that is "kernel launch".
-Only an op that computes on the CPU is "host compute". A call that copies is input, output or device to device by
-what it copies. Without a device all work of ops is host compute.
+Only an op that computes on the CPU is "host compute". A call that copies is input, output or device to
+device by what it copies. Without a device all work of ops is host compute.
 
     device   |     [k1 of step 0          ][k2 of step 1      ]         compute 22 + 19
     host     | [step 0]   [step 1]  ...

@@ -1,8 +1,8 @@
 """Steps of the host to steps that end with the work they launched on a device.
 
 A step that the host waits for ends when the device has finished what the step launched. Where the host does
-not wait, it runs ahead, and a step begins when the device is done with the one before: its time is the period of
-the device's work, which is what an iteration costs.
+not wait, it runs ahead, and a step begins when the device is done with the one before: its time is the
+period of the device's work, which is what an iteration costs.
 
     host     |[0][1][2][3]                          launches four steps in no time
     device   |   [ work of 0 ][ work of 1 ][ work of 2 ][ work of 3 ]

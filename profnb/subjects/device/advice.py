@@ -187,20 +187,20 @@ def imbalance(study: Study) -> Advice | None:
 
 
 def unused_gpu(study: Study) -> Advice | None:
-    """A GPU is there, nothing proves that it worked, and half of the steps' time or more is ops on the CPU."""
+    """A GPU is there, nothing shows that it worked, and half of the steps or more is ops on the CPU."""
     names = study.device.unused
     if not names:
         return None
     mixed = is_mixed_precision(study)
     return Advice(
         "unused-gpu", "Let the training use the GPU",
-        f"{', '.join(names[:4])} {'is' if len(names) == 1 else 'are'} there, but nothing was launched on it and its "
-        f"memory is empty; the ops ran on the CPU, {percent_text(share_of(study, 'host compute'))} of the time."
+        f"Nothing was launched on {', '.join(names[:4])} and its memory is empty; the ops ran on the CPU, "
+        f"{percent_text(share_of(study, 'host compute'))} of the time."
         + (" Mixed precision makes that slower still: a CPU computes 16 bits in software." if mixed else ""),
         None,
         "Look at tf.config.list_physical_devices('GPU'): if it is empty, TensorFlow found no CUDA libraries "
-        "(`pip install 'tensorflow[and-cuda]'` brings them; the log of its import says which is missing). Else "
-        "look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the program."
+        "(`pip install 'tensorflow[and-cuda]'` brings them; the log of its import says which is missing). "
+        "Else look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the program."
         + (" On the CPU, leave keras.mixed_precision at float32." if mixed else ""),
         "https://www.tensorflow.org/install/pip",
     )  # fmt: skip

@@ -158,7 +158,7 @@ def _charge(
 
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
-    """Sums by lane with one more, for the time of a step that nothing explains where the host is not recorded."""
+    """Sums by lane with one more: what nothing explains in a step, where the host is not recorded."""
     result = np.concatenate([column, np.zeros_like(column[..., :1])], axis=-1)
     if not has_host:
         result[..., [_STEP, -1]] = result[..., [-1, _STEP]]
