@@ -36,8 +36,8 @@ _LEAK, _NEARLY_FULL = 0.001, 0.9
 _CUPTI = (
     "On NVIDIA the cause is CUPTI: libcupti is missing (`pip install 'tensorflow[and-cuda]'` brings it; else "
     "put its folder on LD_LIBRARY_PATH, on Windows cupti64_*.dll on PATH), or "
-    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the container with "
-    "--privileged). Capture again in a fresh process."
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the container "
+    "with --privileged). Capture again in a fresh process."
 )
 
 

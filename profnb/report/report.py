@@ -317,7 +317,7 @@ def build_report(
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
         title=title,
-        headline=headline_text(steps, summary),
+        headline=f"{alarm_text(study)} {headline_text(steps, summary)}".strip(),
         answer=answer_text(summary),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares),
