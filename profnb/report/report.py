@@ -24,8 +24,9 @@ from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import StepChart, step_chart, step_figure
-from profnb.report.text import alarm_text, (
+from profnb.report.text import (
     Fact,
+    alarm_text,
     answer_text,
     fact_rows,
     headline_text,
