@@ -178,14 +178,12 @@ class Profile(Tables):
 
     @cached_property
     def _other_notes(self) -> list[str]:
-        from profnb.report.notes import note_cost, note_missing_devices, notes_of
+        from profnb.report.notes import note_cost, notes_of
 
         notes = list(self.recording.messages) if self.recording else []
         notes.extend(self._window_notes())
         if self.has_trace:
             notes.extend(note_cost(self.study.tracing_cost))
-            present = self.recording.devices if self.recording else ()
-            notes.extend(note_missing_devices(self.trace, present))
             notes.extend(notes_of(self.study))
         return notes
 

@@ -7,6 +7,7 @@ from test_memory import training
 from traces import event, gpu, host, line, read
 
 from profnb.report.ranking import RULES, advise
+from profnb.report.report import build_report
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -326,3 +327,37 @@ def test_ops_before_the_first_counted_step_take_no_turns():
     study = Study(read(host(line("python", *steps), line("compiler", event("XlaCompile:#x#", MS, MS), line_id=3), work, *early)), recording=Recording(environment={"CPU cores": "2"}))
     assert study.summary.counted[0] == 1
     assert "oversubscribed" not in rules_of(study)
+
+
+def beside_a_gpu(*more, planes=(gpu(),)):
+    """Ten steps of an op on the CPU, with a GPU beside it on which nothing was recorded."""
+    steps = [event("train", at * 100 * US, 90 * US, _r=1, step_num=at) for at in range(10)]
+    ops = [event("conv/Conv2D:Conv2D", at * 100 * US, 80 * US) for at in range(10)]
+    return Study(read(host(line("python", *steps, *ops, *more)), *planes))
+
+
+def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
+    study = beside_a_gpu()
+    first = advise(study)[0]
+    assert (first.rule, first.bound_fraction) == ("unused-gpu", None)
+    assert "mixed_precision" not in first.code
+    assert build_report(study, title="t", notes=(), overhead_ps=None).headline.startswith("There is a GPU, and this training does not use it. 10 train")
+
+
+def test_mixed_precision_beside_an_unused_gpu_is_said():
+    first = advise(beside_a_gpu(event("LossScaleOptimizer/Cast:Cast", 0, US)))[0]
+    assert "16 bits in software" in first.evidence
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda: beside_a_gpu(event("cuLaunchKernel", 0, US)),  # it worked, and was not recorded
+        lambda: beside_a_gpu(event("MemoryAllocation", 0, 0, allocator_name="GPU_0_bfc", bytes_allocated=64, bytes_available=0)),
+        lambda: beside_a_gpu(planes=(gpu(line("Stream #1", event("k", 0, US))),)),
+        lambda: beside_a_gpu(planes=()),  # there is none
+        lambda: Study(read(host(line("python", *(event("train", at * 100 * US, 90 * US, _r=1, step_num=at) for at in range(10)))), gpu())),  # no op
+    ],
+)
+def test_a_gpu_that_worked_or_had_nothing_to_do_is_not_called_unused(study):
+    assert "unused-gpu" not in rules_of(study())

@@ -11,6 +11,8 @@ from traces import event, gpu, host, line, read
 from profnb.steps import grouping
 from profnb.steps.breakdown import CATEGORIES, break_down_steps
 from profnb.steps.nesting import find_parents
+from profnb.report.notes import notes_of
+from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 
@@ -33,7 +35,7 @@ def test_device_compute_hides_overlapping_host_work():
         host(line("python", marker(0, 100, 0), event("work", 0, 80))),
         gpu(line("Stream #1", event("kernel", 0, 50))),
     )
-    assert shares(trace) == {"device compute": 50, "host compute": 30, "all others": 20}
+    assert shares(trace) == {"device compute": 50, "kernel launch": 30, "all others": 20}
 
 
 def test_waiting_for_input_wins_over_host_compute():
@@ -72,10 +74,10 @@ def test_copies_are_recognised_by_the_names_that_cupti_writes():
 
 
 def test_the_worked_example_of_the_reference():
-    """Per 20 ms period: compute 4, visible copy 2, collective 2, input wait 2, launch 1.5, rest.
+    """Per 20 ms period: compute 4, visible copy 2, its call 0.5, collective 2, input wait 2, launch 6.5, rest.
 
-    reference/peers.md 2.5. The step is 18 ms long, so 6.5 of the 8.5 ms of rest are in it and 2 are
-    the gap.
+    reference/peers.md 2.5, but that the call which copies (5.5 to 6) is input as the copy is, and that what the
+    function's run covers alone is the host preparing the device's work.
     """
 
     def step(number):
@@ -108,8 +110,8 @@ def test_the_worked_example_of_the_reference():
     assert study.steps.gap_ps.tolist() == [2 * MS, 2 * MS, -1]
     for row in range(3):
         assert shares(trace, row) == {
-            "device compute": 4 * MS, "input": (2 + 2) * MS, "device collectives": 2 * MS,
-            "kernel launch": 1_500_000_000, "all others": 6_500_000_000,
+            "device compute": 4 * MS, "input": (2 + 2) * MS + MS // 2, "device collectives": 2 * MS,
+            "kernel launch": 6_500_000_000, "all others": 1_000_000_000,
         }  # fmt: skip
 
 
@@ -272,7 +274,8 @@ def test_a_step_ends_with_the_device_work_that_the_host_waits_for():
         )  # fmt: skip
 
     assert Study(trace(80)).steps.end_ps.tolist() == [80, 150]
-    assert Study(trace(120)).steps.end_ps.tolist() == [50, 150]  # asynchronous: runs on
+    ahead = Study(trace(120)).steps  # asynchronous: the second step begins when the device is free
+    assert (ahead.begin_ps.tolist(), ahead.end_ps.tolist()) == ([0, 120], [120, 150])
 
 
 def test_two_steps_that_touch_do_not_charge_each_other():
@@ -356,3 +359,98 @@ def test_where_a_region_holds_work_we_count_it_and_the_official_rule_does_not():
     study = Study(trace)
     assert study.breakdown.of("host compute").tolist() == [50]
     assert as_the_official_tool_groups(study).of("host compute").tolist() == [10]
+
+
+def asynchronous_loop(steps=10, host_ms=2, kernel_ms=10):
+    """A loop that does not wait: 2 ms of host a step, one kernel of 10 ms each, one after the other."""
+    begins = [row * host_ms * MS for row in range(steps)]
+    events = [
+        part
+        for row, at in enumerate(begins)
+        for part in (
+            event("train", at, host_ms * MS - MS // 10, _r=1, step_num=row),
+            event("cuLaunchKernel", at + MS, MS // 10, correlation_id=row + 1),
+        )
+    ]
+    kernels = [event("gemm", MS + MS // 10 + row * kernel_ms * MS, kernel_ms * MS, correlation_id=row + 1) for row in range(steps)]
+    return read(host(line("python", *events)), gpu(line("Stream #1", *kernels)))
+
+
+def test_where_the_host_runs_ahead_a_step_is_the_period_of_the_devices_work():
+    study = Study(asynchronous_loop())
+    assert (study.steps.duration_ps[1:] == 10 * MS).all()
+    assert study.steps.duration_ps[0] == 11 * MS + MS // 10  # until the first kernel's end
+    assert study.steps.steps_ahead == 5  # 5 have begun when the first is done; then 8, 7, 6, ... 1 are left
+    assert study.breakdown.of("device compute").tolist() == [10 * MS] * 10
+    assert [s.category for s in study.summary.shares][0] == "device compute"
+    assert study.summary.shares[0].fraction > 0.98
+    assert any("The host runs 5 steps ahead" in note for note in notes_of(study))
+
+
+def test_a_pause_of_the_host_is_a_gap_also_where_it_runs_ahead():
+    trace = read(
+        host(line("python", *(
+            part for row, at in enumerate((0, 2, 4, 90, 92))
+            for part in (event("train", at * MS, MS, _r=1, step_num=row), event("launch", at * MS, 1, correlation_id=row + 1))
+        ))),
+        gpu(line("Stream #1", *(event("k", at * MS, 10 * MS, correlation_id=row + 1) for row, at in enumerate((1, 11, 21, 91, 101))))),
+    )  # fmt: skip
+    study = Study(trace)
+    assert study.steps.end_ps.tolist() == [11 * MS, 21 * MS, 31 * MS, 101 * MS, 111 * MS]
+    assert study.steps.gap_ps.tolist() == [0, 0, 59 * MS, 0, -1]
+    assert study.breakdown.gap_picoseconds.sum(axis=1).tolist() == [0, 0, 59 * MS, 0, 0]
+
+
+def test_what_the_device_does_between_steps_is_charged_to_the_gap():
+    trace = read(
+        host(line("python", marker(0, 50, 0), event("IteratorGetNext", 60, 20), marker(100, 150, 1))),
+        gpu(line("Stream #1", event("k", 52, 4), event("MemcpyH2D", 70, 25))),
+    )
+    gap = Study(trace).breakdown.gap_picoseconds[0]
+    by_name = {name: int(value) for name, value in zip(CATEGORIES, gap, strict=True) if value}
+    assert by_name == {"device compute": 4, "input": 35, "all others": 11}
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_the_devices_share_of_the_steps_is_the_busy_time_of_each_device(path):
+    study = Study(read_trace(path))
+    use = study.device.use
+    for device, breakdown in study.device_breakdowns.items():
+        busy = int(breakdown.busy_ps.sum() + breakdown.gap_busy_ps.sum())
+        assert busy == use.busy_ps[use.device.index(device)]
+
+
+def test_an_op_that_computes_on_the_cpu_beside_a_device_is_host_compute():
+    """A long op without a launch computes; one with a launch prepares it, and a short one is bookkeeping."""
+    trace = read(
+        host(line(
+            "python", marker(0, 1000 * MS, 0),
+            event("ExecutorState::Process", 0, 400 * MS),
+            event("tokenize/Split:StringSplit", 0, 100 * MS),
+            event("dense/MatMul:MatMul", 100 * MS, 50 * MS), event("cuLaunchKernel", 120 * MS, MS, correlation_id=1),
+            event("shape:Reshape", 200 * MS, 1000),
+        )),
+        gpu(line("Stream #1", event("gemm", 500 * MS, 10 * MS, correlation_id=1))),
+    )  # fmt: skip
+    assert shares(trace) == {"host compute": 100 * MS, "kernel launch": 300 * MS, "device compute": 10 * MS, "all others": 590 * MS}
+
+
+@pytest.mark.parametrize(
+    ("copy", "category"),
+    [("MemcpyH2D", "input"), ("MemcpyD2H", "output"), ("MemcpyD2D", "device to device"), ("gemm", "kernel launch")],
+)
+def test_a_call_counts_by_what_it_sets_going(copy, category):
+    trace = read(
+        host(line("python", marker(0, 100, 0), event("cuMemcpyAsync", 10, 30, correlation_id=1))),
+        gpu(line("Stream #1", event(copy, 200, 5, correlation_id=1))),
+    )
+    assert shares(trace)[category] >= 30
+
+
+def test_sending_a_batch_is_no_waiting_for_it():
+    trace = read(
+        host(line("python", marker(0, 100, 0)), line("executor", event("IteratorGetNext/_1:_Send", 10, 40))),
+        gpu(line("Stream #1", event("k", 60, 5))),
+    )
+    causes = dict(zip(IDLE_CAUSES, Study(trace).device.idle.total_ps.tolist(), strict=True))
+    assert (causes["copying input"], causes["waiting for input"]) == (40, 0)

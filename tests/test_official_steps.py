@@ -153,5 +153,5 @@ def test_the_size_of_each_difference(shared_traces):
 
 
 EXPECTED = {
-    "duration": (13.418, 13.418), "compute": (5.258, 6.559), "launch": (2.833, 4.623), "gap": (0.029, 0.0),
+    "duration": (13.418, 13.418), "compute": (5.258, 6.559), "launch": (5.262, 4.623), "gap": (0.029, 0.0),
 }  # fmt: skip

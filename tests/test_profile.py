@@ -206,7 +206,7 @@ def test_kernels_copies_and_idle_are_tables_in_the_units_of_their_names():
     assert copied.pop("gigabytes_per_second") == pytest.approx(0.1)
     assert copied == {"direction": "host to device", "source_kind": "pageable", "destination_kind": "", "occurrences": 1, "total_us": 10.0, "bytes": 1000.0}
     assert p.idle.total_us.sum() == 60.0
-    assert p.idle.set_index("cause").window_fraction["unknown"] == 0.6
+    assert p.idle.set_index("cause").window_fraction["Python in the step"] == 0.6
     empty = Profile(read(host(line("python", event("train", 0, 100 * us, step_num=0, _r=1)))))
     assert len(empty.kernels) == len(empty.copies) == len(empty.idle) == 0
 

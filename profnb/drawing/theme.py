@@ -36,7 +36,10 @@ CAUSE_COLOURS = {
     "compiling": COLOURS["compilation"],
     "waiting for input": COLOURS["input"],
     "synchronising copy": COLOURS["output"],
-    "launching kernels": COLOURS["kernel launch"],
+    "copying input": "#c98500",
+    "host compute": COLOURS["host compute"],
+    "kernel launch": COLOURS["kernel launch"],
+    "Python in the step": "#8c8c8c",
     "Python between steps": COLOURS["between steps"],
     "unknown": COLOURS["all others"],
 }

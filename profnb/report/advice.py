@@ -16,13 +16,16 @@ _WIDTH = 110
 _NOTHING = "Nothing to change stands out"
 
 
-def _bound_text(advice: Advice) -> str:
-    return f"at most {percent_text(advice.bound_fraction)}"
+def _bound_text(advice: Advice, of: str = "") -> str:
+    """What it can save, as the title is followed by it; nothing where no bound is known."""
+    if advice.bound_fraction is None:
+        return ""
+    return f" (at most {percent_text(advice.bound_fraction)}{of})"
 
 
 def advice_text(advice: Advice) -> str:
     """One piece of advice as lines of plain text."""
-    said = f"{advice.title} ({_bound_text(advice)}). {advice.evidence} {advice.code}"
+    said = f"{advice.title}{_bound_text(advice)}. {advice.evidence} {advice.code}"
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
 
 
@@ -38,14 +41,14 @@ def advice_html(listed: Sequence[Advice]) -> Markup:
     if not listed:
         return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING)
     item = Markup(
-        '<li style="margin:4px 0"><b>{title}</b> <span style="{muted}">({bound} of the time)</span>'
+        '<li style="margin:4px 0"><b>{title}</b><span style="{muted}">{bound}</span>'
         '<div>{evidence}</div><div style="{muted}">{code} {link}</div></li>'
     )
     items = Markup("").join(
         item.format(
             muted=MUTED,
             title=advice.title,
-            bound=_bound_text(advice),
+            bound=_bound_text(advice, " of the time"),
             evidence=advice.evidence,
             code=advice.code,
             link=advice.link,

@@ -11,6 +11,7 @@ from profnb.core.units import bytes_text, count_text, duration_text, percent_tex
 from profnb.steps.step_times import TracingCost
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.windows import Steps
+from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
@@ -32,14 +33,22 @@ __all__ = [
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _LEAK, _NEARLY_FULL = 0.001, 0.9
-_LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
+_CUPTI = (
+    "On NVIDIA the cause is CUPTI: libcupti is missing (`pip install 'tensorflow[and-cuda]'` brings it; else "
+    "put its folder on LD_LIBRARY_PATH, on Windows cupti64_*.dll on PATH), or "
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the container "
+    "with --privileged). Capture again in a fresh process."
+)
 
 
 def notes_of(study: Study) -> list[str]:
     """What is missing, cut or averaged in a trace, in sentences."""
+    worked = gpu_worked(study.trace, study.memory.allocators)
     return [
         *note_steps(study.steps, study.summary, len(study.trace.events)),
-        *note_devices(study.trace),
+        *_note_steps_ahead(study.steps),
+        *note_devices(study.trace, worked=worked),
+        *note_missing_devices(study.trace, study.recording.devices, worked=worked),
         *note_contents(study.trace),
         *note_input(study.input.first_element, study.steps, study.summary, study.input.iterators),
         *note_memory(study.memory.use),
@@ -84,6 +93,16 @@ def _steps_text(count: int) -> str:
     return "1 step" if count == 1 else f"{count_text(count)} steps"
 
 
+def _note_steps_ahead(steps: Steps) -> list[str]:
+    """That a step is the device's period, where the host does not wait for it."""
+    if steps.steps_ahead < 1:
+        return []
+    return [
+        f"The host runs {_steps_text(steps.steps_ahead)} ahead of the device, so a step is the period of the "
+        "device's work: from the end of one step's work to the end of the next one's."
+    ]
+
+
 def note_cost(cost: TracingCost | None) -> list[str]:
     """A note if tracing slowed the steps so much that their times mislead."""
     if cost is None or cost.fraction < _COSTLY:
@@ -96,32 +115,29 @@ def note_cost(cost: TracingCost | None) -> list[str]:
     ]
 
 
-def note_missing_devices(trace: Trace, present: Sequence[str] = ()) -> list[str]:
+def note_missing_devices(trace: Trace, present: Sequence[str], *, worked: bool) -> list[str]:
     """A note if a device was there, or was worked for, and the trace has none.
 
     Args:
         trace: The trace.
-        present: The devices that TensorFlow had while it was recorded, if known.
+        present: The devices that the framework had while it was recorded, if known.
+        worked: Whether anything proves that a device worked.
     """
     if any(plane.is_device for plane in trace.planes):
         return []
-    launches = int(trace.select_names(lambda name: name.startswith(_LAUNCHES)).sum())
-    if not present and not launches:
-        return []
-    found = (
-        f"TensorFlow had {', '.join(present[:4])}" if present
-        else f"The host launched {count_text(launches)} kernels"
-    )  # fmt: skip
-    return [
-        f"{found}, but the trace has no device: device times are absent, not zero. The profiler "
-        "could not load CUPTI: `pip install 'tensorflow[and-cuda]'` brings it, or put the folder of "
-        "libcupti.so on LD_LIBRARY_PATH (on Windows cupti64_*.dll on PATH), and capture again in a "
-        "fresh process."
-    ]
+    if not worked:
+        named = ", ".join(present[:4])
+        return [f"Nothing shows that {named} was used while the trace ran."] if present else []
+    return [f"A device worked, but the trace has none: device times are absent, not zero. {_CUPTI}"]
 
 
-def note_devices(trace: Trace) -> list[str]:
-    """Notes on device planes on which nothing was recorded."""
+def note_devices(trace: Trace, *, worked: bool) -> list[str]:
+    """Notes on device planes on which nothing was recorded.
+
+    Args:
+        trace: The trace.
+        worked: Whether anything proves that a device worked.
+    """
     counts = np.diff(trace.lines.offsets)
     devices = [plane for plane in trace.planes if plane.is_device]
     empty = [
@@ -130,15 +146,13 @@ def note_devices(trace: Trace) -> list[str]:
     if not empty:
         return []
     names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
-    if len(empty) < len(devices):
+    if len(empty) == len(devices) and worked:
         return [
-            f"Nothing was recorded on {names}: the program did not use them while it was traced. "
-            "Their times are absent, not zero."
+            f"Nothing was recorded on {names} although it worked: device times are absent, not zero. {_CUPTI}"
         ]
     return [
-        f"Nothing was recorded on {names}, so device times are absent, not zero. The usual cause "
-        "on NVIDIA is CUPTI: libcupti is missing, or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set "
-        "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged)."
+        f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "
+        "while it was traced."
     ]
 
 

@@ -17,6 +17,7 @@ from profnb.subjects.device.advice import (
     mixed_precision,
     pageable_copies,
     synchronising_reads,
+    unused_gpu,
 )
 from profnb.subjects.input.advice import input_bound, prefetch_more, python_input
 from profnb.subjects.memory.advice import larger_batch
@@ -37,7 +38,7 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    input_bound, python_input, prefetch_more, python_between_steps, launch_bound, pageable_copies,
+    unused_gpu, input_bound, python_input, prefetch_more, python_between_steps, launch_bound, pageable_copies,
     synchronising_reads, retracing, recompiling, eager_ops, small_ops_without_xla, mixed_precision,
     missed_tensor_cores, layout_changes, larger_batch, exposed_collectives, imbalance, large_optimizer,
     idle_cores, oversubscribed, growing_graph, profiling_overhead,
@@ -47,7 +48,6 @@ RULES: tuple[Rule, ...] = (
 def advise(study: Study) -> list[Advice]:
     """Everything the rules have to say about a trace, what can gain most first."""
     found = [advice for rule in RULES if (advice := rule(study)) is not None]
-    return sorted(
-        (advice for advice in found if advice.bound_fraction >= LEAST),
-        key=lambda advice: -advice.bound_fraction,
-    )
+    bounds = [1.0 if a.bound_fraction is None else a.bound_fraction for a in found]
+    ranked = sorted(zip(bounds, found, strict=True), key=lambda pair: -pair[0])
+    return [advice for bound, advice in ranked if bound >= LEAST]

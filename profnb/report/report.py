@@ -15,7 +15,14 @@ from profnb.report.as_text import content_text
 from profnb.report.content import Content
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import step_chart, step_figure
-from profnb.report.text import answer_text, fact_rows, headline_text, run_facts, share_rows
+from profnb.report.text import (
+    alarm_text,
+    answer_text,
+    fact_rows,
+    headline_text,
+    run_facts,
+    share_rows,
+)
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
@@ -78,7 +85,7 @@ def build_report(
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
         title=title,
-        headline=headline_text(steps, summary),
+        headline=f"{alarm_text(study)} {headline_text(steps, summary)}".strip(),
         answer=answer_text(summary),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares),

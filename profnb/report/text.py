@@ -10,21 +10,30 @@ from profnb.core.units import bar_text, count_text, duration_text, percent_text
 from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, Share, Summary
 from profnb.steps.windows import Steps
+from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
 
-__all__ = ["Fact", "answer_text", "fact_rows", "headline_text", "run_facts", "share_rows"]
+__all__ = [
+    "Fact",
+    "alarm_text",
+    "answer_text",
+    "fact_rows",
+    "headline_text",
+    "run_facts",
+    "share_rows",
+]
 
 _MOST = 0.5
 _MEANING = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
     "device collectives": "devices exchanging data",
-    "host compute": "ops running on the CPU",
-    "kernel launch": "the host starting kernels one by one",
+    "host compute": "ops computing on the CPU",
+    "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
     "output": "copies from the device to the host",
     "compilation": "XLA compiling",
-    "all others": "nothing of TensorFlow's active: mostly Python",
+    "all others": "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
 }
 
@@ -36,6 +45,14 @@ class Fact:
     name: str
     value: str
     remark: str = ""
+
+
+def alarm_text(study: Study) -> str:
+    """What is more important than where the time went; nothing where nothing is."""
+    if not study.device.unused:
+        return ""
+    mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""
+    return f"There is a GPU, and this training does not use it{mixed}."
 
 
 def headline_text(steps: Steps, summary: Summary) -> str:

@@ -13,8 +13,8 @@ from profnb.steps.breakdown import (
     StepBreakdown,
     break_down_steps,
     categorize_events,
-    extend_to_device_work,
 )
+from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
 from profnb.steps.grouping import Groups, group_events
 from profnb.steps.nesting import find_parents, self_times
@@ -83,7 +83,7 @@ class Spine:
     @cached_property
     def categories(self) -> Int8s:
         """The category of each event, as index into ``CATEGORIES``."""
-        return categorize_events(self.trace, self.steps)
+        return categorize_events(self.trace, self.steps, self.groups.parent)
 
     @cached_property
     def parent(self) -> Int64s:

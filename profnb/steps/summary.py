@@ -132,9 +132,13 @@ def share_time(steps: Steps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Sh
     """What part of the given steps and the gaps after them each category takes, largest first."""
     if not rows.size:
         return ()
-    picoseconds = breakdown.picoseconds[rows]
-    sums = dict(zip(CATEGORIES, picoseconds.sum(axis=0).tolist(), strict=True))
-    sums[GAP] = int(np.maximum(_gaps_within(steps, rows), 0).sum())
+    has_gap = _gaps_within(steps, rows) >= 0
+    in_gaps = breakdown.gap_picoseconds[rows[has_gap]].sum(axis=0)
+    python_ps = int(in_gaps[-1])
+    in_gaps[-1] = 0
+    totals = breakdown.picoseconds[rows].sum(axis=0) + in_gaps
+    sums = dict(zip(CATEGORIES, totals.tolist(), strict=True))
+    sums[GAP] = python_ps
     whole = sum(sums.values())
     ordered = sorted(sums.items(), key=lambda item: -item[1])
     return tuple(

@@ -63,6 +63,9 @@ class Steps:
         first_root: Where each step's root events begin in ``roots``, shape (S + 1,).
         roots: The events that delimit the steps: markers or calls. Empty for a window.
         origin: In words, how the steps were found.
+        host_begin_ps: Begins on the host, which may run ahead of the device, shape (S,).
+        host_end_ps: Ends on the host, shape (S,).
+        steps_ahead: How many later steps the host has begun, in the median, when the device finishes one.
     """
 
     begin_ps: Int64s
@@ -74,6 +77,9 @@ class Steps:
     first_root: Int64s
     roots: Int64s
     origin: str
+    host_begin_ps: Int64s
+    host_end_ps: Int64s
+    steps_ahead: int = 0
 
     def __len__(self) -> int:
         return self.begin_ps.size
@@ -143,9 +149,13 @@ def _make(
 ) -> Steps:
     """Steps that begin with their first root and end with the end of their last."""
     count = first_root.size - 1
+    begin_ps = trace.events.begin_ps[roots[first_root[:-1]]]
+    end_ps = trace.events.end_ps[roots[first_root[1:] - 1]]
     return Steps(
-        begin_ps=trace.events.begin_ps[roots[first_root[:-1]]],
-        end_ps=trace.events.end_ps[roots[first_root[1:] - 1]],
+        begin_ps=begin_ps,
+        end_ps=end_ps,
+        host_begin_ps=begin_ps,
+        host_end_ps=end_ps,
         step_num=np.arange(count),
         phase=phase,
         iterations=np.ones(count, np.int64),
@@ -260,6 +270,8 @@ def _graph_runs(trace: Trace) -> Steps | None:
     return Steps(
         begin_ps=runs.begin_ps,
         end_ps=runs.end_ps,
+        host_begin_ps=runs.begin_ps,
+        host_end_ps=runs.end_ps,
         step_num=np.arange(count),
         phase=runs.program,
         iterations=np.ones(count, np.int64),
@@ -278,6 +290,8 @@ def _window(trace: Trace) -> Steps:
     return Steps(
         begin_ps=begin,
         end_ps=end,
+        host_begin_ps=begin,
+        host_end_ps=end,
         step_num=np.zeros(begin.size, np.int64),
         phase=(WINDOW,) * begin.size,
         iterations=np.ones(begin.size, np.int64),

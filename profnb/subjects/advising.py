@@ -37,7 +37,8 @@ class Advice:
         rule: The rule's name.
         title: What to do, in a few words.
         evidence: The numbers, in a sentence or two.
-        bound_fraction: Most of the time from step to step that it can save, 0 to 1.
+        bound_fraction: Most of the time from step to step that it can save, 0 to 1; None where nothing bounds
+            it.
         code: What to write.
         link: Where TensorFlow's guide explains it.
     """
@@ -45,7 +46,7 @@ class Advice:
     rule: str
     title: str
     evidence: str
-    bound_fraction: float
+    bound_fraction: float | None
     code: str
     link: str
 

@@ -40,7 +40,7 @@ class Study(Spine):
     @cached_property
     def device(self) -> Devices:
         """What the devices did."""
-        return Devices(self, self.xla)
+        return Devices(self, self.xla, self.memory)
 
     @cached_property
     def ops(self) -> Ops:

@@ -8,6 +8,7 @@ from profnb.core.columns import Bools
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, Advice, idle_share_of, share_of, window_of
 from profnb.subjects.device.precision import WIDTHS
+from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "mixed_precision",
     "pageable_copies",
     "synchronising_reads",
+    "unused_gpu",
 ]
 
 _LAYOUT = re.compile(
@@ -34,7 +36,7 @@ def _share_of_kernels(study: Study, chosen: Bools) -> float:
 
 def launch_bound(study: Study) -> Advice | None:
     """Most kernels are shorter than their launch and the device idles 10 % of the time while launching."""
-    launches, idle = study.device.launches, idle_share_of(study, "launching kernels")
+    launches, idle = study.device.launches, idle_share_of(study, "kernel launch")
     launched = int(launches.launched.sum())
     if not launched or idle < 0.1:
         return None
@@ -181,4 +183,24 @@ def imbalance(study: Study) -> Advice | None:
         devices.imbalance / (1 + devices.imbalance) * float(devices.utilization.max()),
         "Give every replica the same number of examples (drop_remainder=True) of like sizes.",
         f"{GUIDE}/distributed_training",
+    )  # fmt: skip
+
+
+def unused_gpu(study: Study) -> Advice | None:
+    """A GPU is there, nothing shows that it worked, and half of the steps or more is ops on the CPU."""
+    names = study.device.unused
+    if not names:
+        return None
+    mixed = is_mixed_precision(study)
+    return Advice(
+        "unused-gpu", "Let the training use the GPU",
+        f"Nothing was launched on {', '.join(names[:4])} and its memory is empty; the ops ran on the CPU, "
+        f"{percent_text(share_of(study, 'host compute'))} of the time."
+        + (" Mixed precision makes that slower still: a CPU computes 16 bits in software." if mixed else ""),
+        None,
+        "Look at tf.config.list_physical_devices('GPU'): if it is empty, TensorFlow found no CUDA libraries "
+        "(`pip install 'tensorflow[and-cuda]'` brings them; the log of its import says which is missing). "
+        "Else look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the program."
+        + (" On the CPU, leave keras.mixed_precision at float32." if mixed else ""),
+        "https://www.tensorflow.org/install/pip",
     )  # fmt: skip

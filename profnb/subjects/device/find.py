@@ -17,6 +17,8 @@ from profnb.subjects.device.launches import (
 from profnb.subjects.device.peaks import Peak, find_peak
 from profnb.subjects.device.precision import Precision, measure_precision
 from profnb.subjects.device.roofline import Roofline, draw_roofline
+from profnb.subjects.device.unused import find_unused_gpus
+from profnb.subjects.memory.find import Memory
 from profnb.subjects.xla.find import Xla
 
 __all__ = ["Devices"]
@@ -25,10 +27,11 @@ __all__ = ["Devices"]
 class Devices:
     """The devices' part of a trace, each value worked out when asked for."""
 
-    def __init__(self, spine: Spine, xla: Xla) -> None:
+    def __init__(self, spine: Spine, xla: Xla, memory: Memory) -> None:
         """Nothing is computed yet."""
         self._spine = spine
         self._xla = xla
+        self._memory = memory
 
     @cached_property
     def use(self) -> DeviceTable:
@@ -38,7 +41,12 @@ class Devices:
     @cached_property
     def idle(self) -> IdleTable | None:
         """Why the busiest device was idle; None without a device."""
-        return attribute_idle(self._spine.trace, self._spine.steps)
+        return attribute_idle(self._spine.trace, self._spine.steps, self._spine.groups.parent)
+
+    @cached_property
+    def unused(self) -> tuple[str, ...]:
+        """The GPUs that are there and that the steps do not use."""
+        return find_unused_gpus(self._spine, self._memory.allocators)
 
     @cached_property
     def kernels(self) -> KernelTable:

@@ -6,11 +6,14 @@ the first of these that holds:
 
 - **compiling**: XLA compiles a program on some host thread;
 - **waiting for input**: a thread waits in ``IteratorGetNext`` for the next element;
+- **copying input**: the host is in a call that copies to the device;
 - **synchronising copy**: the host copies back, or waits in a ``...Synchronize`` call, while the device
   has nothing to do;
-- **launching kernels**: the host runs ops and launches what they need, one by one;
+- **host compute**: an op computes on the CPU;
+- **kernel launch**: the host prepares device work and launches it, kernel by kernel;
+- **Python in the step**: a step is running, and none of these was recorded;
 - **Python between steps**: no step is running;
-- **unknown**: none of these was recorded.
+- **unknown**: the host was not recorded.
 
 The causes sum to the idle time to the picosecond. Holistic Trace Analysis splits the idle time of a
 stream by the order of launches only; no tool for TensorFlow splits it at all.
@@ -24,8 +27,17 @@ import numpy as np
 from profnb.core.columns import Floats, Int8s, Int64s
 from profnb.core.jit import compiled
 from profnb.core.table import Column, Table
-from profnb.steps.compilation import is_compilation
-from profnb.steps.launching import find_launches
+from profnb.steps.activities import (
+    ACTIVITIES,
+    COMPILING,
+    COPYING_IN,
+    COPYING_OUT,
+    HOST_COMPUTE,
+    NOTHING,
+    SYNCHRONISING,
+    WAITING_FOR_INPUT,
+    find_activities,
+)
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
@@ -36,32 +48,47 @@ from profnb.steps.streams import (
 )
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction
-from profnb.trace.op_names import parse_op
 
 __all__ = ["IDLE", "IDLE_CAUSES", "UTILIZATION", "WORK", "IdleTable", "attribute_idle"]
 
 IDLE_CAUSES = (
     "compiling",
     "waiting for input",
+    "copying input",
     "synchronising copy",
-    "launching kernels",
+    "host compute",
+    "kernel launch",
+    "Python in the step",
     "Python between steps",
     "unknown",
 )
 WORK = ("compute", "collectives", "copies")
 # Lanes of the sweep, a lower one wins: the device's work, then causes; _STEP says that a step is running,
 # _NOTHING that the window is open.
-_COMPUTING, _EXCHANGING, _COPYING, _COMPILING, _INPUT, _SYNCHRONISING, _LAUNCHING = range(7)
-_STEP, _NOTHING = 7, 8
+(
+    _COMPUTING,
+    _EXCHANGING,
+    _COPYING,
+    _COMPILING,
+    _INPUT,
+    _COPYING_IN,
+    _SYNCHRONISING,
+    _CPU,
+    _LAUNCHING,
+) = range(9)
+_STEP, _NOTHING = 9, 10
 _LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
 _BINS = 96
-# What runs ops or launches kernels, besides the ops themselves: TensorFlow's executor, the runtimes'
-# and drivers' calls (CUDA, HIP), PJRT's executables.
-_DISPATCH = (
-    "ExecutorState::Process", "KernelLaunch", "cuda", "cuLaunch", "cuMemcpy", "cuMemset", "hip",
-    "PjRt", "CommonPjRt", "PjitFunction", "TfrtCpu", "GpuExecutable", "Thunk",
-)  # fmt: skip
+# What the host does, as the breakdown of a step has it too.
+_LANE_OF_ACTIVITY = {
+    NOTHING: _NOTHING,
+    COMPILING: _COMPILING,
+    WAITING_FOR_INPUT: _INPUT,
+    COPYING_IN: _COPYING_IN,
+    COPYING_OUT: _SYNCHRONISING,
+    SYNCHRONISING: _SYNCHRONISING,
+    HOST_COMPUTE: _CPU,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +97,13 @@ class IdleTable:
 
     Attributes:
         device: The device's plane.
-        occurrences: Uninterrupted stretches per cause, shape (6,).
-        total_ps: Their sum, shape (6,).
-        longest_ps: The longest of them, shape (6,).
+        occurrences: Uninterrupted stretches per cause, shape (9,).
+        total_ps: Their sum, shape (9,).
+        longest_ps: The longest of them, shape (9,).
         busy_ps: Time during which the device ran something.
         window_ps: From the first step's begin to the last one's end; busy and idle add up to it.
         bin_begin_ps: Begins of B equal pieces of the window, shape (B,).
-        bins_ps: What each piece went to, shape (B, 9): the device's work as ``WORK``, then idle time as
+        bins_ps: What each piece went to, shape (B, 12): the device's work as ``WORK``, then idle time as
             ``IDLE_CAUSES``; each row sums to its piece.
     """
 
@@ -90,16 +117,6 @@ class IdleTable:
     bins_ps: Int64s
 
 
-def _host_lane(name: str, *, is_op: bool) -> int:
-    if is_compilation(name):
-        return _COMPILING
-    if name.lower().startswith("iteratorgetnext"):
-        return _INPUT
-    if "Synchronize" in name or copy_direction(name) == "device to host":
-        return _SYNCHRONISING
-    return _LAUNCHING if is_op or name.startswith(_DISPATCH) else _NOTHING
-
-
 @compiled
 def _charge(
     times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, occurrences: Int64s, longest: Int64s,
@@ -107,8 +124,8 @@ def _charge(
 ) -> None:  # fmt: skip
     """Walk the boundaries in time order and charge each stretch to the lowest active lane.
 
-    Rows of the results are the lanes, but for the two last, which say of what no lane explains whether
-    a step was running: row 7 is between steps, row 8 unknown. ``active`` comes as nine zeros.
+    Rows of the results are the lanes; of the two last, row 9 is what no lane explains inside of a step, row
+    10 what none explains between steps. ``active`` comes as eleven zeros.
     """
     count = lanes.size
     current, since, at_bin = -1, np.int64(0), 0
@@ -121,12 +138,10 @@ def _charge(
         if index + 1 < order.size and times[order[index + 1]] == now:
             continue  # decide when all boundaries of this instant are known
         lowest = 0
-        while lowest < 8 and active[lowest] == 0:
+        while lowest < 10 and active[lowest] == 0:
             lowest += 1
-        if active[8] == 0:
+        if active[10] == 0:
             lowest = -1  # outside the window
-        elif lowest >= 7:
-            lowest = 15 - lowest
         if lowest == current:
             continue
         if current >= 0:
@@ -141,12 +156,21 @@ def _charge(
         current, since = lowest, now
 
 
-def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
+def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
+    """Sums by lane with one more: what nothing explains in a step, where the host is not recorded."""
+    result = np.concatenate([column, np.zeros_like(column[..., :1])], axis=-1)
+    if not has_host:
+        result[..., [_STEP, -1]] = result[..., [-1, _STEP]]
+    return result
+
+
+def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
 
     Args:
         trace: The trace.
         steps: Its steps; they set the window that is looked at.
+        parent: Index of each event's parent on its line, or -1, shape (E,).
 
     Returns:
         The table, or None if no device ran anything or there are no steps.
@@ -158,18 +182,11 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
     if window[1] <= window[0]:
         return None
     events, line = trace.events, trace.lines.of_event
-    is_op = [
-        (parse_op(text) is not None and not text.startswith("Iterator"))
-        or (trace.is_op_name is not None and bool(trace.is_op_name[row]))
-        for row, text in enumerate(trace.names.texts)
-    ]
-    host = np.array(
-        [_host_lane(t, is_op=o) for t, o in zip(trace.names.texts, is_op, strict=True)], np.int8
+    activity = find_activities(trace, steps, plane, parent)
+    of_activity = np.array(
+        [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
     )
-    lanes = np.where(trace.is_host_event, host[events.name], _NOTHING).astype(np.int8)
-    launches, _ = find_launches(trace)
-    waits = lanes[launches] != _SYNCHRONISING
-    lanes[launches[waits]] = _LAUNCHING
+    lanes = np.where(trace.is_host_event, of_activity[activity], _NOTHING).astype(np.int8)
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_name = np.array([_LANE_OF_WORK[kind_of_work(text)] for text in trace.names.texts], np.int8)
     lanes[work] = of_name[events.name[work]]
@@ -184,13 +201,17 @@ def attribute_idle(trace: Trace, steps: Steps) -> IdleTable | None:
     some = end > begin
     begin, end, lane = begin[some], end[some], lane[some]
     times = np.concatenate([begin, end])
-    occurrences, longest = (np.zeros(9, np.int64) for _ in range(2))
+    occurrences, longest = (np.zeros(11, np.int64) for _ in range(2))
     edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
     edges[[0, -1]] = window
-    bins = np.zeros((edges.size - 1, 9), np.int64)
-    active = np.zeros(9, np.int64)
+    bins = np.zeros((edges.size - 1, 11), np.int64)
+    active = np.zeros(11, np.int64)
     order = np.argsort(times, kind="stable")
     _charge(times, order, lane, edges, occurrences, longest, bins, active)
+    has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
+    occurrences, longest, bins = (
+        _tell_unknown(c, has_host=has_host) for c in (occurrences, longest, bins)
+    )
     total = bins.sum(axis=0)
     return IdleTable(
         device=trace.planes[plane].name,

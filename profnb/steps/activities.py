@@ -1,0 +1,198 @@
+"""Events to activities: what the host or a device was doing, as one of a few kinds with an order of priority.
+
+Without a device, work of ops is host compute. Beside a device the host mostly prepares and launches the
+device's work: executors, eager dispatch and runtimes are that, and only an op that computes on the CPU is
+host compute. A call that copies counts by what it copies, a call that starts kernels is a launch.
+
+Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdown`` says where we depart.
+"""
+
+import numpy as np
+
+from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.jit import compiled
+from profnb.steps.compilation import is_compilation
+from profnb.steps.launching import find_launches
+from profnb.steps.streams import COLLECTIVE, kind_of_work, raw_device_lines
+from profnb.steps.windows import Steps
+from profnb.trace.model import Trace
+from profnb.trace.names import copy_direction
+from profnb.trace.op_names import parse_op
+
+__all__ = [
+    "ACTIVITIES", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "FIRST_OF_DEVICE", "HOST_COMPUTE",
+    "NOTHING", "SYNCHRONISING", "WAITING_FOR_INPUT", "find_activities",
+]  # fmt: skip
+
+CATEGORIES = (
+    "device compute",
+    "device to device",
+    "device collectives",
+    "host compute",
+    "kernel launch",
+    "input",
+    "output",
+    "compilation",
+    "all others",
+)
+
+# Activities in order of priority (a later one wins) and the category that each is charged to: the host's
+# first, then the device's.
+ACTIVITIES = (
+    "all others",
+    "kernel launch",  # preparing work for a device: executors, eager dispatch, runtimes
+    "kernel launch",  # waiting for a device that is done
+    "host compute",
+    "compilation",
+    "kernel launch",  # a call that starts kernels
+    "device to device",  # a call that copies so
+    "output",  # likewise
+    "input",  # likewise
+    "input",  # waiting for the next element
+    "input",  # a copy from host to device
+    "device collectives",
+    "device to device",
+    "output",
+    "device compute",
+)
+NOTHING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(6)
+_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(6, 10)
+_HOST_TO_DEVICE, _COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, _DEVICE_COMPUTE = range(10, 15)
+FIRST_OF_DEVICE = _HOST_TO_DEVICE
+
+# Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
+_NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
+# Beside a device: Python's frames, threads of tf.data, and JAX's waiting for buffers.
+_NO_WORK_BESIDE_DEVICE = ("$", "Iterator", "BufferSequencingEvent")
+_COPIES = {
+    "host to device": _HOST_TO_DEVICE,
+    "device to host": _OUTPUT,
+    "device to device": _DEVICE_TO_DEVICE,
+    "peer to peer": _DEVICE_TO_DEVICE,
+}
+_CALLS = {
+    _HOST_TO_DEVICE: COPYING_IN,
+    _OUTPUT: COPYING_OUT,
+    _DEVICE_TO_DEVICE: _COPYING_ACROSS,
+}
+# Calls of the drivers and runtimes, in traces whose ops are marked as such (PyTorch's).
+_RUNTIME = ("cuda", "cu", "hip", "xpu", "ze")
+# An op without a launch inside that takes this long computes on the CPU; what is shorter (a reshape, a
+# constant, bookkeeping) prepares the ops that launch.
+_SHORTEST_COMPUTE_PS = 50_000_000
+
+
+def _is_input_wait(name: str) -> bool:
+    """Whether an event waits for the next element; ``IteratorGetNext/_1:_Send`` copies it to a device."""
+    return name.lower().startswith("iteratorgetnext") and not name.endswith("Send")
+
+
+def _host_lane(name: str) -> int:
+    if name.startswith(_NOT_WORK):
+        return NOTHING
+    if _is_input_wait(name):
+        return WAITING_FOR_INPUT
+    return COMPILING if is_compilation(name) else HOST_COMPUTE
+
+
+def _host_lane_beside_device(name: str) -> int:
+    """A host event's lane where there is a device, before its launches and its own ops are known."""
+    if _is_input_wait(name):
+        return WAITING_FOR_INPUT
+    if name.endswith(":_Send"):
+        return COPYING_IN
+    if name.startswith(_NO_WORK_BESIDE_DEVICE):
+        return NOTHING
+    if "Synchronize" in name:
+        return SYNCHRONISING
+    return COMPILING if is_compilation(name) else _DISPATCH
+
+
+def _device_lane(name: str) -> int:
+    lane = _COPIES.get(copy_direction(name) or "")
+    if lane is not None:
+        return lane
+    return _COLLECTIVES if kind_of_work(name) == COLLECTIVE else _DEVICE_COMPUTE
+
+
+def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int64s) -> Int8s:
+    """What each event is, as index into ``ACTIVITIES``, shape (E,), int8.
+
+    Args:
+        trace: The trace.
+        steps: Its steps; what marks them is no activity.
+        device: The plane whose work counts; None for all.
+        parent: Index of each event's parent on its line, or -1, shape (E,).
+    """
+    texts = trace.names.texts
+    raw = raw_device_lines(trace)
+    if not raw[trace.lines.of_event].any():
+        host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
+        lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
+        lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
+        return lanes.astype(np.int8)
+    host = np.fromiter(map(_host_lane_beside_device, texts), np.int8, len(texts))
+    if trace.is_op_name is not None:
+        # What is neither op nor runtime is Python's, or the user's annotation.
+        is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
+        host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
+    lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
+    of_name = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
+    launches, launched = find_launches(trace)
+    is_call = np.zeros(len(trace.events), np.bool_)
+    is_call[launches] = True
+    lanes[_cpu_ops(trace, parent, is_call)] = HOST_COMPUTE
+    work = of_name[trace.events.name[launched]]
+    call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
+    if device is not None:
+        raw &= trace.lines.plane == device
+    on_device = raw[trace.lines.of_event]
+    chosen = on_device[launched]
+    lanes[launches] = NOTHING
+    # A call that starts a graph of kernels and copies counts as the copy.
+    np.maximum.at(lanes, launches[chosen], call[work[chosen]])
+    lanes[trace.is_device_line[trace.lines.of_event]] = NOTHING
+    lanes[on_device] = of_name[trace.events.name[on_device]]
+    lanes[steps.roots] = NOTHING
+    return lanes.astype(np.int8)
+
+
+def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:
+    """The ops that compute on the CPU in a trace with a device: outermost ones, long, that launch nothing."""
+    is_op = trace.select_names(
+        lambda name: parse_op(name) is not None and not name.startswith("Iterator")
+    )
+    if trace.is_op_name is not None:
+        is_op = trace.is_op_name[trace.events.name]
+    # TF1's timelines record no launches; there the plane tells where an op was placed.
+    placed = ["device:" in plane.name for plane in trace.planes if plane.is_host]
+    if not is_call.any() and not any(placed):
+        return np.empty(0, np.int64)
+    enqueues_on = np.array(["GPU" in plane.name for plane in trace.planes], np.bool_)
+    enqueues = enqueues_on[trace.lines.plane[trace.lines.of_event]]
+    is_op = is_op & trace.is_host_event & ~enqueues
+    launches_inside = _spread_up(parent, is_call)
+    op_around = _spread_down(parent, is_op)
+    is_long = trace.events.duration_ps >= _SHORTEST_COMPUTE_PS
+    return np.flatnonzero(is_op & is_long & ~launches_inside & ~op_around)
+
+
+@compiled
+def _spread_up(parent: Int64s, marked: Bools) -> Bools:
+    """Whether an event is marked or has anything marked inside; parents stand before their children."""
+    result = marked.copy()
+    for event in range(parent.size - 1, -1, -1):
+        if result[event] and parent[event] >= 0:
+            result[parent[event]] = True
+    return result
+
+
+@compiled
+def _spread_down(parent: Int64s, marked: Bools) -> Bools:
+    """Whether an event lies inside anything marked."""
+    result = np.zeros(parent.size, np.bool_)
+    for event in range(parent.size):
+        owner = parent[event]
+        if owner >= 0:
+            result[event] = marked[owner] or result[owner]
+    return result
