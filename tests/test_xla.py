@@ -74,7 +74,7 @@ def test_programs_their_compilation_and_their_buffers(study):
     row = XLA_MODULES.frame(study.xla.modules).iloc[0]
     assert (row.module, row.program_id, row.occurrences) == ("jit_step", 3, 2)
     with pytest.warns(FutureWarning, match="called occurrences now"):
-        assert XLA_MODULES.frame(study.xla.modules)["occurrences"].tolist() == [2]
+        assert XLA_MODULES.frame(study.xla.modules)["executions"].tolist() == [2]
     assert (row.compilations, row.compile_ms) == (1, 0.003)  # nested events of one compilation count once
     assert (row.argument_bytes, row.output_bytes, row.temporary_bytes) == (49152, 65536, 65536)
 
