@@ -92,7 +92,7 @@ def test_sums_on_real_traces(path):
 def test_the_report_has_a_tab_for_what_there_is(study):
     report = build_report(study, title="t", notes=(), overhead_ps=None)
     tabs = [part.tab for part in report.sections]
-    assert tabs == ["Device", "Device", "Device", "Device", "Kernels", "Kernels"]
+    assert tabs == ["Ops", "Device", "Device", "Device", "Device", "Kernels", "Kernels"]
     assert 'data-tab="Device"' in report.html
     assert 'data-tab="XLA"' not in report.html
     assert "2 devices ran something" in report.text()

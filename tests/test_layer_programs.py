@@ -128,7 +128,7 @@ def rows_of(p):
 
 def sums_exactly(p):
     study = p.study
-    ops = study.ops.table.of_steps(study.summary.counted)
+    ops = study.ops.of_steps(study.summary.counted)
     assert study.summary.counted.size, (p.notes, p.recording.closed_by)
     return int(study.layers.table.total_ps.sum()) == int(ops.self_ps[~ops.is_device].sum()) > 0
 

@@ -458,7 +458,7 @@ def test_a_picture_of_thousands_of_layers_stays_small():
 def test_rows_of_real_traces_sum_to_the_op_time(path):
     study = profnb.load(path).study
     table = study.layers.table
-    ops = study.ops.table.of_steps(study.summary.counted)
+    ops = study.ops.of_steps(study.summary.counted)
     for is_device, own in ((False, table.host_ps), (True, table.device_ps)):
         assert int(own.sum()) == int(ops.self_ps[ops.is_device == is_device].sum())
     assert int(table.total_ps.sum()) == int(ops.self_ps[ops.is_device == (table.side == "device")].sum())

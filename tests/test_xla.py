@@ -71,10 +71,10 @@ def test_ops_their_costs_and_where_they_come_from(study):
 
 
 def test_programs_their_compilation_and_their_buffers(study):
-    row = XLA_MODULES.frame(study.xla.ops.modules).iloc[0]
+    row = XLA_MODULES.frame(study.xla.modules).iloc[0]
     assert (row.module, row.program_id, row.occurrences) == ("jit_step", 3, 2)
     with pytest.warns(FutureWarning, match="called occurrences now"):
-        assert XLA_MODULES.frame(study.xla.ops.modules)["executions"].tolist() == [2]
+        assert XLA_MODULES.frame(study.xla.modules)["executions"].tolist() == [2]
     assert (row.compilations, row.compile_ms) == (1, 0.003)  # nested events of one compilation count once
     assert (row.argument_bytes, row.output_bytes, row.temporary_bytes) == (49152, 65536, 65536)
 
@@ -162,7 +162,7 @@ def test_a_run_on_several_devices_is_one_run():
     devices = [gpu(line("Stream #1", hlo("dot.1", 0, US)), number=at, stats=T4) for at in range(4)]
     study = Study(read(metadata_plane(jit_step=(3, PROGRAM)), host(line("p", event("train", 0, 9 * US, step_num=0, _r=1))), *devices))
     assert study.xla.ops.occurrences.tolist() == [4]
-    assert study.xla.ops.modules.occurrences.tolist() == [1]
+    assert study.xla.modules.occurrences.tolist() == [1]
 
 
 def test_stats_that_no_device_has_give_no_peak():
@@ -177,7 +177,7 @@ def test_hlo_collectives_are_collectives():
 
 def test_without_xla_the_tables_are_empty_and_have_their_columns():
     study = Study(read(host(line("python", event("train", 0, US, step_num=0, _r=1)))))
-    for table in (XLA.frame(study.xla.ops), XLA_MODULES.frame(study.xla.ops.modules), ROOFLINE.frame(study.device.roofline)):
+    for table in (XLA.frame(study.xla.ops), XLA_MODULES.frame(study.xla.modules), ROOFLINE.frame(study.device.roofline)):
         assert isinstance(table, pd.DataFrame)
         assert table.empty
         assert "bound_by" in table or "module" in table
