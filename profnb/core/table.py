@@ -11,6 +11,7 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from textwrap import fill
@@ -141,7 +142,7 @@ class Table(Generic[T]):
         """The DataFrame, made fresh; without rows where there is no value."""
         import pandas as pd
 
-        renamed = {column.alias: column.name for column in self.columns if column.alias}
+        renamed = tuple((column.alias, column.name) for column in self.columns if column.alias)
         made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
         if value is None:
             return made(columns=[column.name for column in self.columns])
@@ -190,13 +191,16 @@ class Table(Generic[T]):
         }
 
 
-def _frame_with(renamed: dict[str, str]) -> "type[pd.DataFrame]":
+@cache
+def _frame_with(renames: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
     """A DataFrame that still knows what its columns were called one release ago.
 
     Args:
-        renamed: The new name of each old one.
+        renames: Old names and new ones. The same ones give the same class, so that frames compare.
     """
     import pandas as pd
+
+    renamed = dict(renames)
 
     class TableFrame(pd.DataFrame):
         """A DataFrame with aliases; what is made from it is a plain DataFrame."""
