@@ -382,6 +382,7 @@ def test_where_the_host_runs_ahead_a_step_is_the_period_of_the_devices_work():
     assert study.steps.duration_ps[0] == 11 * MS + MS // 10  # until the first kernel's end
     assert study.steps.steps_ahead == 5  # 5 have begun when the first is done; then 8, 7, 6, ... 1 are left
     assert study.breakdown.of("device compute").tolist() == [10 * MS] * 10
+    assert study.launched_ps.tolist() == [10 * MS] * 10
     assert [s.category for s in study.summary.shares][0] == "device compute"
     assert study.summary.shares[0].fraction > 0.98
     assert any("The host runs 5 steps ahead" in note for note in notes_of(study))

@@ -81,6 +81,20 @@ class Spine:
         }
 
     @cached_property
+    def launched_ps(self) -> Int64s:
+        """Time of the work that each step launched on the busiest device, whenever it ran, shape (S,).
+
+        What several of its streams run at once counts for each, so it may be more than the step's time.
+        """
+        plane = busiest_device(self.trace)
+        lines = raw_device_lines(self.trace) & (self.trace.lines.plane == plane)
+        work = self.trace.lines.events_of(lines)
+        work = work[self.groups.step[work] >= 0]
+        launched = np.zeros(len(self.steps), np.int64)
+        np.add.at(launched, self.groups.step[work], self.trace.events.duration_ps[work])
+        return launched
+
+    @cached_property
     def categories(self) -> Int8s:
         """The category of each event, as index into ``CATEGORIES``."""
         return categorize_events(self.trace, self.steps, self.groups.parent)

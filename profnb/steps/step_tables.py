@@ -26,6 +26,10 @@ def _gap_ps(spine: Spine) -> Floats:
     return np.where(spine.steps.gap_ps >= 0, spine.steps.gap_ps, np.nan)
 
 
+def _with_device(spine: Spine, values: Int64s) -> Int64s | Floats:
+    return values if spine.has_device else np.full(len(spine.steps), np.nan)
+
+
 def _category_ps(category: str) -> Callable[[Spine], Int64s | Floats]:
     """A category's time in each step; NaN where it takes a device and the trace has none."""
 
@@ -86,6 +90,16 @@ STEPS = Table[Spine](
         *(
             Column(category_column(name), _category_ps(name), f"time of it that is {name}")
             for name in CATEGORIES
+        ),
+        Column(
+            "busy_gap_ms",
+            lambda t: _with_device(t, t.breakdown.gap_busy_ps),
+            "time of the gap in which the device ran anything",
+        ),
+        Column(
+            "launched_work_ms",
+            lambda t: _with_device(t, t.launched_ps),
+            "time of the device's work that it launched, whenever that ran; streams add up",
         ),
     ),
     "The nine categories of a row sum to its duration. Without a device in the trace, categories that only a "
