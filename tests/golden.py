@@ -53,7 +53,7 @@ RENAMED: dict[str, str] = {
     "input_pipeline.function_runs": "function_occurrences",
 }
 # "TABLE.COLUMN" or "TABLE" that only the second folder has, for instance a new name beside the old one.
-ADDED: set[str] = {"steps.busy_gap_ms", "steps.launched_work_ms"}
+ADDED: set[str] = set()
 
 TESTS = Path(__file__).resolve().parent
 SHARED = TESTS.parents[1] / "shared" / "traces"
