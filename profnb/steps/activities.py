@@ -126,8 +126,11 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     """
     texts = trace.names.texts
     raw = raw_device_lines(trace)
-    if not raw[trace.lines.of_event].any():
+    has_events = np.diff(trace.lines.offsets) > 0
+    if not (trace.is_device_line & has_events).any():
         host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
+        if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
+            host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
         lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
         return lanes.astype(np.int8)

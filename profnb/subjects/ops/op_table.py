@@ -152,7 +152,9 @@ def _host_runs(
     code_of_name = np.full(len(trace.names), -1, np.int64)
     for row, text in enumerate(trace.names.texts):
         key = parse_op(text)
-        if key is None and trace.is_op_name is not None and trace.is_op_name[row]:
+        if trace.is_op_name is not None and not trace.is_op_name[row]:
+            key = None
+        elif key is None and trace.is_op_name is not None:
             scope, _, op_type = text.rpartition("::")  # aten::conv2d
             key = text, op_type if scope else ""
         if key is not None:
