@@ -9,22 +9,35 @@ import re
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.trace.model import Trace
-from profnb.trace.names import DERIVED_LINES, XLA_OPS_LINE, copy_direction, is_collective
+from profnb.trace.names import (
+    DERIVED_LINES,
+    XLA_OPS_LINE,
+    copy_direction,
+    copy_direction_of_details,
+    is_collective,
+)
 
 __all__ = [
     "COLLECTIVE",
     "COMPUTE",
     "COPY",
+    "DIRECTIONS",
     "busiest_device",
     "covered_ps",
-    "kind_of_work",
+    "directions_of_copies",
+    "kinds_of_work",
     "raw_device_lines",
     "working_devices",
 ]
 
 COMPUTE, COPY, COLLECTIVE = range(3)
+DIRECTIONS = (
+    "host to device", "device to host", "peer to peer", "device to device", "host to host", "other", "set",
+)  # fmt: skip
+_UNCLEAR = (-1, DIRECTIONS.index("other"))
+_DETAILS = "memcpy_details", "memset_details"
 _HLO_COLLECTIVE = re.compile(
     r"%?(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-[a-z]+)\b"
 )
@@ -45,11 +58,41 @@ def raw_device_lines(trace: Trace) -> Bools:
     return raw
 
 
-def kind_of_work(name: str) -> int:
-    """Whether work of this name computes, copies (or sets) memory, or exchanges it with other devices."""
-    if copy_direction(name) is not None:
-        return COPY
-    return COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+def directions_of_copies(trace: Trace) -> Int8s:
+    """In which direction each event copies, by name or, for work of a device, by its details.
+
+    ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one.
+
+    Returns:
+        Row of ``DIRECTIONS``, -1 for what is no copy, shape (E,).
+    """
+    texts = trace.names.texts
+    by_name = [copy_direction(text) for text in texts]
+    rows = [-1 if direction is None else DIRECTIONS.index(direction) for direction in by_name]
+    directions = np.array(rows, np.int8)[trace.events.name] if texts else np.empty(0, np.int8)
+    for stat in _DETAILS:
+        details = trace.stats.texts(stat)
+        if not len(details):
+            continue
+        told = [
+            "set" if stat == _DETAILS[1] else copy_direction_of_details(t) for t in details.texts
+        ]
+        of_detail = np.array([DIRECTIONS.index(direction) for direction in told], np.int8)
+        is_unclear = np.isin(directions[details.events], _UNCLEAR)
+        on_device = raw_device_lines(trace)[trace.lines.of_event[details.events]]
+        chosen = is_unclear & on_device
+        directions[details.events[chosen]] = of_detail[details.values[chosen]]
+    return directions
+
+
+def kinds_of_work(trace: Trace) -> Int8s:
+    """Whether each event computes, copies (or sets) memory, or exchanges it with devices, shape (E,)."""
+    kinds = [
+        COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+        for name in trace.names.texts
+    ]
+    of_event = np.array(kinds, np.int8)[trace.events.name] if kinds else np.empty(0, np.int8)
+    return np.where(directions_of_copies(trace) >= 0, np.int8(COPY), of_event)
 
 
 def working_devices(trace: Trace) -> list[int]:

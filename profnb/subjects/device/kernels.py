@@ -20,11 +20,10 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
-from profnb.steps.streams import raw_device_lines
+from profnb.steps.streams import directions_of_copies, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction
 
 __all__ = [
     "KERNELS",
@@ -166,8 +165,7 @@ def find_kernels(trace: Trace) -> Int64s:
     on_stream = trace.lines.events_of(raw_device_lines(trace))
     if not on_stream.size:
         return on_stream
-    is_copy = trace.names.rows_where(lambda name: copy_direction(name) is not None)
-    return on_stream[~is_copy[trace.events.name[on_stream]]]
+    return on_stream[directions_of_copies(trace)[on_stream] < 0]
 
 
 def tabulate_kernels(

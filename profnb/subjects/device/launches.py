@@ -16,7 +16,7 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.grouping import Groups
 from profnb.steps.launching import find_launches
-from profnb.steps.streams import COPY, covered_ps, kind_of_work, raw_device_lines
+from profnb.steps.streams import COPY, covered_ps, kinds_of_work, raw_device_lines
 from profnb.subjects.device.kernels import find_kernels
 from profnb.trace.model import Trace
 
@@ -185,11 +185,11 @@ def tabulate_streams(trace: Trace, window: tuple[int, int]) -> StreamTable:
         window: Begin and end of what counts towards its busy time.
     """
     lines = np.flatnonzero(raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0))
-    is_copy = trace.names.rows_where(lambda name: kind_of_work(name) == COPY)
+    is_copy = kinds_of_work(trace) == COPY
     table = np.zeros((lines.size, 3), np.int64)
     for row, line in enumerate(lines.tolist()):
         part = slice(int(trace.lines.offsets[line]), int(trace.lines.offsets[line + 1]))
-        copies = int(is_copy[trace.events.name[part]].sum())
+        copies = int(is_copy[part].sum())
         begin = np.clip(trace.events.begin_ps[part], *window)
         busy = int((np.clip(trace.events.end_ps[part], *window) - begin).sum())
         table[row] = part.stop - part.start - copies, copies, busy
