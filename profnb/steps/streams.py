@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.columns import Bools, Int8s, Int64s, look_up
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     DERIVED_LINES,
@@ -25,6 +25,7 @@ __all__ = [
     "COPY",
     "DIRECTIONS",
     "busiest_device",
+    "by_device_clock",
     "covered_ps",
     "directions_of_copies",
     "kinds_of_work",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 COMPUTE, COPY, COLLECTIVE = range(3)
+_LONGEST_PS = 1 << 61
 DIRECTIONS = (
     "host to device", "device to host", "peer to peer", "device to device", "host to host", "other", "set",
 )  # fmt: skip
@@ -121,3 +123,30 @@ def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
     begin, end = begin_ps[order], np.maximum.accumulate(end_ps[order])
     start = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))
     return int(np.maximum(end - start, 0).sum())
+
+
+def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
+    """Begins and ends of some events, by the device's own clock where it is recorded.
+
+    A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
+    those of ``device_duration_ps`` do not. How long work took is told by this clock everywhere; where it
+    lies among the host's events, by the other.
+
+    Args:
+        trace: The trace.
+        events: Indices of N events, ascending.
+
+    Returns:
+        Begins and ends, both of shape (N,); the begins of different devices are not of one origin.
+    """
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    offsets = trace.stats.integers("device_offset_ps")
+    durations = trace.stats.integers("device_duration_ps")
+    device_begin = look_up(offsets.events, offsets.values.astype(np.int64), events)
+    duration = look_up(durations.events, durations.values.astype(np.int64), events)
+    is_recorded = (device_begin >= 0) & (duration >= 0)
+    is_recorded &= (duration < _LONGEST_PS) & (device_begin < _LONGEST_PS)
+    return (
+        np.where(is_recorded, device_begin, begin),
+        np.where(is_recorded, device_begin + duration, end),
+    )

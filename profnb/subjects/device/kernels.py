@@ -20,7 +20,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
-from profnb.steps.streams import directions_of_copies, raw_device_lines
+from profnb.steps.streams import by_device_clock, directions_of_copies, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
@@ -195,7 +195,8 @@ def tabulate_kernels(
     distinct_rows, first, row = np.unique(packed, return_index=True, return_inverse=True)
     rest, shape_row = np.divmod(distinct_rows, sizes[2])
     keys = np.stack([*np.divmod(rest, max(sizes[1], 1)), shape_row - 1])
-    duration = trace.events.duration_ps[kernels]
+    begin, end = by_device_clock(trace, kernels)
+    duration = end - begin
     total, longest = (np.zeros(keys.shape[1], np.int64) for _ in range(2))
     shortest = np.full(keys.shape[1], np.iinfo(np.int64).max)
     np.add.at(total, row, duration)

@@ -23,7 +23,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.nesting import find_parents, self_times
-from profnb.steps.streams import raw_device_lines
+from profnb.steps.streams import by_device_clock, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
@@ -104,7 +104,8 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None) -> OpRuns:
     host_keys, host_code, host, own = _host_runs(trace, hlo)
     device_keys, device_code, device = _device_runs(trace, hlo)
     events = np.concatenate([host, device])
-    total = trace.events.duration_ps[events]
+    begin, end = by_device_clock(trace, device)
+    total = np.concatenate([trace.events.duration_ps[host], end - begin])
     return OpRuns(
         (*host_keys, *device_keys),
         np.arange(len(host_keys) + len(device_keys)) >= len(host_keys),

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import rate_text
 from profnb.steps.nesting import find_parents, self_times
+from profnb.steps.streams import by_device_clock
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.trace.model import Trace
 
 __all__ = ["XLA", "XlaOps", "tabulate_xla"]
-
-_LONGEST_PS = 1 << 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
         trace: The trace.
         hlo: Its HLO instructions.
     """
-    begin, end = _by_device_clock(trace, hlo.events)
+    begin, end = by_device_clock(trace, hlo.events)
     offsets = np.searchsorted(hlo.events, trace.lines.offsets)
     event_self_ps = self_times(begin, end, find_parents(end, offsets))
     on_device = trace.is_device_line[trace.lines.of_event[hlo.events]]
@@ -94,25 +93,6 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
         self_ps[order],
         flops[order],
         moved[order],
-    )
-
-
-def _by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends, by the device's own clock where it is recorded.
-
-    A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
-    those of ``device_duration_ps`` do not.
-    """
-    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
-    offsets = trace.stats.integers("device_offset_ps")
-    durations = trace.stats.integers("device_duration_ps")
-    device_begin = look_up(offsets.events, offsets.values.astype(np.int64), events)
-    duration = look_up(durations.events, durations.values.astype(np.int64), events)
-    is_recorded = (device_begin >= 0) & (duration >= 0)
-    is_recorded &= (duration < _LONGEST_PS) & (device_begin < _LONGEST_PS)
-    return (
-        np.where(is_recorded, device_begin, begin),
-        np.where(is_recorded, device_begin + duration, end),
     )
 
 
