@@ -12,6 +12,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import rate_text
+from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
@@ -79,6 +80,8 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
     offsets = np.searchsorted(hlo.events, trace.lines.offsets)
     event_self_ps = self_times(begin, end, find_parents(end, offsets))
     on_device = trace.is_device_line[trace.lines.of_event[hlo.events]]
+    is_run = ~on_device  # a library's call is one run, and may be several kernels on a device
+    is_run[on_device] = find_executions(trace, hlo.events[on_device], hlo.code[on_device])
     keys, rows = np.unique(2 * hlo.code + on_device, return_inverse=True)
     total, self_ps = (np.zeros(keys.size, np.int64) for _ in range(2))
     np.add.at(total, rows, end - begin)
@@ -88,7 +91,7 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
     return XlaOps(
         tuple(hlo.ops[keys[row] // 2] for row in order),
         (keys % 2 == 1)[order],
-        np.bincount(rows, minlength=keys.size)[order],
+        np.bincount(rows[is_run], minlength=keys.size)[order],
         total[order],
         self_ps[order],
         flops[order],
