@@ -320,3 +320,73 @@ def test_a_folder_without_xplane_traces_offers_the_others(tmp_path):
     assert [found.path.name for found in find_traces(tmp_path)] == ["host.xplane.pb"]
     with pytest.raises(TraceFormatError, match=r"No \*.xplane.pb, \*.trace.json"):
         find_traces(tmp_path.parent / "empty" if (tmp_path.parent / "empty").mkdir() is None else tmp_path)
+
+
+def kineto(*events, **header):
+    """A file of PyTorch's profiler of (category, name, process, thread, begin, duration, args)."""
+    parts = [{"ph": "X", "cat": c, "name": n, "pid": p, "tid": t, "ts": ts, "dur": d, "args": a} for c, n, p, t, ts, d, a in events]
+    return read(json.dumps({**header, "traceEvents": parts}).encode())
+
+
+CALL = ("cuda_runtime", "cudaLaunchKernel", 9, 9, 0, 4, {"correlation": 1})
+KERNEL = ("kernel", "gemm", 0, 7, 10, 20, {"correlation": 1, "stream": 7})
+
+
+def test_a_file_of_kernels_alone_is_pytorchs():
+    for events, header in (((CALL, KERNEL), {}), ((KERNEL,), {"schemaVersion": 1, "deviceProperties": []}), ((("Runtime", *CALL[1:]), ("Kernel", *KERNEL[1:])), {})):
+        p = Profile(kineto(*events, **header))
+        assert p.kernels.kernel_name.tolist() == ["gemm"]
+        assert p.trace.is_host_event.sum() == len(events) - 1
+    # A category called "kernel" alone proves nothing: another tool's events stay the host's.
+    assert not len(Profile(kineto(KERNEL)).kernels)
+
+
+def test_a_stream_that_waits_is_not_busy():
+    waits = [("cuda_sync", "Stream Wait Event", 0, tid, 30, 500, {}) for tid in (7, 8, -1)]
+    op = ("cpu_op", "aten::mm", 9, 9, 0, 600, {})
+    p = Profile(kineto(op, CALL, KERNEL, *waits))
+    assert p.kernels.occurrences.sum() == 1
+    assert p.devices.busy_us.tolist() == [20]
+    waiting = p.trace.select_names(lambda name: name == "Stream Wait Event")
+    assert waiting.sum() == 3  # they are in the timeline
+    assert not (waiting & p.trace.is_host_event).any()
+
+
+def test_frames_and_annotations_of_pytorch_are_no_ops():
+    frames = [("python_function", "train.py(3): step", 9, 9, 0, 1000, {}), ("user_annotation", "nccl:all_reduce", 9, 9, 300, 400, {})]
+    op = ("cpu_op", "aten::relu", 9, 9, 800, 100, {})
+    p = Profile(kineto(*frames, op))
+    assert list(zip(p.ops.op_name, p.ops.total_us, strict=True)) == [("aten::relu", 100)]
+    assert p.steps.host_compute_ms.tolist() == [0.1]
+    assert p.steps.all_others_ms.tolist() == [0.9]
+    beside = Profile(kineto(*frames, op, ("cuda_runtime", "cudaLaunchKernel", 9, 9, 850, 4, {"correlation": 1}), ("kernel", "gemm", 0, 7, 890, 10, {"correlation": 1})))
+    assert list(beside.ops[beside.ops.side == "host"].op_name) == ["aten::relu"]
+    assert beside.steps.all_others_ms.tolist() == [0.9]
+
+
+def test_the_work_of_an_unknown_accelerator_is_said_and_not_charged_to_the_cpu():
+    steps = [("user_annotation", f"ProfilerStep#{at}", 9, 9, 1000 * at, 1000, {}) for at in range(3)]
+    ops = [("cpu_op", "aten::mm", 9, 9, 1000 * at, 900, {}) for at in range(3)]
+    work = [("mtia_ccp_events", "exec", 0, 3, 1000 * at + 50, 800, {"correlation": at}) for at in range(3)]
+    p = Profile(kineto(*steps, *ops, *work))
+    assert any("3 events are of an accelerator that is not known here (mtia_ccp_events)" in note for note in p.notes)
+    assert not any("CUPTI" in note for note in p.notes)
+    assert "CPU" not in p.summary().splitlines()[0]
+    assert not p.steps.host_compute_ms.any()
+    assert not len(p.kernels)
+    innocent = Profile(kineto(*steps, *ops))
+    assert innocent.steps.host_compute_ms.tolist() == pytest.approx([0.9] * 3)
+    assert not any("accelerator" in note for note in innocent.notes)
+
+
+@pytest.mark.parametrize("name", ["mi210-kernels-only", "mi300-timesformer"])
+def test_the_judged_traces_of_pytorch_are_read_as_what_they_are(shared_traces, name):
+    path = shared_traces / "judged" / f"kineto-{name}.json.gz"
+    events = [e for e in raw_json(path) if e.get("ph") == "X"]
+    kernels = [e for e in events if e.get("cat") == "kernel"]
+    p = profnb.load(path)
+    assert p.kernels.occurrences.sum() == len(kernels) == {"mi210-kernels-only": 562, "mi300-timesformer": 447}[name]
+    busy = union([(e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")])
+    assert p.devices.busy_us.sum() == pytest.approx(busy, rel=1e-3)
+    ops = {e["name"] for e in events if e.get("cat") == "cpu_op"}
+    assert set(p.ops[p.ops.side == "host"].op_name) == ops

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read, ref
 
+from profnb.steps.streams import raw_device_lines
 from profnb.subjects.device.copies import tabulate_copies
 from profnb.subjects.device.kernels import (
     LaunchShape,
@@ -14,6 +15,7 @@ from profnb.subjects.device.kernels import (
     tabulate_kernels,
     uses_tensor_core,
 )
+from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 from profnb.trace.names import copy_direction, is_collective
 
@@ -149,3 +151,42 @@ def test_only_the_copies_that_are_asked_for_count():
 def test_no_device_no_rows():
     trace = read(host(line("t", event("a:MatMul", 0, 1))))
     assert len(tabulate_kernels(trace)) == len(tabulate_copies(trace)) == 0
+
+
+def rocm_trace():
+    """Two devices of ROCm: one computes and copies, the other only copies; the host's call names details too."""
+    def copy(name, begin, **details):
+        return event(name, begin, 10 * US, **details)
+
+    return read(
+        host(line("python", event("train", 0, 1000 * US, step_num=1, _r=1)), line("call", event("hipMemcpyDtoDAsync", 0, US, memcpy_details=ref("kind:Unknown size:0 dest:512 async:1")))),
+        gpu(line("Stream #1(Kernel,MemcpyOther)", event("gemm", 0, 500 * US, kernel_details=ref("regs:8")), copy("CopyDeviceToDevice", 600 * US, memcpy_details=ref("kind:Unknown size:0 dest:0 async:1")))),
+        gpu(line("Stream #2(MemcpyOther)", copy("CopyDeviceToDevice", 0), copy("blit", 50 * US, memcpy_details=ref("kind:HostToDevice size:4096 dest:0 async:1")),
+                 copy("blit", 70 * US, memcpy_details=ref("kind_src:device kind_dst:pageable size:100")), copy("blit", 90 * US, memset_details=ref("size:7")), copy("blit", 110 * US)), number=1),
+    )  # fmt: skip
+
+
+def test_copies_of_rocm_are_known_by_their_details():
+    trace = rocm_trace()
+    kernels = tabulate_kernels(trace)
+    assert sorted(zip(kernels.kernel_name, kernels.occurrences.tolist(), strict=True)) == [("blit", 1), ("gemm", 1)]
+    copies = tabulate_copies(trace)
+    assert sorted(zip(copies.direction, copies.occurrences.tolist(), copies.bytes.tolist(), strict=True)) == [
+        ("device to device", 2, 0), ("device to host", 1, 100), ("host to device", 1, 4096), ("set", 1, 7),
+    ]  # fmt: skip
+    study = Study(trace)
+    assert study.device.use.compute_ps.tolist() == [500 * US, 10 * US]
+    assert study.device.use.copy_ps.tolist() == [10 * US, 40 * US]
+    assert sorted(zip(study.device.streams.kernels.tolist(), study.device.streams.copies.tolist(), strict=True)) == [(1, 1), (1, 4)]
+    assert study.breakdown.of("device to device").tolist() == [10 * US]
+    assert study.breakdown.of("device compute").tolist() == [500 * US]
+
+
+def test_kernels_whose_details_are_a_kernels_stay_kernels(shared_traces):
+    """The host's calls carry memcpy_details as well: they make no copy of anything."""
+    trace = read_trace(shared_traces / "jax-rocm" / "conv.xplane.pb")
+    details = trace.stats.texts("memcpy_details")
+    assert len(details) == 33
+    assert not trace.is_device_line[trace.lines.of_event[details.events]].any()
+    work = trace.lines.events_of(raw_device_lines(trace))
+    assert tabulate_kernels(trace).occurrences.sum() == work.size

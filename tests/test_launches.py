@@ -1,5 +1,8 @@
 """Launches, streams, use over time and the breakdown of each device: by hand, and sums on real traces."""
 
+import gzip
+import json
+
 import numpy as np
 import pytest
 from conftest import every_shared_trace
@@ -96,3 +99,54 @@ def test_the_report_has_a_tab_for_what_there_is(study):
     assert 'data-tab="Device"' in report.html
     assert 'data-tab="XLA"' not in report.html
     assert "2 devices ran something" in report.text()
+
+
+def graph_study(call, kernel, steps=4):
+    """Steps of 1 ms: a graph call of `call` us that starts ten kernels of `kernel` us, one behind another, and a single small one."""
+    marks = [event("train", at * MS, 900 * US, step_num=at, _r=1) for at in range(steps)]
+    calls = [event("cudaGraphLaunch", at * MS, call * US, correlation_id=2 * at + 1) for at in range(steps)]
+    calls += [event("cudaLaunchKernel", at * MS + 700 * US, 9 * US, correlation_id=2 * at + 2) for at in range(steps)]
+    work = [event(f"k{n}", at * MS + (200 + n * kernel) * US, kernel * US, correlation_id=2 * at + 1) for at in range(steps) for n in range(10)]
+    small = [event("s", at * MS + 720 * US, 2 * US, correlation_id=2 * at + 2) for at in range(steps)]
+    return Study(read(host(line("python", *marks), line("launcher", *sorted(calls, key=lambda e: e[1]))), gpu(line("Stream #1", *sorted(work + small, key=lambda e: e[1])))))
+
+
+def test_one_call_that_starts_a_graph_is_one_call():
+    study = graph_study(call=50, kernel=20)  # each kernel is shorter than the call, all of them are not
+    row = LAUNCHES.frame(study.device.launches).iloc[0]
+    assert (row.kernels, row.calls, row.launched_fraction) == (44, 8, 1)
+    assert row.launch_us == (50 + 9) / 2
+    assert row.delay_us == (150 + 11) / 2  # to the first kernel of each
+    assert row.shorter_than_launch_fraction == 0.5  # the small ones'
+    assert not study.device.launches.sets_the_pace
+    text = build_report(study, title="t", notes=(), overhead_ps=None).text()
+    assert "50.0 % of the 8 calls that launched them took longer than what they started." in text
+    guilty = graph_study(call=190, kernel=10)
+    assert LAUNCHES.frame(guilty.device.launches).shorter_than_launch_fraction[0] == 1
+    assert guilty.device.launches.sets_the_pace
+
+
+def test_few_long_graphs_outweigh_many_short_kernels():
+    """Most calls are longer than their kernel, most kernels are of one graph: its calls set no pace."""
+    study = Study(read(
+        host(line("a", event("train", 0, 900 * US, step_num=0, _r=1)), line("b", *[event("hipLaunchKernel", n * 20 * US, 10 * US, correlation_id=n) for n in range(8)], event("hipGraphLaunch", 200 * US, 50 * US, correlation_id=9))),
+        gpu(line("Stream #1", *[event("k", (n * 20 + 11) * US, US, correlation_id=n) for n in range(8)], *[event("g", (260 + n) * US, US, correlation_id=9) for n in range(544)])),
+    ))  # fmt: skip
+    launches = study.device.launches
+    assert launches.longer_fraction.tolist() == [8 / 9]
+    assert not launches.sets_the_pace
+
+
+def test_graph_launches_of_a_real_trace_equal_the_file(shared_traces):
+    path = shared_traces / "judged" / "kineto-sglang-decode.json.gz"
+    events = [e for e in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if e.get("ph") == "X"]
+    kernels = [e for e in events if e.get("cat") == "kernel"]
+    call = {e["args"]["correlation"]: e for e in events if e.get("cat") == "cuda_runtime" and "correlation" in e["args"]}
+    started = {}
+    for kernel in kernels:
+        started.setdefault(kernel["args"]["correlation"], []).append(kernel["dur"])
+    longer = sum(call[number]["dur"] > sum(durations) for number, durations in started.items() if number in call)
+    launches = profnb.load(path).launches.iloc[0]
+    assert (launches.kernels, launches.calls) == (len(kernels), len(started.keys() & call.keys()))
+    assert max(len(durations) for durations in started.values()) == 544
+    assert launches.shorter_than_launch_fraction == pytest.approx(longer / launches.calls)

@@ -6,6 +6,7 @@ from conftest import DATA, every_shared_trace
 from programs import F32, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, read, ref
 
+import profnb
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.trace.op_names import parse_op
 from profnb.subjects.ops.op_table import find_op_runs, sum_op_runs
@@ -170,3 +171,48 @@ def test_almost_all_device_time_of_the_v100_trace_has_an_op(shared_traces):
     named = np.array([ops.keys[code][0] != name for code, name in zip(ops.code, event_names, strict=True)])
     duration = trace.events.duration_ps[work]
     assert duration[named].sum() / duration.sum() > 0.99
+
+
+def test_an_op_of_several_kernels_ran_once_per_execution():
+    """Three executions of a, b, c with another op's kernels between; on the other device b ran two kernels by itself."""
+    def run(*kernels, at, op):
+        return [event(name, at + n, 1, tf_op=ref(f"{op}:Conv2D")) for n, name in enumerate(kernels)]
+
+    first = [*run("a", "b", "c", at=0, op="conv"), *run("x", at=3, op="relu"), *run("a", "b", at=10, op="conv"), *run("x", at=12, op="relu"), *run("c", at=13, op="conv"), *run("a", "b", "c", at=20, op="conv")]
+    trace = read(gpu(line("Stream #1", *first)), gpu(line("Stream #1", *run("a", "b", "c", "c", at=0, op="conv")), number=1))
+    table = sum_op_runs(find_op_runs(trace))
+    assert dict(zip(table.op_name, table.occurrences.tolist(), strict=True)) == {"conv": 5, "relu": 2}
+    assert table.total_ps.sum() == 15
+
+
+def test_an_execution_is_of_one_step_and_of_one_instruction():
+    """Kernels of another algorithm in the next step are another execution, though they repeat none."""
+    work = [event("a", 0, 1, tf_op=ref("conv:Conv2D")), event("b", 10, 1, tf_op=ref("conv:Conv2D")), event("a", 20, 1, tf_op=ref("conv:Conv2D"))]
+    trace = read(gpu(line("Stream #1", *work)))
+    assert sum_op_runs(find_op_runs(trace)).occurrences.tolist() == [2]
+    assert sum_op_runs(find_op_runs(trace, step=np.array([0, 1, 1]))).occurrences.tolist() == [2]
+    assert sum_op_runs(find_op_runs(trace, step=np.array([0, 1, 2]))).occurrences.tolist() == [3]
+    fused = [event("k1", 0, 1, hlo_op=ref("fusion.1"), hlo_module=ref("jit_f"), name=ref("jit(f)/add")), event("k2", 1, 1, hlo_op=ref("fusion.2"), hlo_module=ref("jit_f"), name=ref("jit(f)/add"))]
+    trace = read(gpu(line("Stream #1", *fused)))
+    assert sum_op_runs(find_op_runs(trace, find_hlo_ops(trace))).occurrences.sum() == 2  # two instructions
+
+
+@pytest.mark.parametrize("name", ["gpu-cnn-batch512", "gpu-cnn-batch128", "gpu-cnn-batch8"])
+def test_device_ops_ran_as_often_as_tensorflow_itself_said(shared_traces, name):
+    tf_stats_pb2 = pytest.importorskip("xprof.protobuf.tf_stats_pb2")
+    stats = tf_stats_pb2.TfStatsDatabase()
+    stats.ParseFromString((shared_traces / name / "host.tensorflow_stats.pb").read_bytes())
+    theirs = {(row.op_name, row.op_type): row.occurrences for row in stats.with_idle.tf_stats_record if row.host_or_device == "Device"}
+    ops = profnb.load(shared_traces / name / "host.xplane.pb").ops
+    ops = ops[ops.side == "device"]
+    ours = dict(zip(zip(ops.op_name, ops.op_type, strict=True), ops.occurrences, strict=True))
+    shared = ours.keys() & theirs.keys()
+    assert len(shared) >= len(ours) - 1 >= 146
+    assert {key: ours[key] for key in shared} == {key: theirs[key] for key in shared}
+
+
+def test_a_library_call_of_two_kernels_is_one_run(shared_traces):
+    """Five runs on each of eight devices; the convolution is two kernels, one of which was not recorded once."""
+    p = profnb.load(shared_traces / "jax-rocm" / "conv.xplane.pb")
+    assert p.xla[p.xla.hlo_op == "cudnn-conv.1"].occurrences.tolist() == [40]
+    assert p.ops[p.ops.op_name == "jit(forward_3d_conv)/conv_general_dilated"].occurrences.tolist() == [80]  # two instructions

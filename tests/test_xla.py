@@ -147,6 +147,22 @@ def test_a_tpu_core_works_on_its_line_of_ops_by_its_own_clock():
     assert (table.op_name[0], table.flops[0], table.bytes[0]) == ("jit(f)/add", 1024, 8192)
     assert table.self_us[0] == 9
     assert study.device.use.busy_ps.tolist() == [10 * US]
+    assert study.ops.table.total_ps.tolist() == study.device.kernels.total_ps.tolist() == [9 * US]  # one clock
+    assert study.device.precision.total_ps.sum() == 9 * US
+
+
+def test_one_clock_tells_how_long_a_tpu_took(shared_traces):
+    p = profnb.load(shared_traces / "tpu-v6e" / "inference_2.xplane.pb")
+    trace = p.trace
+    clock = trace.stats.integers("device_duration_ps")
+    name = trace.select_names(lambda text: text.startswith("%copy-done.2 "))
+    raw = clock.values[name[clock.events]].sum() / 1e6
+    assert raw == pytest.approx(77_642_772.8, abs=0.1)
+    assert trace.events.duration_ps[name].sum() / 1e6 == pytest.approx(87_957_829, abs=1)  # the other clock
+    for table, column in ((p.xla, "hlo_op"), (p.ops, "op_name")):
+        assert table.total_us[table[column] == "copy-done.2"].sum() == pytest.approx(raw)
+    assert p.kernels.total_us[p.kernels.kernel_name.str.startswith("%copy-done.2 ")].sum() == pytest.approx(raw)
+    assert p.kernels.total_us.sum() == pytest.approx(p.xla.total_us.sum())
 
 
 def test_a_roofline_of_ops_that_take_next_to_no_time_is_drawn(tmp_path):

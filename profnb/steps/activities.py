@@ -13,10 +13,15 @@ from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.core.jit import compiled
 from profnb.steps.compilation import is_compilation
 from profnb.steps.launching import find_launches
-from profnb.steps.streams import COLLECTIVE, kind_of_work, raw_device_lines
+from profnb.steps.streams import (
+    COLLECTIVE,
+    DIRECTIONS,
+    directions_of_copies,
+    kinds_of_work,
+    raw_device_lines,
+)
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction
 from profnb.trace.op_names import parse_op
 
 __all__ = [
@@ -69,6 +74,7 @@ _COPIES = {
     "device to host": _OUTPUT,
     "device to device": _DEVICE_TO_DEVICE,
     "peer to peer": _DEVICE_TO_DEVICE,
+    "other": _DEVICE_TO_DEVICE,
 }
 _CALLS = {
     _HOST_TO_DEVICE: COPYING_IN,
@@ -108,11 +114,11 @@ def _host_lane_beside_device(name: str) -> int:
     return COMPILING if is_compilation(name) else _DISPATCH
 
 
-def _device_lane(name: str) -> int:
-    lane = _COPIES.get(copy_direction(name) or "")
-    if lane is not None:
-        return lane
-    return _COLLECTIVES if kind_of_work(name) == COLLECTIVE else _DEVICE_COMPUTE
+def _device_lanes(trace: Trace) -> Int8s:
+    """The lane of each event if it is work of a device, shape (E,)."""
+    of_direction = [_COPIES.get(direction, _DEVICE_COMPUTE) for direction in DIRECTIONS]
+    copies = np.array([*of_direction, _DEVICE_COMPUTE], np.int8)[directions_of_copies(trace)]
+    return np.where(kinds_of_work(trace) == COLLECTIVE, np.int8(_COLLECTIVES), copies)
 
 
 def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int64s) -> Int8s:
@@ -126,8 +132,11 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     """
     texts = trace.names.texts
     raw = raw_device_lines(trace)
-    if not raw[trace.lines.of_event].any():
+    has_events = np.diff(trace.lines.offsets) > 0
+    if not (trace.is_device_line & has_events).any():
         host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
+        if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
+            host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
         lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
         return lanes.astype(np.int8)
@@ -137,12 +146,12 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
         host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
     lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
-    of_name = np.fromiter(map(_device_lane, texts), np.int8, len(texts))
+    of_work = _device_lanes(trace)
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
     is_call[launches] = True
     lanes[_cpu_ops(trace, parent, is_call)] = HOST_COMPUTE
-    work = of_name[trace.events.name[launched]]
+    work = of_work[launched]
     call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
     if device is not None:
         raw &= trace.lines.plane == device
@@ -152,7 +161,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     # A call that starts a graph of kernels and copies counts as the copy.
     np.maximum.at(lanes, launches[chosen], call[work[chosen]])
     lanes[trace.is_device_line[trace.lines.of_event]] = NOTHING
-    lanes[on_device] = of_name[trace.events.name[on_device]]
+    lanes[on_device] = of_work[on_device]
     lanes[steps.roots] = NOTHING
     return lanes.astype(np.int8)
 

@@ -9,22 +9,37 @@ import re
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int8s, Int64s, look_up
 from profnb.trace.model import Trace
-from profnb.trace.names import DERIVED_LINES, XLA_OPS_LINE, copy_direction, is_collective
+from profnb.trace.names import (
+    DERIVED_LINES,
+    XLA_OPS_LINE,
+    copy_direction,
+    copy_direction_of_details,
+    is_collective,
+)
 
 __all__ = [
     "COLLECTIVE",
     "COMPUTE",
     "COPY",
+    "DIRECTIONS",
     "busiest_device",
+    "by_device_clock",
     "covered_ps",
-    "kind_of_work",
+    "directions_of_copies",
+    "kinds_of_work",
     "raw_device_lines",
     "working_devices",
 ]
 
 COMPUTE, COPY, COLLECTIVE = range(3)
+_LONGEST_PS = 1 << 61
+DIRECTIONS = (
+    "host to device", "device to host", "peer to peer", "device to device", "host to host", "other", "set",
+)  # fmt: skip
+_UNCLEAR = (-1, DIRECTIONS.index("other"))
+_DETAILS = "memcpy_details", "memset_details"
 _HLO_COLLECTIVE = re.compile(
     r"%?(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-[a-z]+)\b"
 )
@@ -45,11 +60,41 @@ def raw_device_lines(trace: Trace) -> Bools:
     return raw
 
 
-def kind_of_work(name: str) -> int:
-    """Whether work of this name computes, copies (or sets) memory, or exchanges it with other devices."""
-    if copy_direction(name) is not None:
-        return COPY
-    return COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+def directions_of_copies(trace: Trace) -> Int8s:
+    """In which direction each event copies, by name or, for work of a device, by its details.
+
+    ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one.
+
+    Returns:
+        Row of ``DIRECTIONS``, -1 for what is no copy, shape (E,).
+    """
+    texts = trace.names.texts
+    by_name = [copy_direction(text) for text in texts]
+    rows = [-1 if direction is None else DIRECTIONS.index(direction) for direction in by_name]
+    directions = np.array(rows, np.int8)[trace.events.name] if texts else np.empty(0, np.int8)
+    for stat in _DETAILS:
+        details = trace.stats.texts(stat)
+        if not len(details):
+            continue
+        told = [
+            "set" if stat == _DETAILS[1] else copy_direction_of_details(t) for t in details.texts
+        ]
+        of_detail = np.array([DIRECTIONS.index(direction) for direction in told], np.int8)
+        is_unclear = np.isin(directions[details.events], _UNCLEAR)
+        on_device = raw_device_lines(trace)[trace.lines.of_event[details.events]]
+        chosen = is_unclear & on_device
+        directions[details.events[chosen]] = of_detail[details.values[chosen]]
+    return directions
+
+
+def kinds_of_work(trace: Trace) -> Int8s:
+    """Whether each event computes, copies (or sets) memory, or exchanges it with devices, shape (E,)."""
+    kinds = [
+        COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+        for name in trace.names.texts
+    ]
+    of_event = np.array(kinds, np.int8)[trace.events.name] if kinds else np.empty(0, np.int8)
+    return np.where(directions_of_copies(trace) >= 0, np.int8(COPY), of_event)
 
 
 def working_devices(trace: Trace) -> list[int]:
@@ -78,3 +123,30 @@ def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
     begin, end = begin_ps[order], np.maximum.accumulate(end_ps[order])
     start = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))
     return int(np.maximum(end - start, 0).sum())
+
+
+def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
+    """Begins and ends of some events, by the device's own clock where it is recorded.
+
+    A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
+    those of ``device_duration_ps`` do not. How long work took is told by this clock everywhere; where it
+    lies among the host's events, by the other.
+
+    Args:
+        trace: The trace.
+        events: Indices of N events, ascending.
+
+    Returns:
+        Begins and ends, both of shape (N,); the begins of different devices are not of one origin.
+    """
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    offsets = trace.stats.integers("device_offset_ps")
+    durations = trace.stats.integers("device_duration_ps")
+    device_begin = look_up(offsets.events, offsets.values.astype(np.int64), events)
+    duration = look_up(durations.events, durations.values.astype(np.int64), events)
+    is_recorded = (device_begin >= 0) & (duration >= 0)
+    is_recorded &= (duration < _LONGEST_PS) & (device_begin < _LONGEST_PS)
+    return (
+        np.where(is_recorded, device_begin, begin),
+        np.where(is_recorded, device_begin + duration, end),
+    )

@@ -5,6 +5,8 @@ xprof/convert/xplane_to_step_events.cc (a27d00aa), CUPTI = openxla/xla cupti_buf
 TF = tensorflow/python (2.21), profnb = written by our own markers.
 """
 
+import re
+
 __all__ = [
     "CONSUMER_ID",
     "CONSUMER_TYPE",
@@ -26,6 +28,7 @@ __all__ = [
     "TF_OP",
     "XLA_OPS_LINE",
     "copy_direction",
+    "copy_direction_of_details",
     "is_collective",
     "is_device_plane",
     "is_host_plane",
@@ -117,6 +120,9 @@ _COPY_DIRECTIONS = (
     (("memcpy",), "other"),
     (("memset",), "set"),
 )
+# HIP's own names, ``CopyDeviceToDevice`` and ``CopyHostToDevice2D`` (ROCm clr, rocclr activity names).
+_HIP_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)(2D|3D)?")
+_DETAIL = re.compile(r"kind(_src|_dst)?:(\S+)")
 _COLLECTIVE_PREFIXES = ("nccl", "rccl")
 
 
@@ -130,6 +136,9 @@ def copy_direction(name: str) -> str | None:
     """
     start = name[:48].lower()
     if "memcpy" not in start and "memset" not in start:
+        hip = _HIP_COPY.fullmatch(name)
+        if hip:
+            return f"{hip[1]} to {hip[2]}".lower()
         tail = name.rpartition(":")[2].lower()
         if not tail.startswith("memcpy"):
             return None
@@ -139,6 +148,24 @@ def copy_direction(name: str) -> str | None:
         if compact.startswith(prefixes):
             return direction
     return None
+
+
+def copy_direction_of_details(details: str) -> str:
+    """The direction that a ``memcpy_details`` stat tells, "other" where it tells none.
+
+    ``kind_src:pageable kind_dst:device size:4096 dest:0 async:1`` (CUPTI) is "host to device",
+    ``kind:HostToDevice size:4096 dest:0 async:1`` (ROCm) too.
+
+    Source: ToXStat of MemcpyDetails in openxla/xla cupti_buffer_events.cc and rocm_collector.cc (5a3e9fa3).
+    """
+    kinds = dict(_DETAIL.findall(details[:200]))
+    if "_src" in kinds and "_dst" in kinds:
+        ends = [
+            "device" if kinds[end] in ("device", "array") else "host" for end in ("_src", "_dst")
+        ]
+        return " to ".join(ends)
+    kind = kinds.get("", "")
+    return copy_direction(f"Copy{kind}") or copy_direction(f"Memcpy{kind}") or "other"
 
 
 def is_collective(name: str) -> bool:

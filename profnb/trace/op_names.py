@@ -11,6 +11,10 @@ _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
 _DATASET = "Dataset"
+# What PyTorch calls its exchange between devices (``nccl:all_reduce``): annotations around ops, no ops.
+_BACKENDS = frozenset(
+    {"nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl"}
+)
 _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
 _CALL = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
@@ -23,7 +27,7 @@ def parse_op(event_name: str) -> tuple[str, str] | None:
     op of type Dataset that keeps its full name; ``FunctionRun`` is none.
     """
     name, colon, op_type = event_name.partition(":")
-    if not colon:
+    if not colon or name in _BACKENDS:
         return None
     if name == "Iterator":
         return event_name, _DATASET

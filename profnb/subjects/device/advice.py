@@ -35,18 +35,16 @@ def _share_of_kernels(study: Study, chosen: Bools) -> float:
 
 
 def launch_bound(study: Study) -> Advice | None:
-    """Most kernels are shorter than their launch and the device idles 10 % of the time while launching."""
+    """Launching sets the pace of the kernels and the device idles 10 % of the time meanwhile."""
     launches, idle = study.device.launches, idle_share_of(study, "kernel launch")
-    launched = int(launches.launched.sum())
-    if not launched or idle < 0.1:
+    if not launches.sets_the_pace or idle < 0.1:
         return None
-    shorter = float(launches.shorter_than_launch.sum() / launched)
-    if shorter < 0.5:
-        return None
+    calls = int(launches.calls.sum())
+    longer = float(launches.longer_calls.sum() / calls)
     return Advice(
         "launch-bound", "Launch fewer, larger kernels",
-        f"{percent_text(shorter)} of the {count_text(launched)} kernels ran shorter than the call that "
-        f"launched them, and the device idled {percent_text(idle)} of the time while the host launched.",
+        f"{percent_text(longer)} of the {count_text(calls)} calls that launch kernels took longer than what "
+        f"they started, and the device idled {percent_text(idle)} of the time while the host launched.",
         idle,
         "model.compile(..., jit_compile=True) fuses small kernels; a larger batch makes each do more; "
         "steps_per_execution=16 queues several steps ahead.",

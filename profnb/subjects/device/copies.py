@@ -15,9 +15,8 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, bytes_text
-from profnb.steps.streams import raw_device_lines
+from profnb.steps.streams import DIRECTIONS, directions_of_copies, raw_device_lines
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction
 
 __all__ = ["COPIES", "CopyTable", "tabulate_copies"]
 
@@ -62,10 +61,10 @@ class CopyTable:
 
 
 def _parse_details(text: str) -> tuple[str, str, int]:
-    """(source kind, destination kind, bytes or -1)."""
+    """(source kind, destination kind, bytes or -1); ROCm writes a size of 0 where it does not know."""
     pairs = dict(part.partition(":")[::2] for part in text.split())
     size = pairs.get("size", pairs.get("num_bytes", ""))
-    known = size.isdecimal() and len(size) < 17
+    known = size.isdecimal() and len(size) < 17 and int(size) > 0
     return pairs.get("kind_src", ""), pairs.get("kind_dst", ""), int(size) if known else -1
 
 
@@ -76,10 +75,9 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
         trace: The trace.
         within: Which events count, shape (E,); all of them by default.
     """
-    directions = [copy_direction(text) for text in trace.names.texts]
-    is_copy = np.array([direction is not None for direction in directions], np.bool_)
+    directions = directions_of_copies(trace)
     copies = trace.lines.events_of(raw_device_lines(trace))
-    copies = copies[is_copy[trace.events.name[copies]]] if is_copy.size else copies[:0]
+    copies = copies[directions[copies] >= 0]
     if within is not None:
         copies = copies[within[copies]]
     details = np.full(copies.size, -1, np.int64)
@@ -92,10 +90,10 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     size = np.array([row[2] for row in parsed] or [-1], np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     codes = np.empty(copies.size, np.int64)
-    pairs = zip(trace.events.name[copies].tolist(), details.tolist(), strict=True)
-    for index, (name, detail) in enumerate(pairs):
+    pairs = zip(directions[copies].tolist(), details.tolist(), strict=True)
+    for index, (direction, detail) in enumerate(pairs):
         kinds = parsed[detail][:2] if detail >= 0 else ("", "")
-        codes[index] = keys.setdefault((directions[name] or "", *kinds), len(keys))
+        codes[index] = keys.setdefault((DIRECTIONS[direction], *kinds), len(keys))
     columns = [np.zeros(len(keys), np.int64) for _ in range(5)]
     duration = trace.events.duration_ps[copies]
     moved = np.where(details >= 0, size[details], -1)

@@ -18,7 +18,7 @@ from profnb.steps.streams import (
     COMPUTE,
     COPY,
     covered_ps,
-    kind_of_work,
+    kinds_of_work,
     raw_device_lines,
 )
 from profnb.steps.windows import Steps
@@ -83,8 +83,7 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
     begin = np.clip(trace.events.begin_ps[work], *window)
     end = np.clip(trace.events.end_ps[work], *window)
     plane = trace.lines.plane[trace.lines.of_event[work]]
-    kinds = np.array([kind_of_work(text) for text in trace.names.texts], np.int8)
-    kind = kinds[trace.events.name[work]] if kinds.size else work
+    kind = kinds_of_work(trace)[work]
     planes = np.unique(plane)
     rows = np.zeros((planes.size, 5), np.int64)
     for row, number in enumerate(planes.tolist()):

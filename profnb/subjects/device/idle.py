@@ -43,7 +43,7 @@ from profnb.steps.streams import (
     COMPUTE,
     COPY,
     busiest_device,
-    kind_of_work,
+    kinds_of_work,
     raw_device_lines,
 )
 from profnb.steps.windows import Steps
@@ -188,8 +188,8 @@ def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | No
     )
     lanes = np.where(trace.is_host_event, of_activity[activity], _NOTHING).astype(np.int8)
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
-    of_name = np.array([_LANE_OF_WORK[kind_of_work(text)] for text in trace.names.texts], np.int8)
-    lanes[work] = of_name[events.name[work]]
+    of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
+    lanes[work] = of_kind[kinds_of_work(trace)[work]]
     lanes[steps.roots] = _NOTHING
     chosen = np.flatnonzero(lanes != _NOTHING)
     kinds = [lanes[chosen], np.full(len(steps), _STEP, np.int8), np.full(1, _NOTHING, np.int8)]

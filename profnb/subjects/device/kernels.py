@@ -20,11 +20,10 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
-from profnb.steps.streams import raw_device_lines
+from profnb.steps.streams import by_device_clock, directions_of_copies, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
-from profnb.trace.names import copy_direction
 
 __all__ = [
     "KERNELS",
@@ -166,8 +165,7 @@ def find_kernels(trace: Trace) -> Int64s:
     on_stream = trace.lines.events_of(raw_device_lines(trace))
     if not on_stream.size:
         return on_stream
-    is_copy = trace.names.rows_where(lambda name: copy_direction(name) is not None)
-    return on_stream[~is_copy[trace.events.name[on_stream]]]
+    return on_stream[directions_of_copies(trace)[on_stream] < 0]
 
 
 def tabulate_kernels(
@@ -197,7 +195,8 @@ def tabulate_kernels(
     distinct_rows, first, row = np.unique(packed, return_index=True, return_inverse=True)
     rest, shape_row = np.divmod(distinct_rows, sizes[2])
     keys = np.stack([*np.divmod(rest, max(sizes[1], 1)), shape_row - 1])
-    duration = trace.events.duration_ps[kernels]
+    begin, end = by_device_clock(trace, kernels)
+    duration = end - begin
     total, longest = (np.zeros(keys.shape[1], np.int64) for _ in range(2))
     shortest = np.full(keys.shape[1], np.iinfo(np.int64).max)
     np.add.at(total, row, duration)

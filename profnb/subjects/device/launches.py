@@ -2,7 +2,10 @@
 
 A launch that takes longer than its kernel runs cannot keep a device busy, however many are queued; a
 program of many such kernels is bound by launching. Delay is from the end of the launch to the begin of the
-kernel: near zero where the device waited for the host, long where work queues up.
+first kernel: near zero where the device waited for the host, long where work queues up.
+
+What is counted are calls: one that starts a graph (``cudaGraphLaunch``, ``hipGraphLaunch``, XLA's command
+buffers) sets hundreds of kernels going at once, and is short or long beside all of them together.
 """
 
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.grouping import Groups
 from profnb.steps.launching import find_launches
-from profnb.steps.streams import COPY, kind_of_work, raw_device_lines
+from profnb.steps.streams import COPY, covered_ps, kinds_of_work, raw_device_lines
 from profnb.subjects.device.kernels import find_kernels
 from profnb.trace.model import Trace
 
@@ -39,28 +42,37 @@ class LaunchTable:
         kernels: How many, shape (D,).
         per_step: Median number per step, shape (D,); NaN without steps.
         launched: Kernels whose launch was recorded, shape (D,).
-        launch_ps: Median time of the launching call, shape (D,); NaN where none was recorded.
-        delay_ps: Median time from the end of the call to the kernel's begin, shape (D,).
+        calls: The calls that launched them, shape (D,).
+        launch_ps: Median time of a call, shape (D,); NaN where none was recorded.
+        delay_ps: Median time from the end of a call to its first kernel's begin, shape (D,).
         delay_p95_ps: 95th percentile of that, shape (D,).
         tiny: Kernels shorter than 10 us, shape (D,).
-        shorter_than_launch: Kernels shorter than the call that launched them, shape (D,).
+        longer_calls: Calls that took longer than the device was busy with what they started, shape (D,).
+        shorter_than_launch: Kernels that such calls launched, shape (D,).
     """
 
     device: tuple[str, ...]
     kernels: Int64s
     per_step: Floats
     launched: Int64s
+    calls: Int64s
     launch_ps: Floats
     delay_ps: Floats
     delay_p95_ps: Floats
     tiny: Int64s
+    longer_calls: Int64s
     shorter_than_launch: Int64s
 
     @property
-    def shorter_fraction(self) -> Floats:
-        """Share of the launched kernels that are shorter than their launch, shape (D,); NaN without any."""
-        shorter = self.shorter_than_launch / np.maximum(self.launched, 1)
-        return np.where(self.launched > 0, shorter, np.nan)
+    def longer_fraction(self) -> Floats:
+        """Share of the calls that took longer than what they started, shape (D,); NaN without any."""
+        return np.where(self.calls > 0, self.longer_calls / np.maximum(self.calls, 1), np.nan)
+
+    @property
+    def sets_the_pace(self) -> bool:
+        """Whether most calls took longer than what they started, and most kernels are of such calls."""
+        longer = 2 * self.longer_calls.sum() > self.calls.sum()
+        return bool(longer and 2 * self.shorter_than_launch.sum() > self.launched.sum())
 
     def __len__(self) -> int:
         return len(self.device)
@@ -81,31 +93,59 @@ def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTa
     is_kernel = np.zeros(len(events), np.bool_)
     is_kernel[kernels] = True
     host, device = host[is_kernel[device]], device[is_kernel[device]]
-    delay = np.maximum(events.begin_ps[device] - events.end_ps[host], 0)
-    call = events.duration_ps[host]
     planes = np.unique(plane[kernels])
-    counts = np.zeros((4, planes.size), np.int64)
+    counts = np.zeros((6, planes.size), np.int64)
     figures = np.full((4, planes.size), np.nan)
     for at, number in enumerate(planes.tolist()):
         own = kernels[plane[kernels] == number]
         launched = plane[device] == number
+        calls, kernels_of_call, first_ps, work_ps = _work_of_calls(
+            trace, host[launched], device[launched]
+        )
+        call_ps = events.duration_ps[calls]
+        is_longer = work_ps < call_ps
         counts[:, at] = (
             own.size,
             launched.sum(),
+            calls.size,
             (events.duration_ps[own] < TINY_PS).sum(),
-            (events.duration_ps[device] < call)[launched].sum(),
+            is_longer.sum(),
+            kernels_of_call[is_longer].sum(),
         )
         step = groups.step[own]
         if (step >= 0).any():
             per_step = np.bincount(step[step >= 0], minlength=step_count)
             figures[0, at] = np.median(per_step[per_step > 0])
-        if launched.any():
-            figures[1, at] = np.median(call[launched])
-            figures[2:, at] = np.percentile(delay[launched], (50, 95))
+        if calls.size:
+            figures[1, at] = np.median(call_ps)
+            delay = np.maximum(first_ps - events.end_ps[calls], 0)
+            figures[2:, at] = np.percentile(delay, (50, 95))
     return LaunchTable(
         tuple(trace.planes[number].name for number in planes.tolist()),
-        counts[0], figures[0], counts[1], figures[1], figures[2], figures[3], counts[2], counts[3],
+        counts[0], figures[0], counts[1], counts[2], figures[1], figures[2], figures[3], *counts[3:],
     )  # fmt: skip
+
+
+def _work_of_calls(
+    trace: Trace, host: Int64s, device: Int64s
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """What each call started, from pairs of a call and a kernel of one device.
+
+    A call that started kernels from 10 to 30 and from 20 to 50 us started two, the first at 10 us, and kept
+    the device busy for 40 us.
+
+    Returns:
+        The C calls, how many kernels each started, when the first began, and for how long any ran; each of
+        shape (C,).
+    """
+    order = np.lexsort((trace.events.begin_ps[device], host))
+    calls, first, counts = np.unique(host[order], return_index=True, return_counts=True)
+    begin, end = trace.events.begin_ps[device[order]], trace.events.end_ps[device[order]]
+    work_ps = (end - begin)[first]
+    for row in np.flatnonzero(counts > 1).tolist():
+        own = slice(int(first[row]), int(first[row] + counts[row]))
+        work_ps[row] = covered_ps(begin[own], end[own])
+    return calls, counts, begin[first], work_ps
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +185,11 @@ def tabulate_streams(trace: Trace, window: tuple[int, int]) -> StreamTable:
         window: Begin and end of what counts towards its busy time.
     """
     lines = np.flatnonzero(raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0))
-    is_copy = trace.names.rows_where(lambda name: kind_of_work(name) == COPY)
+    is_copy = kinds_of_work(trace) == COPY
     table = np.zeros((lines.size, 3), np.int64)
     for row, line in enumerate(lines.tolist()):
         part = slice(int(trace.lines.offsets[line]), int(trace.lines.offsets[line + 1]))
-        copies = int(is_copy[trace.events.name[part]].sum())
+        copies = int(is_copy[part].sum())
         begin = np.clip(trace.events.begin_ps[part], *window)
         busy = int((np.clip(trace.events.end_ps[part], *window) - begin).sum())
         table[row] = part.stop - part.start - copies, copies, busy
@@ -174,17 +214,18 @@ LAUNCHES = Table[LaunchTable](
         Column(
             "kernels_per_step", lambda t: t.per_step, "their median number in a step", "per step"
         ),
-        Column("launch_us", lambda t: t.launch_ps, "median time of the call that launches", "call"),
+        Column("calls", lambda t: t.calls, "how many recorded calls launched them"),
+        Column("launch_us", lambda t: t.launch_ps, "median time of a call that launches", "call"),
         Column(
             "delay_us",
             lambda t: t.delay_ps,
-            "median time from that call's end to the kernel's begin",
+            "median time from that call's end to its first kernel's begin",
             "delay",
         ),
         Column(
             "delay_p95_us",
             lambda t: t.delay_p95_ps,
-            "... of which one kernel in 20 waits longer",
+            "... of which one call in 20 waits longer",
             "delay p95",
         ),
         Column(
@@ -199,8 +240,8 @@ LAUNCHES = Table[LaunchTable](
         ),
         Column(
             "shorter_than_launch_fraction",
-            lambda t: t.shorter_fraction,
-            "share of the launched kernels that are shorter than their launch",
+            lambda t: t.longer_fraction,
+            "share of the calls that took longer than all that they started",
         ),
     ),
 )

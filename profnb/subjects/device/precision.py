@@ -18,7 +18,7 @@ import numpy as np
 
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.steps.streams import COLLECTIVE, kind_of_work
+from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
 from profnb.subjects.device.kernels import find_kernels
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.trace.model import Trace
@@ -75,8 +75,7 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     """
     kernels = find_kernels(trace)
     texts = trace.names.texts
-    compute = np.array([kind_of_work(text) != COLLECTIVE for text in texts], np.bool_)
-    kernels = kernels[compute[trace.events.name[kernels]]] if len(texts) else kernels
+    kernels = kernels[kinds_of_work(trace)[kernels] != COLLECTIVE]
     of_name = np.array([WIDTHS.index(width_of(text)) for text in texts], np.int64)
     width = of_name[trace.events.name[kernels]] if len(texts) else kernels
     shapes = trace.stats.texts("shape")
@@ -91,7 +90,8 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
         width = np.where((width == _UNKNOWN) & (code >= 0), of_op[code], width)
     occurrences, total = (np.zeros(len(WIDTHS), np.int64) for _ in range(2))
     np.add.at(occurrences, width, 1)
-    np.add.at(total, width, trace.events.duration_ps[kernels])
+    begin, end = by_device_clock(trace, kernels)
+    np.add.at(total, width, end - begin)
     return Precision(occurrences, total)
 
 

@@ -22,7 +22,6 @@ __all__ = ["device_sections"]
 
 _SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
 _SHOWN_MISSED = 6
-_HALF = 0.5
 _LONGEST_KERNEL = 64
 
 
@@ -94,20 +93,32 @@ def _idle_section(idle: IdleTable) -> Section:
 
 def _launch_section(launches: LaunchTable) -> Section:
     kernels = int(launches.kernels.sum())
-    launched = int(launches.launched.sum())
+    calls = int(launches.calls.sum())
     sentence = (
         f"{percent_text(launches.tiny.sum() / kernels)} of the kernels are shorter than 10 µs."
     )
-    if launched:
-        shorter = float(launches.shorter_than_launch.sum() / launched)
-        sentence += f" {percent_text(shorter)} are shorter than the call that launched them"
+    if calls:
         sentence += (
-            ": launching, not computing, sets the pace of the device." if shorter > _HALF else "."
+            f" {percent_text(launches.longer_calls.sum() / calls)} of the {count_text(calls)} calls that "
+            "launched them took longer than what they started"
+        )
+        sentence += (
+            ": launching, not computing, sets the pace of the device."
+            if launches.sets_the_pace
+            else "."
         )
     return section_of(
         LAUNCHES,
         launches,
-        ("device", "kernels", "kernels_per_step", "launch_us", "delay_us", "delay_p95_us"),
+        (
+            "device",
+            "kernels",
+            "kernels_per_step",
+            "calls",
+            "launch_us",
+            "delay_us",
+            "delay_p95_us",
+        ),
         title="Launches",
         tab="Device",
         sentence=sentence,

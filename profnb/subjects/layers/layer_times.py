@@ -105,7 +105,7 @@ class _Kinds:
         is_input: Whether the input pipeline ran them.
         instruction: Row of ``HloOps.ops``; -1 for an op that XLA did not run.
         spent_ps: Self time of all of them.
-        occurrences: How many there are.
+        occurrences: How many executions they are.
     """
 
     op: list[int]
@@ -131,7 +131,7 @@ def _group_runs(runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps) -> _K
     np.add.at(spent, kind, runs.self_ps[kept])
     op_and_input, slot = np.divmod(distinct, slots)
     op, from_input = np.divmod(op_and_input, 2)
-    occurrences = np.bincount(kind, minlength=distinct.size)
+    occurrences = np.bincount(kind[runs.is_execution[kept]], minlength=distinct.size)
     columns = (op, from_input, slot - 1, spent, occurrences)
     return _Kinds(*(column.tolist() for column in columns))
 

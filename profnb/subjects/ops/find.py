@@ -24,7 +24,7 @@ class Ops:
     @cached_property
     def runs(self) -> OpRuns:
         """Every run of an op."""
-        return find_op_runs(self._spine.trace, self._xla.hlo)
+        return find_op_runs(self._spine.trace, self._xla.hlo, self._spine.groups.step)
 
     @cached_property
     def table(self) -> OpTable:

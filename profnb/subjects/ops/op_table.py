@@ -9,9 +9,9 @@ from the streams are left out.
 An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
 no other event of it; the official tool then shows no ops at all.
 
-Occurrences count executions. The official table also counts each memory event that names an op, so
-an op that allocates once per run shows twice the occurrences there (and half the average); the
-times agree.
+Occurrences count executions, on a device too, where one may run several kernels (``launching``). The
+official table also counts each memory event that names an op, so an op that allocates once per run shows
+twice the occurrences there (and half the average); the times agree.
 
 Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_utils.cc (a27d00aa).
 """
@@ -22,8 +22,9 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
+from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
-from profnb.steps.streams import raw_device_lines
+from profnb.steps.streams import by_device_clock, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
@@ -81,6 +82,8 @@ class OpRuns:
         code: Row of ``keys`` for each run, shape (N,).
         total_ps: Duration of each, shape (N,).
         self_ps: Duration less what ops that it called on the same thread took, shape (N,).
+        is_execution: Whether it begins an execution of the op, shape (N,): all on a host; on a device the
+            first of the kernels that one execution runs.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -89,22 +92,25 @@ class OpRuns:
     code: Int64s
     total_ps: Int64s
     self_ps: Int64s
+    is_execution: Bools
 
     def __len__(self) -> int:
         return self.events.size
 
 
-def find_op_runs(trace: Trace, hlo: HloOps | None = None) -> OpRuns:
+def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int64s | None = None) -> OpRuns:
     """Find every run of an op.
 
     Args:
         trace: The trace.
         hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
+        step: Row of each event's step, or -1, shape (E,): no execution is of two steps.
     """
     host_keys, host_code, host, own = _host_runs(trace, hlo)
     device_keys, device_code, device = _device_runs(trace, hlo)
     events = np.concatenate([host, device])
-    total = trace.events.duration_ps[events]
+    begin, end = by_device_clock(trace, device)
+    total = np.concatenate([trace.events.duration_ps[host], end - begin])
     return OpRuns(
         (*host_keys, *device_keys),
         np.arange(len(host_keys) + len(device_keys)) >= len(host_keys),
@@ -112,7 +118,19 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None) -> OpRuns:
         np.concatenate([host_code, device_code + len(host_keys)]),
         total,
         np.concatenate([own, total[host.size :]]),
+        np.concatenate(
+            [np.ones(host.size, np.bool_), _begins(trace, device, device_code, hlo, step)]
+        ),
     )
+
+
+def _begins(
+    trace: Trace, work: Int64s, code: Int64s, hlo: HloOps | None, step: Int64s | None
+) -> Bools:
+    """Which work of devices begins an execution: of an instruction, where XLA ran one, else of its op."""
+    instruction = hlo.codes_of(work) if hlo is not None and len(hlo) else np.full(work.size, -1)
+    unit = np.where(instruction >= 0, instruction + int(code.max(initial=0)) + 1, code)
+    return find_executions(trace, work, unit, step)
 
 
 def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
@@ -128,11 +146,12 @@ def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
     """
     kept = slice(None) if within is None else within[runs.events]
     code = runs.code[kept]
-    occurrences = np.bincount(code, minlength=len(runs.keys))
+    runs_of_key = np.bincount(code, minlength=len(runs.keys))
+    occurrences = np.bincount(code[runs.is_execution[kept]], minlength=len(runs.keys))
     total, own = (np.zeros(len(runs.keys), np.int64) for _ in range(2))
     np.add.at(total, code, runs.total_ps[kept])
     np.add.at(own, code, runs.self_ps[kept])
-    used = np.flatnonzero(occurrences)
+    used = np.flatnonzero(runs_of_key)
     order = used[np.lexsort((~runs.is_device[used], -total[used], -own[used]))]
     return OpTable(
         runs.is_device[order],
@@ -152,7 +171,9 @@ def _host_runs(
     code_of_name = np.full(len(trace.names), -1, np.int64)
     for row, text in enumerate(trace.names.texts):
         key = parse_op(text)
-        if key is None and trace.is_op_name is not None and trace.is_op_name[row]:
+        if trace.is_op_name is not None and not trace.is_op_name[row]:
+            key = None
+        elif key is None and trace.is_op_name is not None:
             scope, _, op_type = text.rpartition("::")  # aten::conv2d
             key = text, op_type if scope else ""
         if key is not None:
@@ -217,7 +238,11 @@ OPS = Table[OpTable](
         ),
         Column("op_type", lambda t: t.op_type, 'the kind of op, "" where the trace does not say'),
         Column("op_name", lambda t: t.op_name, "the op's own name"),
-        Column("occurrences", lambda t: t.occurrences, "how often it ran"),
+        Column(
+            "occurrences",
+            lambda t: t.occurrences,
+            "how often it ran; several kernels of one execution count once",
+        ),
         Column("total_us", lambda t: t.total_ps, "time in it and in the ops it called"),
         Column(
             "self_us",

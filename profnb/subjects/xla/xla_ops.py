@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import rate_text
+from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
+from profnb.steps.streams import by_device_clock
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.trace.model import Trace
 
 __all__ = ["XLA", "XlaOps", "tabulate_xla"]
-
-_LONGEST_PS = 1 << 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,12 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
         trace: The trace.
         hlo: Its HLO instructions.
     """
-    begin, end = _by_device_clock(trace, hlo.events)
+    begin, end = by_device_clock(trace, hlo.events)
     offsets = np.searchsorted(hlo.events, trace.lines.offsets)
     event_self_ps = self_times(begin, end, find_parents(end, offsets))
     on_device = trace.is_device_line[trace.lines.of_event[hlo.events]]
+    is_run = ~on_device  # a library's call is one run, and may be several kernels on a device
+    is_run[on_device] = find_executions(trace, hlo.events[on_device], hlo.code[on_device])
     keys, rows = np.unique(2 * hlo.code + on_device, return_inverse=True)
     total, self_ps = (np.zeros(keys.size, np.int64) for _ in range(2))
     np.add.at(total, rows, end - begin)
@@ -89,30 +91,11 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
     return XlaOps(
         tuple(hlo.ops[keys[row] // 2] for row in order),
         (keys % 2 == 1)[order],
-        np.bincount(rows, minlength=keys.size)[order],
+        np.bincount(rows[is_run], minlength=keys.size)[order],
         total[order],
         self_ps[order],
         flops[order],
         moved[order],
-    )
-
-
-def _by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends, by the device's own clock where it is recorded.
-
-    A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
-    those of ``device_duration_ps`` do not.
-    """
-    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
-    offsets = trace.stats.integers("device_offset_ps")
-    durations = trace.stats.integers("device_duration_ps")
-    device_begin = look_up(offsets.events, offsets.values.astype(np.int64), events)
-    duration = look_up(durations.events, durations.values.astype(np.int64), events)
-    is_recorded = (device_begin >= 0) & (duration >= 0)
-    is_recorded &= (duration < _LONGEST_PS) & (device_begin < _LONGEST_PS)
-    return (
-        np.where(is_recorded, device_begin, begin),
-        np.where(is_recorded, device_begin + duration, end),
     )
 
 

@@ -24,6 +24,7 @@ class Reading:
             Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009.
         rank: Where each line stands, by line; as they are found where empty.
         planes: Planes that stand first even if they have no events: name and side.
+        left_out: What of the events is not understood, in sentences.
     """
 
     lines: list[FoundLine]
@@ -35,6 +36,7 @@ class Reading:
     derived: dict[str, tuple[Int64s, Int64s]]
     rank: Sequence[int] = ()
     planes: Sequence[tuple[str, str]] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def number_of(text: str) -> int:

@@ -1,7 +1,14 @@
 """The Chrome trace of PyTorch's profiler (Kineto): its categories say what is an op, a call or device work.
 
-Source: pytorch/kineto libkineto/src/output_json.cpp.
+Only what has an op's category is an op: Python's frames and the user's annotations (``nccl:all_reduce``) are
+none. Annotations on a stream cover the kernels below them, and ``cuda_sync`` events say that a stream or the
+host waits: both are lines of their own, and no work. The work of an accelerator whose categories are not
+known here is shown and said, and counts as nobody's.
+
+Source: pytorch/kineto libkineto/src/output_json.cpp and ActivityType.cpp.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,13 +22,39 @@ __all__ = ["is_kineto", "read_kineto"]
 
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
 _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
-_KINETO_ANNOTATION = "gpu_user_annotation"
 _KINETO_STEP = "ProfilerStep#"
+# Categories that nobody else writes, in files without a single op (``activities=[ProfilerActivity.CUDA]``).
+_KINETO_ONLY = frozenset(
+    {
+        "cuda_runtime", "cuda_driver", "cuda_sync", "xpu_runtime", "xpu_driver", "gpu_memcpy", "gpu_memset",
+        "gpu_user_annotation", "python_function", "cpu_instant_event", "privateuse1_runtime",
+        "privateuse1_driver", "mtia_runtime", "mtia_ccp_events", "glow_runtime", "hpu_op",
+    }
+)  # fmt: skip
+_KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
+_KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
+# What an event on a device is, by its category: work, or what a line beside the work shows.
+_WORK, _ANNOTATION, _SYNCHRONISATION, _UNKNOWN = range(1, 5)
+_BESIDE = {_ANNOTATION: " annotations", _SYNCHRONISATION: " waits"}
+_KINDS = {
+    "gpu_user_annotation": _ANNOTATION,
+    "cuda_sync": _SYNCHRONISATION,
+    "mtia_ccp_events": _UNKNOWN,
+    "mtia_insight": _UNKNOWN,
+    "mtia_counters": _UNKNOWN,
+    "mtia_workloadd": _UNKNOWN,
+    "hpu_op": _UNKNOWN,
+    "glow_runtime": _UNKNOWN,
+}
 
 
 def is_kineto(raw: RawEvents) -> bool:
-    """Whether PyTorch's profiler wrote these events."""
-    return not _KINETO_OPS.isdisjoint(raw.categories)
+    """Whether PyTorch's profiler wrote these events: by categories that are its own, or by its header."""
+    return (
+        not (_KINETO_OPS | _KINETO_ONLY).isdisjoint(raw.categories)
+        or _KINETO_OLD.issubset(raw.categories)
+        or _KINETO_HEADER.issubset(raw.header)
+    )
 
 
 def read_kineto(
@@ -37,38 +70,68 @@ def read_kineto(
     kinds = [_kineto_kind(category) for category in raw.categories]
     kind = np.array(kinds, np.int64)[raw.category]
     on_device = np.zeros(len(raw.threads), np.bool_)
-    on_device[raw.thread[kind == 1]] = True
-    annotated = np.flatnonzero(kind == 2)
-    # Annotations on a stream cover the kernels below them: a line of their own, not device work.
-    thread = raw.thread.copy()
-    thread[annotated] += len(raw.threads)
+    on_device[raw.thread[kind == _WORK]] = True
+    count = len(raw.threads)
+    thread = raw.thread + np.maximum(kind - _WORK, 0) * count
     lines = []
-    for repeats in (False, True):
-        for row, (process, tid) in enumerate(raw.threads):
-            name = threads.get((process, tid), tid)
-            if on_device[row]:
-                stream = tid if tid.startswith("stream") else f"stream {tid}"
-                stream += " annotations" if repeats else ""
-                line = FoundLine(
-                    f"/device:GPU:{process}", "device", stream, number_of(tid), repeats
-                )
-            elif process in ("Spans", "Traces") or not _is_thread(process, tid):
-                line = FoundLine(processes.get(process, process), "other", name)
-            else:
-                label = name if name != tid else f"thread {tid}"
-                plane = f"{processes.get(process, 'process')} {process}"
-                line = FoundLine(plane, "host", label, number_of(tid))
-            lines.append(line)
+    for row, (process, tid) in enumerate(raw.threads):
+        name = threads.get((process, tid), tid)
+        if on_device[row]:
+            line = FoundLine(f"/device:GPU:{process}", "device", _stream(tid), number_of(tid))
+        elif process in ("Spans", "Traces") or not _is_thread(process, tid):
+            line = FoundLine(processes.get(process, process), "other", name)
+        else:
+            label = name if name != tid else f"thread {tid}"
+            plane = f"{processes.get(process, 'process')} {process}"
+            line = FoundLine(plane, "host", label, number_of(tid))
+        lines.append(line)
+    for beside in _BESIDE.values():
+        lines += [
+            FoundLine(
+                f"/device:GPU:{process}",
+                "device",
+                _stream(tid) + beside,
+                number_of(tid),
+                repeats=True,
+            )
+            for process, tid in raw.threads
+        ]
+    lines += [
+        FoundLine(
+            f"/device:unknown:{process}", "device", threads.get((process, tid), tid), repeats=True
+        )
+        for process, tid in raw.threads
+    ]
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
     is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
-    return Reading(lines, thread, is_event, raw.names, raw.name, is_op, _kineto_steps(raw))
+    return Reading(
+        lines, thread, is_event, raw.names, raw.name, is_op, _kineto_steps(raw),
+        left_out=_unknown_work(raw, kinds),
+    )  # fmt: skip
 
 
 def _kineto_kind(category: str) -> int:
-    """1 for device work, 2 for an annotation on a stream, else 0."""
-    return 1 if category in _KINETO_DEVICE else 2 if category == _KINETO_ANNOTATION else 0
+    """What an event of this category is on a device; 0 for one of the host."""
+    return _WORK if category in _KINETO_DEVICE else _KINDS.get(category, 0)
+
+
+def _stream(tid: str) -> str:
+    return tid if tid.startswith("stream") else f"stream {tid}"
+
+
+def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
+    """The sentence on accelerators whose work is not understood, if there are any."""
+    unknown = [row for row, kind in enumerate(kinds) if kind == _UNKNOWN]
+    count = int(np.isin(raw.category, unknown).sum())
+    if not count:
+        return ()
+    named = ", ".join(sorted(raw.categories[row] for row in unknown))
+    return (
+        f"{count:,} events are of an accelerator that is not known here ({named}): they are in the timeline "
+        "and in no table, so how busy it was is not known, nor which ops the host only started.",
+    )
 
 
 def _is_thread(process: str, thread: str) -> bool:

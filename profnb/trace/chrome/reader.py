@@ -76,7 +76,7 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
         stats=lambda order: _stats_of(raw, reading, buffer, events[order]),
         counters=counters,
         is_op_name=reading.is_op_name,
-        left_out=(*raw.left_out, *_unread_flows(raw)),
+        left_out=(*raw.left_out, *reading.left_out, *_unread_flows(raw)),
         planes=reading.planes,
         keeps_origin=_is_export(raw),
     )  # fmt: skip
