@@ -15,17 +15,18 @@ PROGRAM = """
 import json
 import numpy as np
 from profnb.subjects.source.code_times import _follow
-from profnb.trace.xplane_stats import _count_stats
+from profnb.trace.xplane_stats import _fill_stats
 
 def longs(*values):
     return np.array(values, np.int64)
 
-counts = longs(0)
-_count_stats(np.array([0x10, 1, 0x10, 1], np.uint8), longs(0), longs(4), 2, counts)  # field 2, twice
+stat = np.array([0x12, 2, 8, 5], np.uint8)  # field 2, with key 5
+key = np.array([-1], np.int32)
+_fill_stats(stat, longs(0), longs(4), longs(0), longs(1), longs(0, 1), longs(0, 1), 2, longs(5), key, stat[:1], longs(0), longs(0))
 place = longs(0, 0, 0)
 _follow(longs(1, 1, 1), longs(-1, 5, 0), longs(7, 7, 7), place, np.zeros((4, 2), np.int64))  # in, line 5, out
-hits, misses = ([sum(getattr(kernel.stats, name).values()) for kernel in (_count_stats, _follow)] for name in ("cache_hits", "cache_misses"))
-print(json.dumps({"counts": counts.tolist(), "place": place.tolist(), "hits": hits, "misses": misses}))
+hits, misses = ([sum(getattr(kernel.stats, name).values()) for kernel in (_fill_stats, _follow)] for name in ("cache_hits", "cache_misses"))
+print(json.dumps({"key": key.tolist(), "place": place.tolist(), "hits": hits, "misses": misses}))
 """
 
 
@@ -62,18 +63,18 @@ def again(copied):
 def edited(copied, again):
     """What a third run says, after edits in two files that no kernel above stands in."""
     folder, _ = copied
-    edit(folder, "profnb.trace.wire", "number = np.int64(tag >> np.uint64(3))", "number = np.int64(tag >> np.uint64(4))")
+    edit(folder, "profnb.trace.wire", "number = np.int64(tag >> _THREE)", "number = np.int64(tag >> np.uint64(4))")
     edit(folder, "profnb.capture.source.source_records", "LEFT, ENTERED = 0, -1", "LEFT, ENTERED = 99, -1")
     return run(folder)
 
 
 def test_nothing_is_compiled_twice_while_nothing_changes(copied, again):
-    assert copied[1] == {"counts": [2], "place": [-1, 7, -1], "hits": [0, 0], "misses": [1, 1]}
+    assert copied[1] == {"key": [0], "place": [-1, 7, -1], "hits": [0, 0], "misses": [1, 1]}
     assert again == {**copied[1], "hits": [1, 1], "misses": [0, 0]}
 
 
 def test_an_edit_of_a_kernel_that_another_file_calls_is_seen(edited):
-    assert (edited["counts"], edited["misses"][0]) == ([0], 1)  # field 2 reads as field 1
+    assert (edited["key"], edited["misses"][0]) == ([-1], 1)  # field 2 reads as field 1
 
 
 def test_an_edit_of_a_constant_that_another_file_reads_is_seen(edited):

@@ -70,19 +70,20 @@ class _Columns(NamedTuple):
 
 @compiled
 def _merge(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s, lane_count: int,
-    resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, marks: _Columns,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s,
+    resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, block: Int64s,
+    around: Int64s, marks: _Columns,
 ) -> int:  # fmt: skip
     """Fill the marks in the order of the events; returns how many, or -1 when there is no room.
 
     At a resolution of 10, events [0, 4), [6, 9), [30, 60) and [62, 65) of one lane become three marks: the
     first two are short and 2 apart, so they are one block [0, 9) that is busy for 7; [30, 60) is long and
     has its own mark; [62, 65) is short, but a block does not reach across a long event.
+
+    ``block`` is the open block of each lane, ``around`` the nearest event around each that is long enough to
+    have a mark of its own; both come filled with -1.
     """
     mark_count = 0
-    block = np.full(lane_count, -1, np.int64)  # the open block of each lane
-    # The nearest event around each that is long enough to have a mark of its own.
-    around = np.full(begin.size, -1, np.int64)
     for line in range(offsets.size - 1):
         for event in range(offsets[line], offsets[line + 1]):
             lane = lanes[event]
@@ -104,7 +105,8 @@ def _merge(
                 )
                 if joins:
                     mark_of_event[event] = mark
-                    marks.end_ps[mark] = max(marks.end_ps[mark], end[event])
+                    if end[event] > marks.end_ps[mark]:
+                        marks.end_ps[mark] = end[event]
                     marks.busy_ps[mark] += duration
                     marks.occurrences[mark] += 1
                     if duration > end[longest] - begin[longest]:
@@ -147,7 +149,8 @@ def merge_events(
     mark_of_event = np.full(len(events), -1, np.int64)
     count = _merge(
         events.begin_ps, events.end_ps, trace.lines.offsets, lanes.parent, lanes.lane,
-        int(lanes.first_lane[-1]), resolution_ps, *window, mark_of_event, columns,
+        resolution_ps, *window, mark_of_event, np.full(int(lanes.first_lane[-1]), -1, np.int64),
+        np.full(len(events), -1, np.int64), columns,
     )  # fmt: skip
     if count < 0:
         return None

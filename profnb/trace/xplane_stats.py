@@ -25,9 +25,9 @@ from profnb.trace.chrome.stat_texts import (
     StatCsr,
     StatTexts,
 )
-from profnb.trace.grouped_stats import GroupedStats, group_stats
+from profnb.trace.grouped_stats import GroupedStats, StatEntry, group_stats
 from profnb.trace.model import StatColumn, Stats, StringTable
-from profnb.trace.wire import Number, check, find_row, read_fixed64, read_tag, split_field
+from profnb.trace.wire import Number, check, find_row, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
 
@@ -118,11 +118,9 @@ def _fill_stats(
                             return start
                         kind[entry] = number
                         value[entry] = np.int64(bits)
-                        if number == 2:
-                            value[entry] = read_fixed64(buffer, payload)
-                        elif number == 7:
+                        if number == 7:
                             value[entry] = find_row(ids, first, last, np.int64(bits))
-                        elif expected == 2:
+                        elif expected > 0:
                             value[entry], value_end[entry] = payload, inner
                 entry += 1
     return -1
@@ -149,10 +147,14 @@ def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
         csr.key, csr.kind, csr.value, csr.value_end,
     )  # fmt: skip
     check(filled, "XStat")
+    doubles = np.flatnonzero(csr.kind == DOUBLE)
+    raw = buffer[csr.value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
+    csr.value[doubles] = raw.view("<i8").ravel()
+    csr.value_end[doubles] = 0
     return csr
 
 
-def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | GroupedStats, entry: int) -> Value:
+def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | StatEntry, entry: int) -> Value:
     kind, value = int(csr.kind[entry]), csr.value[entry]
     if kind == DOUBLE:
         return float(value.view(np.float64))
@@ -198,13 +200,12 @@ class XPlaneStats(Stats):
 
     @cached_property
     def _csr(self) -> StatCsr:
-        """Entries by event; read apart from those by key, which most are asked for."""
+        """Entries by event."""
         return _read_csr(self._buffer, self._entries, self._keys)
 
     @cached_property
     def _grouped(self) -> GroupedStats:
-        csr = _read_csr(self._buffer, self._entries, self._keys)
-        return group_stats(csr, len(self._keys.texts))
+        return group_stats(self._csr, len(self._keys.texts))
 
     @cached_property
     def _rows_of_name(self) -> dict[str, list[int]]:
@@ -214,12 +215,12 @@ class XPlaneStats(Stats):
             rows.setdefault(self._keys.texts[row], []).append(row)
         return rows
 
-    def _select(self, name: str, kinds: tuple[int, ...]) -> GroupedStats:
+    def _select(self, name: str, kinds: tuple[int, ...]) -> StatEntry:
         """The entries with this key and one of these kinds."""
-        return self._grouped.of_keys(self._rows_of_name.get(name, [])).of_kinds(kinds)
+        return self._grouped.of_keys(self._rows_of_name.get(name, []), kinds)
 
     def _column(
-        self, name: str, kinds: tuple[int, ...], values_of: Callable[[GroupedStats], _Values]
+        self, name: str, kinds: tuple[int, ...], values_of: Callable[[StatEntry], _Values]
     ) -> StatColumn:
         """The stat's column, read once; its arrays are shared and nobody writes into them."""
         column = self._columns.get((name, kinds))
@@ -236,7 +237,7 @@ class XPlaneStats(Stats):
         """The events with a stat of this name that is any number, as float64."""
         return self._column(name, (INT64, UINT64, DOUBLE), self._floats_of)
 
-    def _floats_of(self, chosen: GroupedStats) -> _Values:
+    def _floats_of(self, chosen: StatEntry) -> _Values:
         is_double = chosen.kind == DOUBLE
         return np.where(is_double, chosen.value.view(np.float64), chosen.value), ()
 
@@ -244,7 +245,7 @@ class XPlaneStats(Stats):
         """The events with a text stat of this name, as rows of the distinct texts."""
         return self._column(name, (TEXT, REFERENCE), self._texts_of)
 
-    def _texts_of(self, chosen: GroupedStats) -> _Values:
+    def _texts_of(self, chosen: StatEntry) -> _Values:
         by_reference = chosen.kind == REFERENCE
         codes: dict[str, int] = {}
         values = np.zeros(by_reference.size, np.int64)
