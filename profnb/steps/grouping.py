@@ -14,6 +14,7 @@ events on that line can lose or win a parent (up to 0.5 ms of a CPU step).
 Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane.h (5a3e9fa3).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -163,6 +164,7 @@ def _find_links(trace: Trace) -> _Links:
         )  # fmt: skip
         producers.append(producer)
         consumers.append(consumer)
+        del producing, consuming, contexts
     producer, consumer = np.concatenate(producers), np.concatenate(consumers)
     order = stable_order(producer)
     producer = producer[order]
@@ -214,38 +216,34 @@ def _pair(
     (3, 10), (3, 11), (5, 12), (8, 12).
     """
     by_context = stable_order(consuming)
-    sorted_contexts = consuming[by_context]
-    first = np.searchsorted(sorted_contexts, producing)
-    links = np.searchsorted(sorted_contexts, producing, side="right") - first
+    counts = np.bincount(consuming, minlength=producing.max(initial=-1) + 1)
+    first, links = (np.cumsum(counts) - counts)[producing], counts[producing]
     # The number of a link among its producer's: 0, 1 for event 3, 0 for event 5, 0 for event 8.
     number = np.arange(links.sum()) - np.repeat(np.cumsum(links) - links, links)
     return np.repeat(producers, links), consumers[by_context[np.repeat(first, links) + number]]
 
 
-def _keyed_sides(trace: Trace) -> list[tuple[_Keyed, _Keyed]]:
+def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
     """(Producers, consumers) of each kind of link that a trace records.
 
     Contexts of thread pools and function runs; runs of an executor and the iterator that they wait for;
-    launches and what they start on the device.
+    launches and what they start on the device. One after the other, so that no two are in memory.
     """
-    sides = [
-        (
-            _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
-            _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
-        )
-    ]
+    yield (
+        _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
+        _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
+    )
     is_wait = trace.select_names(lambda name: name in _ITERATOR_WAITS)
     if is_wait.any():
         is_run = trace.select_names(lambda name: name == EXECUTOR_PROCESS)
         iterations = _keyed_by(trace, "id", "iter_num")
         events = iterations.events
-        sides.append((iterations.where(is_run[events]), iterations.where(is_wait[events])))
+        yield iterations.where(is_run[events]), iterations.where(is_wait[events])
     correlated = trace.stats.integers(CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
     if is_on_device.any():
         launches = _Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
-        sides.append((launches.where(~is_on_device), launches.where(is_on_device)))
-    return sides
+        yield launches.where(~is_on_device), launches.where(is_on_device)
 
 
 def _claim(steps: Steps, parent: Int64s, links: _Links, step: Int64s) -> None:

@@ -25,12 +25,14 @@ from profnb.trace.chrome.stat_texts import (
     StatCsr,
     StatTexts,
 )
-from profnb.trace.grouped_stats import GroupedStats, StatEntry, group_stats
+from profnb.trace.grouped_stats import GroupedStats, group_stats
 from profnb.trace.model import StatColumn, Stats, StringTable
 from profnb.trace.wire import Number, check, find_row, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
 
+
+_LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
 
 Value = int | float | str | bytes
 _Values = tuple[
@@ -79,7 +81,7 @@ class StatEntries:
 def _fill_stats(
     buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
     owners: Int64s, offsets: Int64s, field: int, ids: Int64s,
-    key: Int32s, kind: Bytes, value: Int64s, value_end: Int64s,
+    key: Int32s, kind: Bytes, value: Int64s, size: Int32s,
 ) -> Number:  # fmt: skip
     """Fill the CSR columns; owner o of events ``owners[o]:owners[o + 1]`` has the keys between."""
     for owner in range(owners.size - 1):
@@ -114,14 +116,14 @@ def _fill_stats(
                         key[entry] = find_row(ids, first, last, np.int64(bits))
                     elif number <= 7:
                         expected = 1 if number == 2 else 2 if number == 5 or number == 6 else 0
-                        if wire != expected:
+                        if wire != expected or inner - payload > _LONGEST_TEXT:
                             return start
                         kind[entry] = number
                         value[entry] = np.int64(bits)
                         if number == 7:
                             value[entry] = find_row(ids, first, last, np.int64(bits))
                         elif expected > 0:
-                            value[entry], value_end[entry] = payload, inner
+                            value[entry], size[entry] = payload, inner - payload
                 entry += 1
     return -1
 
@@ -138,23 +140,22 @@ def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
         np.empty(count, np.int32),
         np.zeros(count, np.uint8),
         np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
+        np.zeros(count, np.int32),
     )
     planes = entries.plane_of_line
     filled = _fill_stats(
         buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
         entries.line_offsets, offsets, entries.field, keys.ids,
-        csr.key, csr.kind, csr.value, csr.value_end,
+        csr.key, csr.kind, csr.value, csr.size,
     )  # fmt: skip
     check(filled, "XStat")
     doubles = np.flatnonzero(csr.kind == DOUBLE)
     raw = buffer[csr.value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
     csr.value[doubles] = raw.view("<i8").ravel()
-    csr.value_end[doubles] = 0
     return csr
 
 
-def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | StatEntry, entry: int) -> Value:
+def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | GroupedStats, entry: int) -> Value:
     kind, value = int(csr.kind[entry]), csr.value[entry]
     if kind == DOUBLE:
         return float(value.view(np.float64))
@@ -163,7 +164,7 @@ def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | StatEntry, entry: in
     if kind == REFERENCE:
         return keys.texts[value] if value >= 0 else ""
     if kind in (TEXT, BYTES):
-        raw = buffer[value : csr.value_end[entry]].tobytes()
+        raw = buffer[value : value + csr.size[entry]].tobytes()
         return raw if kind == BYTES else raw.decode("utf-8", "replace")
     return int(value)
 
@@ -200,12 +201,13 @@ class XPlaneStats(Stats):
 
     @cached_property
     def _csr(self) -> StatCsr:
-        """Entries by event."""
+        """Entries by event; read apart from those by key, which most are asked for."""
         return _read_csr(self._buffer, self._entries, self._keys)
 
     @cached_property
     def _grouped(self) -> GroupedStats:
-        return group_stats(self._csr, len(self._keys.texts))
+        csr = _read_csr(self._buffer, self._entries, self._keys)
+        return group_stats(csr, len(self._keys.texts))
 
     @cached_property
     def _rows_of_name(self) -> dict[str, list[int]]:
@@ -215,12 +217,12 @@ class XPlaneStats(Stats):
             rows.setdefault(self._keys.texts[row], []).append(row)
         return rows
 
-    def _select(self, name: str, kinds: tuple[int, ...]) -> StatEntry:
+    def _select(self, name: str, kinds: tuple[int, ...]) -> GroupedStats:
         """The entries with this key and one of these kinds."""
-        return self._grouped.of_keys(self._rows_of_name.get(name, []), kinds)
+        return self._grouped.of_keys(self._rows_of_name.get(name, [])).of_kinds(kinds)
 
     def _column(
-        self, name: str, kinds: tuple[int, ...], values_of: Callable[[StatEntry], _Values]
+        self, name: str, kinds: tuple[int, ...], values_of: Callable[[GroupedStats], _Values]
     ) -> StatColumn:
         """The stat's column, read once; its arrays are shared and nobody writes into them."""
         column = self._columns.get((name, kinds))
@@ -237,7 +239,7 @@ class XPlaneStats(Stats):
         """The events with a stat of this name that is any number, as float64."""
         return self._column(name, (INT64, UINT64, DOUBLE), self._floats_of)
 
-    def _floats_of(self, chosen: StatEntry) -> _Values:
+    def _floats_of(self, chosen: GroupedStats) -> _Values:
         is_double = chosen.kind == DOUBLE
         return np.where(is_double, chosen.value.view(np.float64), chosen.value), ()
 
@@ -245,7 +247,7 @@ class XPlaneStats(Stats):
         """The events with a text stat of this name, as rows of the distinct texts."""
         return self._column(name, (TEXT, REFERENCE), self._texts_of)
 
-    def _texts_of(self, chosen: StatEntry) -> _Values:
+    def _texts_of(self, chosen: GroupedStats) -> _Values:
         by_reference = chosen.kind == REFERENCE
         codes: dict[str, int] = {}
         values = np.zeros(by_reference.size, np.int64)
@@ -263,10 +265,10 @@ class XPlaneStats(Stats):
     def blobs(self, name: str) -> list[tuple[int, Bytes]]:
         """The events with a bytes stat of this name, and views of the file."""
         chosen = self._select(name, (BYTES,))
-        spans = zip(chosen.value.tolist(), chosen.value_end.tolist(), strict=True)
+        spans = zip(chosen.value.tolist(), chosen.size.tolist(), strict=True)
         return [
-            (event, self._buffer[begin:end])
-            for event, (begin, end) in zip(chosen.event.tolist(), spans, strict=True)
+            (event, self._buffer[begin : begin + size])
+            for event, (begin, size) in zip(chosen.event.tolist(), spans, strict=True)
         ]
 
     def of_event(self, event: int) -> dict[str, Value]:
