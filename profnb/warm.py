@@ -91,22 +91,17 @@ def _read() -> Generator[str, None, "Trace"]:
     import numpy as np
 
     from profnb.trace.model import StringTable
-    from profnb.trace.wire import LENGTH, find_row, read_fields, read_fixed64, read_tag, split_field
+    from profnb.trace.wire import LENGTH, read_fields, split_field
     from profnb.trace.xplane import read_xplane
     from profnb.trace.xplane_stats import StatKeys, read_plane_stats
 
     yield "imports"
     buffer = np.frombuffer(tiny_trace(), np.uint8)
-    read_tag(buffer, 0, buffer.size)
-    yield "fields"
     whole = (np.zeros(1, np.int64), np.full(1, buffer.size, np.int64))
     _, begins, ends = split_field(buffer, *whole, 1, "XSpace")
     yield "messages"
     read_fields(buffer, begins, ends, {2: LENGTH}, "XPlane")
     yield "tables of fields"
-    find_row(begins, 0, 1, 0)
-    read_fixed64(buffer, 0)
-    yield "rows"
     no_keys = StatKeys(StringTable.of(()), np.zeros(begins.size + 1, np.int64), begins[:0])
     read_plane_stats(buffer, begins, ends, 6, no_keys)
     yield "stats"

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
+from numba.core import config
 from numba.core.caching import FunctionCache
+from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["compiled", "inlined"]
+__all__ = ["compiled", "inlined", "inner"]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
@@ -86,8 +88,26 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         return *super()._index_key(sig, codegen), _fingerprint(self._kernel)
 
 
-def _compile(function: Kernel, **options: str) -> Kernel:
-    kernel: Kernel = njit(nogil=True, **options)(function)
+class _KernelCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler without vectorizing: our loops branch at every element, so it only takes time.
+
+    The settings are Numba's and global, but whoever compiles holds Numba's lock, and they are put back.
+    """
+
+    def _compile_core(self) -> object:
+        vectorizers = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
+        config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
+        try:
+            return super()._compile_core()
+        finally:
+            config.LOOP_VECTORIZE, config.SLP_VECTORIZE = vectorizers
+
+
+def _compile(function: Kernel, **options: str | bool) -> Kernel:
+    # No C code calls a kernel, so none has to be callable from there.
+    kernel: Kernel = njit(
+        nogil=True, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler, **options
+    )(function)
     if isinstance(kernel, Dispatcher):  # else Numba is switched off
         # Where neither the package nor the home folder is writable there is nowhere to keep it.
         with contextlib.suppress(RuntimeError):
@@ -98,6 +118,11 @@ def _compile(function: Kernel, **options: str) -> Kernel:
 def compiled(function: Kernel) -> Kernel:
     """Compile a function over arrays and numbers."""
     return _compile(function)
+
+
+def inner(function: Kernel) -> Kernel:
+    """Compile a function that kernels alone call, never Python."""
+    return _compile(function, no_cpython_wrapper=True)
 
 
 def inlined(function: Kernel) -> Kernel:

@@ -10,7 +10,6 @@ Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdow
 import numpy as np
 
 from profnb.core.columns import Bools, Int8s, Int64s
-from profnb.core.jit import compiled
 from profnb.steps.compilation import is_compilation
 from profnb.steps.launching import find_launches
 from profnb.steps.streams import (
@@ -180,28 +179,28 @@ def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:
     enqueues_on = np.array(["GPU" in plane.name for plane in trace.planes], np.bool_)
     enqueues = enqueues_on[trace.lines.plane[trace.lines.of_event]]
     is_op = is_op & trace.is_host_event & ~enqueues
-    launches_inside = _spread_up(parent, is_call)
-    op_around = _spread_down(parent, is_op)
     is_long = trace.events.duration_ps >= _SHORTEST_COMPUTE_PS
-    return np.flatnonzero(is_op & is_long & ~launches_inside & ~op_around)
+    ops = np.flatnonzero(is_op & is_long & ~_has_inside(parent, is_call))
+    return ops[~_is_inside(parent, is_op, ops)]
 
 
-@compiled
-def _spread_up(parent: Int64s, marked: Bools) -> Bools:
-    """Whether an event is marked or has anything marked inside; parents stand before their children."""
+def _has_inside(parent: Int64s, marked: Bools) -> Bools:
+    """Whether each event is marked or has anything marked inside."""
     result = marked.copy()
-    for event in range(parent.size - 1, -1, -1):
-        if result[event] and parent[event] >= 0:
-            result[parent[event]] = True
+    inner = np.flatnonzero(marked)
+    while inner.size:  # one level further out each time
+        owner = parent[inner]
+        inner = owner[(owner >= 0) & ~result[owner]]
+        result[inner] = True
     return result
 
 
-@compiled
-def _spread_down(parent: Int64s, marked: Bools) -> Bools:
-    """Whether an event lies inside anything marked."""
-    result = np.zeros(parent.size, np.bool_)
-    for event in range(parent.size):
-        owner = parent[event]
-        if owner >= 0:
-            result[event] = marked[owner] or result[owner]
+def _is_inside(parent: Int64s, marked: Bools, events: Int64s) -> Bools:
+    """Whether each of some events lies inside anything marked."""
+    result = np.zeros(events.size, np.bool_)
+    rows, owner = np.arange(events.size), parent[events]
+    while rows.size:  # one level further out each time
+        result[rows[(owner >= 0) & marked[owner]]] = True
+        goes_on = (owner >= 0) & ~marked[owner]
+        rows, owner = rows[goes_on], parent[owner[goes_on]]
     return result

@@ -114,7 +114,9 @@ def _sweep(
         while before < now:
             while piece < edges.size - 2 and edges[piece + 1] <= before:
                 piece += 1
-            until = min(now, edges[piece + 1]) if piece < edges.size - 2 else now
+            until = now
+            if piece < edges.size - 2 and edges[piece + 1] < now:
+                until = edges[piece + 1]
             if highest > 0:
                 charged[piece, highest] += until - before
                 if highest >= first_of_device:

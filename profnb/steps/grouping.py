@@ -14,6 +14,7 @@ events on that line can lose or win a parent (up to 0.5 ms of a CPU step).
 Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane.h (5a3e9fa3).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -163,6 +164,7 @@ def _find_links(trace: Trace) -> _Links:
         )  # fmt: skip
         producers.append(producer)
         consumers.append(consumer)
+        del producing, consuming, contexts
     producer, consumer = np.concatenate(producers), np.concatenate(consumers)
     order = stable_order(producer)
     producer = producer[order]
@@ -214,91 +216,84 @@ def _pair(
     (3, 10), (3, 11), (5, 12), (8, 12).
     """
     by_context = stable_order(consuming)
-    sorted_contexts = consuming[by_context]
-    first = np.searchsorted(sorted_contexts, producing)
-    links = np.searchsorted(sorted_contexts, producing, side="right") - first
+    counts = np.bincount(consuming, minlength=producing.max(initial=-1) + 1)
+    first, links = (np.cumsum(counts) - counts)[producing], counts[producing]
     # The number of a link among its producer's: 0, 1 for event 3, 0 for event 5, 0 for event 8.
     number = np.arange(links.sum()) - np.repeat(np.cumsum(links) - links, links)
     return np.repeat(producers, links), consumers[by_context[np.repeat(first, links) + number]]
 
 
-def _keyed_sides(trace: Trace) -> list[tuple[_Keyed, _Keyed]]:
+def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
     """(Producers, consumers) of each kind of link that a trace records.
 
     Contexts of thread pools and function runs; runs of an executor and the iterator that they wait for;
-    launches and what they start on the device.
+    launches and what they start on the device. One after the other, so that no two are in memory.
     """
-    sides = [
-        (
-            _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
-            _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
-        )
-    ]
+    yield (
+        _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
+        _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
+    )
     is_wait = trace.select_names(lambda name: name in _ITERATOR_WAITS)
     if is_wait.any():
         is_run = trace.select_names(lambda name: name == EXECUTOR_PROCESS)
         iterations = _keyed_by(trace, "id", "iter_num")
         events = iterations.events
-        sides.append((iterations.where(is_run[events]), iterations.where(is_wait[events])))
+        yield iterations.where(is_run[events]), iterations.where(is_wait[events])
     correlated = trace.stats.integers(CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
     if is_on_device.any():
         launches = _Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
-        sides.append((launches.where(~is_on_device), launches.where(is_on_device)))
-    return sides
+        yield launches.where(~is_on_device), launches.where(is_on_device)
 
 
 def _claim(steps: Steps, parent: Int64s, links: _Links, step: Int64s) -> None:
     """Fill in the step of each event that a root contains, or that its work set going."""
-    nothing = np.full((3, parent.size), -1, np.int64)
-    stack = np.empty(steps.roots.size + parent.size + links.consumers.size, np.int64)
-    columns = nothing[0], nothing[1], nothing[2], stack, step
-    _spread(steps.roots, steps.first_root, parent, *links, *columns)
+    link = np.full(parent.size, -1, np.int64)
+    link[links.producers] = np.arange(links.producers.size)
+    stack = np.empty(steps.roots.size + links.consumers.size, np.int64)
+    behind = np.arange(1, parent.size + 1)
+    _spread(
+        steps.roots, steps.first_root, parent, link, links.first, links.last, links.consumers,
+        behind, stack, step,
+    )  # fmt: skip
 
 
 @compiled
 def _spread(
-    roots: Int64s, first_root: Int64s, parent: Int64s, producers: Int64s, first: Int64s,
-    last: Int64s, consumers: Int64s, first_child: Int64s, next_sibling: Int64s, link: Int64s,
-    stack: Int64s, step: Int64s,
+    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int64s, first: Int64s, last: Int64s,
+    consumers: Int64s, behind: Int64s, stack: Int64s, step: Int64s,
 ) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going.
 
     Root 2 of step 0 contains event 3, and event 3 set event 10 going, which contains event 11: all of
     them belong to step 0, and no later step claims them again.
 
-    The columns before the last two come filled with -1; ``stack`` has room for each root, event and link.
+    ``behind`` comes as each event's successor, and becomes the first event behind all that it contains;
+    ``link`` is each event's link, or -1; ``stack`` has room for each root and each end of a link.
     """
     for event in range(parent.size - 1, -1, -1):
         owner = parent[event]
-        if owner >= 0:
-            next_sibling[event] = first_child[owner]
-            first_child[owner] = event
-    for index in range(producers.size):
-        link[producers[index]] = index
-    top = 0
+        if owner >= 0 and behind[event] > behind[owner]:
+            behind[owner] = behind[event]
     for row in range(first_root.size - 1):
-        for index in range(first_root[row], first_root[row + 1]):
-            stack[top] = roots[index]
-            top += 1
-        while top > 0:
-            top -= 1
-            claimed = stack[top]
-            if step[claimed] >= 0:
-                continue
-            step[claimed] = row
-            child = first_child[claimed]
-            while child >= 0:
-                if step[child] < 0:
-                    stack[top] = child
-                    top += 1
-                child = next_sibling[child]
-            index = link[claimed]
-            if index >= 0:
-                for target in range(first[index], last[index]):
-                    if step[consumers[target]] < 0:
-                        stack[top] = consumers[target]
-                        top += 1
+        for root in range(first_root[row], first_root[row + 1]):
+            stack[0] = roots[root]
+            top = 1
+            while top > 0:
+                top -= 1
+                event = stack[top]
+                end = behind[event]
+                while event < end:
+                    if step[event] >= 0:  # then so is all that it contains
+                        event = behind[event]
+                        continue
+                    step[event] = row
+                    index = link[event]
+                    if index >= 0:
+                        for target in range(first[index], last[index]):
+                            stack[top] = consumers[target]
+                            top += 1
+                    event += 1
 
 
 def _adopt_recorded_groups(trace: Trace, step: Int64s) -> None:

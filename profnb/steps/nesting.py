@@ -58,7 +58,8 @@ def _self_times(
         owner = parent[event]
         if owner >= 0:
             start = covered_until[owner]
-            start = max(start, begin[event])
+            if begin[event] > start:
+                start = begin[event]
             if end[event] > start:
                 self_ps[owner] -= end[event] - start
                 covered_until[owner] = end[event]

@@ -65,9 +65,12 @@ def _stack(
                 held_until[used] = _EARLIEST
                 used += 1
             depth[event] = lane
-            held_until[lane] = max(held_until[lane], end[event])
+            if end[event] > held_until[lane]:
+                held_until[lane] = end[event]
             if end[event] > covered_until:
-                start = max(begin[event], covered_until)
+                start = begin[event]
+                if covered_until > start:
+                    start = covered_until
                 busy[line] += end[event] - start
                 covered_until = end[event]
         depths[line] = used

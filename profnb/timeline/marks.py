@@ -70,19 +70,21 @@ class _Columns(NamedTuple):
 
 @compiled
 def _merge(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s, lane_count: int,
-    resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, marks: _Columns,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s,
+    resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, block: Int64s,
+    around: Int64s, marked_lane: Int32s, marked_begin: Int64s, marked_end: Int64s, marked_busy: Int64s,
+    occurrences: Int64s, longest_event: Int64s,
 ) -> int:  # fmt: skip
     """Fill the marks in the order of the events; returns how many, or -1 when there is no room.
 
     At a resolution of 10, events [0, 4), [6, 9), [30, 60) and [62, 65) of one lane become three marks: the
     first two are short and 2 apart, so they are one block [0, 9) that is busy for 7; [30, 60) is long and
     has its own mark; [62, 65) is short, but a block does not reach across a long event.
+
+    ``block`` is the open block of each lane, ``around`` the nearest event around each that is long enough to
+    have a mark of its own; both come filled with -1. The last six are ``_Columns``.
     """
     mark_count = 0
-    block = np.full(lane_count, -1, np.int64)  # the open block of each lane
-    # The nearest event around each that is long enough to have a mark of its own.
-    around = np.full(begin.size, -1, np.int64)
     for line in range(offsets.size - 1):
         for event in range(offsets[line], offsets[line + 1]):
             lane = lanes[event]
@@ -96,27 +98,28 @@ def _merge(
             is_short = duration < resolution
             mark = block[lane]
             if is_short and mark >= 0:
-                longest = marks.event[mark]
+                longest = longest_event[mark]
                 joins = (
-                    begin[event] - marks.end_ps[mark] < resolution
-                    and (end[event] - marks.begin_ps[mark]) // _BLOCK_SPAN <= resolution
+                    begin[event] - marked_end[mark] < resolution
+                    and (end[event] - marked_begin[mark]) // _BLOCK_SPAN <= resolution
                     and around[longest] == around[event]
                 )
                 if joins:
                     mark_of_event[event] = mark
-                    marks.end_ps[mark] = max(marks.end_ps[mark], end[event])
-                    marks.busy_ps[mark] += duration
-                    marks.occurrences[mark] += 1
+                    if end[event] > marked_end[mark]:
+                        marked_end[mark] = end[event]
+                    marked_busy[mark] += duration
+                    occurrences[mark] += 1
                     if duration > end[longest] - begin[longest]:
-                        marks.event[mark] = event
+                        longest_event[mark] = event
                     continue
-            if mark_count == marks.lane.size:
+            if mark_count == marked_lane.size:
                 return -1
             mark_of_event[event] = mark_count
-            marks.lane[mark_count] = lane
-            marks.begin_ps[mark_count], marks.end_ps[mark_count] = begin[event], end[event]
-            marks.busy_ps[mark_count], marks.occurrences[mark_count] = duration, 1
-            marks.event[mark_count] = event
+            marked_lane[mark_count] = lane
+            marked_begin[mark_count], marked_end[mark_count] = begin[event], end[event]
+            marked_busy[mark_count], occurrences[mark_count] = duration, 1
+            longest_event[mark_count] = event
             block[lane] = mark_count if is_short else -1
             mark_count += 1
     return mark_count
@@ -147,7 +150,8 @@ def merge_events(
     mark_of_event = np.full(len(events), -1, np.int64)
     count = _merge(
         events.begin_ps, events.end_ps, trace.lines.offsets, lanes.parent, lanes.lane,
-        int(lanes.first_lane[-1]), resolution_ps, *window, mark_of_event, columns,
+        resolution_ps, *window, mark_of_event, np.full(int(lanes.first_lane[-1]), -1, np.int64),
+        np.full(len(events), -1, np.int64), *columns,
     )  # fmt: skip
     if count < 0:
         return None

@@ -23,14 +23,14 @@ class GroupedStats:
         event: The event of each entry, shape (N,).
         kind: Number of the value's field in XStat, shape (N,).
         value: The bits of a number, the row of a reference, or where a text begins, shape (N,).
-        value_end: Where a text ends, shape (N,).
+        size: How many bytes a text has, shape (N,).
     """
 
     first: Int64s
     event: Int64s
     kind: Bytes
     value: Int64s
-    value_end: Int64s
+    size: Int32s
 
     def of_keys(self, keys: list[int]) -> "GroupedStats":
         """The entries of some keys, in the order of the events; ``first`` stays as it is."""
@@ -49,14 +49,14 @@ class GroupedStats:
 
     def _take(self, rows: slice | Int64s | Bools) -> "GroupedStats":
         return GroupedStats(
-            self.first, self.event[rows], self.kind[rows], self.value[rows], self.value_end[rows]
+            self.first, self.event[rows], self.kind[rows], self.value[rows], self.size[rows]
         )
 
 
 @compiled
 def _group(
-    offsets: Int64s, key: Int32s, kind: Bytes, value: Int64s, value_end: Int64s, at: Int64s,
-    event: Int64s, by_kind: Bytes, by_value: Int64s, by_value_end: Int64s,
+    offsets: Int64s, key: Int32s, kind: Bytes, value: Int64s, size: Int32s, at: Int64s,
+    event: Int64s, by_kind: Bytes, by_value: Int64s, by_size: Int32s,
 ) -> None:  # fmt: skip
     """Write each event's entries behind the others of their key; the next goes to ``at[key + 1]``."""
     for owner in range(offsets.size - 1):
@@ -66,8 +66,8 @@ def _group(
             event[slot] = owner
             by_kind[slot] = kind[entry]
             by_value[slot] = value[entry]
-            if value_end[entry] > 0:
-                by_value_end[slot] = value_end[entry]
+            if size[entry] > 0:
+                by_size[slot] = size[entry]
 
 
 def group_stats(csr: StatCsr, keys: int) -> GroupedStats:
@@ -77,7 +77,11 @@ def group_stats(csr: StatCsr, keys: int) -> GroupedStats:
         csr: The stats by event.
         keys: K, how many keys there are.
     """
-    counts = np.bincount(csr.key + 1, minlength=keys + 1)  # those without a key stand in front
+    counts = np.zeros(keys + 1, np.int64)
+    for begin in range(
+        0, csr.key.size, 1 << 16
+    ):  # piece by piece: bincount copies what is not int64
+        counts += np.bincount(csr.key[begin : begin + (1 << 16)] + 1, minlength=keys + 1)
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     count = csr.key.size
     grouped = GroupedStats(
@@ -85,10 +89,10 @@ def group_stats(csr: StatCsr, keys: int) -> GroupedStats:
         np.empty(count, np.int64),
         np.empty(count, np.uint8),
         np.empty(count, np.int64),
-        np.zeros(count, np.int64),
+        np.zeros(count, np.int32),
     )
     _group(
-        csr.offsets, csr.key, csr.kind, csr.value, csr.value_end, first[:-1].copy(),
-        grouped.event, grouped.kind, grouped.value, grouped.value_end,
+        csr.offsets, csr.key, csr.kind, csr.value, csr.size, first[:-1].copy(),
+        grouped.event, grouped.kind, grouped.value, grouped.size,
     )  # fmt: skip
     return grouped

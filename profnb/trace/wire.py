@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import compiled, inlined
+from profnb.core.jit import compiled, inlined, inner
 
 __all__ = [
     "LENGTH",
@@ -26,7 +26,6 @@ __all__ = [
     "check",
     "find_row",
     "read_fields",
-    "read_fixed64",
     "read_tag",
     "split_field",
     "split_numbers",
@@ -77,7 +76,7 @@ def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Numb
     return value, -1
 
 
-@compiled
+@inner
 def read_tag(
     buffer: Bytes, at: Number, end: Number
 ) -> tuple[Number, Number, np.uint64, Number, Number]:
@@ -107,7 +106,7 @@ def read_tag(
     return number, wire, value, payload, after
 
 
-@compiled
+@inner
 def find_row(ids: Int64s, first: Number, last: Number, wanted: Number) -> Number:
     """The row of an id among rows ``first`` to ``last``, which ascend by id, or -1."""
     if 1 <= wanted <= last - first:  # compared first: an id near 2**63 would wrap
@@ -122,15 +121,6 @@ def find_row(ids: Int64s, first: Number, last: Number, wanted: Number) -> Number
         else:
             high = middle
     return low if low < last and ids[low] == wanted else -1
-
-
-@compiled
-def read_fixed64(buffer: Bytes, at: Number) -> np.int64:
-    """Eight little-endian bytes as int64 bits; the caller has checked that they are there."""
-    value = np.uint64(0)
-    for index in range(8):
-        value |= np.uint64(buffer[at + index]) << np.uint64(8 * index)
-    return np.int64(value)
 
 
 @compiled

@@ -27,10 +27,12 @@ from profnb.trace.chrome.stat_texts import (
 )
 from profnb.trace.grouped_stats import GroupedStats, group_stats
 from profnb.trace.model import StatColumn, Stats, StringTable
-from profnb.trace.wire import Number, check, find_row, read_fixed64, read_tag, split_field
+from profnb.trace.wire import Number, check, find_row, read_tag, split_field
 
 __all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
 
+
+_LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
 
 Value = int | float | str | bytes
 _Values = tuple[
@@ -79,7 +81,7 @@ class StatEntries:
 def _fill_stats(
     buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
     owners: Int64s, offsets: Int64s, field: int, ids: Int64s,
-    key: Int32s, kind: Bytes, value: Int64s, value_end: Int64s,
+    key: Int32s, kind: Bytes, value: Int64s, size: Int32s,
 ) -> Number:  # fmt: skip
     """Fill the CSR columns; owner o of events ``owners[o]:owners[o + 1]`` has the keys between."""
     for owner in range(owners.size - 1):
@@ -114,16 +116,14 @@ def _fill_stats(
                         key[entry] = find_row(ids, first, last, np.int64(bits))
                     elif number <= 7:
                         expected = 1 if number == 2 else 2 if number == 5 or number == 6 else 0
-                        if wire != expected:
+                        if wire != expected or inner - payload > _LONGEST_TEXT:
                             return start
                         kind[entry] = number
                         value[entry] = np.int64(bits)
-                        if number == 2:
-                            value[entry] = read_fixed64(buffer, payload)
-                        elif number == 7:
+                        if number == 7:
                             value[entry] = find_row(ids, first, last, np.int64(bits))
-                        elif expected == 2:
-                            value[entry], value_end[entry] = payload, inner
+                        elif expected > 0:
+                            value[entry], size[entry] = payload, inner - payload
                 entry += 1
     return -1
 
@@ -140,15 +140,18 @@ def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
         np.empty(count, np.int32),
         np.zeros(count, np.uint8),
         np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
+        np.zeros(count, np.int32),
     )
     planes = entries.plane_of_line
     filled = _fill_stats(
         buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
         entries.line_offsets, offsets, entries.field, keys.ids,
-        csr.key, csr.kind, csr.value, csr.value_end,
+        csr.key, csr.kind, csr.value, csr.size,
     )  # fmt: skip
     check(filled, "XStat")
+    doubles = np.flatnonzero(csr.kind == DOUBLE)
+    raw = buffer[csr.value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
+    csr.value[doubles] = raw.view("<i8").ravel()
     return csr
 
 
@@ -161,7 +164,7 @@ def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | GroupedStats, entry:
     if kind == REFERENCE:
         return keys.texts[value] if value >= 0 else ""
     if kind in (TEXT, BYTES):
-        raw = buffer[value : csr.value_end[entry]].tobytes()
+        raw = buffer[value : value + csr.size[entry]].tobytes()
         return raw if kind == BYTES else raw.decode("utf-8", "replace")
     return int(value)
 
@@ -262,10 +265,10 @@ class XPlaneStats(Stats):
     def blobs(self, name: str) -> list[tuple[int, Bytes]]:
         """The events with a bytes stat of this name, and views of the file."""
         chosen = self._select(name, (BYTES,))
-        spans = zip(chosen.value.tolist(), chosen.value_end.tolist(), strict=True)
+        spans = zip(chosen.value.tolist(), chosen.size.tolist(), strict=True)
         return [
-            (event, self._buffer[begin:end])
-            for event, (begin, end) in zip(chosen.event.tolist(), spans, strict=True)
+            (event, self._buffer[begin : begin + size])
+            for event, (begin, size) in zip(chosen.event.tolist(), spans, strict=True)
         ]
 
     def of_event(self, event: int) -> dict[str, Value]:

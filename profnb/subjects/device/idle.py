@@ -146,11 +146,14 @@ def _charge(
             continue
         if current >= 0:
             occurrences[current] += 1
-            longest[current] = max(longest[current], now - since)
+            if now - since > longest[current]:
+                longest[current] = now - since
             while since < now:
                 while edges[at_bin + 1] <= since:
                     at_bin += 1
-                until = min(now, edges[at_bin + 1])
+                until = now
+                if edges[at_bin + 1] < until:
+                    until = edges[at_bin + 1]
                 bins[at_bin, current] += until - since
                 since = until
         current, since = lowest, now

@@ -100,7 +100,8 @@ def _self_pieces(
             top[call] = call
             if owner >= 0:
                 top[call] = top[owner]
-                covered[owner] = max(covered[owner], end[call])
+                if end[call] > covered[owner]:
+                    covered[owner] = end[call]
             inner = np.int64(call)
     return count
 
@@ -124,60 +125,38 @@ def _pieces_of(rows: Int64s) -> Pieces:
     return Pieces(*(np.ascontiguousarray(column) for column in rows.T))
 
 
-@compiled
-def _flatten(begin: Int64s, end: Int64s, label: Int64s, out: Int64s) -> int:
-    """Pieces ordered by begin, made not to overlap: what began first goes on."""
-    count, until = 0, np.int64(-(1 << 62))
-    for row in range(begin.size):
-        start = max(begin[row], until)
-        if end[row] > start:
-            out[count, 0], out[count, 1], out[count, 2] = start, end[row], label[row]
-            count += 1
-            until = end[row]
-    return count
-
-
 def _flat(pieces: Pieces) -> Pieces:
     """Pieces in time order, made not to overlap: 0-4 and 2-6 become 0-4 and 4-6."""
     order = np.argsort(pieces.begin_ps, kind="stable")
-    out = np.empty((order.size + 1, 3), np.int64)
     begin, end, label = (column[order] for column in pieces)
-    return _pieces_of(out[: _flatten(begin, end, label, out)])
-
-
-@compiled
-def _overlay(
-    begin: Int64s, end: Int64s, label: Int64s, wanted: Int64s, first: Int64s, last: Int64s,
-    inside: Int64s, out: Int64s,
-) -> int:  # fmt: skip
-    """Replace the pieces that are wanted by what lies inside them; what nothing covers stays as it is."""
-    count, at = 0, 0
-    for row in range(begin.size):
-        start = begin[row]
-        if wanted[row]:
-            while at < first.size and last[at] <= start:
-                at += 1
-            here = at
-            while here < first.size and first[here] < end[row]:
-                lower, upper = max(first[here], start), min(last[here], end[row])
-                if upper > lower:
-                    if lower > start:
-                        out[count, 0], out[count, 1], out[count, 2] = start, lower, label[row]
-                        count += 1
-                    out[count, 0], out[count, 1], out[count, 2] = lower, upper, inside[here]
-                    count += 1
-                    start = upper
-                here += 1
-        if end[row] > start:
-            out[count, 0], out[count, 1], out[count, 2] = start, end[row], label[row]
-            count += 1
-    return count
+    begin[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
+    goes_on = end > begin
+    return Pieces(begin[goes_on], end[goes_on], label[goes_on])
 
 
 def _replace(pieces: Pieces, wanted: Bools, inside: Pieces) -> Pieces:
     """The wanted pieces replaced by what lies inside them: 0-10 by 2-5 gives 0-2, 2-5, 5-10."""
-    out = np.empty((2 * (pieces.begin_ps.size + inside.begin_ps.size) + 2, 3), np.int64)
-    return _pieces_of(out[: _overlay(*pieces, wanted.astype(np.int64), *inside, out)])
+    first = np.searchsorted(inside.end_ps, pieces.begin_ps, side="right")
+    parts = np.searchsorted(inside.begin_ps, pieces.end_ps) - first
+    parts[~wanted] = 0
+    np.maximum(parts, 0, out=parts)
+    # The number of a part inside its piece: 0, 1, ... of the first piece, then of the next.
+    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    part = np.repeat(first, parts) + number
+    lower = np.maximum(inside.begin_ps[part], np.repeat(pieces.begin_ps, parts))
+    upper = np.minimum(inside.end_ps[part], np.repeat(pieces.end_ps, parts))
+    # What is left of a piece: from its begin to its first part, between parts, from the last to its end.
+    before = np.cumsum(parts)
+    begin = np.insert(upper, before - parts, pieces.begin_ps)
+    end = np.insert(lower, before, pieces.end_ps)
+    rows = Pieces(
+        np.concatenate([begin, lower]),
+        np.concatenate([end, upper]),
+        np.concatenate([np.repeat(pieces.label, parts + 1), inside.label[part]]),
+    )
+    lasting = np.flatnonzero(rows.end_ps > rows.begin_ps)
+    order = lasting[np.argsort(rows.begin_ps[lasting], kind="stable")]
+    return Pieces(*(column[order] for column in rows))
 
 
 def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:

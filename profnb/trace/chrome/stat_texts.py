@@ -26,14 +26,14 @@ class StatCsr:
         key: Row of the stat's name, or -1 where the file lacks it, shape (N,).
         kind: Number of the value's field in XStat, shape (N,).
         value: The bits of a number, the row of a reference, or where a text begins, shape (N,).
-        value_end: Where a text ends, shape (N,).
+        size: How many bytes a text has, shape (N,).
     """
 
     offsets: Int64s
     key: Int32s
     kind: Bytes
     value: Int64s
-    value_end: Int64s
+    size: Int32s
 
 
 class StatTexts:
@@ -60,12 +60,12 @@ class StatTexts:
         by_reference = kind == REFERENCE
         lengths = np.diff(key_offsets)
         room = int(lengths[rows].sum()) + 32 * kind.size + 2 * (last - first)
-        room += int(6 * (csr.value_end[entries] - csr.value[entries])[is_text].sum())
+        room += int(6 * csr.size[entries][is_text].sum(dtype=np.int64))
         room += int(lengths[np.maximum(csr.value[entries][by_reference], 0)].sum())
         out = np.empty(room, np.uint8)
         offsets = np.zeros(last - first + 1, np.int64)
         _format_stats(
-            self._buffer, first, last, csr.offsets, csr.key, csr.kind, csr.value, csr.value_end,
+            self._buffer, first, last, csr.offsets, csr.key, csr.kind, csr.value, csr.size,
             keys, key_offsets, doubles, double_offsets, out, offsets,
         )  # fmt: skip
         return out[: offsets[-1]], offsets
@@ -85,7 +85,7 @@ class StatTexts:
 @compiled
 def _format_stats(
     buffer: Bytes, first: int, last: int, offsets: Int64s, key: Int32s, kind: Bytes, value: Int64s,
-    value_end: Int64s, keys: Bytes, key_offsets: Int64s, doubles: Bytes, double_offsets: Int64s,
+    size: Int32s, keys: Bytes, key_offsets: Int64s, doubles: Bytes, double_offsets: Int64s,
     out: Bytes, out_offsets: Int64s,
 ) -> None:  # fmt: skip
     """Write each event's stats as one JSON object; a value of unknown kind or bytes is left out."""
@@ -104,7 +104,7 @@ def _format_stats(
             if sort == 2:
                 at = put_bytes(out, at, doubles, double_offsets[entry], double_offsets[entry + 1])
             elif sort == 5:
-                at = put_escaped(out, at, buffer, bits, value_end[entry])
+                at = put_escaped(out, at, buffer, bits, bits + size[entry])
             elif sort == 7:
                 at = put_bytes(out, at, keys, key_offsets[bits], key_offsets[bits + 1])
             else:  # 64-bit ids as text: many readers have only floats
