@@ -215,6 +215,9 @@ def test_collectives_that_nothing_hides_and_uneven_devices():
     assert "imbalance" in rules_of(on_gpu(busy, others=[other]))
     same = gpu(line("Stream #1", *(one for at in range(10) for one in busy(at * 10 * MS))), number=1, stats=T4)
     assert "imbalance" not in rules_of(on_gpu(busy, others=[same]))
+    copies = gpu(line("Stream #1", *(event("MemcpyD2D", at * 10 * MS, 2 * MS) for at in range(10))), number=1, stats=T4)
+    assert "imbalance" not in rules_of(on_gpu(busy, others=[copies]))  # one device works, the other holds data
+    assert "imbalance" not in rules_of(on_gpu(lambda at: busy(at, share=0.5), others=[other]))  # both wait for the host
 
 
 def test_recompiling_and_a_single_compilation():
