@@ -58,6 +58,9 @@ def test_mixed_precision_on_a_device_that_has_it_and_not_where_it_is_used():
     assert found["mixed-precision"].bound_fraction == pytest.approx(0.855, abs=0.01)
     assert "8 times as fast" in found["mixed-precision"].evidence
     assert "mixed-precision" not in rules_of(on_gpu(lambda at: busy(at, "relu_kernel_float", "a/Relu:Relu")))
+    limiting, idling = (rules_of(on_gpu(lambda at, share=share: busy(at, "volta_sgemm_128x64_nn", share=share))) for share in (0.8, 0.78))
+    assert "mixed-precision" in limiting
+    assert "mixed-precision" not in idling
 
 
 def test_missed_tensor_cores():
@@ -69,15 +72,127 @@ def test_missed_tensor_cores():
     assert found.bound_fraction == pytest.approx(0.3, abs=0.03)
 
 
-def test_pageable_copies_and_pinned_ones():
-    def work(kind):
-        details = f"kind_src:{kind} kind_dst:device size:4000000 dest:0 async:1"
-        return lambda at: [event("MemcpyH2D", at + MS // 10, 3 * MS, memcpy_details=details), *busy(at + 4 * MS, share=0.5)]
+def test_copying_input_from_pageable_memory_and_pinned():
+    """3 of 9.95 ms are copies with nothing else on the device; details of the copies are told where they were recorded."""
+    def work(**details):
+        return lambda at: [event("MemcpyH2D", at + MS // 10, 3 * MS, **details), *busy(at + 4 * MS, share=0.5)]
 
-    found = rules_of(on_gpu(work("pageable")))["pageable-copies"]
+    found = rules_of(on_gpu(work(memcpy_details="kind_src:pageable kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert found.bound_fraction == pytest.approx(0.3, abs=0.02)
-    assert "40.0 MB" in found.evidence
-    assert "pageable-copies" not in rules_of(on_gpu(work("pinned")))
+    assert "40.0 MB in all, 40.0 MB of it from pageable memory" in found.evidence
+    found = rules_of(on_gpu(work(memcpy_details="kind_src:pinned kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
+    assert "pageable" not in found.evidence
+    assert rules_of(on_gpu(work()))["copying-input"].bound_fraction == pytest.approx(0.3, abs=0.02)
+
+
+def test_copying_input_that_compute_hides_or_that_is_small_is_not_said():
+    def work(size):
+        return lambda at: [*busy(at, share=0.8), event("MemcpyH2D", at + 2 * MS, size)]
+
+    def other_stream(at):
+        return [event("MemcpyH2D", at + 2 * MS, 4 * MS)]
+
+    copies = [one for at in range(10) for one in other_stream(at * 10 * MS)]
+    kernels = [one for at in range(10) for one in busy(at * 10 * MS)]
+    study = Study(read(host(line("python", *steps_of())), gpu(line("Stream #1", *kernels), line("Stream #2", *copies, line_id=2), stats=T4)))
+    assert "copying-input" not in rules_of(study)
+    assert "copying-input" not in rules_of(on_gpu(lambda at: [*busy(at), event("MemcpyH2D", at + 9 * MS, 400 * US)]))
+
+
+def test_a_call_of_the_host_that_copies_while_the_device_has_nothing_is_copying_input():
+    """The call blocks for 4 ms, the device's own copy takes 1 of them."""
+    def work(at):
+        return [event("MemcpyH2D", at + 3 * MS, MS, correlation_id=at + 1), *busy(at + 5 * MS, share=0.4)]
+
+    found = rules_of(on_gpu(work, lambda at: [event("MemcpyH2D", at + MS, 4 * MS, correlation_id=at + 1, group_id=0)]))
+    assert "launch-bound" not in found
+
+
+def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_on():
+    def waits(size):
+        return on_gpu(lambda at: busy(at + MS, share=0.5), steps=[one for at in range(10) for one in (
+            event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), event("IteratorGetNext:IteratorGetNext", at * 10 * MS, size))])  # fmt: skip
+
+    found = rules_of(waits(MS))["waiting-for-input"]
+    assert found.bound_fraction == pytest.approx(0.1)
+    assert "unknown" in found.evidence
+    assert "waiting-for-input" in rules_of(waits(500 * US))
+    assert "waiting-for-input" not in rules_of(waits(490 * US))
+
+
+LAUNCHES = "cuLaunchKernel"
+
+
+def launching(threads, name="tf_Compute", call=90 * US, op="a/Relu:Relu", planes=T4, per_step=80):
+    """Kernels of 3 us, each launched by a call of 90 us, by so many threads in turns."""
+    kernels, lines = [], [[] for _ in range(threads)]
+    for step in range(10):
+        for n in range(per_step):
+            at, number = step * 10 * MS + n * 100 * US, step * 1000 + n
+            kernels.append(event("tiny", at + 20 * US, 3 * US, correlation_id=number, tf_op=op))
+            lines[n % threads].append(event(LAUNCHES, at, call, correlation_id=number))
+    threads_of = [line(f"{name}/{at}", *events, line_id=10 + at) for at, events in enumerate(lines)]
+    return Study(read(host(line("python", *steps_of()), *threads_of), gpu(line("Stream #1", *kernels), stats=planes)))
+
+
+def test_threads_of_their_own_are_advised_where_the_pool_launches():
+    found = advise(launching(8))
+    assert [advice.rule for advice in found][:2] == ["gpu-thread-mode", "launch-bound"]
+    assert found[0].bound_fraction is None
+    assert "8 threads" in found[0].evidence
+    assert "TF_GPU_THREAD_MODE" in found[0].code
+    assert "gpu-thread-mode" in rules_of(launching(4))
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda: launching(2, "tf_gpu_private_0"),  # it is set already
+        lambda: launching(8, "tf_gpu_private_0"),
+        lambda: launching(1),
+        lambda: launching(3),
+        lambda: launching(8, per_step=8, call=US),  # launching is small
+        lambda: launching(8, "thread", op="jit(f)/dot_general:"),
+        lambda: launching(8, "thread", op="aten::relu"),
+        lambda: launching(8, planes={"device_vendor": "AMD"}),
+    ],
+)
+def test_threads_of_their_own_are_not_advised_where_they_are_set_or_would_not_help(study):
+    assert "gpu-thread-mode" not in rules_of(study())
+
+
+def test_an_idle_device_gets_its_cause_and_a_remedy_once():
+    def long_launches(name, **stats):
+        made = [event(name, at * 10 * MS + MS, 6 * MS, **stats) for at in range(10)]
+        return rules_of(on_gpu(lambda at: busy(at + 7 * MS, share=0.2), lambda at: [], steps=[
+            one for at in range(10) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), made[at])]))  # fmt: skip
+
+    found = long_launches("ExecutorState::Process")["idle-device"]
+    assert found.title == "Launch fewer, larger kernels"
+    assert found.bound_fraction == pytest.approx(0.6)
+    assert "jit_compile" in found.code
+    nothing = rules_of(on_gpu(lambda at: busy(at, share=0.2)))["idle-device"]
+    assert nothing.title == "Give the device more to do"
+    assert "idle-device" not in rules_of(launching(8))  # launch-bound says it
+    assert "idle-device" not in rules_of(on_gpu(lambda at: busy(at, share=0.6)))
+
+
+def test_an_idle_device_whose_host_was_not_recorded_is_idle_for_an_unknown_cause():
+    steps = line("Steps", *(event(str(at), at * 10 * MS, 10 * MS) for at in range(10)), line_id=9)
+    kernels = line("Stream #1", *(event("k", at * 10 * MS, MS) for at in range(10)))
+    found = rules_of(Study(read(gpu(kernels, steps, stats=T4))))["idle-device"]
+    assert found.bound_fraction is None
+    assert "the cause is unknown" in found.evidence
+
+
+def test_a_window_without_steps_gets_no_advice_per_step():
+    """Four kernels in a second."""
+    calls = line("python", *(event(LAUNCHES, at * 300 * MS, 200 * MS, correlation_id=at + 1) for at in range(4)))
+    kernels = line("Stream #1", *(event("k", at * 300 * MS + MS, US, correlation_id=at + 1) for at in range(4)))
+    found = rules_of(Study(read(host(calls), gpu(kernels, stats=T4))))
+    assert list(found) == ["idle-device"]
+    assert found["idle-device"].bound_fraction is None
+    assert "no step divides them" in found["idle-device"].evidence
 
 
 def test_synchronising_reads():
@@ -100,6 +215,9 @@ def test_collectives_that_nothing_hides_and_uneven_devices():
     assert "imbalance" in rules_of(on_gpu(busy, others=[other]))
     same = gpu(line("Stream #1", *(one for at in range(10) for one in busy(at * 10 * MS))), number=1, stats=T4)
     assert "imbalance" not in rules_of(on_gpu(busy, others=[same]))
+    copies = gpu(line("Stream #1", *(event("MemcpyD2D", at * 10 * MS, 2 * MS) for at in range(10))), number=1, stats=T4)
+    assert "imbalance" not in rules_of(on_gpu(busy, others=[copies]))  # one device works, the other holds data
+    assert "imbalance" not in rules_of(on_gpu(lambda at: busy(at, share=0.5), others=[other]))  # both wait for the host
 
 
 def test_recompiling_and_a_single_compilation():
@@ -361,3 +479,37 @@ def test_mixed_precision_beside_an_unused_gpu_is_said():
 )
 def test_a_gpu_that_worked_or_had_nothing_to_do_is_not_called_unused(study):
     assert "unused-gpu" not in rules_of(study())
+
+
+# Each framework's words.
+
+
+@pytest.mark.parametrize(
+    ("name", "tf_op", "framework"),
+    [
+        ("PjitFunction(f)", "jit(f)/dot_general:", "JAX"),
+        ("aten::mm", "aten::mm", "PyTorch"),
+        ("ExecutorState::Process", "a/Relu:Relu", "TensorFlow"),
+        ("thread", "a/Relu:Relu", "TensorFlow"),
+        ("thread", "jit_f", "JAX"),
+        ("ExecutorState::Process", "jit_f", "TensorFlow"),  # a program of XLA's, of a user's function
+        ("something", "something", ""),
+    ],
+)
+def test_a_trace_tells_whose_words_to_use(name, tf_op, framework):
+    study = Study(read(host(line("python", event(name, 0, MS))), gpu(line("Stream #1", event("k", 0, MS, tf_op=tf_op)))))
+    assert study.framework == framework
+
+
+@pytest.mark.parametrize("op", ["jit(f)/dot_general:", "aten::relu", "something"])
+def test_no_words_of_tensorflow_where_it_was_not_at_work(op):
+    found = advise(launching(8, "thread", op=op))
+    assert found[0].rule == "launch-bound"
+    for advice in found:
+        for word in ("TensorFlow", "tf.", "model.compile", "steps_per_execution", "profnb.step"):
+            assert word not in f"{advice.title} {advice.evidence} {advice.code}"
+
+
+def test_a_program_that_was_captured_is_tensorflows():
+    study = Study(read(host(line("python", *steps_of()))), recording=Recording(environment={"TensorFlow": "2.21"}))
+    assert study.framework == "TensorFlow"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, plane, read, ref
 
-from profnb.steps.cycles import pick_cycle
+from profnb.steps.cycles import find_sequence, pick_cycle
 from profnb.steps.windows import WINDOW, find_steps
 
 MS = 10**9
@@ -205,3 +205,38 @@ def test_session_runs_of_a_timeline_are_steps_each_begun_by_its_first_node():
     assert steps.phase == ("session_run", "session_run (2)", "session_run")
     assert (steps.roots.tolist(), steps.first_root.tolist(), steps.iterations.tolist()) == ([], [0] * 4, [1] * 3)
     assert steps.origin.startswith("session runs")
+
+
+def jax_calls(*calls, **modules):
+    """Calls of JAX's functions (name, begin, duration) on one thread, and what their programs took on another."""
+    work = [event("fusion", 1000 * at, size, hlo_module=f"jit_{name}") for at, (name, size) in enumerate(modules.items())]
+    made = [event(f"PjitFunction({name})", begin, size) for name, begin, size in calls]
+    return find_steps(read(host(line("python", *made), line("tf_XLAPjRtCpuClient", *work, line_id=2))))
+
+
+def test_the_call_whose_program_takes_the_time_divides_and_not_the_one_that_waits_for_it():
+    calls = [("train_step", at * 100, 5) for at in range(16)] + [("equal", at * 100 + 10, 80) for at in (3, 7, 11, 15)]
+    calls.sort(key=lambda call: call[1])
+    steps = jax_calls(*calls, train_step=640, equal=4)
+    assert len(steps) == 16
+    assert steps.origin == "repeated calls of PjitFunction(train_step)"
+    assert len(jax_calls(*calls)) == 4  # nothing says what the programs took: the calls' time has to do
+    logged = jax_calls(*calls, train_step=640, equal=220)  # less than three quarters: four steps and a log repeat
+    assert (len(logged), logged.origin) == (4, "a sequence of 5 calls that repeats")
+
+
+def test_a_sequence_of_calls_that_repeats_is_one_step():
+    """Eager JAX: matmul, add, matmul, tanh, three times over; no one of them is a step."""
+    names = ["matmul", "add", "matmul", "tanh"] * 3
+    steps = jax_calls(*((name, at * 10, 8) for at, name in enumerate(names)), matmul=90, add=50)
+    assert len(steps) == 3
+    assert steps.duration_ps.tolist() == [38, 38, 38]
+    assert steps.phase == ("step",) * 3
+    assert steps.origin == "a sequence of 4 calls that repeats"
+    cut = jax_calls(*((name, at * 10, 8) for at, name in enumerate(names[:-1])))
+    assert len(cut) == 2  # the last turn is cut off
+
+
+@pytest.mark.parametrize(("codes", "length"), [([], 0), ([0], 0), ([0, 0], 1), ([0, 1, 0], 0), ([0, 1, 0, 1], 2), ([0, 1, 0, 1, 0], 2), ([0, 1, 1, 0, 1, 0], 0)])
+def test_the_shortest_sequence_that_repeats(codes, length):
+    assert find_sequence(np.array(codes, np.int64)) == length

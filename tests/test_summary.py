@@ -5,9 +5,13 @@ from traces import event, gpu, host, line, read
 from profnb.steps.examples import batch_size_of
 from profnb.steps.step_times import StepTimes, tracing_cost, wall_step_times
 from profnb.report.notes import note_cost, notes_of
+from profnb.report.report import build_report
 from profnb.subjects.study import Study
 from profnb.steps.summary import GAP, share_time, summarize
 from profnb.capture.step_records import StepRecords
+
+
+US, MS = 10**6, 10**9
 
 
 def marker(begin, end, number, name="train", **stats):
@@ -174,3 +178,85 @@ def test_the_cost_of_tracing_compares_steps_of_one_fit():
     none, order = np.zeros(12, np.bool_), np.arange(12)
     times = StepTimes(duration, duration, traced, none, ("train",) * 12, order, run)
     assert tracing_cost(times, "train") is None
+
+
+def timed(sizes, gap=MS // 100, name="train"):
+    """Steps of these sizes, of which ops take half."""
+    events, at = [], 0
+    for number, size in enumerate(sizes):
+        events += [marker(at, at + size, number, name), event("a:Op", at, size // 2)]
+        at += size + gap
+    return Study(read(host(line("python", *events))))
+
+
+def headline(study):
+    report = build_report(study, title="t", notes=(), overhead_ps=None)
+    return report.headline, report.answer, {fact.name: fact for fact in report.facts}
+
+
+def test_one_slow_step_among_five_does_not_decide_and_is_said():
+    study = timed([114 * MS] + [1200 * US] * 4)
+    assert study.summary.counted.tolist() == [1, 2, 3, 4]
+    assert study.summary.aside.tolist() == [0]
+    assert headline(study)[0] == "4 train steps, median 1.20 ms (one step of 114 ms aside)"
+    two = timed([MS] * 98 + [50 * MS, 60 * MS])
+    assert headline(two)[0] == "98 train steps, median 1.00 ms (2 steps of 50.0 ms to 60.0 ms aside)"
+    assert two.summary.p95_ps == MS
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [4 * MS, MS, MS, MS],  # not five times as long
+        [5 * MS, MS],  # nobody tells which of two is the usual one
+        [9 * MS, 9 * MS, MS, MS, MS, MS],  # a third of them: it is the program's
+        [5 * MS, *[MS] * 100],  # it decides nothing
+        [9 * MS] * 5,
+    ],
+)
+def test_slow_steps_that_are_the_programs_own_stay(sizes):
+    study = timed(sizes)
+    assert not study.summary.aside.size
+    assert "aside" not in headline(study)[0]
+
+
+def test_one_step_has_no_median_and_few_have_no_p95():
+    said, _, facts = headline(timed([2 * MS]))
+    assert said == "1 train step, 2.00 ms"
+    assert facts["step time"].remark == "of one step"
+    assert not {"step time, median", "step time, p95", "gap to next step"} & facts.keys()
+    assert "step time, p95" not in headline(timed([MS] * 19))[2]
+    assert "step time, p95" in headline(timed([MS] * 20))[2]
+
+
+def test_one_other_step_is_one():
+    study = Study(read(host(line("python", marker(0, 5, 0), marker(9, 12, 1), marker(20, 25, 2, "test")))))
+    assert "Averages are of train steps; also recorded: 1 test step." in notes_of(study)
+
+
+def test_the_answer_of_a_trace_with_several_working_devices_says_whose_it_is():
+    def work(number):
+        return gpu(line("Stream #1", event("k", 0, 8 * MS - number)), number=number)
+
+    def answer(*devices):
+        study = Study(read(host(line("python", marker(0, 10 * MS, 0))), *devices))
+        return build_report(study, title="t", notes=(), overhead_ps=None).answer
+
+    assert answer(work(0), work(1)).startswith("Most of it, seen from /device:GPU:0, is device compute")
+    assert answer(work(0), gpu(number=1)).startswith("Most of it is device compute")
+
+
+def test_what_a_device_alone_cannot_explain_is_not_called_python():
+    steps = line("Steps", *(event(str(at), at * 10 * MS, 10 * MS) for at in range(4)), line_id=9)
+    study = Study(read(gpu(line("Stream #1", *(event("k", at * 10 * MS, MS) for at in range(4))), steps)))
+    assert "nothing that could explain it was recorded" in build_report(study, title="t", notes=(), overhead_ps=None).answer
+
+
+def test_windows_are_told_how_to_mark_steps_in_the_words_of_their_framework():
+    def note(name):
+        return notes_of(Study(read(host(line("python", event(name, 0, 5))))))[0]
+
+    assert "profnb.step" in note("a/Relu:Relu")
+    assert "StepTraceAnnotation" in note("jit(f)/mul:")
+    assert "torch.profiler" in note("aten::relu")
+    assert "profnb" not in note("something")

@@ -84,7 +84,7 @@ def find_guards(
     phases = [study.summary.phase for study in (first, second)]
     counts = [_iterations_of(study) for study in (first, second)]
     if None in phases:
-        guards.append("One of them has no events of TensorFlow's: there is nothing to compare.")
+        guards.append("One of them has no events: there is nothing to compare.")
     elif phases[0] != phases[1]:
         guards.append(f"Their steps are of different kinds: {phases[0]} and {phases[1]}.")
     elif counts[0] != counts[1]:

@@ -180,9 +180,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         ),
         "compilation": Term("XLA compiles a program."),
         "host compute": Term("Ops run on the host's CPU."),
-        "all others": Term(
-            "Nothing of TensorFlow's is active: mostly Python.", elsewhere="idle, overhead"
-        ),
+        "all others": Term("No op is active: mostly Python.", elsewhere="idle, overhead"),
     },
     "Ops and their time": {
         "op": Term(

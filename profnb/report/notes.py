@@ -16,6 +16,7 @@ from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
 from profnb.subjects.study import Study
+from profnb.trace.framework import UNKNOWN, words
 from profnb.trace.model import Trace
 
 __all__ = [
@@ -33,46 +34,85 @@ __all__ = [
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _LEAK, _NEARLY_FULL = 0.001, 0.9
-_CUPTI = (
-    "On NVIDIA the cause is CUPTI: libcupti is missing (`pip install 'tensorflow[and-cuda]'` brings it; else "
-    "put its folder on LD_LIBRARY_PATH, on Windows cupti64_*.dll on PATH), or "
-    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the container "
-    "with --privileged). Capture again in a fresh process."
-)
+
+
+def _cupti(framework: str) -> str:
+    """Why nothing of a GPU was recorded that worked."""
+    library = words(
+        framework,
+        "put its folder on LD_LIBRARY_PATH",
+        tensorflow="`pip install 'tensorflow[and-cuda]'` brings it; else put its folder on LD_LIBRARY_PATH",
+        jax="`pip install 'jax[cuda12]'` brings it; else put its folder on LD_LIBRARY_PATH",
+    )
+    return (
+        f"On NVIDIA the cause is CUPTI: libcupti is missing ({library}, on Windows cupti64_*.dll on "
+        f"PATH), or "
+        "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the "
+        "container "
+        "with --privileged). Capture again in a fresh process."
+    )
 
 
 def notes_of(study: Study) -> list[str]:
     """What is missing, cut or averaged in a trace, in sentences."""
     worked = gpu_worked(study.trace, study.memory.allocators)
     return [
-        *note_steps(study.steps, study.summary, len(study.trace.events)),
+        *note_steps(study.steps, study.summary, len(study.trace.events), study.framework),
         *_note_steps_ahead(study.steps),
-        *note_devices(study.trace, worked=worked),
-        *note_missing_devices(study.trace, study.recording.devices, worked=worked),
+        *note_devices(study.trace, worked=worked, framework=study.framework),
+        *note_missing_devices(
+            study.trace, study.recording.devices, worked=worked, framework=study.framework
+        ),
         *note_contents(study.trace),
-        *note_input(study.input.first_element, study.steps, study.summary, study.input.iterators),
+        *note_input(
+            study.input.first_element,
+            study.steps,
+            study.summary,
+            study.input.iterators,
+            study.framework,
+        ),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,
     ]
 
 
-def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
-    """Notes on how steps were found and which of them count."""
+def _marking(framework: str) -> str:
+    """How steps are marked."""
+    return words(
+        framework,
+        "Mark each iteration as a step, in the way of the profiler that recorded it.",
+        tensorflow="Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
+        "tf.function.",
+        jax="Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
+        pytorch="Call `step()` of torch.profiler.profile after each iteration; it needs CPU activities too.",
+    )
+
+
+def note_steps(
+    steps: Steps, summary: Summary, event_count: int, framework: str = UNKNOWN
+) -> list[str]:
+    """Notes on how steps were found and which of them count.
+
+    Args:
+        steps: The steps.
+        summary: The numbers of the headline.
+        event_count: How many events the trace has.
+        framework: Whose words to use.
+    """
     notes = []
     if not len(steps):
-        return ["The trace has no events: nothing of TensorFlow's ran while it was recorded."]
+        return ["The trace has no events: nothing that it records ran meanwhile."]
     if steps.is_window:
         notes.append(
             f"No steps among {count_text(event_count)} events, so the whole capture is shown as "
-            "one window. Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or "
-            "a loop over a tf.function."
+            f"one window. {_marking(framework)}"
         )
     elif not steps.origin.startswith("step markers"):
         notes.append(f"No step markers in the trace; steps are {steps.origin}.")
     if summary.all_warm_up and not steps.is_window:
         notes.append(
-            f"A function was traced or compiled in every one of the {len(summary.counted)} steps, so "
-            "the averages are of warm-up steps. Run more steps, or look for retracing."
+            f"A function was traced or compiled in {_each_of(len(summary.counted))}, so the averages are of "
+            "warm-up steps. Run more steps, or look for retracing."
         )
     if summary.iterations > 1:
         notes.append(
@@ -81,12 +121,17 @@ def note_steps(steps: Steps, summary: Summary, event_count: int) -> list[str]:
         )
     if summary.others:
         listed = ", ".join(f"{count_text(count)} {name}" for name, count in summary.others)
-        notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} steps.")
+        plural = "step" if summary.others[-1][1] == 1 else "steps"
+        notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} {plural}.")
     if 0 < len(summary.counted) < 5 and not steps.is_window:
         notes.append(
             f"Only {_steps_text(len(summary.counted))} to average; a few more would make the figures firmer."
         )
     return notes
+
+
+def _each_of(count: int) -> str:
+    return "the only step" if count == 1 else f"every one of the {count_text(count)} steps"
 
 
 def _steps_text(count: int) -> str:
@@ -115,28 +160,35 @@ def note_cost(cost: TracingCost | None) -> list[str]:
     ]
 
 
-def note_missing_devices(trace: Trace, present: Sequence[str], *, worked: bool) -> list[str]:
+def note_missing_devices(
+    trace: Trace, present: Sequence[str], *, worked: bool, framework: str = UNKNOWN
+) -> list[str]:
     """A note if a device was there, or was worked for, and the trace has none.
 
     Args:
         trace: The trace.
         present: The devices that the framework had while it was recorded, if known.
         worked: Whether anything proves that a device worked.
+        framework: Whose words to use.
     """
     if any(plane.is_device for plane in trace.planes):
         return []
     if not worked:
         named = ", ".join(present[:4])
         return [f"Nothing shows that {named} was used while the trace ran."] if present else []
-    return [f"A device worked, but the trace has none: device times are absent, not zero. {_CUPTI}"]
+    return [
+        f"A device worked, but the trace has none: device times are absent, not zero. "
+        f"{_cupti(framework)}"
+    ]
 
 
-def note_devices(trace: Trace, *, worked: bool) -> list[str]:
+def note_devices(trace: Trace, *, worked: bool, framework: str = UNKNOWN) -> list[str]:
     """Notes on device planes on which nothing was recorded.
 
     Args:
         trace: The trace.
         worked: Whether anything proves that a device worked.
+        framework: Whose words to use.
     """
     counts = np.diff(trace.lines.offsets)
     devices = [plane for plane in trace.planes if plane.is_device]
@@ -148,7 +200,8 @@ def note_devices(trace: Trace, *, worked: bool) -> list[str]:
     names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
     if len(empty) == len(devices) and worked:
         return [
-            f"Nothing was recorded on {names} although it worked: device times are absent, not zero. {_CUPTI}"
+            f"Nothing was recorded on {names} although it worked: device times are absent, not zero. "
+            f"{_cupti(framework)}"
         ]
     return [
         f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "
@@ -186,7 +239,9 @@ def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
     return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}"]
 
 
-def note_input(first: str, steps: Steps, summary: Summary, tree: IteratorTree) -> list[str]:
+def note_input(
+    first: str, steps: Steps, summary: Summary, tree: IteratorTree, framework: str = UNKNOWN
+) -> list[str]:
     """What was long in coming, or that the input cannot be seen although it may be what is slow.
 
     Args:
@@ -194,6 +249,7 @@ def note_input(first: str, steps: Steps, summary: Summary, tree: IteratorTree) -
         steps: The steps.
         summary: The numbers of the headline.
         tree: The iterators of tf.data.
+        framework: Whose words to use.
     """
     start = [first] if first else []
     if len(tree) or steps.is_window or not len(steps):
@@ -201,11 +257,20 @@ def note_input(first: str, steps: Steps, summary: Summary, tree: IteratorTree) -
     gap = sum(share.fraction for share in summary.shares if share.category == GAP)
     if gap < _MOSTLY_GAP:
         return []
-    return [
-        f"Between steps is {percent_text(gap)} of the time, and no tf.data iterator ran: whatever fetches "
-        "the data (a Python loop, a generator, a DataLoader) is not TensorFlow's and cannot be seen here. "
-        "If it is that, tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works."
-    ]
+    unseen = words(
+        framework,
+        "and nothing that fetches data was recorded: a loop, a generator or a loader in Python cannot "
+        "be seen "
+        "here. If it is that, let it",
+        tensorflow="and no tf.data iterator ran: whatever fetches the data (a Python loop, a generator, a "
+        "DataLoader) is not TensorFlow's and cannot be seen here. If it is that,",
+    )
+    ready = words(
+        framework,
+        "fetch the next batch while the model works.",
+        tensorflow="tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works.",
+    )
+    return [f"Between steps is {percent_text(gap)} of the time, {unseen} {ready}"]
 
 
 def note_contents(trace: Trace) -> list[str]:

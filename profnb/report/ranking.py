@@ -2,7 +2,8 @@
 
 Each rule is one function with its condition and threshold in its docstring. It answers for one trace or stays
 silent. The bound is Amdahl's: the share of the time from step to step that would be gone if what the rule
-speaks of took no time at all. Advice is ranked by it; gains of several do not add up.
+speaks of took no time at all; where facts show that more can be gained, or nothing bounds it, none is given.
+Advice is ranked by it; gains of several do not add up.
 """
 
 from collections.abc import Callable
@@ -11,15 +12,24 @@ from profnb.subjects.advising import LEAST, Advice
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
-    launch_bound,
     layout_changes,
     missed_tensor_cores,
     mixed_precision,
-    pageable_copies,
-    synchronising_reads,
     unused_gpu,
 )
-from profnb.subjects.input.advice import input_bound, prefetch_more, python_input
+from profnb.subjects.device.idle_advice import (
+    copying_input,
+    gpu_thread_mode,
+    idle_device,
+    launch_bound,
+    synchronising_reads,
+)
+from profnb.subjects.input.advice import (
+    input_bound,
+    prefetch_more,
+    python_input,
+    waiting_for_input,
+)
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
@@ -38,16 +48,26 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    unused_gpu, input_bound, python_input, prefetch_more, python_between_steps, launch_bound, pageable_copies,
-    synchronising_reads, retracing, recompiling, eager_ops, small_ops_without_xla, mixed_precision,
-    missed_tensor_cores, layout_changes, larger_batch, exposed_collectives, imbalance, large_optimizer,
-    idle_cores, oversubscribed, growing_graph, profiling_overhead,
+    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, python_between_steps,
+    gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
+    small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
+    exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
+    profiling_overhead,
 )  # fmt: skip
 
 
 def advise(study: Study) -> list[Advice]:
-    """Everything the rules have to say about a trace, what can gain most first."""
+    """Everything the rules have to say about a trace, what can gain most first.
+
+    What has no bound is ranked by the time it speaks of.
+    """
     found = [advice for rule in RULES if (advice := rule(study)) is not None]
-    bounds = [1.0 if a.bound_fraction is None else a.bound_fraction for a in found]
-    ranked = sorted(zip(bounds, found, strict=True), key=lambda pair: -pair[0])
-    return [advice for bound, advice in ranked if bound >= LEAST]
+    found = [advice for advice in found if _weight(advice) >= LEAST]
+    idle = idle_device(study, found)
+    if idle is not None:
+        found.append(idle)
+    return sorted(found, key=_weight, reverse=True)
+
+
+def _weight(advice: Advice) -> float:
+    return advice.concerned_fraction if advice.bound_fraction is None else advice.bound_fraction

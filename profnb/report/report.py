@@ -23,6 +23,7 @@ from profnb.report.text import (
     run_facts,
     share_rows,
 )
+from profnb.steps.streams import busiest_device, working_devices
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
@@ -86,7 +87,7 @@ def build_report(
     return Report(
         title=title,
         headline=f"{alarm_text(study)} {headline_text(steps, summary)}".strip(),
-        answer=answer_text(summary),
+        answer=answer_text(summary, _device_spoken_of(study), has_host=_has_host(study)),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares),
         notes=notes,
@@ -94,6 +95,19 @@ def build_report(
         sections=_sections(study),
         advice=None if steps.is_window and not advice else advice,
     )
+
+
+def _device_spoken_of(study: Study) -> str:
+    """The device that the breakdown is of, where several worked; else ""."""
+    device = busiest_device(study.trace)
+    several = len(working_devices(study.trace)) > 1
+    return study.trace.planes[device].name if several and device is not None else ""
+
+
+def _has_host(study: Study) -> bool:
+    """Whether steps are the host's: those of a device's own line say nothing of what the host did."""
+    roots = study.steps.roots
+    return not study.has_device or not roots.size or bool(study.trace.is_host_event[roots[0]])
 
 
 def _sections(study: Study) -> list[Section]:

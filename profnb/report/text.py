@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _MOST = 0.5
+_FEWEST_FOR_P95 = 20
 _MEANING = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
@@ -63,18 +64,39 @@ def headline_text(steps: Steps, summary: Summary) -> str:
         return f"No steps found; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
     phase = "" if summary.phase == "step" else f"{summary.phase} "
-    plural = "step" if count == 1 else "steps"
-    return f"{count_text(count)} {phase}{plural}, median {duration_text(summary.median_ps)}"
+    aside = _aside_text(steps.duration_ps[summary.aside].tolist())
+    if count == 1:
+        return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
+    return f"{count_text(count)} {phase}steps, median {duration_text(summary.median_ps)}{aside}"
 
 
-def answer_text(summary: Summary) -> str:
-    """Where the time goes, in one sentence."""
+def _aside_text(durations_ps: Sequence[int]) -> str:
+    """Which steps are left out because they took many times as long."""
+    if not durations_ps:
+        return ""
+    if len(durations_ps) == 1:
+        return f" (one step of {duration_text(durations_ps[0])} aside)"
+    spread = f"{duration_text(min(durations_ps))} to {duration_text(max(durations_ps))}"
+    return f" ({count_text(len(durations_ps))} steps of {spread} aside)"
+
+
+def answer_text(summary: Summary, device: str = "", *, has_host: bool = True) -> str:
+    """Where the time goes, in one sentence.
+
+    Args:
+        summary: The numbers of the headline.
+        device: Whose work it speaks of, where several devices worked.
+        has_host: Whether the thread of the steps was recorded.
+    """
     largest = summary.largest
     if largest is None:
         return ""
     part = "Most of it" if largest.fraction >= _MOST else "The largest part"
-    sentence = f"{part} is {largest.category}, {percent_text(largest.fraction)}"
+    where = f", seen from {device}," if device else ""
+    sentence = f"{part}{where} is {largest.category}, {percent_text(largest.fraction)}"
     meaning = _MEANING.get(largest.category)
+    if largest.category == "all others" and not has_host:
+        meaning = "nothing that could explain it was recorded"
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
 
@@ -88,16 +110,7 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
     steps, summary = study.steps, study.summary
     if summary.median_ps is None or steps.is_window:
         return []
-    low, high = summary.quartiles_ps or (None, None)
-    facts = [
-        Fact(
-            "step time, median",
-            duration_text(summary.median_ps),
-            f"middle half {duration_text(low)} to {duration_text(high)}",
-        ),
-        Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster"),
-        Fact("gap to next step", duration_text(summary.median_gap_ps), "median"),
-    ]
+    facts = _time_facts(summary)
     if summary.examples_per_second is not None:
         facts.append(
             Fact(
@@ -117,6 +130,21 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
             )
         )
     facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
+    return facts
+
+
+def _time_facts(summary: Summary) -> list[Fact]:
+    """How long a step takes: of few steps only what few can tell."""
+    if len(summary.counted) == 1:
+        return [Fact("step time", duration_text(summary.median_ps), "of one step")]
+    low, high = summary.quartiles_ps or (None, None)
+    spread = f"middle half {duration_text(low)} to {duration_text(high)}"
+    facts = [Fact("step time, median", duration_text(summary.median_ps), spread)]
+    if len(summary.counted) + len(summary.aside) >= _FEWEST_FOR_P95:
+        facts.append(
+            Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster")
+        )
+    facts.append(Fact("gap to next step", duration_text(summary.median_gap_ps), "median"))
     return facts
 
 

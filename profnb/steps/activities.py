@@ -24,8 +24,8 @@ from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
 __all__ = [
-    "ACTIVITIES", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "FIRST_OF_DEVICE", "HOST_COMPUTE",
-    "NOTHING", "SYNCHRONISING", "WAITING_FOR_INPUT", "find_activities",
+    "ACTIVITIES", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE", "FIRST_OF_DEVICE",
+    "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "WAITING_FOR_INPUT", "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -61,22 +61,22 @@ ACTIVITIES = (
 )
 NOTHING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(6)
 _COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(6, 10)
-_HOST_TO_DEVICE, _COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, _DEVICE_COMPUTE = range(10, 15)
-FIRST_OF_DEVICE = _HOST_TO_DEVICE
+HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(10, 15)
+FIRST_OF_DEVICE = HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
 _NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
 # Beside a device: Python's frames, threads of tf.data, and JAX's waiting for buffers.
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator", "BufferSequencingEvent")
 _COPIES = {
-    "host to device": _HOST_TO_DEVICE,
+    "host to device": HOST_TO_DEVICE,
     "device to host": _OUTPUT,
     "device to device": _DEVICE_TO_DEVICE,
     "peer to peer": _DEVICE_TO_DEVICE,
     "other": _DEVICE_TO_DEVICE,
 }
 _CALLS = {
-    _HOST_TO_DEVICE: COPYING_IN,
+    HOST_TO_DEVICE: COPYING_IN,
     _OUTPUT: COPYING_OUT,
     _DEVICE_TO_DEVICE: _COPYING_ACROSS,
 }
@@ -115,9 +115,9 @@ def _host_lane_beside_device(name: str) -> int:
 
 def _device_lanes(trace: Trace) -> Int8s:
     """The lane of each event if it is work of a device, shape (E,)."""
-    of_direction = [_COPIES.get(direction, _DEVICE_COMPUTE) for direction in DIRECTIONS]
-    copies = np.array([*of_direction, _DEVICE_COMPUTE], np.int8)[directions_of_copies(trace)]
-    return np.where(kinds_of_work(trace) == COLLECTIVE, np.int8(_COLLECTIVES), copies)
+    of_direction = [_COPIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
+    copies = np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace)]
+    return np.where(kinds_of_work(trace) == COLLECTIVE, np.int8(COLLECTIVES), copies)
 
 
 def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int64s) -> Int8s:

@@ -4,9 +4,10 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 
-__all__ = ["pick_cycle"]
+__all__ = ["find_sequence", "pick_cycle"]
 
 _MOSTLY = 0.9
+_LONGEST, _GLANCE = 1000, 16
 
 
 def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
@@ -39,6 +40,25 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
     if not (kept[turns[-1] :] == anchor).any():  # cut off before its main call
         roots, turns = roots[: turns[-1]], turns[:-1]
     return roots, np.append(turns, roots.size), anchor
+
+
+def find_sequence(codes: Int64s) -> int:
+    """How many of N calls make up the sequence that they repeat from the first to the last one.
+
+    Args:
+        codes: Which function each call is of, shape (N,), in time order.
+
+    Returns:
+        The length of the shortest one (1,000 at most), of which there are two turns at least; 0 if there is
+        none. The last turn may be cut off.
+    """
+    for length in range(1, min(codes.size // 2, _LONGEST) + 1):
+        is_start = (
+            codes[length : length + _GLANCE] == codes[:_GLANCE][: codes.size - length]
+        ).all()
+        if is_start and (codes[length:] == codes[:-length]).all():
+            return length
+    return 0
 
 
 def _alternates(codes: Int64s, anchor: int, code: int) -> bool:

@@ -28,6 +28,7 @@ from profnb.steps.step_times import (
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
 from profnb.steps.windows import Steps, find_steps
+from profnb.trace.framework import TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
 __all__ = ["Spine"]
@@ -115,6 +116,13 @@ class Spine:
         """Whether anything was recorded on a device."""
         lines = raw_device_lines(self.trace)
         return bool(lines.any() and np.diff(self.trace.lines.offsets)[lines].any())
+
+    @cached_property
+    def framework(self) -> str:
+        """Whose words to use: TensorFlow's, JAX's, PyTorch's, or "" where nothing tells."""
+        framework = find_framework(self.trace)
+        was_captured = "TensorFlow" in self.recording.environment
+        return TENSORFLOW if framework == UNKNOWN and was_captured else framework
 
     @cached_property
     def examples(self) -> Int64s:

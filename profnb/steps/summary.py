@@ -1,6 +1,7 @@
 """Steps and their breakdown to the few numbers a person reads first.
 
-Averages speak of one phase (training if there is any) and leave warm-up steps out. The period of a
+Averages speak of one phase (training if there is any) and leave warm-up steps out, and the one step among
+many that takes so much longer that it alone would decide where the time goes. The period of a
 step is its duration plus the gap to the next step, so shares of categories and gap add up to the
 wall time of the loop, and examples per second are what the wall clock would say.
 """
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
 from profnb.steps.windows import Steps
 
@@ -17,6 +18,7 @@ __all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
 
 
 GAP = "between steps"
+_FEWEST, _FAR_LONGER, _DECIDES = 3, 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,13 @@ class Summary:
     Attributes:
         phase: The phase it speaks of; None without events.
         counted: Rows of the steps that the averages are of.
+        aside: Rows of the few steps that took many times as long and would decide the shares: left out of the
+            averages.
         warm_up: Rows of that phase's warm-up steps.
         others: Other phases and how many steps each has.
         iterations: Training iterations per step (steps_per_execution).
         median_ps: Median step time; None where there is no step.
-        p95_ps: 95th percentile of step time.
+        p95_ps: 95th percentile of step time, those aside included.
         quartiles_ps: First and third quartile of step time.
         median_gap_ps: Median gap to the next step; None with fewer than two steps.
         examples_per_second: Examples over wall time, gaps included; None where the batch size is
@@ -57,6 +61,7 @@ class Summary:
 
     phase: str | None
     counted: Int64s
+    aside: Int64s
     warm_up: Int64s
     others: tuple[tuple[str, int], ...]
     iterations: int
@@ -88,6 +93,9 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summa
     counted = steps.rows_of(phase)
     all_warm_up = not counted.size and every.size > 0
     counted = every if all_warm_up else counted
+    all_durations = steps.duration_ps[counted]
+    is_aside = _stands_aside(all_durations)
+    counted, aside = counted[~is_aside], counted[is_aside]
     duration = steps.duration_ps[counted]
     gaps = _gaps_within(steps, counted)
     counts = {name: steps.phase.count(name) for name in dict.fromkeys(steps.phase)}
@@ -96,11 +104,12 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summa
     return Summary(
         phase=phase,
         counted=counted,
+        aside=aside,
         warm_up=every[steps.is_warmup[every]],
         others=tuple((name, count) for name, count in counts.items() if name != phase),
         iterations=int(np.median(steps.iterations[counted])) if counted.size else 1,
         median_ps=float(np.median(duration)) if counted.size else None,
-        p95_ps=float(np.percentile(duration, 95)) if counted.size else None,
+        p95_ps=float(np.percentile(all_durations, 95)) if counted.size else None,
         quartiles_ps=_quartiles(duration),
         median_gap_ps=float(np.median(known)) if known.size else None,
         examples_per_second=rate,
@@ -108,6 +117,19 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summa
         shares=share_time(steps, breakdown, counted),
         all_warm_up=all_warm_up,
     )
+
+
+def _stands_aside(duration: Int64s) -> Bools:
+    """Which of N steps took five times the median or more, where they are few and a tenth of the time.
+
+    One of fewer than 40, or a fortieth of more: what is more frequent belongs to the program.
+    """
+    if duration.size < _FEWEST:
+        return np.zeros(duration.size, np.bool_)
+    slow = duration >= _FAR_LONGER * np.median(duration)
+    is_rare = slow.sum() <= max(1, duration.size // 40)
+    decides = duration[slow].sum() >= _DECIDES * duration.sum() > 0
+    return slow if is_rare and decides else np.zeros(duration.size, np.bool_)
 
 
 def _quartiles(duration: Int64s) -> tuple[float, float] | None:

@@ -5,7 +5,8 @@ A step comes, in this order of trust, from
 1. a step marker: a host event with ``_r`` >= 1 or ``step_num`` (the user's own, Keras 2's, or one that
    profnb's capture wrote), or an event of a device's ``Steps`` line;
 2. the outermost repeated call of a function: ``tf.function`` calls (marked by the capture or by
-   TensorFlow's own ``tf_function_call`` stat), JAX's ``PjitFunction`` calls, session runs; in a TF1
+   TensorFlow's own ``tf_function_call`` stat), JAX's ``PjitFunction`` calls (the one whose program took
+   most time, or where none has most of it the sequence of calls that repeats), session runs; in a TF1
    timeline of several runs the runs, each from its ``_SOURCE`` node to its last one;
 3. nothing: the whole capture is one window, and the report says so.
 
@@ -25,12 +26,13 @@ import numpy as np
 from profnb.capture.step_records import CALL
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.compilation import was_compiled_during
-from profnb.steps.cycles import pick_cycle
+from profnb.steps.cycles import find_sequence, pick_cycle
 from profnb.tf1.timeline_runs import find_graph_runs
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     FUNCTION_CALL,
     GRAPH_TYPE,
+    HLO_MODULE,
     IMPLICIT_ROOTS,
     IS_ABANDONED,
     ITERATIONS,
@@ -45,6 +47,7 @@ __all__ = ["WINDOW", "Steps", "find_steps"]
 
 WINDOW = "window"
 _LONGEST_NUMBER = 15  # digits of a step's number
+_CARRIES = 0.75  # of the work: whose call has that much makes the steps
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 
 
@@ -248,17 +251,55 @@ def _derived_steps(trace: Trace) -> Steps | None:
 
 def _called_steps(trace: Trace) -> Steps | None:
     calls = trace.stats.texts(FUNCTION_CALL).events
-    if not calls.size:
+    is_named = not calls.size
+    if is_named:
         named = trace.select_names(lambda name: name.startswith(_CALL_PREFIXES))
         calls = np.flatnonzero(named & trace.is_host_event)
     calls = _outermost(trace, calls)
     names, codes = np.unique(trace.events.name[calls], return_inverse=True)
-    roots, first_root, anchor = pick_cycle(codes, trace.events.duration_ps[calls])
+    work = _work_of_calls(trace, names.astype(np.int64), codes) if is_named else None
+    weights = trace.events.duration_ps[calls] if work is None else work
+    roots, first_root, anchor = pick_cycle(codes, weights)
+    carries = weights[codes == anchor].sum() >= _CARRIES * weights.sum()
+    length = find_sequence(codes) if is_named and not carries else 0
+    if length:
+        turns = np.arange(0, calls.size + 1, length)
+        return _make(
+            trace, calls[: turns[-1]], turns, ("step",) * (turns.size - 1),
+            f"a sequence of {length} calls that repeats",
+        )  # fmt: skip
     if not roots.size:
         return None
     name = trace.names[names[anchor]]
     phase = (name,) * (first_root.size - 1)
     return _make(trace, calls[roots], first_root, phase, f"repeated calls of {name}")
+
+
+def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:
+    """Time of what N calls of JAX's functions set going, shared out evenly among the calls of a function.
+
+    A call returns before its program ran, and may wait for that of another. What the programs took is in the
+    events that name them (``jit_train_step``).
+
+    Args:
+        trace: The trace.
+        names: The names of the functions' calls, shape (F,).
+        codes: Which of them each call is, shape (N,).
+
+    Returns:
+        Shape (N,), picoseconds; None where no event names a program of one of the functions.
+    """
+    modules = trace.stats.texts(HLO_MODULE)
+    if not len(modules):
+        return None
+    spent = np.zeros(len(modules.texts), np.int64)
+    np.add.at(spent, modules.values.astype(np.int64), trace.events.duration_ps[modules.events])
+    of_module = dict(zip(modules.texts, spent.tolist(), strict=True))
+    functions = [trace.names[name].partition("(")[2].removesuffix(")") for name in names.tolist()]
+    work = np.array([of_module.get(f"jit_{function}", 0) for function in functions], np.int64)
+    if not work.any():
+        return None
+    return (work // np.maximum(np.bincount(codes, minlength=names.size), 1))[codes]
 
 
 def _graph_runs(trace: Trace) -> Steps | None:

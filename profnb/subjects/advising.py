@@ -6,18 +6,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
+from profnb.steps.activities import (
+    COPYING_IN,
+    FIRST_OF_DEVICE,
+    HOST_TO_DEVICE,
+    WAITING_FOR_INPUT,
+    find_activities,
+)
+from profnb.steps.streams import busiest_device
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
+from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, words
 from profnb.trace.op_names import parse_op
 
 __all__ = [
     "GUIDE",
     "LEAST",
+    "LEAST_INPUT",
+    "READY",
     "Advice",
     "covered_share",
     "excess_share",
     "gain_of_fusing",
+    "guide",
     "idle_share_of",
+    "input_shares",
     "op_events",
     "period_ps",
     "share_of",
@@ -25,7 +38,22 @@ __all__ = [
 ]
 
 GUIDE = "https://www.tensorflow.org/guide"
+_JAX_GUIDE = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"
+_PYTORCH_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _FEWEST_OTHERS = 3
+LEAST_INPUT = 0.05  # of the time; from here on input is said
+# What keeps the next batch ready, by framework.
+READY = {
+    TENSORFLOW: "Read through tf.data with .map(..., num_parallel_calls=tf.data.AUTOTUNE) and "
+    ".prefetch(tf.data.AUTOTUNE) as the last step, so that the next batch is made while this one is "
+    "computed.",
+    JAX: "Make the next batch in another thread or process (grain, tf.data, a PyTorch DataLoader) while this "
+    "one is computed.",
+    PYTORCH: "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True) makes the next "
+    "batch "
+    "while this one is computed.",
+    UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
+}
 LEAST = 0.02  # a gain below this is not worth a sentence
 
 
@@ -40,7 +68,8 @@ class Advice:
         bound_fraction: Most of the time from step to step that it can save, 0 to 1; None where nothing bounds
             it.
         code: What to write.
-        link: Where TensorFlow's guide explains it.
+        link: Where it is explained.
+        concerned_fraction: Share of the time that it speaks of; what ranks it where nothing bounds it.
     """
 
     rule: str
@@ -49,6 +78,12 @@ class Advice:
     bound_fraction: float | None
     code: str
     link: str
+    concerned_fraction: float = 1.0
+
+
+def guide(study: Study, page: str) -> str:
+    """Where the framework's guide explains it; TensorFlow's page where the framework is unknown."""
+    return words(study.framework, f"{GUIDE}/{page}", jax=_JAX_GUIDE, pytorch=_PYTORCH_GUIDE)
 
 
 def share_of(study: Study, category: str) -> float:
@@ -66,6 +101,27 @@ def idle_share_of(study: Study, cause: str) -> float:
     """Share of the window in which the busiest device was idle for a cause."""
     idle = study.device.idle
     return float(idle.total_ps[IDLE_CAUSES.index(cause)] / idle.window_ps) if idle else 0.0
+
+
+def input_shares(study: Study) -> tuple[float, float]:
+    """Shares of the time in which the busiest device ran nothing but copies to it, for want of data.
+
+    The first: something moved data to the device, by the device's copies and the host's calls. The second:
+    the host waited for the next element, and nothing was moved. Both 0 without steps.
+    """
+    if study.steps.is_window or not study.summary.counted.size:
+        return 0.0, 0.0
+    device = busiest_device(study.trace)
+    activity = find_activities(study.trace, study.steps, device, study.parent)
+    # A thread that fetches ahead waits for nobody: what belongs to no step is left out, as in the breakdown.
+    is_input = np.isin(activity, (COPYING_IN, WAITING_FOR_INPUT)) & (study.groups.step >= 0)
+    work = np.flatnonzero((activity >= FIRST_OF_DEVICE) & (activity != HOST_TO_DEVICE))
+    waits = np.flatnonzero(is_input & (activity == WAITING_FOR_INPUT))
+    moves = np.flatnonzero((activity == HOST_TO_DEVICE) | (is_input & (activity == COPYING_IN)))
+    of_work = covered_share(study, work)
+    of_moves = covered_share(study, np.concatenate([work, moves]))
+    of_all = covered_share(study, np.concatenate([work, moves, waits]))
+    return of_moves - of_work, of_all - of_moves
 
 
 def period_ps(study: Study) -> int:

@@ -151,7 +151,8 @@ def merge_events(
     count = _merge(
         events.begin_ps, events.end_ps, trace.lines.offsets, lanes.parent, lanes.lane,
         resolution_ps, *window, mark_of_event, np.full(int(lanes.first_lane[-1]), -1, np.int64),
-        np.full(len(events), -1, np.int64), *columns,
+        np.full(len(events), -1, np.int64), columns.lane, columns.begin_ps, columns.end_ps,
+        columns.busy_ps, columns.occurrences, columns.event,
     )  # fmt: skip
     if count < 0:
         return None

@@ -1,31 +1,36 @@
-"""Rules of advice on devices: launches, copies, precision, layouts, several devices."""
+"""Rules of advice on what devices compute: precision, layouts, exchange, several devices, none used."""
 
 import re
 
 import numpy as np
 
 from profnb.core.columns import Bools
-from profnb.core.units import bytes_text, count_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, Advice, idle_share_of, share_of, window_of
+from profnb.core.units import percent_text
+from profnb.subjects.advising import (
+    GUIDE,
+    Advice,
+    guide,
+    share_of,
+)
 from profnb.subjects.device.precision import WIDTHS
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
+from profnb.trace.framework import words
 
 __all__ = [
     "exposed_collectives",
     "imbalance",
-    "launch_bound",
     "layout_changes",
     "missed_tensor_cores",
     "mixed_precision",
-    "pageable_copies",
-    "synchronising_reads",
     "unused_gpu",
 ]
 
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
 )
+_LIMITING = 0.75  # of the time, from which on the device is what limits
+_AT_WORK = 0.5
 
 
 def _share_of_kernels(study: Study, chosen: Bools) -> float:
@@ -34,69 +39,18 @@ def _share_of_kernels(study: Study, chosen: Bools) -> float:
     return float(times[chosen].sum() / times.sum()) if times.sum() else 0.0
 
 
-def launch_bound(study: Study) -> Advice | None:
-    """Launching sets the pace of the kernels and the device idles 10 % of the time meanwhile."""
-    launches, idle = study.device.launches, idle_share_of(study, "kernel launch")
-    if not launches.sets_the_pace or idle < 0.1:
-        return None
-    calls = int(launches.calls.sum())
-    longer = float(launches.longer_calls.sum() / calls)
-    return Advice(
-        "launch-bound", "Launch fewer, larger kernels",
-        f"{percent_text(longer)} of the {count_text(calls)} calls that launch kernels took longer than what "
-        f"they started, and the device idled {percent_text(idle)} of the time while the host launched.",
-        idle,
-        "model.compile(..., jit_compile=True) fuses small kernels; a larger batch makes each do more; "
-        "steps_per_execution=16 queues several steps ahead.",
-        "https://www.tensorflow.org/xla",
-    )  # fmt: skip
-
-
-def pageable_copies(study: Study) -> Advice | None:
-    """Copies from pageable host memory take 3 % of the time or more on the device."""
-    window, spent, moved = window_of(study), 0, 0
-    for row in range(len(study.device.copies)):
-        if (
-            study.device.copies.direction[row] == "host to device"
-            and study.device.copies.source_kind[row] == "pageable"
-        ):
-            spent += int(study.device.copies.total_ps[row])
-            moved += int(study.device.copies.bytes[row])
-    share = min(spent / window, share_of(study, "input")) if window else 0.0
-    if share < 0.03:
-        return None
-    return Advice(
-        "pageable-copies", "Copy to the device while it computes",
-        f"{bytes_text(moved)} came from pageable memory, {duration_text(spent)} of copying that the steps "
-        "waited for: the driver copies it twice and the host waits.",
-        share,
-        "dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')) as the last step of the pipeline; "
-        "send uint8 and convert on the device.",
-        f"{GUIDE}/data_performance",
-    )  # fmt: skip
-
-
-def synchronising_reads(study: Study) -> Advice | None:
-    """The device idles 5 % of the time or more while the host reads a result back."""
-    share = idle_share_of(study, "synchronising copy")
-    if share < 0.05:
-        return None
-    return Advice(
-        "synchronising-reads", "Read results less often",
-        f"The device was idle {percent_text(share)} of the time while the host waited for a result of it.",
-        share,
-        "float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 steps, or keep a "
-        "tf.keras.metrics.Mean and read it once an epoch.",
-        f"{GUIDE}/gpu_performance_analysis",
-    )  # fmt: skip
-
-
 def mixed_precision(study: Study) -> Advice | None:
-    """The device has tensor cores, a fifth of kernel time could use them, and 16-bit is under a tenth."""
+    """The device limits, a fifth of its kernel time could use tensor cores, and 16-bit is under a tenth.
+
+    It limits where it computes three quarters of the time: the casts of mixed precision are kernels too, and
+    of 14 recorded pairs of runs whose device idled each was slower with it.
+    """
     kernels, peak = study.device.kernels, study.device.peak
     known = {} if peak is None else peak.flops
     rates = known.get("16-bit", 0.0), known.get("32-bit", 0.0)
-    if not len(kernels) or not 0 < rates[1] < rates[0]:
+    if not len(kernels) or not 0 < rates[1] < rates[0] or study.steps.is_window:
+        return None
+    if share_of(study, "device compute") < _LIMITING:
         return None
     narrow = study.device.precision.fraction[: WIDTHS.index("32-bit")].sum()
     eligible = _share_of_kernels(study, kernels.is_tensor_core_eligible)
@@ -108,9 +62,17 @@ def mixed_precision(study: Study) -> Advice | None:
         f"{percent_text(eligible)} of kernel time is matrix products and convolutions in 32 bits; this "
         f"device does 16 bits {rates[0] / rates[1]:.0f} times as fast at best.",
         bound,
-        "keras.mixed_precision.set_global_policy('mixed_float16') before the model is built; keep the last "
-        "layer's softmax in float32.",
-        f"{GUIDE}/mixed_precision",
+        words(
+            study.framework,
+            "Compute in bfloat16 or float16; keep sums, losses and the last softmax in float32.",
+            tensorflow="keras.mixed_precision.set_global_policy('mixed_float16') before the model is "
+            "built; keep "
+            "the last layer's softmax in float32.",
+            jax="Cast parameters and inputs to jnp.bfloat16 inside the step, keep the loss in float32.",
+            pytorch="with torch.autocast('cuda', dtype=torch.bfloat16): around the forward pass and the "
+            "loss.",
+        ),
+        guide(study, "mixed_precision"),
     )  # fmt: skip
 
 
@@ -141,23 +103,28 @@ def layout_changes(study: Study) -> Advice | None:
     names = zip(kernels.kernel_name, kernels.op_name, strict=True)
     moved = np.array([bool(_LAYOUT.search(f"{kernel} {op}")) for kernel, op in names], np.bool_)
     share = _share_of_kernels(study, moved)
-    if share < 0.05:
+    if share < 0.05 or study.steps.is_window:
         return None
     return Advice(
         "layout-changes", "Keep one order of dimensions",
         f"{percent_text(share)} of kernel time only turns NHWC into NCHW or back, between convolutions that "
         "want one and ops that want the other.",
         share_of(study, "device compute") * share,
-        "Keep data_format one and the same in all layers: channels_last with mixed precision (tensor cores "
-        "want it), else channels_first on an NVIDIA GPU.",
-        f"{GUIDE}/gpu_performance_analysis",
+        words(
+            study.framework,
+            "Keep one order of dimensions in all layers: channels last where tensor cores are used.",
+            tensorflow="Keep data_format one and the same in all layers: channels_last with mixed precision "
+            "(tensor cores want it), else channels_first on an NVIDIA GPU.",
+            pytorch="model.to(memory_format=torch.channels_last), and the inputs likewise.",
+        ),
+        guide(study, "gpu_performance_analysis"),
     )  # fmt: skip
 
 
 def exposed_collectives(study: Study) -> Advice | None:
     """Exchange between devices takes 5 % of the step or more that no compute hides."""
     share = share_of(study, "device collectives")
-    if share < 0.05:
+    if share < 0.05 or study.steps.is_window:
         return None
     return Advice(
         "exposed-collectives", "Hide the exchange between devices",
@@ -165,22 +132,36 @@ def exposed_collectives(study: Study) -> Advice | None:
         share,
         "A larger batch per device, mixed precision (half the bytes), or gradient accumulation over several "
         "steps.",
-        f"{GUIDE}/distributed_training",
+        guide(study, "distributed_training"),
     )  # fmt: skip
 
 
 def imbalance(study: Study) -> Advice | None:
-    """The busiest device works a tenth longer than the mean of them."""
+    """The busiest of several devices that compute works a tenth longer than their mean, and half of the time.
+
+    Devices that only copy take no part in the work; devices that idle wait for the host, not for each other.
+    """
     devices = study.device.use
-    if len(devices) < 2 or devices.imbalance < 0.1:
+    computes = devices.compute_ps > 0
+    busy = devices.utilization[computes]
+    if busy.size < 2 or study.steps.is_window or busy.max() < _AT_WORK:
+        return None
+    imbalance_of = float(busy.max() / busy.mean() - 1)
+    if imbalance_of < 0.1:
         return None
     return Advice(
         "imbalance", "Spread the work evenly",
-        f"The busiest of {len(devices)} devices works {percent_text(devices.imbalance)} longer than the "
-        "mean; the others wait for it.",
-        devices.imbalance / (1 + devices.imbalance) * float(devices.utilization.max()),
-        "Give every replica the same number of examples (drop_remainder=True) of like sizes.",
-        f"{GUIDE}/distributed_training",
+        f"The busiest of {busy.size} devices that compute is at work {percent_text(float(busy.max()))} "
+        f"of the "
+        f"time, {percent_text(imbalance_of)} longer than their mean.",
+        float(busy.max() - busy.mean()),
+        words(
+            study.framework,
+            "Give every replica the same number of examples of like sizes.",
+            tensorflow="Give every replica the same number of examples (drop_remainder=True) of like sizes.",
+            pytorch="Give every replica the same number of examples (drop_last=True) of like sizes.",
+        ),
+        guide(study, "distributed_training"),
     )  # fmt: skip
 
 
@@ -196,9 +177,24 @@ def unused_gpu(study: Study) -> Advice | None:
         f"{percent_text(share_of(study, 'host compute'))} of the time."
         + (" Mixed precision makes that slower still: a CPU computes 16 bits in software." if mixed else ""),
         None,
-        "Look at tf.config.list_physical_devices('GPU'): if it is empty, TensorFlow found no CUDA libraries "
-        "(`pip install 'tensorflow[and-cuda]'` brings them; the log of its import says which is missing). "
-        "Else look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the program."
-        + (" On the CPU, leave keras.mixed_precision at float32." if mixed else ""),
-        "https://www.tensorflow.org/install/pip",
+        words(
+            study.framework,
+            "Ask the framework which devices it sees, and look for CUDA_VISIBLE_DEVICES in the program.",
+            tensorflow="Look at tf.config.list_physical_devices('GPU'): if it is empty, TensorFlow "
+            "found no CUDA "
+            "libraries (`pip install 'tensorflow[and-cuda]'` brings them; the log of its import says "
+            "which is "
+            "missing). Else look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the "
+            "program." + (" On the CPU, leave keras.mixed_precision at float32." if mixed else ""),
+            jax="Look at jax.devices(): if it lists no GPU, `pip install 'jax[cuda12]'` brings what is "
+            "missing. "
+            "Else look for JAX_PLATFORMS, CUDA_VISIBLE_DEVICES or jax.default_device in the program.",
+            pytorch="Look at torch.cuda.is_available(): if it is False, install a build of PyTorch with "
+            "CUDA. "
+            "Else look for model.to('cuda') and CUDA_VISIBLE_DEVICES in the program.",
+        ),
+        words(
+            study.framework, "https://www.tensorflow.org/install/pip",
+            jax="https://docs.jax.dev/en/latest/installation.html", pytorch="https://pytorch.org/get-started/locally/",
+        ),
     )  # fmt: skip

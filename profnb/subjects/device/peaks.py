@@ -11,9 +11,9 @@ the 16-bit peak of the tensor cores for everything, 32-bit work included.
 
 from dataclasses import dataclass
 
-from profnb.trace.model import Plane
+from profnb.trace.model import Plane, Trace
 
-__all__ = ["Peak", "find_peak"]
+__all__ = ["Peak", "find_peak", "is_nvidia"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,23 @@ _NVIDIA = {
     (10, 0): (16384, 8192, 4096, 256),
 }
 _AMD = {(9, 4): (4096, 2048, 1024, 256)}  # CDNA 3, per compute unit
+_ROCM = ("hip", "Cijk_", "rocm", "rocblas", "__amd_")
 _LARGEST = 1e18  # no clock, bandwidth or count of anything comes near
 _WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
+
+
+def is_nvidia(trace: Trace, plane: int) -> bool:
+    """Whether a device is a GPU of NVIDIA's: it says no other vendor, and nothing of ROCm was recorded.
+
+    Args:
+        trace: The trace.
+        plane: The device's plane.
+    """
+    device = trace.planes[plane]
+    vendor = str(device.stats.get("device_vendor", ""))
+    if "GPU" not in device.name.upper() or vendor:
+        return "nvidia" in vendor.lower()
+    return not trace.select_names(lambda name: name.startswith(_ROCM)).any()
 
 
 def find_peak(plane: Plane) -> Peak | None:

@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 
+from profnb.core.units import percent_text
 from profnb.subjects.advising import (
     GUIDE,
+    LEAST_INPUT,
+    READY,
     Advice,
+    guide,
+    input_shares,
 )
 from profnb.subjects.study import Study
 
-__all__ = ["input_bound", "prefetch_more", "python_input"]  # fmt: skip
+__all__ = ["input_bound", "prefetch_more", "python_input", "waiting_for_input"]
 
 _WITH_A_RULE = ("python", "bursts")
 
@@ -42,3 +47,24 @@ def prefetch_more(study: Study) -> Advice | None:
     return _input_advice(
         study, "prefetch-more", "Prefetch more elements", lambda cause: cause == "bursts"
     )
+
+
+def waiting_for_input(study: Study) -> Advice | None:
+    """The wait for the next batch is 5 % of the time or more, and no iterator of tf.data tells why.
+
+    Where it and copying the input reach that together, the larger of the two is said.
+    """
+    if len(study.input.iterators):
+        return None
+    copying, share = input_shares(study)
+    if share < LEAST_INPUT and (share + copying < LEAST_INPUT or share <= copying):
+        return None
+    return Advice(
+        "waiting-for-input", "Have the next batch ready",
+        f"{percent_text(share)} of the time is waiting for the next batch. What makes it was not "
+        f"recorded, so "
+        "why it takes that long is unknown.",
+        share,
+        READY[study.framework],
+        guide(study, "data_performance"),
+    )  # fmt: skip

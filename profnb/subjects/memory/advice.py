@@ -1,14 +1,18 @@
 """Rules of advice on memory."""
 
 from profnb.core.units import count_text, percent_text
-from profnb.subjects.advising import GUIDE, Advice
+from profnb.subjects.advising import Advice, guide, idle_share_of
 from profnb.subjects.study import Study
 
 __all__ = ["larger_batch"]
 
 
 def larger_batch(study: Study) -> Advice | None:
-    """Twice the batch would fit into the device, which idles a fifth of the time or more."""
+    """Twice the batch fits into the device, which idles a fifth of the time or more, not for want of data.
+
+    What it saves has no bound that the trace tells: larger kernels are more efficient too, and recorded
+    doublings saved up to 54 % of the time per example.
+    """
     idle = study.device.idle
     use = next((u for u in study.memory.use if u.largest_batch and u.batch_size), None)
     if (
@@ -19,15 +23,17 @@ def larger_batch(study: Study) -> Advice | None:
     ):
         return None
     share = float(idle.total_ps.sum() / idle.window_ps)
-    if share < 0.2:
+    for_data = sum(idle_share_of(study, cause) for cause in ("waiting for input", "copying input"))
+    if share - for_data < 0.2 or study.steps.is_window:
         return None
     return Advice(
         "larger-batch", "Use a larger batch",
         f"The device was idle {percent_text(share)} of the time, and its memory would hold a batch of about "
         f"{count_text(_rounded(use.largest_batch))} (now {count_text(use.batch_size)}).",
-        share / 2,  # twice the batch halves the idle time per example at best
+        None,
         f"batch_size={2 * use.batch_size}; scale the learning rate with it.",
-        f"{GUIDE}/gpu_performance_analysis",
+        guide(study, "gpu_performance_analysis"),
+        (share - for_data) / 2,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
+from profnb.trace.framework import words
 from profnb.trace.names import FUNCTION_CALL
 
 __all__ = [
@@ -141,8 +142,21 @@ def large_optimizer(study: Study) -> Advice | None:
         "large-optimizer", "Make the optimizer cheaper",
         f"The optimizer's ops are {percent_text(share)} of the time of all ops.",
         bound,
-        "model.compile(..., jit_compile=True) fuses its many small ops; a larger batch runs it less often.",
-        "https://www.tensorflow.org/xla",
+        words(
+            study.framework,
+            "Fuse its many small ops with the framework's compiler; a larger batch runs it less often.",
+            tensorflow="model.compile(..., jit_compile=True) fuses its many small ops; a larger batch "
+            "runs it "
+            "less often.",
+            pytorch="torch.optim.AdamW(..., fused=True), or foreach=True, runs its many small ops as a "
+            "few; a "
+            "larger batch runs it less often.",
+        ),
+        words(
+            study.framework, "https://www.tensorflow.org/xla",
+            jax="https://docs.jax.dev/en/latest/jit-compilation.html",
+            pytorch="https://docs.pytorch.org/docs/stable/optim.html",
+        ),
     )  # fmt: skip
 
 

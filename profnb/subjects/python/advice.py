@@ -6,9 +6,11 @@ from profnb.core.units import duration_text, percent_text
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
+    guide,
     period_ps,
 )
 from profnb.subjects.study import Study
+from profnb.trace.framework import words
 
 __all__ = ["profiling_overhead", "python_between_steps"]
 
@@ -16,7 +18,7 @@ _LEAST_GAP_PS = 20_000_000
 
 
 def python_between_steps(study: Study) -> Advice | None:
-    """A tenth or more of the time, 20 us or more a step, TensorFlow does nothing and waits for no data.
+    """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
     That is between steps, and on a CPU inside them where nothing was active (Keras 2 calls callbacks there).
     """
@@ -37,12 +39,27 @@ def python_between_steps(study: Study) -> Advice | None:
     return Advice(
         "python-between-steps", "Do less between steps",
         f"{percent_text(share)} of the time, {each} a step, is Python between steps and around "
-        "TensorFlow's work: callbacks, logging, metrics, fetching data by hand.",
+        f"{_whose(study)} work: callbacks, logging, metrics, fetching data by hand.",
         share,
-        "Log every 100 steps instead of each; model.compile(..., steps_per_execution=16) runs 16 steps for "
-        "each return to Python; in a loop of your own put several steps into one tf.function.",
-        f"{GUIDE}/function",
+        words(
+            study.framework,
+            "Log every 100 steps instead of each, and fetch data in another thread or process.",
+            tensorflow="Log every 100 steps instead of each; model.compile(..., steps_per_execution=16) "
+            "runs 16 "
+            "steps for each return to Python; in a loop of your own put several steps into one tf.function.",
+            jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
+            "steps for each "
+            "return to Python.",
+            pytorch="Log every 100 steps instead of each; DataLoader(..., num_workers=4) fetches data "
+            "in other "
+            "processes.",
+        ),
+        guide(study, "function"),
     )  # fmt: skip
+
+
+def _whose(study: Study) -> str:
+    return f"{study.framework}'s" if study.framework else "the framework's"
 
 
 def profiling_overhead(study: Study) -> Advice | None:

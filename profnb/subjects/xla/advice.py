@@ -13,6 +13,7 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_modules import argument_shapes
+from profnb.trace.framework import words
 
 __all__ = ["recompiling", "small_ops_without_xla"]
 
@@ -43,8 +44,16 @@ def recompiling(study: Study) -> Advice | None:
         f"XLA compiled {modules.module[row][:100]} {count_text(int(modules.compilations[row]))} times, "
         f"{duration_text(spent)} in all: {_why_compiled(study, modules.module[row])}.",
         min(max(spent / window, excess_share(study, compiling)), 1.0),
-        "Give every batch one shape: .batch(n, drop_remainder=True), pad sequences to a few lengths.",
-        "https://www.tensorflow.org/xla",
+        words(
+            study.framework,
+            "Give every batch one shape: drop the last, smaller one, pad sequences to a few lengths.",
+            tensorflow="Give every batch one shape: .batch(n, drop_remainder=True), pad sequences to a "
+            "few lengths.",
+        ),
+        words(
+            study.framework, "https://www.tensorflow.org/xla",
+            jax="https://docs.jax.dev/en/latest/jit-compilation.html",
+        ),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from profnb.core.columns import Int64s, look_up
 from profnb.steps.streams import raw_device_lines
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
+from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE
 
 __all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
 
@@ -161,7 +161,7 @@ def _from_stats(trace: Trace) -> _Ran:
     work[launches] = False
     chosen = work[names.events]
     events, name = names.events[chosen], names.values[chosen].astype(np.int64)
-    modules = trace.stats.texts("hlo_module")
+    modules = trace.stats.texts(HLO_MODULE)
     module = look_up(modules.events, modules.values.astype(np.int64), events)
     ids = trace.stats.integers("program_id")
     program = look_up(ids.events, ids.values.astype(np.int64), events)

@@ -1,0 +1,251 @@
+"""Rules of advice on idle devices: launches, copies of the input, reads of results, and what else is known.
+
+A device that idles half of the time or more always gets its cause and a remedy, or the sentence that the
+cause is unknown.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.steps.launching import find_launches
+from profnb.steps.streams import busiest_device
+from profnb.subjects.advising import (
+    GUIDE,
+    LEAST_INPUT,
+    READY,
+    Advice,
+    guide,
+    idle_share_of,
+    input_shares,
+)
+from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.study import Study
+from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, words
+
+__all__ = ["copying_input", "gpu_thread_mode", "idle_device", "launch_bound", "synchronising_reads"]
+
+_MANY_THREADS = 4
+_XLA_LINKS = {
+    JAX: "https://docs.jax.dev/en/latest/jit-compilation.html",
+    PYTORCH: "https://docs.pytorch.org/docs/stable/torch.compiler.html",
+}
+# Which causes of idle time a rule speaks of.
+_EXPLAINS = {
+    "launch-bound": ("kernel launch",),
+    "gpu-thread-mode": ("kernel launch",),
+    "eager-ops": ("kernel launch", "Python in the step"),
+    "input-bound": ("waiting for input",),
+    "python-input": ("waiting for input",),
+    "prefetch-more": ("waiting for input",),
+    "waiting-for-input": ("waiting for input",),
+    "copying-input": ("copying input",),
+    "synchronising-reads": ("synchronising copy",),
+    "python-between-steps": ("Python between steps",),
+    "recompiling": ("compiling",),
+}
+
+
+def launch_bound(study: Study) -> Advice | None:
+    """Launching sets the pace of the kernels and the device idles 10 % of the time meanwhile."""
+    launches, idle = study.device.launches, idle_share_of(study, "kernel launch")
+    if not launches.sets_the_pace or idle < 0.1 or study.steps.is_window:
+        return None
+    calls = int(launches.calls.sum())
+    longer = float(launches.longer_calls.sum() / calls)
+    return Advice(
+        "launch-bound", "Launch fewer, larger kernels",
+        f"{percent_text(longer)} of the {count_text(calls)} calls that launch kernels took longer than what "
+        f"they started, and the device idled {percent_text(idle)} of the time while the host launched.",
+        idle,
+        _fewer_launches(study),
+        _XLA_LINKS.get(study.framework, "https://www.tensorflow.org/xla"),
+    )  # fmt: skip
+
+
+def _fewer_launches(study: Study) -> str:
+    """What makes fewer and larger kernels."""
+    return words(
+        study.framework,
+        "Fuse small kernels with the framework's compiler, or give each more work: a larger batch.",
+        tensorflow="model.compile(..., jit_compile=True) fuses small kernels; a larger batch makes each do "
+        "more; steps_per_execution=16 queues several steps ahead.",
+        jax="Put the whole step into one jax.jit, and several steps into one with jax.lax.scan; a larger "
+        "batch makes each kernel do more.",
+        pytorch="torch.compile(model, mode='reduce-overhead') fuses small kernels and replays them as one "
+        "CUDA graph; a larger batch makes each do more; torch.optim.AdamW(..., fused=True) for the "
+        "optimizer.",
+    )
+
+
+def gpu_thread_mode(study: Study) -> Advice | None:
+    """Four threads of TensorFlow's pool or more launch, and the NVIDIA GPU idles a fifth of the time for it.
+
+    What it saves has no bound that the trace tells: all of 14 recorded pairs of runs were faster with threads
+    that only launch, by 8 to 34 %.
+    """
+    idle, plane = idle_share_of(study, "kernel launch"), busiest_device(study.trace)
+    if study.framework != TENSORFLOW or plane is None or study.steps.is_window or idle < 0.2:
+        return None
+    if not is_nvidia(study.trace, plane):
+        return None
+    threads = _launching_threads(study, plane)
+    if threads < _MANY_THREADS:
+        return None
+    return Advice(
+        "gpu-thread-mode", "Let threads of their own launch the kernels",
+        f"{count_text(threads)} threads of the pool that also runs ops and input launched the kernels in "
+        f"turns, and the device idled {percent_text(idle)} of the time while the host launched.",
+        None,
+        "os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private' before TensorFlow is imported; "
+        "TF_GPU_THREAD_COUNT is how many of these threads each GPU gets (2 unless set; try 1).",
+        f"{GUIDE}/gpu_performance_analysis",
+        idle,
+    )  # fmt: skip
+
+
+def _launching_threads(study: Study, plane: int) -> int:
+    """How many threads launched a fiftieth or more of a device's work; 0 if it has threads of its own."""
+    trace = study.trace
+    host, device = find_launches(trace)
+    lines = trace.lines.of_event
+    counts = np.bincount(lines[host[trace.lines.plane[lines[device]] == plane]])
+    launching = np.flatnonzero(counts >= max(counts.sum() / 50, 1)) if counts.size else counts
+    if any("gpu_private" in trace.lines.names[line] for line in launching.tolist()):
+        return 0
+    return int(launching.size)
+
+
+def copying_input(study: Study) -> Advice | None:
+    """Data is moved to the device while it computes nothing, for a twentieth of the time or more.
+
+    That is copies on the device, and calls of the host that copy while the device does nothing. Where it and
+    waiting for input reach that together, the larger of the two is said.
+    """
+    share, waiting = input_shares(study)
+    if share < LEAST_INPUT and (share + waiting < LEAST_INPUT or share < waiting):
+        return None
+    copies = study.device.copies
+    rows = [row for row in range(len(copies)) if copies.direction[row] == "host to device"]
+    moved = sum(int(copies.bytes[row]) for row in rows)
+    pageable = sum(int(copies.bytes[row]) for row in rows if copies.source_kind[row] == "pageable")
+    told = f" {bytes_text(moved)} in all" if moved else ""
+    told += f", {bytes_text(pageable)} of it from pageable memory" if moved and pageable else ""
+    return Advice(
+        "copying-input", "Copy to the device while it computes",
+        f"{percent_text(share)} of the time the host moved data to the device while that computed nothing"
+        f"{':' if told else ''}{told}.",
+        share,
+        words(
+            study.framework,
+            "Copy the next batch while this one is computed; send narrower types (uint8) and convert on the "
+            "device.",
+            tensorflow="dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')) as the last step of "
+            "the pipeline; send uint8 (or float16) and tf.cast on the device.",
+            jax="jax.device_put the next batch before this step's result is read; send uint8 and convert "
+            "inside the jitted function.",
+            pytorch="DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True) for the next "
+            "batch before this one is computed; send uint8 and convert on the device.",
+        ),
+        guide(study, "data_performance"),
+    )  # fmt: skip
+
+
+def synchronising_reads(study: Study) -> Advice | None:
+    """The device idles 5 % of the time or more while the host reads a result back."""
+    share = idle_share_of(study, "synchronising copy")
+    if share < 0.05 or study.steps.is_window:
+        return None
+    return Advice(
+        "synchronising-reads", "Read results less often",
+        f"The device was idle {percent_text(share)} of the time while the host waited for a result of it.",
+        share,
+        _fewer_reads(study),
+        guide(study, "gpu_performance_analysis"),
+    )  # fmt: skip
+
+
+def _fewer_reads(study: Study) -> str:
+    """What lets the host run ahead."""
+    return words(
+        study.framework,
+        "Printing a result, or making a Python number of it, waits for the device: do it every 100 steps.",
+        tensorflow="float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 "
+        "steps, or "
+        "keep a tf.keras.metrics.Mean and read it once an epoch.",
+        jax="float(loss), np.asarray(x) and x.block_until_ready() wait for the device: do them every "
+        "100 steps.",
+        pytorch="loss.item(), x.cpu(), x.tolist() and torch.cuda.synchronize() wait for the device: do them "
+        "every 100 steps, and sum up losses in a tensor on the device.",
+    )
+
+
+def idle_device(study: Study, said: Sequence[Advice]) -> Advice | None:
+    """A device idles half of the time or more, and no other advice speaks of the largest cause.
+
+    Args:
+        study: The analyses.
+        said: What the other rules said.
+    """
+    idle = study.device.idle
+    if idle is None or not idle.window_ps:
+        return None
+    share = float(idle.total_ps.sum() / idle.window_ps)
+    if share < 0.5:
+        return None
+    row = int(idle.total_ps.argmax())
+    cause, part = IDLE_CAUSES[row], float(idle.total_ps[row] / idle.window_ps)
+    if any(cause in _EXPLAINS.get(advice.rule, ()) for advice in said):
+        return None
+    title, reason, repair = _remedy(study, cause)
+    seen = f"the {duration_text(idle.window_ps)} that were recorded; no step divides them"
+    whole = seen if study.steps.is_window else "the time"
+    return Advice(
+        "idle-device", title,
+        f"{idle.device} was idle {percent_text(share)} of {whole}. For {percent_text(part)} {reason}.",
+        None if study.steps.is_window or cause == "unknown" else part,
+        repair,
+        guide(study, "gpu_performance_analysis"),
+        part,
+    )  # fmt: skip
+
+
+def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
+    """A title, what the host did meanwhile, and what to change, for a cause of idle time."""
+    python = words(
+        study.framework,
+        "profile the Python code, and hand the device more work at once.",
+        tensorflow="p.python (a capture with Python's calls) names the functions; do less of it in the "
+        "step, or "
+        "put it into the tf.function.",
+        jax="the frames on the timeline name the functions; put the whole step into one jax.jit.",
+        pytorch="with_stack=True in torch.profiler.profile records the functions; do less of it in the "
+        "step, or "
+        "in the workers of the DataLoader.",
+    )
+    python = python[0].upper() + python[1:]
+    return {
+        "compiling": ("Compile before the loop", "programs were compiled", "Run a step or two before "
+                      "what is timed, and give every batch one shape."),
+        "waiting for input": ("Have the next batch ready", "the host waited for data",
+                              READY[study.framework]),
+        "copying input": ("Copy to the device while it computes", "the host copied data to it",
+                          "Copy the next batch while this one is computed; send narrower types."),
+        "synchronising copy": ("Read results less often", "the host waited for it or copied results back",
+                               _fewer_reads(study)),
+        "host compute": ("Move work from the CPU to the device", "ops computed on the CPU",
+                         "Look at the host's ops of most time: place them on the device, or do them "
+                         "ahead of the "
+                         "step, in the input."),
+        "kernel launch": ("Launch fewer, larger kernels", "the host prepared and launched its work",
+                          _fewer_launches(study)),
+        "Python in the step": ("Give the device more to do", "a step ran and at most Python was at "
+        "work", python),
+        "Python between steps": ("Do less between steps", "at most Python ran between steps", python),
+    }.get(cause, (
+        "Find out why the device is idle", "the cause is unknown: nothing of the host that could "
+        "explain it was recorded",
+        "Record the host's side too (its ops, and Python's calls), over several marked steps.",
+    ))  # fmt: skip
