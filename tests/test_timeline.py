@@ -170,7 +170,7 @@ def test_the_browser_gets_every_number():
     assert columns["duration"].tolist() == [30_000, 90_000, 1000, 5000]
     assert columns["children"].tolist() == [0, 5000, 0, 0]
     assert columns["step"].tolist() == [1, 1, 0, 1]
-    assert [head["categories"][c][0] for c in columns["category"]] == ["device compute", "all others", "host compute", "kernel launch"]
+    assert [head["categories"][c][0] for c in columns["category"]] == ["device compute", "all others", "kernel launch", "kernel launch"]
     assert (columns["launch"].tolist(), columns["kernel"].tolist()) == ([3], [0])
     assert head["steps"] == {"begin": [0], "end": [90_000], "num": [4], "warm": [0]}
     assert [(entry["label"], entry["row"], entry["device"], entry["steps"]) for entry in head["lines"]] == [("GPU:0 Stream #1", 0, True, False), ("python", 1, False, True)]

@@ -18,7 +18,7 @@ __all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
 
 
 GAP = "between steps"
-_FEWEST, _FAR_LONGER, _DECIDES = 3, 5, 0.1
+_FEWEST, _FAR_LONGER, _DECIDES = 5, 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
