@@ -150,7 +150,8 @@ def test_the_peak_its_time_and_its_parts_are_the_official_ones(shared_traces, na
         times = trace.events.begin_ps[allocator.events]
         [row] = np.flatnonzero((times == int(summary["peakStatsTimePs"])) & (allocator.in_use == allocator.in_use.max()))
         equal = np.flatnonzero(allocator.in_use == allocator.in_use.max())
-        assert (allocator.peak, int(row)) == (equal[0], equal[-1])  # of equal peaks we take the first, they the last
+        # Of equal peaks we take the first in time, they the last in the file, thread after thread.
+        assert (allocator.peak, int(row)) == (equal[0], equal[allocator.events[equal].argmax()])
         rows = tabulate_peak(trace, allocator, steps, int(row))
         assert sum(found.bytes for found in rows) == allocator.in_use.max()
         # Their indices count the snapshots in time order, of which the file keeps a thousand.

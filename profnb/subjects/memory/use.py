@@ -57,7 +57,7 @@ class MemoryUse:
     Attributes:
         allocator: The allocator.
         peak_bytes: The most in use while the trace ran.
-        peak_ps: When: the first of equal peaks (the official tool takes the last).
+        peak_ps: When: the first of equal peaks (the official tool: the last in the file).
         base_bytes: In use between steps: the least at the counted steps' begins; -1 without steps.
         growth_bytes: How much more each step leaves behind; 0 where it does not go on.
         growth_op: The op that allocates most of what stays; "" if none.
@@ -123,7 +123,7 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
         Column(
             "peak_ms",
             of_each("peak_ps"),
-            "when; where it was reached several times, the first (the official tool: the last)",
+            "when; where it was reached several times, the first time",
         ),
         Column(
             "lifetime_peak_bytes",
