@@ -64,7 +64,7 @@ def test_the_peak_by_hand():
         ("conv/Conv2D", "output", "float32", "[32,8]", 8 * MB, 1, False),
         ("conv/Conv2D", "temp", "int8", "[2]", 2 * MB, 1, False),
     ]
-    [use] = study.memory.use
+    [use] = study.memory.use  # of eight equal peaks, the first
     assert (use.peak_bytes, use.peak_ps, use.base_bytes, use.growth_bytes) == (30 * MB, 2 * MS, 20 * MB, 0)
     # 95 MB less 20 that stay is room for 7.5 times 32 examples of 10 MB.
     assert (use.batch_size, use.largest_batch) == (32, 240)
@@ -149,6 +149,9 @@ def test_the_peak_its_time_and_its_parts_are_the_official_ones(shared_traces, na
         assert allocator.limit == int(summary["memoryCapacity"])
         times = trace.events.begin_ps[allocator.events]
         [row] = np.flatnonzero((times == int(summary["peakStatsTimePs"])) & (allocator.in_use == allocator.in_use.max()))
+        equal = np.flatnonzero(allocator.in_use == allocator.in_use.max())
+        # Of equal peaks we take the first in time, they the last in the file, thread after thread.
+        assert (allocator.peak, int(row)) == (equal[0], equal[allocator.events[equal].argmax()])
         rows = tabulate_peak(trace, allocator, steps, int(row))
         assert sum(found.bytes for found in rows) == allocator.in_use.max()
         # Their indices count the snapshots in time order, of which the file keeps a thousand.

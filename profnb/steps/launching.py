@@ -5,7 +5,7 @@ kernel that the current one has run already, or with another step. Two execution
 one step and share no kernel count as one; an execution that runs a kernel twice counts as two. The official
 tool counts how often an op's most frequent kernel ran, which differs where executions run different kernels.
 
-Source: TfMetricsDbBuilder in openxla/xprof op_metrics_db_utils.cc (a27d00aa).
+Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_utils.cc (046d7ce2).
 """
 
 import numpy as np

@@ -3,7 +3,8 @@
 What was allocated before the trace began has no name: it is what the allocator held less the named blocks,
 mostly weights, optimizer slots and data kept on the device. So the parts of the peak always sum to the
 allocator's figure. The official tool names at the peak only what was allocated in the same step; it calls the
-rest preallocated.
+rest preallocated. Where the same peak is reached several times, in each step say, we take the first in time,
+the official tool the last in the file, thread after thread; the bytes are the same.
 
 Source: openxla/xprof xplane_to_memory_profile.cc (a27d00aa).
 """
@@ -142,7 +143,11 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
             of_each("is_persistent"),
             "whether it outlives the step of the peak on both sides",
         ),
-        Column("time_ms", of_each("time_ps"), "when the allocator had most in use"),
+        Column(
+            "time_ms",
+            of_each("time_ps"),
+            "when the allocator had most in use, the first time if there were several",
+        ),
     ),
     "The rows of an allocator sum to the bytes in use; what was allocated before the trace began has no name "
     "and stands in a row of its own.",

@@ -57,7 +57,7 @@ class MemoryUse:
     Attributes:
         allocator: The allocator.
         peak_bytes: The most in use while the trace ran.
-        peak_ps: When, for the first time.
+        peak_ps: When: the first of equal peaks (the official tool: the last in the file).
         base_bytes: In use between steps: the least at the counted steps' begins; -1 without steps.
         growth_bytes: How much more each step leaves behind; 0 where it does not go on.
         growth_op: The op that allocates most of what stays; "" if none.
@@ -120,7 +120,11 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
     (
         Column("allocator", of_each("allocator.name"), "the allocator"),
         Column("peak_bytes", of_each("peak_bytes"), "the most in use while the trace ran"),
-        Column("peak_ms", of_each("peak_ps"), "when, for the first time"),
+        Column(
+            "peak_ms",
+            of_each("peak_ps"),
+            "when; where it was reached several times, the first time",
+        ),
         Column(
             "lifetime_peak_bytes",
             _positive("allocator.lifetime_peak"),
