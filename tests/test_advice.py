@@ -8,6 +8,7 @@ from traces import event, gpu, host, line, read
 
 from profnb.report.ranking import RULES, advise
 from profnb.report.report import build_report
+from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -63,13 +64,43 @@ def test_mixed_precision_on_a_device_that_has_it_and_not_where_it_is_used():
     assert "mixed-precision" not in idling
 
 
-def test_missed_tensor_cores():
-    def work(at):
-        return [*busy(at, share=0.5), event("cutlass_bf16_simt_gemm", at + 6 * MS, 3 * MS, tf_op="odd/MatMul:MatMul")]
+def layers(middle, stats=T4, helper=False):
+    """Three layers with 16-bit weights; the kernels of the middle one, of given weights, run on the ordinary cores."""
+    casts = {"m/mid/MatMul/Cast": middle, "m/last/MatMul/Cast": "[64,10]", "m/conv/Conv2D/Cast": "[3,3,3,32]"}
+    shapes = casts | {"m/conv/Conv2D": "[32,30,30,32]", "m/mid/MatMul": "[32,64]", "m/last/MatMul": "[32,10]"}
 
-    found = rules_of(on_gpu(work))["missed-tensor-cores"]
-    assert "odd/MatMul" in found.evidence
-    assert found.bound_fraction == pytest.approx(0.3, abs=0.03)
+    def work(at):
+        made = [event("cutlass_bf16_simt_gemm", at + MS, MS, tf_op="m/conv/Conv2D:Conv2D"), event("cutlass_bf16_simt_gemm", at + 8 * MS, MS, tf_op="m/last/MatMul:MatMul")]
+        if helper:
+            return [*made, event("volta_h884gemm", at + 2 * MS, 3 * MS, tf_op="m/mid/MatMul:MatMul"), event("splitKreduce", at + 6 * MS, MS, tf_op="m/mid/MatMul:MatMul")]
+        return [*made, event("cutlass_bf16_simt_gemm", at + 2 * MS, 4 * MS, tf_op="m/mid/MatMul:MatMul")]
+
+    memory = [event("MemoryAllocation", (n + 1) * 100 * US, 1, tf_op=op, shape=text) for n, (op, text) in enumerate(shapes.items())]
+    devices = gpu(line("Stream #1", *(one for at in range(10) for one in work(at * 10 * MS))), stats=stats)
+    return Study(read(host(line("python", *steps_of()), line("memory", *memory, line_id=2)), devices))
+
+
+def test_missed_tensor_cores_name_the_dimension():
+    found = rules_of(layers("[100,64]"))["missed-tensor-cores"]
+    assert found.bound_fraction == pytest.approx(4 / 9.95, abs=0.01)
+    assert "m/mid has 100 inputs." in found.evidence
+    assert "m/mid has 100 inputs and 68 outputs." in rules_of(layers("[100,68]"))["missed-tensor-cores"].evidence
+
+
+def test_missed_tensor_cores_are_not_said_of_even_dimensions_of_the_datas_own_of_helpers_or_of_amd():
+    amd = {**T4, "device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}
+    for study in (layers("[64,64]"), layers("[100,64]", helper=True), layers("[100,64]", amd)):
+        assert "missed-tensor-cores" not in rules_of(study)
+    listed = ops_without_tensor_cores(layers("[100,64]", helper=True).device.kernels)
+    assert sorted(listed) == ["m/conv/Conv2D", "m/last/MatMul"]
+
+
+def test_ops_without_tensor_cores_are_listed_on_nvidia_only():
+    def titles(study):
+        return [section.title for section in build_report(study, title="t", notes=(), overhead_ps=None).sections]
+
+    assert "Ops without tensor cores" in titles(layers("[64,64]"))
+    assert "Ops without tensor cores" not in titles(layers("[64,64]", {**T4, "device_vendor": "AMD"}))
 
 
 def test_copying_input_from_pageable_memory_and_pinned():
