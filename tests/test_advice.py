@@ -1,11 +1,14 @@
 """Advice: each rule speaks where it should and is silent where it should not; real programs are in test_advice_gains."""
 
+from pathlib import Path
+
 import pytest
 from programs import F32, metadata_plane, op, parameter, program, shape
 from test_input_pipeline import starved
 from test_memory import training
 from traces import event, gpu, host, line, read
 
+import profnb
 from profnb.report.ranking import RULES, advise
 from profnb.report.report import build_report
 from profnb.subjects.device.precision import ops_without_tensor_cores
@@ -13,6 +16,7 @@ from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 US, MS = 10**6, 10**9
 T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000_000, "compute_cap_major": 7, "compute_cap_minor": 5,
       "memory_size": 16 * 10**9}  # fmt: skip
@@ -544,3 +548,38 @@ def test_no_words_of_tensorflow_where_it_was_not_at_work(op):
 def test_a_program_that_was_captured_is_tensorflows():
     study = Study(read(host(line("python", *steps_of()))), recording=Recording(environment={"TensorFlow": "2.21"}))
     assert study.framework == "TensorFlow"
+
+
+# Facts: recorded runs of one program that differ in one thing.
+
+PAIRS = SHARED / "gpu-cnn-pairs"
+
+
+@pytest.mark.skipif(not PAIRS.exists(), reason="needs the shared traces")
+@pytest.mark.parametrize("name", sorted(path.name for path in PAIRS.glob("*.pb")) or ["none"])
+def test_advice_on_recorded_pairs_is_what_made_them_faster(name):
+    """Private threads: 3.4 ms instead of 4.1, mixed precision: 7.0; what is bounded saves no more than that."""
+    found = rules_of(profnb.load(PAIRS / name).study)
+    assert "mixed-precision" not in found
+    assert ("gpu-thread-mode" in found) == ("global" in name)
+    assert "missed-tensor-cores" not in found
+    assert found["larger-batch"].bound_fraction is None
+
+
+@pytest.mark.skipif(not PAIRS.exists(), reason="needs the shared traces")
+@pytest.mark.parametrize(
+    ("path", "required", "forbidden"),
+    [
+        ("judged/tf1-tfrecords-input.json", {"waiting-for-input"}, {"idle-device"}),
+        ("judged/kineto-sglang-decode.json.gz", {"idle-device"}, {"launch-bound", "synchronising-reads"}),
+        ("judged/kineto-h100-vit.json.gz", {"idle-device"}, {"mixed-precision"}),
+        ("judged/kineto-mi300-timesformer.json.gz", {"idle-device"}, {"launch-bound"}),
+        ("judged/jax-mi300-conv.xplane.pb", {"launch-bound"}, {"imbalance", "missed-tensor-cores", "gpu-thread-mode"}),
+        ("gpu-cnn-batch512/host.xplane.pb", {"copying-input", "gpu-thread-mode"}, {"missed-tensor-cores"}),
+        ("gpu-windows/host.xplane.pb", {"idle-device"}, {"launch-bound", "gpu-thread-mode"}),
+    ],
+)
+def test_advice_on_traces_read_by_hand(path, required, forbidden):
+    found = rules_of(profnb.load(SHARED / path).study)
+    assert required <= found.keys()
+    assert not forbidden & found.keys()
