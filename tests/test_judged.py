@@ -34,18 +34,18 @@ class Raw:
 
     def busiest(self):
         """The device plane with most work on its streams, and its events there."""
-        streams = self.on_device & np.array([not name.startswith(("Steps", "TensorFlow", "XLA M", "Framework")) for name in self.line])
+        derived = ("Steps", "TensorFlow", "XLA M", "Framework")
+        streams = self.on_device & np.array([not name.startswith(derived) and not name.endswith(("annotations", "waits")) for name in self.line])
         planes = {plane: self.covered(streams & (self.plane == plane)) for plane in set(self.plane[streams])}
         plane = max(planes, key=planes.get)
         return streams & (self.plane == plane)
 
 
 def busy_share(raw, marker):
-    """Share of the time from the first marker to the last that the busiest device is busy."""
+    """Share of the time from the first marker's begin to the end of the device's work that the busiest device is busy."""
     steps = raw.named(marker) & ~raw.on_device
-    first, last = raw.begin[steps].min(), raw.end[steps].max()
-    work = raw.busiest() & (raw.begin >= first) & (raw.end <= last)
-    return raw.covered(work) / (last - first)
+    work = raw.busiest() & (raw.begin >= raw.begin[steps].min())
+    return raw.covered(work) / (max(raw.end[work].max(), raw.end[steps].max()) - raw.begin[steps].min())
 
 
 @dataclass

@@ -6,13 +6,19 @@ import numpy as np
 
 from profnb.core.columns import Bools
 from profnb.core.units import percent_text
+from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import (
-    GUIDE,
     Advice,
     guide,
     share_of,
 )
-from profnb.subjects.device.precision import WIDTHS
+from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.device.precision import (
+    WIDTHS,
+    layer_of,
+    odd_dimensions,
+    ops_without_tensor_cores,
+)
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
@@ -77,23 +83,32 @@ def mixed_precision(study: Study) -> Advice | None:
 
 
 def missed_tensor_cores(study: Study) -> Advice | None:
-    """16-bit products and convolutions of a twentieth of kernel time ran outside the tensor cores."""
-    kernels = study.device.kernels
+    """On NVIDIA, 16-bit ops of 5 % of kernel time miss the tensor cores by a dimension that can be rounded.
+
+    Multiples of 8 are what counts; the first layer's inputs and the last one's outputs are the data's.
+    """
+    kernels, plane = study.device.kernels, busiest_device(study.trace)
     narrow = study.device.precision.fraction[WIDTHS.index("16-bit")] if len(kernels) else 0.0
-    if narrow < 0.1:
+    if narrow < 0.1 or plane is None or study.steps.is_window or not is_nvidia(study.trace, plane):
         return None
-    missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
-    share = _share_of_kernels(study, missed)
+    odd = odd_dimensions(study.trace, study.steps)
+    spent: dict[str, int] = {}
+    for name, (time, _) in ops_without_tensor_cores(kernels).items():
+        layer = layer_of(name)[0]
+        if layer in odd:
+            spent[layer] = spent.get(layer, 0) + time
+    share = sum(spent.values()) / max(int(kernels.total_ps.sum()), 1)
     if share < 0.05:
         return None
-    worst = kernels.op_name[int(np.argmax(np.where(missed, kernels.total_ps, 0)))]
+    layers = sorted(spent, key=lambda layer: -spent[layer])
+    listed = "; ".join(f"{layer[:100]} has {odd[layer]}" for layer in layers[:3])
     return Advice(
         "missed-tensor-cores", "Make dimensions multiples of 8",
         f"{percent_text(share)} of kernel time is products and convolutions on the ordinary cores although "
-        f"the model computes in 16 bits, most of it {worst[:100]}.",
+        f"the model computes in 16 bits: {listed}.",
         share_of(study, "device compute") * share,
-        "Round layer widths, channels and the batch up to multiples of 8.",
-        f"{GUIDE}/mixed_precision",
+        "Round these up to multiples of 8.",
+        guide(study, "mixed_precision"),
     )  # fmt: skip
 
 

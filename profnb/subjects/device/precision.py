@@ -19,11 +19,16 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
-from profnb.subjects.device.kernels import find_kernels
+from profnb.steps.windows import Steps
+from profnb.subjects.device.kernels import KernelTable, find_kernels
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.trace.model import Trace
+from profnb.trace.names import TF_OP
 
-__all__ = ["PRECISION", "WIDTHS", "Precision", "measure_precision", "width_of"]
+__all__ = [
+    "PRECISION", "WIDTHS", "Precision", "layer_of", "measure_precision", "odd_dimensions",
+    "ops_without_tensor_cores", "width_of",
+]  # fmt: skip
 
 WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit", "64-bit", "unknown")
 _UNKNOWN = len(WIDTHS) - 1
@@ -36,6 +41,8 @@ _PATTERNS = (
     re.compile(r"float|f32|fp32|sgemm|_sss_"),
     re.compile(r"double|f64|fp64|dgemm"),
 )
+_OP_OF_LAYER = re.compile(r"(.+?)/((?:Conv2D|MatMul)(?:_\d+)?(?:/.*)?)")
+_OF_WEIGHTS = ("Conv2DBackpropFilter", "MatMul_1", "/Cast")  # whose result has the weights' shape
 
 
 def width_of(text: str) -> str:
@@ -93,6 +100,77 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     begin, end = by_device_clock(trace, kernels)
     np.add.at(total, width, end - begin)
     return Precision(occurrences, total)
+
+
+def ops_without_tensor_cores(kernels: KernelTable) -> dict[str, tuple[int, int]]:
+    """The products and convolutions that spent most of their time on the ordinary cores, by name.
+
+    An op counts by where its time went: helper kernels beside main ones in tensor cores make none.
+
+    Args:
+        kernels: The kernels.
+
+    Returns:
+        Picoseconds and kernels of each op's.
+    """
+    spent: dict[str, list[int]] = {}
+    for row in np.flatnonzero(kernels.is_tensor_core_eligible).tolist():
+        op = spent.setdefault(kernels.op_name[row], [0, 0, 0])
+        time = int(kernels.total_ps[row])
+        op[0] += time
+        op[1] += int(kernels.occurrences[row])
+        op[2] += time if kernels.uses_tensor_core[row] else 0
+    return {name: (op[0], op[1]) for name, op in spent.items() if op[2] * 2 < op[0]}
+
+
+def odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
+    """What of a layer's weights is no multiple of 8 and could be, by the layer's name.
+
+    Shapes are those of the memory that TensorFlow's ops asked for. What the data has (the input of the first
+    layer) and what it is told apart into (the output of the last one) cannot be rounded.
+
+    Args:
+        trace: The trace.
+        steps: Its steps, in which forward ops come layer by layer.
+    """
+    shapes, ops = trace.stats.texts("shape"), trace.stats.texts(TF_OP)
+    op_of = dict(zip(ops.events.tolist(), ops.values.tolist(), strict=True))
+    begins: dict[str, int] = {}
+    weights: dict[str, tuple[int, ...]] = {}
+    for event, value in zip(shapes.events.tolist(), shapes.values.tolist(), strict=True):
+        name = ops.texts[op_of[event]] if event in op_of else ""
+        layer, kind = layer_of(name)
+        shape = tuple(int(n) for n in re.findall(r"\d{1,9}", shapes.texts[value]))
+        if not kind:
+            continue
+        if "/" not in kind and not name.startswith("gradient_tape/"):  # casts come in any order
+            at = int(trace.events.begin_ps[event])
+            row = int(np.searchsorted(steps.host_begin_ps, at, side="right")) - 1
+            if row >= 0 and at < steps.host_end_ps[row]:  # a trace may begin in the middle of one
+                begin = at - int(steps.host_begin_ps[row])
+                begins[layer] = min(begins.get(layer, begin), begin)
+        is_weights = kind.endswith(_OF_WEIGHTS) and len(shape) == (4 if "Conv" in kind else 2)
+        least = weights.get(layer, shape)
+        if is_weights and (len(shape) == 2 or shape[0] * shape[1] <= least[0] * least[1]):
+            weights[layer] = shape
+    order = sorted(begins, key=lambda layer: begins[layer])
+    odd = {}
+    for layer, shape in weights.items():
+        sides = [] if not order or layer == order[0] else [("inputs", shape[-2])]
+        sides += [] if not order or layer == order[-1] else [("outputs", shape[-1])]
+        told = [f"{size} {side}" for side, size in sides if size % 8]
+        if told:
+            odd[layer] = " and ".join(told)
+    return odd
+
+
+def layer_of(op_name: str) -> tuple[str, str]:
+    """A product's or convolution's layer, and which of the layer's ops it is; ("", "") for other ops.
+
+    ``gradient_tape/model/conv/Conv2D/Conv2DBackpropFilter`` is of ``model/conv``.
+    """
+    found = _OP_OF_LAYER.fullmatch(op_name.removeprefix("gradient_tape/"))
+    return (found[1], found[2]) if found else ("", "")
 
 
 def _used(precision: Precision) -> "list[int]":

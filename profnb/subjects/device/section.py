@@ -9,13 +9,15 @@ from profnb.core.units import MISSING, bar_text, count_text, duration_text, perc
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
+from profnb.steps.streams import busiest_device
 from profnb.subjects.device.copies import COPIES, CopyTable
 from profnb.subjects.device.device_charts import utilization_figure
 from profnb.subjects.device.devices import DEVICES, DeviceTable
 from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, IdleTable
 from profnb.subjects.device.kernels import KERNELS, KernelTable
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
-from profnb.subjects.device.precision import WIDTHS, Precision
+from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.device.precision import WIDTHS, Precision, ops_without_tensor_cores
 from profnb.subjects.study import Study
 
 __all__ = ["device_sections"]
@@ -40,7 +42,9 @@ def device_sections(study: Study) -> list[Section]:
         sections.append(_stream_section(study.device.streams))
     if len(study.device.kernels):
         sections.append(_kernel_section(study.device.kernels, study.device.precision))
-        sections.extend(_missed_section(study.device.kernels))
+        plane = busiest_device(study.trace)
+        if plane is not None and is_nvidia(study.trace, plane):
+            sections.extend(_missed_section(study.device.kernels))
     if len(study.device.copies):
         sections.append(_copy_section(study.device.copies))
     return sections
@@ -186,14 +190,7 @@ def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
 
 def _missed_section(kernels: KernelTable) -> list[Section]:
     """The ops that could have used tensor cores and did not; none where all did or none could."""
-    missed = np.flatnonzero(kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core)
-    totals: dict[str, tuple[int, int]] = {}
-    for row in missed.tolist():
-        spent, runs = totals.get(kernels.op_name[row], (0, 0))
-        totals[kernels.op_name[row]] = (
-            spent + int(kernels.total_ps[row]),
-            runs + int(kernels.occurrences[row]),
-        )
+    totals = ops_without_tensor_cores(kernels)
     whole = int(kernels.total_ps.sum())
     shown = sorted(totals, key=lambda name: -totals[name][0])[:_SHOWN_MISSED]
     if not shown or not totals[shown[0]][0]:
@@ -202,8 +199,9 @@ def _missed_section(kernels: KernelTable) -> list[Section]:
     return [
         Section(
             title="Ops without tensor cores",
-            sentence="Matrix products and convolutions whose kernels ran on the ordinary cores: 32-bit "
-            "numbers, or a dimension that is no multiple of 8."
+            sentence="Matrix products and convolutions that spent most of their time on the ordinary cores. "
+            "Tensor cores take 16-bit numbers (TF32 on newer GPUs), best in multiples of 8; the inputs of "
+            "the first layer and the outputs of the last one are the data's."
             + (f" {count_text(more)} more are in p.kernels." if more > 0 else ""),
             headings=("", "op", "runs", "total", "of kernel time"),
             rows=[
