@@ -7,8 +7,9 @@ comes from these rules and from nothing else:
 | rule of the official tool              | profnb                                     | mean effect on batch512 |
 | a group without a marker is a step     | only marked steps are steps                | 2 of 21 steps           |
 | copies are device compute              | input, output or device to device          | 1.301 ms less compute   |
-| an executor's time is kernel launch    | only the launching calls; the rest is host | 1.790 ms less launch    |
-| what begins with "train" is no work    | only the marker itself is none             | in host compute         |
+| an executor's time is kernel launch    | so is all that prepares the device's work  | 0.639 ms more launch    |
+| a host call that copies is launch      | it is input or output                      | in input, output        |
+| what begins with "train" is no work    | only the marker itself is none             | in kernel launch        |
 | the time between steps is left out     | it is shown                                | 0.029 ms a step         |
 """
 
