@@ -170,7 +170,7 @@ def test_an_event_tells_its_numbers_and_its_kernel(open_trace):
     assert "a:MatMul" in panel(page)
     page.page.mouse.click(*point(page, 11.5, 39))
     text = panel(page)
-    assert "4.00 ms · self 3.00 ms · begins at 11.0 ms · step 1 · host compute · python" in text
+    assert "4.00 ms · self 3.00 ms · begins at 11.0 ms · step 1 · kernel launch · python" in text
     assert "long_name: <b>bold</b>" in text
     page.page.mouse.click(*point(page, 6.0, 0))
     assert "2.00 ms · self 2.00 ms · begins at 5.00 ms · step 0 · device compute · GPU:0 Stream #1 · launch to start 3.00 ms" in panel(page)

@@ -143,7 +143,9 @@ def test_every_layer_is_found_with_its_phases_and_parameters(which, name, jit):
     table = rows_of(p)
     assert sums_exactly(p)
     assert table.parameters.sum() == model.count_params()
-    assert table.attrs["steps"] == len(p.study.summary.counted) >= STEPS - 1
+    summary = p.study.summary
+    assert table.attrs["steps"] == len(summary.counted)
+    assert len(summary.counted) + len(summary.aside) >= STEPS - 1
     by_name = {row.rpartition("/")[2]: row for row in table.index if table.layer_type[row]}
     for layer in model.layers:
         assert table.layer_type[by_name[layer.name]] == type(layer).__name__
@@ -521,7 +523,7 @@ def test_operations_of_a_model_are_those_of_the_steps_that_it_ran_in():
     assert alone.flops_forward["first/h1"] == 2 * 8 * 16 * BATCH
     steps = both.attrs["steps"]
     done = both.flops_forward[["first/h1", "second/h2"]] * steps / (2 * 8 * 16 * BATCH)
-    assert done.tolist() == pytest.approx([8, 24], abs=1.01)  # iterations; the first of the window is warm-up
+    assert done.tolist() == pytest.approx([8, 24], abs=2.01)  # iterations; the first of the window is warm-up, one may stand aside
     assert done.sum() == pytest.approx(steps)
 
 
