@@ -13,15 +13,16 @@ of the time. So the interpreter is told to give way sooner while samples are tak
 time where they take 33, 71 and 87 %. What passed since the sample before is counted as the sample's.
 """
 
-import contextlib
+import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
-from itertools import accumulate, chain, repeat, starmap
-from operator import attrgetter, methodcaller
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import accumulate, chain, compress, repeat, starmap, takewhile
+from operator import attrgetter, is_not, methodcaller
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from profnb.capture.seams import CURRENT_FRAMES, SET_SWITCH_INTERVAL
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
@@ -32,6 +33,7 @@ __all__ = ["StackSampler", "lines_of_stacks"]
 _PERIOD_S = 0.001
 _SWITCH_S = 0.00005
 _DEEPEST = 250
+_T = TypeVar("_T")
 _MOST_SAMPLES = 500_000
 
 
@@ -116,13 +118,22 @@ def _frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> l
     """The frames of a thread, the innermost first, taken in one piece.
 
     All in one call of C code, in which the interpreter does not change threads: walking from frame to frame
-    in Python, the other thread runs on in between, and Python 3.11 then crashed now and then.
+    in Python, the other thread runs on in between, and Python 3.11 then crashes now and then. There an object
+    being made may also set off the garbage collector, whose finalizers let the other thread run, or wait for
+    ever for a lock that is held here (python/cpython 106883); so the collector is off within the same call.
     """
-    innermost = map(methodcaller("get", thread), starmap(frames_now, [()]))
-    frames: list[Any] = []
-    with contextlib.suppress(AttributeError):  # None, beyond the outermost, has no f_back
-        frames.extend(accumulate(chain(innermost, repeat("f_back", _DEEPEST - 1)), getattr))
-    return [frame for frame in frames if frame is not None]
+    enabled: list[bool] = []
+    off = chain(map(enabled.append, _calls(gc.isenabled)), _calls(gc.disable))
+    on = map(methodcaller("__call__"), compress((gc.enable,), enabled))
+    innermost = map(methodcaller("get", thread), _calls(frames_now))
+    stack = accumulate(chain(innermost, repeat("f_back", _DEEPEST - 1)), getattr)
+    walk = takewhile(partial(is_not, None), stack)  # the outermost has no f_back
+    return [frame for frame in list(chain(off, walk, on)) if frame is not None]
+
+
+def _calls(function: Callable[[], _T]) -> Iterator[_T]:
+    """What a function gives back, called when asked for."""
+    return starmap(function, [()])
 
 
 def _line_at(code: CodeType, offset: int) -> int:
