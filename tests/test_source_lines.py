@@ -1,6 +1,7 @@
 """Which line of the user's code an op came from: by name, by the frame that ran it, and in real programs."""
 
 import contextlib
+import linecache
 import sys
 import textwrap
 import threading
@@ -754,6 +755,21 @@ def test_a_layer_that_two_lines_may_have_made_has_none(tf):
     twin = keras.Sequential([keras.layers.Input((4,)), keras.layers.Embedding(9, 13, name="named")])
     assert find_layer_lines((), [*ran, twin], {"named"}) == {}  # one of the two, and nobody knows which
     assert find_layer_lines(ran, [twin], {"named"}) == {"named": found["named"]}
+
+
+@tensorflow
+def test_a_call_that_gives_the_name_goes_before_a_newer_one_that_may_have(tf, monkeypatch):
+    keras = pytest.importorskip("keras")
+    from profnb.capture.source.layer_lines import find_layer_lines
+
+    cell, text = "<ipython-input-7-a>", "keras.layers.EinsumDense('ab,bc->ac', output_shape=19, name=f'{n}')\n"
+    monkeypatch.setitem(linecache.cache, cell, (len(text), None, [text], cell))
+    given = keras.layers.EinsumDense("ab,bc->ac", output_shape=19, name="given")
+    computed = keras.layers.EinsumDense("ab,bc->ac", output_shape=19, name="computed"[:4])
+    inputs = keras.layers.Input((4,))
+    found = find_layer_lines([keras.Model(inputs, given(inputs)), keras.Model(inputs, computed(inputs))])
+    first = test_a_call_that_gives_the_name_goes_before_a_newer_one_that_may_have.__code__.co_firstlineno
+    assert found == {"given": (__file__, first + 7), "comp": (cell, 1)}
 
 
 @tensorflow

@@ -130,7 +130,8 @@ def find_layer_lines(
 def _lines_of_model(
     layers: Sequence[_Layer], files: Sequence[Sequence[_Call]]
 ) -> dict[str, tuple[str, int]]:
-    found = _match_in_order(layers, files) or {}
+    named = {layer.name: line for layer in layers if (line := _line_of_name(layer, files))}
+    found = (_match_in_order(layers, files) or {}) | named
     for layer in layers:
         line = None if layer.name in found else _only_line(layer, files)
         if line is not None:
@@ -193,6 +194,13 @@ def _calls_in(file: str, text: str, wanted: set[str]) -> list[_Call]:
             gives_name = any(k.arg in ("name", None) for k in node.keywords)
             calls.append(_Call(name, file, node.lineno, positional, keywords, gives_name))
     return sorted(calls, key=lambda call: call.line)[:_MOST_CALLS]
+
+
+def _line_of_name(layer: _Layer, files: Sequence[Sequence[_Call]]) -> tuple[str, int] | None:
+    """The line of the only call of all files that gives the layer its name as it stands there."""
+    calls = (call for calls in files for call in calls if ("name", layer.name) in call.keywords)
+    lines = {(call.file, call.line) for call in calls if layer.may_come_from(call)}
+    return lines.pop() if len(lines) == 1 else None
 
 
 def _match_in_order(
