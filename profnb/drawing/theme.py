@@ -9,6 +9,7 @@ __all__ = [
     "BAR",
     "CAUSE_COLOURS",
     "CELL",
+    "CELL_COLOURS",
     "COLOURS",
     "GRID",
     "MUTED",
@@ -42,6 +43,30 @@ CAUSE_COLOURS = {
     "Python in the step": "#8c8c8c",
     "Python between steps": COLOURS["between steps"],
     "unknown": COLOURS["all others"],
+}
+
+# The parts of a whole cell; steps have the colour of what they are for.
+CELL_COLOURS = {
+    "imports": "#8d8468",
+    "building models": "#9068c4",
+    "first steps": COLOURS["compilation"],
+    "train steps": COLOURS["device compute"],
+    "validation steps": COLOURS["device to device"],
+    "evaluation steps": COLOURS["device to device"],
+    "predict steps": "#5b7fc0",
+    "marked steps": COLOURS["device compute"],
+    "function calls": COLOURS["device compute"],
+    "session runs": COLOURS["device compute"],
+    "failed steps": COLOURS["input"],
+    "input": COLOURS["input"],
+    "gaps": COLOURS["between steps"],
+    "epoch ends": "#4f93a8",
+    "around steps": "#7f9a3f",
+    "callbacks": COLOURS["kernel launch"],
+    "checkpointing": COLOURS["output"],
+    "other Python": COLOURS["host compute"],
+    "profnb": COLOURS["all others"],
+    "other parts": "#9a9a9a",
 }
 
 TEXT_COLOUR = "#7b7b7b"
