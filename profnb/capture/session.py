@@ -63,7 +63,6 @@ class Capture:
         self.options = options
         self.recording = Recording()
         self.parts = PartClock()
-        self._part_watch = PartWatch(self.parts, self._hook_failed)
         self.recorder = StepRecorder(self._is_tracing, self._step_recorded, self.parts)
         self._traces = traces
         self.graph_runs = GraphRuns(
@@ -77,6 +76,11 @@ class Capture:
         self.models = ModelWatch()
         self.source = SourceWatch(
             has_lines=options.source and traces, has_stacks=options.python and traces
+        )
+        self._part_watch = PartWatch(
+            self.parts,
+            self._hook_failed,
+            lambda *, is_importing: self.source.see_exceptions(are_seen=not is_importing),
         )
         self._watches = ExitStack()
         self._lock = threading.RLock()
@@ -113,6 +117,8 @@ class Capture:
             except BaseException:
                 self._watches.close()
                 raise
+            if self._tensorflow is None:
+                self.source.begin_without_trace()
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
 
     def _guarded(self, hook: Callable[[], object]) -> None:
@@ -135,6 +141,7 @@ class Capture:
         self.recording.wall_ns = time.perf_counter_ns() - began_ns - inside_ns
         try:
             self._close_window(None)
+            self.source.end()
         finally:
             if self._timer is not None:
                 self._timer.cancel()

@@ -10,6 +10,7 @@ __all__ = [
     "CAUSE_COLOURS",
     "CELL",
     "CELL_COLOURS",
+    "CELL_SHADES",
     "COLOURS",
     "GRID",
     "MUTED",
@@ -67,6 +68,12 @@ CELL_COLOURS = {
     "other Python": COLOURS["host compute"],
     "profnb": COLOURS["all others"],
     "other parts": "#9a9a9a",
+}
+# Of several callbacks and functions beside each other.
+CELL_SHADES = {
+    "callbacks": (COLOURS["kernel launch"], "#8f7a3c", "#c98b4a"),
+    "function calls": (COLOURS["device compute"], COLOURS["device to device"], "#5b7fc0"),
+    "marked steps": (COLOURS["device compute"], COLOURS["device to device"], "#5b7fc0"),
 }
 
 TEXT_COLOUR = "#7b7b7b"

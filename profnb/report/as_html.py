@@ -7,7 +7,7 @@ What comes from the trace travels as escaped text or as JSON in an attribute.
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from profnb.drawing.html_table import Cell, html_table, note_list
 from profnb.drawing.section import section_block, titled_block
@@ -53,9 +53,12 @@ def content_html(content: Content, figure: Markup, section_figures: Sequence[Mar
 
 def _cell_html(cell: CellWords) -> Markup:
     """Where the cell's time went: the sentence, in which each part has its colour, and one bar."""
-    named = Markup(", ").join(
-        Markup('<span style="color:{}">■</span> {}').format(share.colour, share.text)
-        for share in cell.shares
+    last = len(cell.shares) - 1
+    named = Markup(" ").join(
+        Markup(
+            '<span style="display:inline-block"><span style="color:{}">■</span> {}{}</span>'
+        ).format(share.colour, _with_code(share.text), "." if row == last else ",")
+        for row, share in enumerate(cell.shares)
     )
     marks = _marks([share.fraction for share in cell.shares])
     bar = Markup("").join(
@@ -64,8 +67,17 @@ def _cell_html(cell: CellWords) -> Markup:
         if count
     )
     return Markup(
-        '<div style="margin:0 0 2px">{} {}.</div><div style="{};overflow:hidden">{}</div>'
+        '<div style="margin:0 0 2px">{} {}</div><div style="{};overflow:hidden">{}</div>'
     ).format(cell.head, named, BAR, bar)
+
+
+def _with_code(text: str) -> Markup:
+    """Text whose names stand in backticks, with them in a font for code instead."""
+    code = Markup('<span style="font-family:monospace">{}</span>')
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # a name has one itself
+        return escape(text)
+    return Markup("").join(code.format(p) if at % 2 else escape(p) for at, p in enumerate(pieces))
 
 
 def _marks(fractions: Sequence[float]) -> list[int]:

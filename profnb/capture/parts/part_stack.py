@@ -173,33 +173,35 @@ class PartStack:
             top.depth += 1
             return False
         now = self._tick()
-        if place is None and (part in _PLACED or (part, name) not in self._rows):
+        is_new = part in _PLACED or (part, name) not in self._rows
+        if place is None and is_new and part != parts.PROFNB:
             place = running_line()
         self._stack.append(Open(part, name, now, place))
         return True
 
-    def leave(self, part: str, find_name: Callable[[], str] | None = None) -> None:
-        """The innermost one of a part ends, and all that began inside it.
+    def leave(self, part: str, find_name: Callable[[], str] | None = None) -> bool:
+        """The innermost one of a part ends, and all that began inside it; False if it goes on.
 
         Args:
             part: One of ``PARTS``.
             find_name: Tells what it is called, where that was not known as it began.
         """
         if not self._is_running_here():
-            return
+            return False
         stack = self._stack
         for at in range(len(stack) - 1, 0, -1):
             if stack[at].part == part:
                 break
         else:
-            return
+            return False
         if stack[at].depth:
             stack[at].depth -= 1
-            return
+            return False
         self._tick()
         if find_name is not None:
             stack[at].name = find_name()
         self._close_from(at)
+        return True
 
     @contextmanager
     def own(self, name: str) -> Iterator[None]:

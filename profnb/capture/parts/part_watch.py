@@ -59,11 +59,17 @@ class PartWatch:
     Args:
         clock: What is told.
         hook_failed: Given every error of a hook of ours.
+        importing: Told as an import begins (`is_importing=True`) and ends.
     """
 
-    def __init__(self, clock: PartClock, hook_failed: Callable[[Exception], object]) -> None:
+    def __init__(
+        self,
+        clock: PartClock,
+        hook_failed: Callable[[Exception], object],
+        importing: Callable[..., object],
+    ) -> None:
         """Nothing is watched yet."""
-        self._clock, self._hook_failed = clock, hook_failed
+        self._clock, self._hook_failed, self._importing = clock, hook_failed, importing
         self._modules = 0
         self._building: list[int] = []  # ids of what is being made, the outermost first
         self._seen: set[tuple[int, str]] = set()
@@ -79,9 +85,11 @@ class PartWatch:
         def began() -> None:
             if self._clock.enter(IMPORTS):
                 self._modules = len(sys.modules)
+                self._importing(is_importing=True)
 
         def ended() -> None:
-            self._clock.leave(IMPORTS, self._imported)
+            if self._clock.leave(IMPORTS, self._imported):
+                self._importing(is_importing=False)
 
         watched = WatchedCall(load, began, ended, hook_failed=self._hook_failed)
         with replace_attribute(FIND_AND_LOAD.owner(), FIND_AND_LOAD.attributes[0], watched):

@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from profnb.capture.parts import part_records as parts
 from profnb.core.units import MISSING, count_text, duration_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import CELL_COLOURS
+from profnb.drawing.theme import CELL_COLOURS, CELL_SHADES
 from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 
 __all__ = ["CellShare", "CellWords", "cell_sections", "cell_words"]
 
 _MOST_SAID, _LEAST_SAID = 6, 0.015
-_SHOWN, _LONGEST = 15, 60
+_SHOWN, _LONGEST, _MOST_LINES = 15, 60, 3
 _REST = "other parts"
 _PYTHON, _EAGER = "Python", "Python and eager ops"
 # What a sentence calls a part; callbacks and functions are called by their names.
@@ -86,10 +87,12 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
         part_of.setdefault(title, part)
     order = sorted(sums, key=lambda title: -sums[title])
     said = [title for title in order if sums[title] >= _LEAST_SAID][:_MOST_SAID]
-    shares = [
-        CellShare(title, sums[title], CELL_COLOURS[part_of[title]], _remark(cell, part_of[title]))
-        for title in said
-    ]
+    shades = {part: cycle(colours) for part, colours in CELL_SHADES.items()}
+    shares = []
+    for title in said:
+        part = part_of[title]
+        colour = next(shades[part]) if part in shades else CELL_COLOURS[part]
+        shares.append(CellShare(title, sums[title], colour, _remark(cell, part)))
     rest = sum(sums[title] for title in order if title not in said)
     if rest > 0:
         shares.append(CellShare(_REST, rest, CELL_COLOURS[_REST]))
@@ -117,11 +120,14 @@ def _remark(cell: CellBreakdown, part: str) -> str:
     if part != parts.OTHER:
         return "tracing, compiling" if part == parts.FIRST else ""
     rows = [row for row in range(len(cell)) if cell.part[row] == parts.OTHER]
-    top = max(rows, key=lambda row: cell.wall_ps[row])
-    if 2 * cell.wall_ps[top] < cell.wall_ps[rows].sum() or not cell.line[top]:
-        return ""
-    text = f"`{_cut(cell.name[top])}`, " if cell.name[top] else ""
-    return f"most of it {text}{cell.line[top]}"
+    top = sorted((row for row in rows if cell.line[row]), key=lambda row: -cell.wall_ps[row])
+    half = cell.wall_ps[rows].sum() / 2
+    for count in range(1, min(len(top), _MOST_LINES) + 1):
+        if cell.wall_ps[top[:count]].sum() >= half:
+            lines = [cell.line[row] for row in top[:count]]
+            text = f"`{_cut(cell.name[top[0]])}`, " if count == 1 and cell.name[top[0]] else ""
+            return f"most of it {text}{' and '.join(lines)}"
+    return ""
 
 
 def cell_sections(cell: CellBreakdown | None) -> list[Section]:
@@ -141,7 +147,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
         return count_text(int(cell.occurrences[row])) if cell.occurrences[row] else MISSING
 
     rest = len(cell) - _SHOWN
-    more = f" {count_text(rest)} smaller ones are in p.cell_breakdown." if rest > 0 else ""
+    more = f" {count_text(rest)} smaller parts are in p.cell_breakdown." if rest > 0 else ""
     return [
         section_of(
             CELL_BREAKDOWN,
@@ -156,7 +162,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
             ),
             title="The whole cell",
             tab="Cell",
-            sentence=f"{duration_text(cell.whole_ps)} of wall time, traced or not, exactly.{more}",
+            sentence=f"{duration_text(cell.whole_ps)} of wall time, traced or not.{more}",
             bar=Bar(
                 lambda row: float(cell.fraction[row] / most),
                 lambda row: CELL_COLOURS[cell.part[row]],
