@@ -53,12 +53,19 @@ _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PRED
 class _Run(Open):
     """A ``fit``, ``evaluate`` or ``predict``, and where it stands between its batches."""
 
-    __slots__ = ("has_stepped", "has_validated", "is_again", "method", "state")
+    __slots__ = ("cut", "has_stepped", "has_validated", "is_again", "method", "state")
 
     def __init__(self, name: str, method: str, begin_ns: int, place: Place, *, again: bool) -> None:
         super().__init__(_RUN, name, begin_ns, place)
         self.method, self.state, self.is_again = method, _START, again
         self.has_stepped = self.has_validated = False
+        self.cut: Open | None = None  # a batch that raised: it failed, or the data had run out
+
+    def go_on(self) -> None:
+        """It did not end with the batch that raised, so there was no data for that."""
+        if self.cut is not None:
+            self.self_ns += self.cut.self_ns
+            self.cut = None
 
     @property
     def part_now(self) -> str:
@@ -73,6 +80,8 @@ class PartClock(PartStack):
 
     def _close(self, one: Open) -> None:
         if isinstance(one, _Run):
+            if one.cut is not None:
+                self._close_step(one.cut, parts.FAILED, one.cut.name)
             part = parts.EPOCH_ENDS if one.state == _EPOCH_END else parts.AROUND
             self._charge(part, one.name, one, self._last_ns - one.self_ns)
         elif one.part != STEP:
@@ -106,6 +115,7 @@ class PartClock(PartStack):
         if isinstance(run, _Run):
             place = run.place
             if span.kind in (KERAS, USER):
+                run.go_on()
                 self._charge(run.part_now, run.name, run, self._last_ns - run.self_ns)
                 run.state = _INSIDE
         elif (parts.CALLS, span.name) not in self._rows:
@@ -136,7 +146,9 @@ class PartClock(PartStack):
         step, run = stack.pop(), stack[-1]
         if isinstance(run, _Run) and run.state == _INSIDE:
             run.state = _BETWEEN
-        if failed and self._is_outermost(len(stack)):
+        if failed and isinstance(run, _Run) and span.kind == USER:
+            run.cut = step
+        elif failed and self._is_outermost(len(stack)):
             self._close_step(step, parts.FAILED, step.name)
         elif not is_step:
             self._give_back(step)
@@ -227,13 +239,18 @@ class PartClock(PartStack):
 
     def epoch_ends(self) -> None:
         """The innermost run's epoch is over: what follows is its end, until a batch begins."""
-        if not self._is_running_here():
-            return
-        for one in reversed(self._stack):
-            if isinstance(one, _Run):
-                if one.state in (_INSIDE, _BETWEEN):
-                    one.state = _EPOCH_END
-                return
+        run = self.batches_end()
+        if run is not None and run.state in (_INSIDE, _BETWEEN):
+            run.state = _EPOCH_END
+
+    def batches_end(self) -> "_Run | None":
+        """The innermost run, if there is one, has no batches for now."""
+        if self._is_running_here():
+            for one in reversed(self._stack):
+                if isinstance(one, _Run):
+                    one.go_on()
+                    return one
+        return None
 
     def run_ended(self, method: str) -> None:
         """It returned, or raised."""

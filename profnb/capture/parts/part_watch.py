@@ -10,7 +10,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from typing import Any
 
 from profnb.capture.hooks import WatchedCall, replace_attribute, watch_method
@@ -38,6 +37,7 @@ from profnb.capture.seams import (
     NEXT_ELEMENT,
     RUN_BEGIN,
     RUN_CALLS,
+    RUN_END,
     Seam,
 )
 from profnb.capture.source.user_code import is_user_file
@@ -96,8 +96,9 @@ class PartWatch:
             yield
 
     def _imported(self) -> str:
-        """The package that the import which just ended was of: its name is the first new one."""
-        return next(islice(sys.modules, self._modules, None), "").partition(".")[0]
+        """The package that the import which just ended was of: a module that has run is put last."""
+        has_new = len(sys.modules) > self._modules
+        return next(reversed(sys.modules)).partition(".")[0] if has_new else ""
 
     @contextmanager
     def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
@@ -142,6 +143,8 @@ class PartWatch:
                         self._watch_callback(callback, base, stack)
 
                 stack.enter_context(keras.watch(seam, before=callbacks_begin))
+            for seam in RUN_END.values():
+                stack.enter_context(keras.watch(seam, before=lambda _: clock.batches_end()))
             stack.enter_context(keras.watch(EPOCH_END, before=lambda _: clock.epoch_ends()))
             yield
 
