@@ -1,11 +1,13 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.models.model_watch import as_models
+from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture
@@ -60,8 +62,10 @@ class CapturedProfile:
             models: Models that were given.
         """
         recording = self._capture.recording
+        began_ns = None
         try:
             self._capture.finish()
+            began_ns = time.perf_counter_ns()
             # Only now, when the window has closed: the first time, this takes a while.
             import numpy as np
 
@@ -85,6 +89,8 @@ class CapturedProfile:
             )
         finally:
             recording.discard()
+            if recording.cell is not None and began_ns is not None:
+                recording.cell.add(PROFNB, "reading", time.perf_counter_ns() - began_ns)
         self._write_beside()
         return self.profile
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from profnb.report.ranking import Advice
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
+    from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.trace.model import Trace
@@ -64,6 +65,7 @@ class Profile(Tables):
         for name in (
             "study",
             "_step_times",
+            "_cell_breakdown",
             "_report",
             "notes",
             "_other_notes",
@@ -112,6 +114,14 @@ class Profile(Tables):
             return wall_step_times(self.recording.steps)
         return self.study.step_times
 
+    @cached_property
+    def _cell_breakdown(self) -> "CellBreakdown | None":
+        from profnb.subjects.cell.cell_breakdown import break_down_cell
+
+        if self.recording is None or self.recording.cell is None:
+            return None
+        return break_down_cell(self.recording.cell, self.recording.source)
+
     # Words and pictures.
 
     @property
@@ -159,6 +169,8 @@ class Profile(Tables):
             advice=self.advice,
             runs=[times for times, _ in self.steady_step_times] if self.repeats else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
+            cell=self._cell_breakdown,
+            has_tensorflow="TensorFlow" in self.environment,
         )
 
     @cached_property
@@ -215,7 +227,7 @@ class Profile(Tables):
         """
         from profnb.report.frontend import show_report, show_sentence
 
-        if not self.has_trace and self._counted is None:
+        if not self.has_trace and self._counted is None and self._cell_breakdown is None:
             show_sentence(" ".join(self.notes))
             return
         show_report(self._report, self.study if self.has_trace else None, live)

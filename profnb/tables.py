@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from profnb.capture.recording import Recording
     from profnb.steps.step_times import StepTimes
+    from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.trace.model import Trace
@@ -41,6 +42,9 @@ class Tables:
         @property
         def _step_times(self) -> StepTimes: ...
 
+        @property
+        def _cell_breakdown(self) -> CellBreakdown | None: ...
+
     steps = TableOf("profnb.steps.step_tables", "STEPS", "study")
     step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
     events = TableOf("profnb.steps.step_tables", "EVENTS", "study")
@@ -68,6 +72,9 @@ class Tables:
     layers = TableOf("profnb.subjects.layers.layer_table", "LAYERS", "study.layers.table")
     source_lines = TableOf(
         "profnb.subjects.source.source_lines", "SOURCE_LINES", "study.source.lines"
+    )
+    cell_breakdown = TableOf(
+        "profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown"
     )
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 

@@ -13,8 +13,22 @@ class Ticks:
 
     def __init__(self, step_ns=200):
         self._ticks = itertools.count(0, step_ns)
+        self.perf_counter_ns = self.thread_time_ns = self._ticks.__next__
+        self.work = lambda looks: itertools.islice(self._ticks, looks)
+
+
+class BusyTicks(Ticks):
+    """The same on a machine that others use too: every so many looks the thread stands still for a while."""
+
+    def __init__(self, step_ns=200, looks=1500, still_ns=10_000_000):
+        self._own_ns, self._period_ns = looks * step_ns, looks * step_ns + still_ns
+        self._ticks = itertools.accumulate(itertools.cycle([step_ns] * (looks - 1) + [step_ns + still_ns]))
         self.perf_counter_ns = self._ticks.__next__
         self.work = lambda looks: itertools.islice(self._ticks, looks)
+
+    def thread_time_ns(self):
+        whole, rest = divmod(next(self._ticks), self._period_ns)
+        return whole * self._own_ns + min(rest, self._own_ns)
 
 
 class LockStep:

@@ -24,6 +24,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.models.op_order import OpFact
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.capture.parts.part_records import CellPart, CellRecords
 from profnb.capture.step_records import StepRecords
 from profnb.capture.saved import sidecar
 from profnb.capture.saved.codec import Limit
@@ -63,7 +64,7 @@ def saved(tf, tmp_path_factory):
 def test_a_loaded_trace_tells_what_the_captured_one_did(saved):
     p, path = saved
     q = profnb.load(path)
-    for table in ("layers", "source_lines", "python"):
+    for table in ("layers", "source_lines", "python", "cell_breakdown"):
         own, read = getattr(p, table), getattr(q, table)
         assert len(own) > 3
         pd.testing.assert_frame_equal(own, read)
@@ -131,6 +132,22 @@ def with_sidecar(path, folder, told):
     (("stacks", "stacks", 0), [10**6]),
     (("stacks", "begin_ns"), 1 << 62),
     (("stacks", "frames", 0), ["f"]),
+    (("cell", "wall_ns"), 1),
+    (("cell", "wall_ns"), -1),
+    (("cell", "parts"), []),
+    (("cell", "parts"), [{"part": "other Python", "name": "", "occurrences": 1, "wall_ns": 0, "longest_ns": 0}] * 500),
+    (("cell", "parts", 0, "part"), "<script>"),
+    (("cell", "parts", 0, "wall_ns"), 1 << 61),
+    (("cell", "parts", 0, "wall_ns"), 1.5),
+    (("cell", "parts", 0, "longest_ns"), 1 << 59),
+    (("cell", "parts", 0, "occurrences"), -1),
+    (("cell", "parts", 0, "line"), -3),
+    (("cell", "parts", 0, "name"), 7),
+    (("cell", "python_begin_ns", 0), 1 << 62),
+    (("cell", "python_begin_ns"), []),
+    (("cell", "python_end_ns", 0), 1),
+    (("cell", "cells"), {"a.py": -1}),
+    (("cell",), 3),
     (("models",), {}),
     (("source",), 3),
 ])  # fmt: skip
@@ -169,7 +186,7 @@ def test_no_file_does_more_than_be_refused(saved, tmp_path, seed):
     for _ in range(20):
         told = json.loads(text)
         run = told["runs"][0]
-        chosen = leaves({name: run[name] for name in chance.sample(["models", "source", "stacks"], 1)}, [])
+        chosen = leaves({name: run[name] for name in chance.sample(["models", "source", "stacks", "cell"], 1)}, [])
         container, key = chance.choice(chosen)
         container[key] = chance.choice(ODD)
         if isinstance(container, dict) and chance.random() < 0.3:
@@ -180,7 +197,7 @@ def test_no_file_does_more_than_be_refused(saved, tmp_path, seed):
         except TraceFormatError:
             continue
         opened += 1
-        q.layers, q.source_lines, q.python, q.advice, q.summary()
+        q.layers, q.source_lines, q.python, q.cell_breakdown, q.advice, q.summary()
         if opened % 5 == 1:
             q.to_html(tmp_path / "report.html")
     assert opened
@@ -211,8 +228,10 @@ def whole():
     lines = LineRecords(array("q", [5, 7, 9]), array("i", [0, 0, -1]), array("i", [-1, 3, 0]), ["a.py"], untimed=[("a.py", 4)])
     source = SourceRecords([("a.py", 3)], lines, (graph,), {"d": 0}, {"a.py": ("x = 1", "f(x)")}, {"a.py": 7})
     stacks = StackRecords(2, array("q", [3, 8]), array("i", [0, 1]), [(0,), (0, 1)], [("f", "a.py", 1, 3), ("g", "a.py", 5, 6)])
+    parts = [CellPart("imports", "json", 1, 30, 30, "a.py", 1), CellPart("other Python", "", 0, 40, 0)]
+    cell = CellRecords(70, parts, array("q", [1, 9]), array("q", [5, 45]), {"a.py": 7})
     return Recording(
-        steps=steps, window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], devices=("GPU:0",),
+        cell=cell, steps=steps, window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], devices=("GPU:0",),
         environment={"TensorFlow": "2"}, datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9},
         changing_arguments={"f": (("n", ("1", "2")),)}, fits=[FitResult({"loss": 0.5}, 2, True)], graph_versions=[3, -4], models=(model,),
         source=source, stacks=stacks,
@@ -277,7 +296,9 @@ VERSION_1 = {
 def test_files_of_version_1_are_read(tmp_path):
     path = tmp_path / "host.xplane.pb"
     tell_beside(path, VERSION_1)
-    assert read_recordings(path) == (CaptureOptions(max_steps=7, label="a", warmup_steps=2), [whole()])
+    expected = whole()
+    expected.cell = None  # nobody looked
+    assert read_recordings(path) == (CaptureOptions(max_steps=7, label="a", warmup_steps=2), [expected])
 
 
 def changed(value, chance):

@@ -2,6 +2,8 @@
 
 import contextlib
 import linecache
+import os
+import subprocess
 import sys
 import textwrap
 import threading
@@ -10,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from clocks import Ticks
+from clocks import BusyTicks, Ticks
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -449,6 +451,110 @@ def test_a_loop_of_plain_python_is_not_recorded_line_by_line(made_clock):
     took = np.diff(timeline.begin_ps)
     wall = {number - first: int(took[timeline.place == row].sum()) for row, (_, number) in enumerate(timeline.places)}
     assert wall[2] + wall[3] > 0.9 * sum(took)
+
+
+def plain_loop():
+    total = 0
+    for number in range(300_000):
+        total += number
+    return total
+
+
+def counting(most):
+    for number in range(most):
+        yield number
+
+
+def loop_over_a_generator():
+    total = 0
+    for number in counting(200_000):
+        total += number
+    return total
+
+
+def generator_expression():
+    return sum(number for number in range(200_000))
+
+
+def caught(most):
+    raise KeyError(most)
+
+
+def loop_of_exceptions():
+    for number in range(70_000):
+        try:
+            caught(number)
+        except KeyError:
+            pass
+
+
+LOOPS = [plain_loop, loop_over_a_generator, generator_expression]
+
+
+@needs_monitoring
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("clock", [Ticks, BusyTicks])
+def test_loops_of_plain_python_are_no_longer_recorded_soon_whoever_else_has_the_processor(monkeypatch, loop, clock):
+    """The clock jumps by 10 ms now and then, as on a busy machine, and the thread's CPU time does not."""
+    monkeypatch.setattr(line_watch, "time", clock())
+    found = watched(loop)
+    assert not found.is_cut
+    assert len(found) < 30_000  # of 400,000 and more
+
+
+@needs_monitoring
+def test_where_every_function_is_left_by_an_exception_these_are_soon_not_told_any_more(made_clock):
+    watch = LineWatch()
+    assert watch.start()
+    try:
+        loop_of_exceptions()
+        assert sys.monitoring.get_events(4) == sys.monitoring.events.PY_START
+    finally:
+        watch.stop()
+
+
+@needs_monitoring
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_brake_holds_while_others_use_every_processor(loop):
+    """By the real clocks, beside twice as many busy processes as there are processors."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        found = [len(watched(loop)) for _ in range(3)]
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert min(found) < 60_000  # of 400,000 and more
+
+
+@needs_monitoring
+def test_a_line_that_waits_each_time_stays_though_it_takes_no_cpu_time(monkeypatch):
+    class Waiting(Ticks):
+        """Waits are no CPU time: `waits` looks pass by the clock alone."""
+
+        def __init__(self):
+            super().__init__()
+            self.waited = 0
+            self.thread_time_ns = lambda: next(self._ticks) - self.waited
+
+    clock = Waiting()
+    monkeypatch.setattr(line_watch, "time", clock)
+
+    def loop():
+        total = 0
+        for number in range(6000):
+            total += number
+            total -= number
+            sum(clock.work(100)); clock.waited += 20_000  # noqa: E702
+            total += 2
+
+    found = watched(loop)
+    timeline = follow_lines(found, SimpleNamespace(offset_ps=0), found.time_ns[-1] * 1000)
+    took = np.diff(timeline.begin_ps)
+    first = loop.__code__.co_firstlineno
+    wall = {number - first: int(took[timeline.place == row].sum()) for row, (_, number) in enumerate(timeline.places)}
+    assert wall[5] > 0.8 * sum(took)
 
 
 @needs_monitoring

@@ -67,7 +67,7 @@ class Library:
     ) -> AbstractContextManager[None]:
         if self.take(seam) is None:
             return nullcontext()
-        owner, name = seam.owner(self.module), seam.attributes[0]
+        owner, name = seam.owner(_root(self, seam)), seam.attributes[0]
         return self._entered(watch(owner, name, hook_failed=self._hook_failed, **hooks))
 
     def replace(self, seam: Seam, value: object) -> AbstractContextManager[None]:

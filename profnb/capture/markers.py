@@ -45,6 +45,7 @@ from types import FrameType
 from typing import Any
 
 from profnb.capture.library import Library
+from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.retracings import function_of
 from profnb.capture.seams import (
     BATCH_BEGIN,
@@ -75,10 +76,14 @@ class StepRecorder:
         is_tracing: Whether the profiler is recording right now.
         on_step: Called after each step with how many like it were recorded under trace; of function
             calls, only those of the function that has taken the most time count.
+        parts: Told of each step, and of what may turn out to be one.
     """
 
-    def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
+    def __init__(
+        self, is_tracing: Callable[[], bool], on_step: Callable[[int], None], parts: PartClock
+    ) -> None:
         """Start with no steps, on the calling thread."""
+        self._parts = parts
         self.records = StepRecords()
         self.traced_functions: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_tracing, self._on_step = is_tracing, on_step
@@ -102,14 +107,17 @@ class StepRecorder:
     ) -> OpenStep:
         first = len(self.records)
         number = first if step_num is None else step_num
-        return OpenStep(
+        span = OpenStep(
             marker, kind, name, time.perf_counter_ns(), first, self._is_tracing(), number
         )
+        self._parts.step_began(span)
+        return span
 
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
 
     def _record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
+        self._parts.step_ended(span, is_step=True)
         code = self._code_of_name.setdefault(span.name, len(self.records.names))
         if code == len(self.records.names):
             self.records.names.append(span.name)
@@ -193,6 +201,9 @@ class StepRecorder:
                 if span.kind is not None and not failed and not self._inside_step():
                     self._record(span, end_ns)
                     self._report()
+                    return
+                failed &= span.kind is not None or function_of(_calling_frame()) is not None
+                self._parts.step_ended(span, is_step=False, failed=failed)
                 return
 
     @contextmanager
@@ -235,6 +246,13 @@ class StepRecorder:
         if self._session_run is not None and not self._inside_step():
             self._record(self._session_run, end_ns, was_traced=was_traced)
             self._report()
+        elif self._session_run is not None:
+            self._parts.step_ended(self._session_run, is_step=False)
+
+    def run_failed(self) -> None:
+        """The session run raised."""
+        if self._session_run is not None:
+            self._parts.step_ended(self._session_run, is_step=False, failed=True)
 
     # Keras batches.
 
@@ -260,10 +278,11 @@ class StepRecorder:
         self._batch = None
         self._record(batch, end_ns)
 
-    def _batch_abandoned(self, _: object = None) -> None:
+    def _batch_abandoned(self, _: object = None, *, failed: bool = False) -> None:
         if self._batch is None or threading.get_ident() != self._thread:
             return
         batch, self._batch = self._batch, None
+        self._parts.step_ended(batch, is_step=False, failed=failed)
         _mark(batch.marker, profnb_abandoned=1)
         _end(batch.marker)
         self._batches_begun -= 1
@@ -295,7 +314,7 @@ class StepRecorder:
     def _call_ended(self, _: object) -> None:
         """A ``train_on_batch`` and the like returned or raised."""
         if self._batch is not None and self._batch.failed:
-            self._batch_abandoned()
+            self._batch_abandoned(failed=True)
         else:
             self._batch_ended()
 

@@ -9,6 +9,7 @@ from typing import Any
 from profnb.capture.datasets import Chain, count_elements, describe_datasets
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
+from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.retracings import ChangingArguments
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.step_records import StepRecords
@@ -43,6 +44,7 @@ class Recording:
         models: The Keras models that ran or were given; see ``capture.models``.
         source: The user's lines and the ops they made; None if not asked for.
         stacks: Samples of Python's stack; None if not asked for.
+        cell: Where the whole wall time went; None where nobody looked.
     """
 
     path: Path | None = None
@@ -65,6 +67,7 @@ class Recording:
     models: tuple[ModelFacts, ...] = ()
     source: SourceRecords | None = None
     stacks: StackRecords | None = None
+    cell: CellRecords | None = None
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

@@ -10,6 +10,7 @@ Without a name, what hangs on it is lost and no more: no failure of ours reaches
 
 import inspect
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -214,6 +215,40 @@ SET_POLICY = Seam("keras:mixed_precision.set_global_policy", "a sweep cannot set
 COMPILE = Seam("keras:Model.compile", "a sweep cannot change compile", 1)
 FIT = Seam("keras:Model.fit", "a sweep cannot prefetch", 2)
 
+# What else takes a cell's time.
+_NO_PARTS = "parts of the whole cell are not told apart"
+RUN_CALLS = tuple(
+    Seam(f"keras:Model.{name}", _NO_PARTS, 2) for name in ("fit", "evaluate", "predict")
+)
+BUILDING_CALLS = tuple(
+    Seam(f"keras:{name}", _NO_PARTS)
+    for name in (
+        "Model.compile",
+        "Model.__init__",
+        "Sequential.__init__",
+        "Sequential.add",
+        "layers.Layer.__init__",
+    )
+)
+BUILT_BY_CALL = Seam("keras:layers.Layer.__call__", _NO_PARTS)
+IS_BUILT = Seam("keras:layers.Layer.built", _NO_PARTS, is_on_objects=True)
+CALLBACKS_OF_LIST = Seam(f"{_CALLBACKS}.callbacks", _NO_PARTS, is_on_objects=True)
+CALLBACK = Seam("keras:callbacks.Callback", _NO_PARTS)
+MODEL_FILES = tuple(
+    Seam(f"keras:Model.{name}", _NO_PARTS, 2)
+    for name in ("save", "save_weights", "load_weights", "export")
+)
+CHECKPOINTS = tuple(
+    Seam(f"tensorflow:train.{name}", _NO_PARTS, arguments)
+    for name, arguments in (
+        ("Checkpoint.save", 2), ("Checkpoint.write", 2), ("Checkpoint.restore", 2), ("Checkpoint.read", 2),
+        ("CheckpointManager.save", 1),
+    )
+)  # fmt: skip
+NEXT_ELEMENT = Seam("tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__", _NO_PARTS)
+# Whoever imports a module that is not there yet calls it; without it nothing can be imported.
+FIND_AND_LOAD = Seam("importlib._bootstrap:_find_and_load", _NO_PARTS, 2, is_on_objects=True)
+
 # IPython's shell, and Python.
 _NO_CELLS = "source files are not told as cells"
 _SHELL = "IPython.core.interactiveshell:InteractiveShell"
@@ -228,9 +263,16 @@ MONITORING = Seam(
 CURRENT_FRAMES = Seam("sys:_current_frames", "Python's stack is not sampled", 0)
 SET_SWITCH_INTERVAL = Seam("sys:setswitchinterval", "short calls are missed in samples", 1)
 
+
+def _several(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, tuple) else (value,)
+
+
 SEAMS: tuple[Seam, ...] = tuple(
     seam
     for value in tuple(globals().values())
-    for seam in (value.values() if isinstance(value, dict) else (value,))
+    for seam in _several(value)
     if isinstance(seam, Seam)
 )

@@ -28,6 +28,8 @@ from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
+from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.recording import Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.seams import (
@@ -60,7 +62,8 @@ class Capture:
         """Prepare; nothing starts before ``start``."""
         self.options = options
         self.recording = Recording()
-        self.recorder = StepRecorder(self._is_tracing, self._step_recorded)
+        self.parts = PartClock()
+        self.recorder = StepRecorder(self._is_tracing, self._step_recorded, self.parts)
         self._traces = traces
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,
@@ -68,10 +71,16 @@ class Capture:
             self._session_runs_begin,
             self.recorder.run_began,
             self.recorder.run_ended,
+            self.recorder.run_failed,
         )
         self.models = ModelWatch()
         self.source = SourceWatch(
             has_lines=options.source and traces, has_stacks=options.python and traces
+        )
+        self._part_watch = PartWatch(
+            self.parts,
+            self._hook_failed,
+            lambda *, is_importing: self.source.see_exceptions(are_seen=not is_importing),
         )
         self._watches = ExitStack()
         self._lock = threading.RLock()
@@ -96,30 +105,43 @@ class Capture:
 
     def start(self) -> None:
         """Begin: now, or when the code imports TensorFlow."""
+        self.parts.begin()
         self.recording.steps = self.recorder.records
         hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
-        try:
-            self._watches.enter_context(on_import(hooks))
-        except BaseException:
-            self._watches.close()
-            raise
+        with self.parts.own("start"):
+            try:
+                self._watches.enter_context(self._part_watch.watch_imports())
+                self._watches.enter_context(on_import(hooks))
+            except BaseException:
+                self._watches.close()
+                raise
+            if self._tensorflow is None:
+                self.source.begin_without_trace()
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
 
     def _guarded(self, hook: Callable[[], object]) -> None:
-        try:
-            hook()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-            self._hook_failed(error)
+        with self.parts.own("start"):
+            try:
+                hook()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                self._hook_failed(error)
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
+        with self.parts.own("stop"):
+            self._finish()
+        self.recording.cell = self.parts.finish()
+        return self.recording
+
+    def _finish(self) -> None:
         began_ns, overhead_before_ns = self._code_began
         inside_ns = self.recording.overhead_ns - overhead_before_ns
         self.recording.wall_ns = time.perf_counter_ns() - began_ns - inside_ns
         try:
             self._close_window(None)
+            self.source.end()
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -144,7 +166,6 @@ class Capture:
         recording.changing_arguments = find_changing_arguments(self.recorder.traced_functions)
         if self._tensorflow is None and not self.recording.messages:
             self.recording.messages.append(explain_nothing())
-        return self.recording
 
     def _explain_losses(self) -> list[str]:
         """What is lost because of names that others changed, and because of faults of ours."""
@@ -180,6 +201,7 @@ class Capture:
         if VERSION.of(module) is None and START.find(module) is None:
             return  # its import failed half-way; the code will say why
         tensorflow = self._tensorflow = self._look_up(module)
+        self._watch(self._part_watch.watch_tensorflow(tensorflow))
         self._watch(self.recorder.watch_tensorflow(tensorflow))
         self._watch(self.graph_runs.watch(tensorflow))
         if not self._traces:
@@ -208,6 +230,7 @@ class Capture:
         if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:
             return  # its import failed half-way
         keras = self._look_up(sys.modules[name])
+        self._watch(self._part_watch.watch_keras(keras))
         self._watch(self.recorder.watch_keras(keras))
         self._watch(watch_fits(keras, self.recording.fits.append))
         if self._traces:
@@ -300,8 +323,10 @@ class Capture:
             self._close_window("seconds")
 
     def _close_window(self, closed_by: str | None) -> None:
-        with self._lock:
-            if self._tracing_since_ns is None:
+        if self._tracing_since_ns is None:
+            return
+        with self.parts.own("stop"), self._lock:
+            if self._tracing_since_ns is None:  # another thread was faster
                 return
             now = time.perf_counter_ns()
             recording = self.recording

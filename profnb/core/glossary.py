@@ -143,6 +143,11 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "`p.steps.is_warmup`",
             "skipped steps",
         ),
+        "part (of a cell)": Term(
+            "What some of the cell's wall time went to: training steps, validation, a callback, imports, Python.",
+            "The innermost one counts, traced or not; the parts add up to the cell, to the nanosecond.",
+            "`p.cell_breakdown`, the report's second line",
+        ),
         "phase": Term(
             "What steps are for: train, test, predict, or the function that a loop calls.",
             "Averages speak of one phase, training if there is any.",

@@ -9,6 +9,8 @@ __all__ = [
     "BAR",
     "CAUSE_COLOURS",
     "CELL",
+    "CELL_COLOURS",
+    "CELL_SHADES",
     "COLOURS",
     "GRID",
     "MUTED",
@@ -42,6 +44,36 @@ CAUSE_COLOURS = {
     "Python in the step": "#8c8c8c",
     "Python between steps": COLOURS["between steps"],
     "unknown": COLOURS["all others"],
+}
+
+# The parts of a whole cell; steps have the colour of what they are for.
+CELL_COLOURS = {
+    "imports": "#8d8468",
+    "building models": "#9068c4",
+    "first steps": COLOURS["compilation"],
+    "train steps": COLOURS["device compute"],
+    "validation steps": COLOURS["device to device"],
+    "evaluation steps": COLOURS["device to device"],
+    "predict steps": "#5b7fc0",
+    "marked steps": COLOURS["device compute"],
+    "function calls": COLOURS["device compute"],
+    "session runs": COLOURS["device compute"],
+    "failed steps": COLOURS["input"],
+    "input": COLOURS["input"],
+    "gaps": COLOURS["between steps"],
+    "epoch ends": "#4f93a8",
+    "around steps": "#7f9a3f",
+    "callbacks": COLOURS["kernel launch"],
+    "checkpointing": COLOURS["output"],
+    "other Python": COLOURS["host compute"],
+    "profnb": COLOURS["all others"],
+    "other parts": "#9a9a9a",
+}
+# Of several callbacks and functions beside each other.
+CELL_SHADES = {
+    "callbacks": (COLOURS["kernel launch"], "#8f7a3c", "#c98b4a"),
+    "function calls": (COLOURS["device compute"], COLOURS["device to device"], "#5b7fc0"),
+    "marked steps": (COLOURS["device compute"], COLOURS["device to device"], "#5b7fc0"),
 }
 
 TEXT_COLOUR = "#7b7b7b"

@@ -5,8 +5,9 @@ What comes from the trace travels as escaped text or as JSON in an attribute.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from profnb.drawing.html_table import Cell, html_table, note_list
 from profnb.drawing.section import section_block, titled_block
@@ -14,8 +15,11 @@ from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
 from profnb.report.advice import advice_html
 from profnb.report.content import Content, ShareRow
 from profnb.report.text import Fact
+from profnb.subjects.cell.section import CellWords
 
 __all__ = ["content_html", "share_table_html"]
+
+_BAR_MARKS = 72
 
 
 def content_html(content: Content, figure: Markup, section_figures: Sequence[Markup]) -> Markup:
@@ -31,6 +35,7 @@ def content_html(content: Content, figure: Markup, section_figures: Sequence[Mar
     parts = [
         headline.format(content.headline),
         answer.format(content.answer),
+        Markup("") if content.cell is None else _cell_html(content.cell),
         _facts_html(content.facts),
         Markup("") if content.advice is None else advice_html(content.advice),
         note_list(content.notes),
@@ -44,6 +49,41 @@ def content_html(content: Content, figure: Markup, section_figures: Sequence[Mar
     tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
     parts.extend(tab.format(name, body) for name, body in tabs.items())
     return Markup('<div class="profnb" style="{}">{}</div>').format(ROOT, Markup("").join(parts))
+
+
+def _cell_html(cell: CellWords) -> Markup:
+    """Where the cell's time went: the sentence, in which each part has its colour, and one bar."""
+    last = len(cell.shares) - 1
+    named = Markup(" ").join(
+        Markup(
+            '<span style="display:inline-block"><span style="color:{}">■</span> {}{}</span>'
+        ).format(share.colour, _with_code(share.text), "." if row == last else ",")
+        for row, share in enumerate(cell.shares)
+    )
+    marks = _marks([share.fraction for share in cell.shares])
+    bar = Markup("").join(
+        Markup('<span style="color:{}">{}</span>').format(share.colour, "█" * count)
+        for share, count in zip(cell.shares, marks, strict=True)
+        if count
+    )
+    return Markup(
+        '<div style="margin:0 0 2px">{} {}</div><div style="{};overflow:hidden">{}</div>'
+    ).format(cell.head, named, BAR, bar)
+
+
+def _with_code(text: str) -> Markup:
+    """Text whose names stand in backticks, with them in a font for code instead."""
+    code = Markup('<span style="font-family:monospace">{}</span>')
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # a name has one itself
+        return escape(text)
+    return Markup("").join(code.format(p) if at % 2 else escape(p) for at, p in enumerate(pieces))
+
+
+def _marks(fractions: Sequence[float]) -> list[int]:
+    """How many marks of the bar each part gets: all of them together, and none more than half a mark off."""
+    ends = [round(end * _BAR_MARKS) for end in accumulate(fractions)]
+    return [end - begin for begin, end in pairwise([0, *ends])]
 
 
 def _facts_html(facts: Sequence[Fact]) -> Markup:

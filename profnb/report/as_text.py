@@ -1,5 +1,7 @@
 """A report as plain text, for a terminal and wherever HTML is not shown."""
 
+from textwrap import fill
+
 from profnb.drawing.plain import plain_table, printable
 from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text
@@ -7,10 +9,14 @@ from profnb.report.content import Content
 
 __all__ = ["content_text"]
 
+_WIDTH = 150
+
 
 def content_text(content: Content) -> str:
     """The report as plain text: what it says first, then its tables without their details."""
     parts = [printable(f"{content.headline}. {content.answer}".strip())]
+    if content.cell is not None:
+        parts[0] += f"\n{fill(printable(content.cell.text), _WIDTH)}"
     if content.advice is not None:
         parts.append(advice_section_text(content.advice))
     parts.extend(f"Note: {printable(note)}" for note in content.notes)

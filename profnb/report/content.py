@@ -7,6 +7,7 @@ from profnb.drawing.section import Section
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import StepChart
 from profnb.report.text import Fact
+from profnb.subjects.cell.section import CellWords
 
 __all__ = ["Content", "ShareRow"]
 
@@ -21,6 +22,7 @@ class Content:
         title: Its name.
         headline: What was recorded, in a line.
         answer: Where the time goes, in a sentence; "" where nothing can be said.
+        cell: Where the whole cell's wall time went; None for a trace of others.
         facts: The figures of the headline.
         shares: The mean step, a row per category: name, bar, mean per step, share.
         notes: What the reader should know first.
@@ -32,6 +34,7 @@ class Content:
     title: str
     headline: str
     answer: str = ""
+    cell: CellWords | None = None
     facts: Sequence[Fact] = ()
     shares: Sequence[ShareRow] = ()
     notes: Sequence[str] = ()

@@ -24,6 +24,8 @@ from profnb.report.text import (
     share_rows,
 )
 from profnb.steps.streams import busiest_device, working_devices
+from profnb.subjects.cell.cell_breakdown import CellBreakdown
+from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
@@ -67,6 +69,8 @@ def build_report(
     title: str,
     notes: Sequence[str],
     overhead_ps: float | None,
+    cell: CellBreakdown | None = None,
+    has_tensorflow: bool = True,
     advice: Sequence[Advice] = (),
     runs: Sequence[Floats] = (),
 ) -> Report:
@@ -77,24 +81,43 @@ def build_report(
         title: The report's name.
         notes: What the reader should know first.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+        cell: Where the whole cell's wall time went; None for a trace of others.
+        has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
         runs: The times from step to step of each run, in picoseconds, where the code ran several times.
     """
     if study is None:
-        return Report(title, "Nothing was captured", notes=notes)
+        return _report_without_trace(title, notes, cell, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
         title=title,
         headline=f"{alarm_text(study)} {headline_text(steps, summary)}".strip(),
         answer=answer_text(summary, _device_spoken_of(study), has_host=_has_host(study)),
+        cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares),
         notes=notes,
         chart=step_chart(steps, study.breakdown) if has_chart else None,
-        sections=_sections(study),
+        sections=[*_sections(study), *cell_sections(cell)],
         advice=None if steps.is_window and not advice else advice,
     )
+
+
+def _report_without_trace(
+    title: str, notes: Sequence[str], cell: CellBreakdown | None, *, has_tensorflow: bool
+) -> Report:
+    """What can be said of code that left no trace: how long it took, and where."""
+    if cell is None:
+        return Report(title, "Nothing was captured", notes=notes)
+    why = "there is no trace of it" if has_tensorflow else "none of it in TensorFlow"
+    headline = f"The code took {duration_text(cell.whole_ps)}; {why}"
+    words = _words(cell, has_eager_ops=has_tensorflow)
+    return Report(title, headline, cell=words, notes=notes, sections=cell_sections(cell))
+
+
+def _words(cell: CellBreakdown | None, *, has_eager_ops: bool) -> CellWords | None:
+    return None if cell is None else cell_words(cell, has_eager_ops=has_eager_ops)
 
 
 def _device_spoken_of(study: Study) -> str:

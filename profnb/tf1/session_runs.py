@@ -45,6 +45,7 @@ class GraphRuns:
             are something else, and runs are left alone from then on.
         run_began: Called just before each run.
         run_ended: Called just after each run that did not raise, with whether it was traced.
+        run_failed: Called just after each run that raised.
 
     Attributes:
         runs: The serialized RunMetadata of the traced runs, in order.
@@ -61,6 +62,7 @@ class GraphRuns:
         before_first: Callable[[], bool],
         run_began: Callable[[], object],
         run_ended: Callable[[bool], object],
+        run_failed: Callable[[], object],
     ) -> None:
         """Start with no runs, on the calling thread."""
         self.runs: list[bytes] = []
@@ -70,7 +72,7 @@ class GraphRuns:
         self.untraced = 0
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first = before_first
-        self._run_began, self._run_ended = run_began, run_ended
+        self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
         self._thread = threading.get_ident()
         self._until: float | None = None  # monotonic seconds; None before the first traced run
         self._bytes = 0
@@ -139,6 +141,8 @@ class GraphRuns:
     def end(self, session: Any, metadata: Any, *, failed: bool) -> None:
         """A run ended; ``metadata`` is what it was traced into, or None."""
         self._is_inside = False
+        if failed:
+            self._run_failed()
         if failed or self._is_refused:
             return
         was_traced = metadata is not None and metadata.HasField("step_stats")

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from profnb.capture.models.layer_facts import ModelFacts
+from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
 from profnb.capture.source.source_records import (
     ENTERED,
@@ -24,7 +25,7 @@ __all__ = ["CHECKS", "LIMITS"]
 _NOT_KEPT = Limit(is_kept=False)
 _NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40  # centuries; longer than any file; of one dimension
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
-_DEEPEST_MODEL = 64
+_DEEPEST_MODEL, _PARTS = 64, 400
 
 LIMITS: Mapping[str, Limit] = {
     **{
@@ -70,6 +71,17 @@ LIMITS: Mapping[str, Limit] = {
         for column in ("op_names", "op_types", "places", "is_outside")
     },
     "GraphLines.calls": Limit((_OPS, 8)),
+    "CellRecords.wall_ns": Limit(least=0, end=_NS),
+    "CellRecords.parts": Limit((_PARTS,)),
+    "CellPart.occurrences": Limit(least=0, end=_SIZE),
+    "CellPart.wall_ns": Limit(least=0, end=_NS),
+    "CellPart.longest_ns": Limit(least=0, end=_NS),
+    "CellPart.line": Limit(least=0, end=_LINE),
+    **{
+        f"CellRecords.python_{end}_ns": Limit((_PLACES,), -_NS, _NS, has_differences=True)
+        for end in ("begin", "end")
+    },
+    "CellRecords.cells": Limit(least=0),
     "StackRecords.begin_ns": Limit(least=0, end=_NS),
     "StackRecords.time_ns": Limit((_ROWS,), 0, _NS, has_differences=True),
     "StackRecords.stack": Limit((_ROWS,), 0),
@@ -132,6 +144,21 @@ def _check_source(source: SourceRecords) -> None:
         _are_rows(graph.places, -1, source.places, "places of ops")
 
 
+def _check_part(part: CellPart) -> None:
+    _claim(part.part in PARTS, "a part of a cell that is none")
+    _claim(part.longest_ns <= part.wall_ns, "an occurrence that is longer than all of them")
+
+
+def _check_cell(cell: CellRecords) -> None:
+    whole = sum(part.wall_ns for part in cell.parts)
+    _claim(whole == cell.wall_ns, "parts that do not add up to the cell")
+    keys = [(part.part, part.name) for part in cell.parts]
+    _claim(len(set(keys)) == len(keys), "a part of a cell twice")
+    _have_one_length(cell.python_begin_ns, cell.python_end_ns)
+    ends = zip(cell.python_begin_ns, cell.python_end_ns, strict=True)
+    _ascend([time for stretch in ends for time in stretch])
+
+
 def _check_stacks(stacks: StackRecords) -> None:
     _have_one_length(stacks.time_ns, stacks.stack)
     _ascend(stacks.time_ns)
@@ -149,4 +176,6 @@ CHECKS: Mapping[type, Callable[[Any], None]] = {
     GraphLines: _check_graph,
     SourceRecords: _check_source,
     StackRecords: _check_stacks,
+    CellPart: _check_part,
+    CellRecords: _check_cell,
 }

@@ -15,8 +15,10 @@ A line costs about 0.2 us (some us in a function of thousands of lines, where Py
 Where lines come so thick that this would be felt (plain Python), those that take no time to speak of are
 recorded only the first time after their function was entered, and functions that take none no longer at
 all: their time stands at the line before, or at the line that calls them. A line that runs an op takes longer
-than that and stays. Python 3.10 and 3.11 have no monitoring; there lines are known from
-samples of the stack (``--python``) only.
+than that and stays. How thick is told by the thread's own CPU time: on a busy machine a line of plain Python
+takes milliseconds by the clock now and then, while somebody else has the processor or the interpreter.
+
+Python 3.10 and 3.11 have no monitoring; there lines are known from samples of the stack (``--python``) only.
 
 The window may be closed by another thread while this one records: what the two share is changed under a lock,
 which a line alone never needs.
@@ -37,10 +39,13 @@ __all__ = ["LineWatch"]
 
 _TOOL_IDS = (4, 3)  # 0, 1, 2 and 5 are meant for debuggers, coverage, profilers and optimizers
 _BATCH = 1 << 13
+_FULL = 3 * _BATCH  # a row is three values
 _FASTEST_BATCH_NS = _BATCH * 6_000  # at 6 us a line, recording it costs some 3 %
 _CHEAP_NS = 3_000  # no op is dispatched in less
 _OFTEN = 8  # times in fast batches
+_RARE = 64  # one of so many occurrences, and one more, may have been interrupted
 _MOST_ROWS = 2_000_000
+_MOST_UNWOUND = 50_000  # exceptions through functions; at 0.3 us each, some 15 ms
 _REARMED_NS, _REARMING_SHARE = 100_000, 100  # asking again may take a hundredth of the time
 
 
@@ -62,7 +67,8 @@ class LineWatch:
                                     6000     1  LEFT      line 5 of the cell: its own row is the last one open
                                     7000     0  4         line 4, the second time round
 
-    A batch of 8,192 rows that took less than 49 ms means that lines come too thick. Then of each line in it::
+    A batch of 8,192 rows that took the thread less than 49 ms of CPU time means that lines come too thick.
+    Then of each line in it, less the rare occurrences in which the thread may have stood still::
 
         ran 8 times or more, under 3 us each   -> muted: one row each time that its function is entered anew,
                                                   and at most every hundredth of the time (``_rearm``)
@@ -77,14 +83,14 @@ class LineWatch:
         """Nothing is watched yet."""
         self.records = LineRecords()
         self._batch: list[Any] = []  # time, code, line, time, ...
-        self._since_ns = 0
+        self._since_ns = self._cpu_since_ns = 0
         self._codes: list[CodeType] = []
         self._rows: dict[int, int] = {}  # by id: equal code may stand in two cells
         self._often: dict[tuple[int, int], list[int]] = {}  # of fast batches: times and nanoseconds
         self._muted: set[tuple[int, int]] = set()
         self._rearm_at_ns: dict[int, int] = {}  # when to ask for a function's muted lines again
         self._ignored: set[int] = set()
-        self._unwound = self._unwound_since_ns = 0
+        self._unwound = 0
         self._tool = -1
         self._thread = 0
         self._lock = threading.RLock()
@@ -111,11 +117,22 @@ class LineWatch:
             monitoring.register_callback(self._tool, event, callback)
         self._begin_batch()
         self._enter_running()
-        self._unwound_since_ns = time.perf_counter_ns()
-        # Exceptions are told of for all code or for none.
-        everywhere = events.PY_START | events.PY_UNWIND | events.PY_THROW
-        monitoring.set_events(self._tool, everywhere)
+        self.see_exceptions(are_seen=True)
         return True
+
+    def see_exceptions(self, *, are_seen: bool) -> None:
+        """Whether functions that an exception leaves are told of then, or as the next line begins.
+
+        They are told of for everybody's code or for nobody's, which makes the import of a large package some
+        5 % longer.
+        """
+        with self._lock:
+            if self._tool >= 0:
+                events = sys.monitoring.events
+                exceptions = events.PY_UNWIND | events.PY_THROW
+                are_seen &= self._unwound < _MOST_UNWOUND
+                everywhere = events.PY_START | (exceptions if are_seen else 0)
+                sys.monitoring.set_events(self._tool, everywhere)
 
     def _enter_running(self) -> None:
         """Take in the user's functions that are running already, the outermost first."""
@@ -146,11 +163,12 @@ class LineWatch:
 
     def _rearm(self, code: CodeType, now: int) -> None:
         """Have the muted lines of a function recorded once more; the longer it is, the longer this takes."""
+        began_ns = time.thread_time_ns()
         with self._lock:
             if self._tool >= 0:
                 sys.monitoring.set_local_events(self._tool, code, 0)
                 self._arm(code)
-        took = time.perf_counter_ns() - now
+        took = time.thread_time_ns() - began_ns
         self._rearm_at_ns[id(code)] = now + max(_REARMED_NS, took * _REARMING_SHARE)
 
     def _ignore(self, code: CodeType) -> object:
@@ -171,41 +189,44 @@ class LineWatch:
             if id(code) in self._ignored:
                 return self._ignore(code)
             now = time.perf_counter_ns()
-            self._batch += now, code, ENTERED
+            self._entered(now, code)
             if now > self._rearm_at_ns.get(id(code), now):
                 self._rearm(code, now)
         return None
 
+    def _entered(self, now: int, code: CodeType) -> None:
+        """Lines alone may never fill a batch: those that a generator goes on at may be muted."""
+        self._batch += now, code, ENTERED
+        if len(self._batch) > _FULL:
+            self._next_batch()
+
     def _function_goes_on(self, code: CodeType, *_: object) -> None:
         if id(code) in self._rows and threading.get_ident() == self._thread:
-            self._batch += time.perf_counter_ns(), code, ENTERED
+            if id(code) in self._ignored:  # a generator; such functions are entered once
+                self._ignore(code)
+            else:
+                self._entered(time.perf_counter_ns(), code)
 
     def _function_left(self, code: CodeType, *_: object) -> None:
-        if (
-            id(code) in self._rows
-            and threading.get_ident() == self._thread
-            and id(code) not in self._ignored
-        ):
+        if id(code) in self._rows and threading.get_ident() == self._thread:
             self._batch += time.perf_counter_ns(), code, LEFT
+            if id(code) in self._ignored:
+                self._ignore(code)
 
     def _function_unwound(self, code: CodeType, *_: object) -> None:
         """An exception leaves a function, anybody's; code that raises all the time is let alone."""
         self._function_left(code)
         self._unwound += 1
-        if self._unwound % _BATCH == 0:
-            now = time.perf_counter_ns()
-            with self._lock:
-                if now - self._unwound_since_ns < _FASTEST_BATCH_NS and self._tool >= 0:
-                    sys.monitoring.set_events(self._tool, sys.monitoring.events.PY_START)
-                self._unwound_since_ns = now
+        if self._unwound == _MOST_UNWOUND:
+            self.see_exceptions(are_seen=False)
 
     def _begin_batch(self) -> None:
         """Record lines into a new batch; the names are local because this runs for every line."""
-        self._since_ns = time.perf_counter_ns()
+        self._since_ns, self._cpu_since_ns = time.perf_counter_ns(), time.thread_time_ns()
         batch = self._batch = []
         extend, clock = batch.extend, time.perf_counter_ns
         ident, thread, muted = threading.get_ident, self._thread, self._muted
-        full, next_batch, disabled = 3 * _BATCH, self._next_batch, sys.monitoring.DISABLE
+        full, next_batch, disabled = _FULL, self._next_batch, sys.monitoring.DISABLE
 
         def line_begins(code: CodeType, line: int) -> object:
             if ident() == thread:
@@ -226,24 +247,44 @@ class LineWatch:
         with self._lock:
             if self._tool < 0:  # the window has closed, and the batch was taken
                 return
-            batch, took_ns = self._batch, time.perf_counter_ns() - self._since_ns
-            if took_ns < _FASTEST_BATCH_NS:
-                self._mute_cheap(batch)
+            batch, cpu_ns = self._batch, time.thread_time_ns() - self._cpu_since_ns
+            if cpu_ns < _FASTEST_BATCH_NS:
+                self._mute_cheap(batch, time.perf_counter_ns() - self._since_ns - cpu_ns)
             self._begin_batch()
             self._keep(batch)
             if len(self.records) > _MOST_ROWS:
                 self.records.is_cut = True
                 self._detach()
 
-    def _mute_cheap(self, batch: list[Any]) -> None:
-        """Record no longer each time what runs often and takes no time to speak of."""
+    def _add_up(self, batch: list[Any], still_ns: int) -> None:
+        """Add the lines of a batch to those of earlier ones: how often they ran, how long they took.
+
+        Args:
+            batch: What was recorded.
+            still_ns: How long the thread stood still in it. That may have been any line, a rare occurrence of
+                which took much longer than the others, and is not counted as its time.
+        """
         times, codes, lines = batch[0::3], batch[1::3], batch[2::3]
-        often = self._often
+        found: dict[tuple[int, int], list[int]] = {}
         for code, line, begin, end in zip(codes, lines, times, times[1:], strict=False):
             if line != LEFT:
-                sums = often.setdefault((id(code), line), [0, 0])
+                sums = found.setdefault((id(code), line), [0, 0, 0, 0])
+                took = end - begin
                 sums[0] += 1
-                sums[1] += end - begin
+                sums[1] += took
+                if took > _CHEAP_NS:
+                    sums[2] += 1
+                    sums[3] += took
+        for key, (count, took_ns, slow, slow_ns) in found.items():
+            sums = self._often.setdefault(key, [0, 0])
+            is_rare = slow <= 1 + count // _RARE
+            sums[0] += count
+            sums[1] += took_ns - (min(slow_ns, still_ns) if is_rare else 0)
+
+    def _mute_cheap(self, batch: list[Any], still_ns: int) -> None:
+        """Record no longer each time what runs often and takes no time to speak of."""
+        self._add_up(batch, max(still_ns, 0))
+        often = self._often
         spent: dict[int, int] = {}
         for (code, _), sums in often.items():
             spent[code] = spent.get(code, 0) + sums[1]

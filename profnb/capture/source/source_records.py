@@ -49,6 +49,12 @@ class LineRecords:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    def end(self, time_ns: int) -> None:
+        """Say until when the last line lasted at least."""
+        self.time_ns.append(time_ns)
+        self.code.append(-1)
+        self.line.append(LEFT)
+
 
 @dataclass
 class StackRecords:

@@ -49,6 +49,7 @@ class SourceWatch:
         self._lines: LineWatch | None = None
         self._sampler: StackSampler | None = None
         self._trace_type: Any = None
+        self._is_early = False
         self._lock = threading.Lock()
         self._stacks = StackRecords()
         self._line_records = LineRecords()
@@ -72,10 +73,27 @@ class SourceWatch:
         with self._graphs.watch_keras(keras):
             yield
 
+    def begin_without_trace(self) -> None:
+        """The code runs on this thread and there is no window yet: watch its lines until there is one."""
+        if self._has_lines:
+            lines = LineWatch()
+            self._lines = lines if lines.start() else None
+            self._is_early = self._lines is not None
+
+    def see_exceptions(self, *, are_seen: bool) -> None:
+        """Whether exceptions are told of; not while a package is imported, which raises and catches many."""
+        lines = self._lines
+        if lines is not None:
+            lines.see_exceptions(are_seen=are_seen)
+
     def begin(self) -> None:
         """The window has opened, on this thread."""
         if not (self._has_lines or self._has_stacks):
             return
+        with self._lock:
+            early, self._lines, self._is_early = self._lines, None, False
+        if early is not None:  # what it saw is not part of the window
+            early.stop()
         try:
             self._begin()
         except Exception:  # noqa: BLE001 - no thread to be had, say; the user's code comes first
@@ -106,6 +124,8 @@ class SourceWatch:
         if lines is not None:
             lines.stop()
             self._line_records = lines.records
+            if self._is_early and not lines.records.is_cut:  # an exception may have ended the code
+                lines.records.end(time.perf_counter_ns())
         if sampler is not None:
             self._stacks = sampler.stop()
             if self._has_lines and not len(self._line_records):

@@ -1,0 +1,119 @@
+"""Where the whole cell's wall time went, as plain values that add up exactly."""
+
+from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
+
+from array import array
+from dataclasses import dataclass, field, replace
+
+__all__ = [
+    "AROUND",
+    "BUILDING",
+    "CALLBACKS",
+    "CALLS",
+    "CHECKPOINTING",
+    "EPOCH_ENDS",
+    "EVALUATION",
+    "FAILED",
+    "FIRST",
+    "GAPS",
+    "IMPORTS",
+    "INPUT",
+    "MARKED",
+    "OTHER",
+    "PARTS",
+    "PREDICT",
+    "PROFNB",
+    "SESSION_RUNS",
+    "TRAIN",
+    "VALIDATION",
+    "CellPart",
+    "CellRecords",
+]
+
+IMPORTS, BUILDING, FIRST = "imports", "building models", "first steps"
+TRAIN, VALIDATION, EVALUATION = "train steps", "validation steps", "evaluation steps"
+PREDICT, MARKED, CALLS = "predict steps", "marked steps", "function calls"
+SESSION_RUNS, FAILED = "session runs", "failed steps"
+INPUT, GAPS, EPOCH_ENDS, AROUND = "input", "gaps", "epoch ends", "around steps"
+CALLBACKS, CHECKPOINTING = "callbacks", "checkpointing"
+OTHER, PROFNB = "other Python", "profnb"
+
+# Every part, and what it is.
+PARTS = {
+    IMPORTS: "importing modules, by the package that was imported",
+    BUILDING: "making layers and models, giving them weights, `compile`",
+    FIRST: "the first step of each fit, evaluate and predict, and steps in which a function was traced: "
+    "tracing, XLA compiling, filling the first buffers",
+    TRAIN: "batches of `fit` and `train_on_batch`",
+    VALIDATION: "batches of the validation inside `fit`",
+    EVALUATION: "batches of `evaluate` and `test_on_batch`",
+    PREDICT: "batches of `predict` and `predict_on_batch`",
+    MARKED: "iterations marked by hand, by their phase",
+    CALLS: "outermost calls of a `tf.function`, by its name",
+    SESSION_RUNS: "session runs of TensorFlow 1",
+    FAILED: "steps that ended with an exception",
+    INPUT: "the code waiting for the next element of a dataset that it iterates itself",
+    GAPS: "between two batches of an epoch, without callbacks",
+    EPOCH_ENDS: "from an epoch's last batch to the next one's first, without validation and callbacks",
+    AROUND: "from the call of `fit`, `evaluate` or `predict` to its first batch, and after its last",
+    CALLBACKS: "callbacks, by class and hook: `EarlyStopping.on_epoch_end`",
+    CHECKPOINTING: "saving and loading models, weights and checkpoints",
+    OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly)",
+    PROFNB: "profnb itself: its start, its stop (the trace is written), and reading the trace",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellPart:
+    """One part of the cell.
+
+    Attributes:
+        part: One of ``PARTS``.
+        name: Which one: a callback's hook, a package, a function; "" for the whole part.
+        occurrences: How often it ran; 0 where that has no meaning.
+        wall_ns: Wall time of it alone, without the parts inside it.
+        longest_ns: The longest occurrence.
+        file: File of the line that caused it, or where a callback stands; "" where that is not the user's.
+        line: That line; 0 for none.
+    """
+
+    part: str
+    name: str
+    occurrences: int
+    wall_ns: int
+    longest_ns: int
+    file: str = ""
+    line: int = 0
+
+
+@dataclass
+class CellRecords:
+    """The parts of a cell.
+
+    Attributes:
+        wall_ns: Wall time from the capture's start until the trace was read: the sum of the parts.
+        parts: In the order in which they first began.
+        python_begin_ns: When each stretch of other Python began, by ``time.perf_counter_ns``, as far as kept.
+        python_end_ns: When it ended.
+        cells: The number of the cell that each file stands for, where it is one.
+    """
+
+    wall_ns: int = 0
+    parts: list[CellPart] = field(default_factory=list)
+    python_begin_ns: array[int] = field(default_factory=lambda: array("q"))
+    python_end_ns: array[int] = field(default_factory=lambda: array("q"))
+    cells: dict[str, int] = field(default_factory=dict)
+
+    def add(self, part: str, name: str, wall_ns: int) -> None:
+        """Add what came after the clock had stopped."""
+        self.wall_ns += wall_ns
+        for row, there in enumerate(self.parts):
+            if (there.part, there.name) == (part, name):
+                self.parts[row] = replace(
+                    there,
+                    occurrences=there.occurrences + 1,
+                    wall_ns=there.wall_ns + wall_ns,
+                    longest_ns=max(there.longest_ns, wall_ns),
+                )
+                return
+        self.parts.append(CellPart(part, name, 1, wall_ns, wall_ns))

@@ -1,0 +1,1 @@
+"""Where the whole cell's wall time went, traced or not."""
