@@ -155,6 +155,16 @@ def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_
     assert "waiting-for-input" not in rules_of(waits(490 * US))
 
 
+@pytest.mark.parametrize(("kind", "is_told"), [("_SingleProcessDataLoaderIter", True), ("_MultiProcessingDataLoaderIter", False)])
+def test_a_loader_of_pytorch_without_workers_is_named(kind, is_told):
+    study = on_gpu(lambda at: busy(at + 5 * MS, op="aten::mm", share=0.4), steps=[one for at in range(10) for one in (
+        event("ProfilerStep", at * 10 * MS, 10 * MS, step_num=at, _r=1), event(f"enumerate(DataLoader)#{kind}.__next__", at * 10 * MS, 4 * MS))])  # fmt: skip
+    found = rules_of(study)["waiting-for-input"]
+    assert found.bound_fraction == pytest.approx(0.4)
+    assert ("has no workers" in found.evidence) == is_told
+    assert "num_workers=4" in found.code
+
+
 LAUNCHES = "cuLaunchKernel"
 
 

@@ -83,8 +83,9 @@ def _idle_section(idle: IdleTable) -> Section:
         title="Idle time of the device",
         tab="Device",
         sentence=(
-            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the time from the first step "
-            f"to the last, most of it {IDLE_CAUSES[order[0]]}."
+            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the time"
+            f"{' of the steps that the averages are of' if idle.aside_ps else ''}, most of it "
+            f"{IDLE_CAUSES[order[0]]}."
         ),
         bar=Bar(
             lambda row: float(idle.total_ps[row] / whole),
