@@ -10,7 +10,12 @@ import numpy as np
 
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.launching import find_launches
-from profnb.steps.streams import busiest_device
+from profnb.steps.streams import (
+    DIRECTIONS,
+    busiest_device,
+    directions_of_copies,
+    raw_device_lines,
+)
 from profnb.subjects.advising import (
     GUIDE,
     LEAST_INPUT,
@@ -133,6 +138,16 @@ def copying_input(study: Study) -> Advice | None:
     pageable = sum(int(copies.bytes[row]) for row in rows if copies.source_kind[row] == "pageable")
     told = f" {bytes_text(moved)} in all" if moved else ""
     told += f", {bytes_text(pageable)} of it from pageable memory" if moved and pageable else ""
+    if _copies_by_itself(study):
+        return Advice(
+            "copying-input", "Keep on the device what fits there",
+            f"{percent_text(share)} of the time the program's own copies (copy-done) brought data from the "
+            "host's memory, and the device computed nothing.",
+            share,
+            "Leave arrays that fit in the device's memory there (memory_kind='device' in their shardings), "
+            "and fetch the next one while this one is computed.",
+            "https://docs.jax.dev/en/latest/notebooks/host-offloading.html",
+        )  # fmt: skip
     return Advice(
         "copying-input", "Copy to the device while it computes",
         f"{percent_text(share)} of the time the host moved data to the device while that computed nothing"
@@ -151,6 +166,16 @@ def copying_input(study: Study) -> Advice | None:
         ),
         guide(study, "data_performance"),
     )  # fmt: skip
+
+
+def _copies_by_itself(study: Study) -> bool:
+    """Whether XLA's own instructions are most of the time of copies from the host."""
+    trace = study.trace
+    copies = trace.lines.events_of(raw_device_lines(trace))
+    to_device = directions_of_copies(trace)[copies] == DIRECTIONS.index("host to device")
+    of_xla = trace.select_names(lambda name: name.lstrip("%").startswith("copy-"))[copies]
+    spent = trace.events.duration_ps[copies]
+    return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
 
 
 def synchronising_reads(study: Study) -> Advice | None:
