@@ -451,6 +451,25 @@ def test_a_call_counts_by_what_it_sets_going(copy, category):
     assert shares(trace)[category] >= 30
 
 
+@pytest.mark.parametrize(
+    ("kernel", "call", "category"),
+    [
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyHtoDAsync", "input"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyDtoHAsync", "output"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyDtoDAsync", "device to device"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyWithStream", "device to device"),  # unknown, but no compute
+        ("copyBufferKernel", "hipModuleLaunchKernel", "device compute"),
+    ],
+)
+def test_a_kernel_of_rocm_that_copies_is_a_copy_as_its_call_says(kernel, call, category):
+    trace = read(
+        host(line("python", marker(0, 100, 0), event(call, 5, 5, correlation_id=1))),
+        gpu(line("Stream #1", event(kernel, 20, 40, correlation_id=1))),
+    )
+    assert shares(trace)[category] >= 40
+    assert (len(Study(trace).device.copies) == 1) == (category != "device compute")
+
+
 @pytest.mark.parametrize("name", ["_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"])
 def test_pytorchs_loader_is_input_and_what_launches_beside_it_is_not(name):
     trace = read_chrome(

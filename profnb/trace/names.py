@@ -31,6 +31,7 @@ __all__ = [
     "XLA_MODULES_LINE",
     "XLA_OPS_LINE",
     "copy_direction",
+    "copy_direction_of_call",
     "copy_direction_of_details",
     "is_collective",
     "is_device_plane",
@@ -128,6 +129,10 @@ _COPY_DIRECTIONS = (
     (("memcpy",), "other"),
     (("memset",), "set"),
 )
+# Kernels that are copies: ROCm moves and fills memory with them (clr, rocclr device/blitcl.cpp); in which
+# direction only the call tells.
+_BLIT_KERNELS = (("__amd_rocclr_copybuffer", "other"), ("__amd_rocclr_fillbuffer", "set"))
+_COPYING_CALL = re.compile(r"(?:cuda|hip|cu)Memcpy(HtoD|DtoH|DtoD|PtoP)")
 # HIP's own names, ``CopyDeviceToDevice`` and ``CopyHostToDevice2D`` (ROCm clr, rocclr activity names).
 _HIP_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)(2D|3D)?")
 # XLA's own copies on a TPU, named by the whole instruction; the layouts tell the memories, S(5) is the host's
@@ -150,6 +155,9 @@ def copy_direction(name: str) -> str | None:
     start = name[:48].lower()
     if start.startswith(("%copy-", "copy-")):
         return _hlo_copy_direction(name)
+    for prefix, direction in _BLIT_KERNELS:
+        if start.startswith(prefix):
+            return direction
     if "memcpy" not in start and "memset" not in start:
         hip = _HIP_COPY.fullmatch(name)
         if hip:
@@ -163,6 +171,12 @@ def copy_direction(name: str) -> str | None:
         if compact.startswith(prefixes):
             return direction
     return None
+
+
+def copy_direction_of_call(name: str) -> str | None:
+    """The direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
+    found = _COPYING_CALL.match(name)
+    return copy_direction(f"Memcpy{found[1]}") if found else None
 
 
 def _hlo_copy_direction(name: str) -> str | None:
