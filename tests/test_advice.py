@@ -274,9 +274,55 @@ def test_recompiling_and_a_single_compilation():
     assert "recompiling" not in rules_of(compiling(1))
 
 
+def session_run(ops, kernels):
+    """One run of a TF1 session: a graph's ops, and what its device ran."""
+    events = [event("_SOURCE:NoOp", 0, US), *(event(name, at * MS, size * MS) for name, at, size in ops)]
+    made = [event(name, at * MS, size * MS) for name, at, size in kernels]
+    return Study(read(host(line("ops", event("session_run", 0, 100 * MS, step_num=0, _r=1), *events)), gpu(line("stream:12", *made), stats=T4)))
+
+
+def test_one_op_that_takes_long_to_launch_in_the_only_run_is_named_and_not_called_many_small_kernels():
+    many = [(f"dense_{n}/MatMul:MatMul", 81 + n, 1) for n in range(10)]
+    work = [("k", 95, 2)]
+    first = rules_of(session_run([("dense/MatMul:MatMul", 1, 80), *many], work))["idle-device"]
+    assert first.title == "Record a later run"
+    assert "dense/MatMul:MatMul took 80.0 ms" in first.evidence
+    assert first.bound_fraction is None
+    alike = rules_of(session_run([(f"dense_{n}/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], work))["idle-device"]
+    assert alike.title == "Launch fewer, larger kernels"
+    steps = [event("train", at * 100 * MS, 99 * MS, step_num=at, _r=1) for at in range(3)]
+    each = [event(name, (at + 100 * n) * MS, size * MS) for n in range(3) for name, at, size in [("dense/MatMul:MatMul", 1, 80), *many]]
+    kernels = [event("k", (100 * n + 95) * MS, 2 * MS) for n in range(3)]
+    of_three = rules_of(Study(read(host(line("python", *steps, *each)), gpu(line("Stream #1", *kernels), stats=T4))))["idle-device"]
+    assert of_three.title == "Launch fewer, larger kernels"  # in each step: no first run
+
+
+def test_sessions_of_tensorflow_1_get_no_words_of_keras_or_of_functions():
+    study = session_run([("dense/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], [("k", 95, 2)])
+    assert study.framework == "TensorFlow 1"
+    advice = rules_of(study)["idle-device"]
+    assert "global_jit_level" in advice.code
+    for word in ("model.compile", "keras", "tf.function", "steps_per_execution"):
+        assert word not in advice.code
+
+
+def test_the_optimizer_is_not_said_where_xla_compiled_it_or_one_op_is_most_of_it():
+    def on(name, *ops, **stats):
+        made = [event(op, at * 10 * MS + first * MS, size * MS, **stats) for at in range(10) for op, first, size in ops]
+        return Study(read(host(line(name, *steps_of(), *made))))
+
+    small = [(f"adam/AssignAdd_{n}:AssignAddVariableOp", 1 + n, 1) for n in range(4)]
+    rest = ("dense/MatMul:MatMul", 5, 4)
+    assert "large-optimizer" in rules_of(on("python", *small, rest))
+    assert "large-optimizer" not in rules_of(on("python", ("adam/ApplyAdam:ApplyAdam", 1, 4), rest))
+    jax = on("python", *small, rest, ("PjitFunction(f)", 9, 1))
+    assert jax.framework == "JAX"
+    assert "large-optimizer" not in rules_of(jax)
+
+
 def test_a_large_optimizer():
     def ops(name):
-        made = [event(f"{name}/AssignAdd:AssignAddVariableOp", at * 10 * MS + MS, 4 * MS) for at in range(10)]
+        made = [event(f"{name}/AssignAdd_{n}:AssignAddVariableOp", at * 10 * MS + (1 + n) * MS, MS) for at in range(10) for n in range(4)]
         rest = [event("dense/MatMul:MatMul", at * 10 * MS + 5 * MS, 4 * MS) for at in range(10)]
         return Study(read(host(line("python", *steps_of(), *made, *rest))))
 

@@ -341,6 +341,25 @@ def test_a_file_of_kernels_alone_is_pytorchs():
     assert not len(Profile(kineto(KERNEL)).kernels)
 
 
+def test_a_device_that_is_named_and_ran_nothing_is_there():
+    """TensorFlow's own trace.json.gz of a program that trains beside its GPU names the GPU's process."""
+    named = [{"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}} for pid, name in ((1, "/device:GPU:0"), (2, "/host:CPU"))]
+    steps = [{"ph": "X", "pid": 2, "tid": 1, "ts": at * 100, "dur": 90, "name": f"train {at}", "args": {"step_num": str(at)}} for at in range(6)]
+    ops = [{"ph": "X", "pid": 2, "tid": 1, "ts": at * 100 + 1, "dur": 80, "name": "a/MatMul:MatMul"} for at in range(6)]
+    p = Profile(read(json.dumps({"traceEvents": [*named, *steps, *ops]}).encode()))
+    assert [plane.name for plane in p.trace.planes if plane.is_device] == ["/device:GPU:0"]
+    assert p.summary().startswith("There is a GPU, and this training does not use it.")
+    without = Profile(read(json.dumps({"traceEvents": [*named[1:], *steps, *ops]}).encode()))
+    assert not without.summary().startswith("There is a GPU")
+
+
+@pytest.mark.parametrize("name", ["NEGOTIATE_ALLREDUCE", "dataset::GetNext"])
+def test_what_waits_or_reads_in_other_tools_traces_is_no_op_that_computes(name):
+    p = Profile(read(json.dumps([{"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 100, "name": name}]).encode()))
+    assert p.steps.host_compute_ms.tolist() == [0]
+    assert "nothing that could explain it was recorded" in p.summary()
+
+
 def test_a_stream_that_waits_is_not_busy():
     waits = [("cuda_sync", "Stream Wait Event", 0, tid, 30, 500, {}) for tid in (7, 8, -1)]
     op = ("cpu_op", "aten::mm", 9, 9, 0, 600, {})

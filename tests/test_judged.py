@@ -82,7 +82,7 @@ ROWS = [
            lambda raw: raw.covered(raw.busiest()) < 0.1 * (raw.end.max() - raw.begin.min()), ("tf.data", "Keras")),
     Judged("kineto/changed.json.gz", ("device compute",), ("host compute",), (), ("idle-device", "python-between-steps"), lambda raw: busy_share(raw, "ProfilerStep#") > 0.9),
     Judged("kineto/resnet50.pt.trace.json.gz", ("device compute",), ("host compute",), ("waiting-for-input",), ("launch-bound",), lambda raw: 0.3 < busy_share(raw, "ProfilerStep#") < 0.8),
-    Judged("tpu-v6e/inference_2.xplane.pb", ("device compute", "/device:TPU:"), ("host compute",), (), ("imbalance",), None),
+    Judged("tpu-v6e/inference_2.xplane.pb", ("input", "/device:TPU:"), ("host compute", "device compute"), ("copying-input",), ("imbalance",), None),
     Judged("gpu-v100x8-bert/host0.xplane.pb", ("/device:GPU:", "nothing that could explain it was recorded"), ("Python",), ("idle-device",), ("imbalance",), None),
     Judged("gpu-cnn-batch512/host.xplane.pb", ("kernel launch",), ("host compute",), ("gpu-thread-mode", "copying-input"), ("mixed-precision", "imbalance"),
            lambda raw: raw.covered(raw.named("MemcpyH2D")) > 0.1 * (raw.end.max() - raw.begin.min())),

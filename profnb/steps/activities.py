@@ -68,7 +68,11 @@ HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(
 FIRST_OF_DEVICE = HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
-_NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
+# What Horovod's ranks say to each other, and tf.data's elements as SageMaker names them, is no op's work.
+_NOT_WORK = (
+    "EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$", "NEGOTIATE_",
+    "dataset::GetNext",
+)  # fmt: skip
 # Beside a device: Python's frames, and threads of tf.data.
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator")
 # JAX waiting for a result: its runtime, and Python's frame around it ("$api.py:2551 block_until_ready").
