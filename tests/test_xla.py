@@ -15,6 +15,7 @@ from profnb.subjects.device.roofline import ROOFLINE
 from profnb.subjects.xla.xla_modules import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
 from profnb.report.ranking import advise
+from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Plane
 from profnb.trace.names import copy_direction
 
@@ -190,6 +191,26 @@ def test_a_tpus_step_is_its_programs_run_and_its_own_copies_are_input_and_output
     [advice] = [a for a in advise(study) if a.rule == "copying-input"]
     assert advice.title == "Keep on the device what fits there"
     assert advice.bound_fraction == pytest.approx(0.2)
+
+
+def test_a_tpu_whose_clock_is_early_is_shown_later_and_this_is_said():
+    """Programs enqueued at 100 and 200 us began at 70 and 190 by their clock: 30 us early at least."""
+    calls = [event("DoEnqueueProgram", at * US, US, run_id=number, device_ordinal=0) for at, number in ((100, 1), (200, 2))]
+    def tpu(begins):
+        programs = [event("jit_f(7)", at * US, 9 * US, run_id=number) for number, at in enumerate(begins, 1)]
+        ops = [event("%dot.1 = f32[8] dot()", at * US, 5 * US, device_offset_ps=at * US, device_duration_ps=5 * US) for at in begins]
+        return plane("/device:TPU:0", line("XLA Modules", *programs), line("XLA Ops", *ops, line_id=2))
+
+    early = Study(read(host(line("python", *calls)), tpu((70, 190)))).trace
+    assert align_clocks(early) is early
+    assert early.events.begin_ps[early.is_device_line[early.lines.of_event]].tolist() == [100 * US, 220 * US] * 2
+    assert early.events.begin_ps[early.is_host_event].tolist() == [100 * US, 200 * US]
+    assert "/device:TPU:0 is shown 30.0 µs later than recorded" in early.left_out[0]
+    right = align_clocks(read(host(line("python", *calls)), tpu((100, 230))))
+    assert right.events.begin_ps[right.is_device_line[right.lines.of_event]].tolist() == [100 * US, 230 * US] * 2
+    assert right.left_out == ()
+    unknown = align_clocks(read(host(line("python")), tpu((70, 190))))  # no call, no knowledge
+    assert unknown.left_out == ()
 
 
 @pytest.mark.parametrize("name", ["%copy.3 = f32[8]{0} copy(f32[8]{0} %p)", "copy-insertion", "tpu-copy-normalizer"])

@@ -22,9 +22,10 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s, codes_of, look_up, match, stable_order
 from profnb.core.jit import compiled
-from profnb.steps.launching import find_enqueued, follow_programs
+from profnb.steps.launching import follow_programs
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
+from profnb.trace.enqueued import find_enqueued
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     CONSUMER_ID,

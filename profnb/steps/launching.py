@@ -13,21 +13,13 @@ Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_ut
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, match
+from profnb.core.columns import Bools, Int64s
 from profnb.core.jit import compiled
+from profnb.trace.enqueued import is_program
 from profnb.trace.model import Trace
-from profnb.trace.names import (
-    CORRELATION_ID,
-    DEVICE_ORDINAL,
-    RUN_ID,
-    XLA_MODULES_LINE,
-    XLA_OPS_LINE,
-)
+from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
 
-__all__ = ["find_enqueued", "find_executions", "find_launches", "follow_programs"]
-
-_ENQUEUES = "DoEnqueueProgram"
-KeyedEvents = tuple[Int64s, tuple[Int64s, Int64s]]
+__all__ = ["find_executions", "find_launches", "follow_programs"]
 
 
 def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
@@ -82,34 +74,6 @@ def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int64s | Non
     return result
 
 
-def find_enqueued(trace: Trace) -> tuple[KeyedEvents, KeyedEvents]:
-    """The calls that enqueue programs of TPUs, and the programs' runs.
-
-    Returns:
-        Of both the events, and the run and the device of each, all of shape (N,).
-    """
-    runs, ordinals = trace.stats.integers(RUN_ID), trace.stats.integers(DEVICE_ORDINAL)
-    calls, in_runs, in_ordinals = match(runs.events, ordinals.events)
-    key = runs.values[in_runs].astype(np.int64), ordinals.values[in_ordinals].astype(np.int64)
-    is_call = trace.select_names(lambda name: name == _ENQUEUES)[calls]
-    is_program = _is_program(trace, runs.events)
-    programs = runs.events[is_program]
-    tails = [plane.name.rpartition(":")[2] for plane in trace.planes]
-    number = [int(tail) if tail.isdecimal() and len(tail) < 10 else -1 for tail in tails]
-    device = np.array(number, np.int64)[trace.lines.plane[trace.lines.of_event[programs]]]
-    return (
-        (calls[is_call], (key[0][is_call], key[1][is_call])),
-        (programs, (runs.values[is_program].astype(np.int64), device)),
-    )
-
-
-def _is_program(trace: Trace, events: Int64s) -> Bools:
-    """Which of some events are the run of a whole program on a TPU, shape (N,)."""
-    is_modules = trace.lines.names.rows_where(lambda name: name == XLA_MODULES_LINE)
-    lines = trace.lines.of_event[events]
-    return np.asarray(is_modules[lines] & trace.is_device_line[lines])
-
-
 def follow_programs(trace: Trace, step: Int64s) -> None:
     """The ops of a TPU go to the step whose call enqueued the program that they run in.
 
@@ -121,7 +85,7 @@ def follow_programs(trace: Trace, step: Int64s) -> None:
         step: Row of each event's step, or -1, shape (E,); filled in.
     """
     programs = np.flatnonzero((step >= 0) & trace.lines.spread(trace.is_device_line))
-    programs = programs[_is_program(trace, programs)]
+    programs = programs[is_program(trace, programs)]
     if not programs.size:
         return
     plane = trace.lines.plane[trace.lines.of_event]
