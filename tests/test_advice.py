@@ -107,6 +107,30 @@ def test_ops_without_tensor_cores_are_listed_on_nvidia_only():
     assert "Ops without tensor cores" not in titles(layers("[64,64]", {**T4, "device_vendor": "AMD"}))
 
 
+def sentences(study):
+    return " ".join(part.sentence for part in build_report(study, title="", notes=(), overhead_ps=None).sections)
+
+
+def test_tensor_cores_are_spoken_of_where_there_are_some_and_names_tell_of_them():
+    assert "in tensor cores" in sentences(layers("[64,64]"))
+    assert "tensor cores" not in sentences(layers("[64,64]", {**T4, "compute_cap_major": 6}))
+    session = sentences(session_run([("dense/MatMul:MatMul", 1, 80)], [("dense/MatMul:MatMul", 90, 9)]))
+    assert "1 kernel, 9.00 ms in all. " in session
+    assert "tensor cores" not in session
+    of_pytorch = sentences(on_gpu(lambda at: busy(at, "volta_sgemm_128x32_nt", "")))
+    assert "0.0 % in tensor cores. " in of_pytorch  # which kernels are products is not known without their ops
+
+
+def test_launching_sets_the_pace_only_where_the_device_waits_longer_for_it_than_it_works():
+    assert "launching, not computing, sets the pace" in sentences(launching(8))
+    loading = [one for at in range(10) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), event("IteratorGetNext", at * 10 * MS, 9 * MS))]
+    kernels = [event("k", at * 10 * MS + 9 * MS + n * 10 * US, 5 * US, correlation_id=at * 100 + n + 1) for at in range(10) for n in range(90)]
+    calls = [event("cuLaunchKernel", at * 10 * MS + 9 * MS + n * 10 * US - 7 * US, 6 * US, correlation_id=at * 100 + n + 1) for at in range(10) for n in range(90)]
+    waiting = sentences(Study(read(host(line("python", *loading), line("l", *calls, line_id=2)), gpu(line("Stream #1", *kernels), stats=T4))))
+    assert "took longer than what they started." in waiting
+    assert "sets the pace" not in waiting
+
+
 def test_copying_input_from_pageable_memory_and_pinned():
     """3 of 9.95 ms are copies with nothing else on the device; details of the copies are told where they were recorded."""
     def work(**details):
