@@ -49,7 +49,7 @@ class Profile(Tables):
         models: "tuple[ModelFacts, ...]" = (),
     ) -> None:
         """Wrap a trace that was read, a recording whose trace comes later, or a profile of Python."""
-        self._trace = trace
+        self._trace = None if trace is None else _on_one_clock(trace)
         self._models = models
         self._counted: PythonTime | None = None
         self._counted_source = ""
@@ -61,7 +61,7 @@ class Profile(Tables):
 
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
-        self._trace = trace
+        self._trace = _on_one_clock(trace)
         for name in (
             "study",
             "_step_times",
@@ -305,3 +305,10 @@ class Profile(Tables):
         if not self.has_trace:
             return "<Profile without a trace>"
         return f"<Profile of {self._trace.source}>" if self._trace else "<Profile>"
+
+
+def _on_one_clock(trace: "Trace") -> "Trace":
+    """The trace with its devices on the host's clock."""
+    from profnb.trace.enqueued import align_clocks
+
+    return align_clocks(trace)

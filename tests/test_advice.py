@@ -107,6 +107,30 @@ def test_ops_without_tensor_cores_are_listed_on_nvidia_only():
     assert "Ops without tensor cores" not in titles(layers("[64,64]", {**T4, "device_vendor": "AMD"}))
 
 
+def sentences(study):
+    return " ".join(part.sentence for part in build_report(study, title="", notes=(), overhead_ps=None).sections)
+
+
+def test_tensor_cores_are_spoken_of_where_there_are_some_and_names_tell_of_them():
+    assert "in tensor cores" in sentences(layers("[64,64]"))
+    assert "tensor cores" not in sentences(layers("[64,64]", {**T4, "compute_cap_major": 6}))
+    session = sentences(session_run([("dense/MatMul:MatMul", 1, 80)], [("dense/MatMul:MatMul", 90, 9)]))
+    assert "1 kernel, 9.00 ms in all. " in session
+    assert "tensor cores" not in session
+    of_pytorch = sentences(on_gpu(lambda at: busy(at, "volta_sgemm_128x32_nt", "")))
+    assert "0.0 % in tensor cores. " in of_pytorch  # which kernels are products is not known without their ops
+
+
+def test_launching_sets_the_pace_only_where_the_device_waits_longer_for_it_than_it_works():
+    assert "launching, not computing, sets the pace" in sentences(launching(8))
+    loading = [one for at in range(10) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), event("IteratorGetNext", at * 10 * MS, 9 * MS))]
+    kernels = [event("k", at * 10 * MS + 9 * MS + n * 10 * US, 5 * US, correlation_id=at * 100 + n + 1) for at in range(10) for n in range(90)]
+    calls = [event("cuLaunchKernel", at * 10 * MS + 9 * MS + n * 10 * US - 7 * US, 6 * US, correlation_id=at * 100 + n + 1) for at in range(10) for n in range(90)]
+    waiting = sentences(Study(read(host(line("python", *loading), line("l", *calls, line_id=2)), gpu(line("Stream #1", *kernels), stats=T4))))
+    assert "took longer than what they started." in waiting
+    assert "sets the pace" not in waiting
+
+
 def test_copying_input_from_pageable_memory_and_pinned():
     """3 of 9.95 ms are copies with nothing else on the device; details of the copies are told where they were recorded."""
     def work(**details):
@@ -153,6 +177,16 @@ def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_
     assert "unknown" in found.evidence
     assert "waiting-for-input" in rules_of(waits(500 * US))
     assert "waiting-for-input" not in rules_of(waits(490 * US))
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("_SingleProcessDataLoaderIter", True), ("_MultiProcessingDataLoaderIter", False)])
+def test_a_loader_of_pytorch_without_workers_is_named(kind, is_told):
+    study = on_gpu(lambda at: busy(at + 5 * MS, op="aten::mm", share=0.4), steps=[one for at in range(10) for one in (
+        event("ProfilerStep", at * 10 * MS, 10 * MS, step_num=at, _r=1), event(f"enumerate(DataLoader)#{kind}.__next__", at * 10 * MS, 4 * MS))])  # fmt: skip
+    found = rules_of(study)["waiting-for-input"]
+    assert found.bound_fraction == pytest.approx(0.4)
+    assert ("has no workers" in found.evidence) == is_told
+    assert "num_workers=4" in found.code
 
 
 LAUNCHES = "cuLaunchKernel"
@@ -264,9 +298,55 @@ def test_recompiling_and_a_single_compilation():
     assert "recompiling" not in rules_of(compiling(1))
 
 
+def session_run(ops, kernels):
+    """One run of a TF1 session: a graph's ops, and what its device ran."""
+    events = [event("_SOURCE:NoOp", 0, US), *(event(name, at * MS, size * MS) for name, at, size in ops)]
+    made = [event(name, at * MS, size * MS) for name, at, size in kernels]
+    return Study(read(host(line("ops", event("session_run", 0, 100 * MS, step_num=0, _r=1), *events)), gpu(line("stream:12", *made), stats=T4)))
+
+
+def test_one_op_that_takes_long_to_launch_in_the_only_run_is_named_and_not_called_many_small_kernels():
+    many = [(f"dense_{n}/MatMul:MatMul", 81 + n, 1) for n in range(10)]
+    work = [("k", 95, 2)]
+    first = rules_of(session_run([("dense/MatMul:MatMul", 1, 80), *many], work))["idle-device"]
+    assert first.title == "Record a later run"
+    assert "dense/MatMul:MatMul took 80.0 ms" in first.evidence
+    assert first.bound_fraction is None
+    alike = rules_of(session_run([(f"dense_{n}/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], work))["idle-device"]
+    assert alike.title == "Launch fewer, larger kernels"
+    steps = [event("train", at * 100 * MS, 99 * MS, step_num=at, _r=1) for at in range(3)]
+    each = [event(name, (at + 100 * n) * MS, size * MS) for n in range(3) for name, at, size in [("dense/MatMul:MatMul", 1, 80), *many]]
+    kernels = [event("k", (100 * n + 95) * MS, 2 * MS) for n in range(3)]
+    of_three = rules_of(Study(read(host(line("python", *steps, *each)), gpu(line("Stream #1", *kernels), stats=T4))))["idle-device"]
+    assert of_three.title == "Launch fewer, larger kernels"  # in each step: no first run
+
+
+def test_sessions_of_tensorflow_1_get_no_words_of_keras_or_of_functions():
+    study = session_run([("dense/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], [("k", 95, 2)])
+    assert study.framework == "TensorFlow 1"
+    advice = rules_of(study)["idle-device"]
+    assert "global_jit_level" in advice.code
+    for word in ("model.compile", "keras", "tf.function", "steps_per_execution"):
+        assert word not in advice.code
+
+
+def test_the_optimizer_is_not_said_where_xla_compiled_it_or_one_op_is_most_of_it():
+    def on(name, *ops, **stats):
+        made = [event(op, at * 10 * MS + first * MS, size * MS, **stats) for at in range(10) for op, first, size in ops]
+        return Study(read(host(line(name, *steps_of(), *made))))
+
+    small = [(f"adam/AssignAdd_{n}:AssignAddVariableOp", 1 + n, 1) for n in range(4)]
+    rest = ("dense/MatMul:MatMul", 5, 4)
+    assert "large-optimizer" in rules_of(on("python", *small, rest))
+    assert "large-optimizer" not in rules_of(on("python", ("adam/ApplyAdam:ApplyAdam", 1, 4), rest))
+    jax = on("python", *small, rest, ("PjitFunction(f)", 9, 1))
+    assert jax.framework == "JAX"
+    assert "large-optimizer" not in rules_of(jax)
+
+
 def test_a_large_optimizer():
     def ops(name):
-        made = [event(f"{name}/AssignAdd:AssignAddVariableOp", at * 10 * MS + MS, 4 * MS) for at in range(10)]
+        made = [event(f"{name}/AssignAdd_{n}:AssignAddVariableOp", at * 10 * MS + (1 + n) * MS, MS) for at in range(10) for n in range(4)]
         rest = [event("dense/MatMul:MatMul", at * 10 * MS + 5 * MS, 4 * MS) for at in range(10)]
         return Study(read(host(line("python", *steps_of(), *made, *rest))))
 
@@ -574,7 +654,7 @@ def test_advice_on_recorded_pairs_is_what_made_them_faster(name):
         ("judged/kineto-sglang-decode.json.gz", {"idle-device"}, {"launch-bound", "synchronising-reads"}),
         ("judged/kineto-h100-vit.json.gz", {"idle-device"}, {"mixed-precision"}),
         ("judged/kineto-mi300-timesformer.json.gz", {"idle-device"}, {"launch-bound"}),
-        ("judged/jax-mi300-conv.xplane.pb", {"launch-bound"}, {"imbalance", "missed-tensor-cores", "gpu-thread-mode"}),
+        ("judged/jax-mi300-conv.xplane.pb", {"synchronising-reads"}, {"imbalance", "missed-tensor-cores", "gpu-thread-mode"}),
         ("gpu-cnn-batch512/host.xplane.pb", {"copying-input", "gpu-thread-mode"}, {"missed-tensor-cores"}),
         ("gpu-windows/host.xplane.pb", {"idle-device"}, {"launch-bound", "gpu-thread-mode"}),
     ],

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import DATA, every_shared_trace
+from test_chrome import kineto as read_chrome
 from traces import event, gpu, host, line, read
 
 from profnb.steps import grouping
@@ -15,8 +16,10 @@ from profnb.report.notes import notes_of
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
+from profnb.profile import Profile
+from profnb.report.ranking import advise
 
-MS = 10**9
+US, MS = 10**6, 10**9
 
 
 def marker(begin, end, number):
@@ -446,6 +449,47 @@ def test_a_call_counts_by_what_it_sets_going(copy, category):
         gpu(line("Stream #1", event(copy, 200, 5, correlation_id=1))),
     )
     assert shares(trace)[category] >= 30
+
+
+@pytest.mark.parametrize(
+    ("kernel", "call", "category"),
+    [
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyHtoDAsync", "input"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyDtoHAsync", "output"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyDtoDAsync", "device to device"),
+        ("__amd_rocclr_copyBuffer.kd", "hipMemcpyWithStream", "device to device"),  # unknown, but no compute
+        ("copyBufferKernel", "hipModuleLaunchKernel", "device compute"),
+    ],
+)
+def test_a_kernel_of_rocm_that_copies_is_a_copy_as_its_call_says(kernel, call, category):
+    trace = read(
+        host(line("python", marker(0, 100, 0), event(call, 5, 5, correlation_id=1))),
+        gpu(line("Stream #1", event(kernel, 20, 40, correlation_id=1))),
+    )
+    assert shares(trace)[category] >= 40
+    assert (len(Study(trace).device.copies) == 1) == (category != "device compute")
+
+
+@pytest.mark.parametrize("name", ["_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"])
+def test_pytorchs_loader_is_input_and_what_launches_beside_it_is_not(name):
+    trace = read_chrome(
+        ("cpu_op", "ProfilerStep#1", 9, 9, 0, 100, {}), ("cpu_op", f"enumerate(DataLoader)#{name}.__next__", 9, 9, 10, 40, {}),
+        ("cpu_op", "aten::stack", 9, 9, 12, 30, {}), ("cpu_op", "aten::relu", 9, 9, 60, 20, {}),
+        ("cuda_runtime", "cudaLaunchKernel", 9, 9, 65, 5, {"correlation": 1}), ("kernel", "relu", 0, 7, 90, 10, {"correlation": 1, "stream": 7}),
+    )  # fmt: skip
+    assert shares(trace) == {"input": 40 * US, "kernel launch": 20 * US, "device compute": 10 * US, "all others": 30 * US}
+    assert "ProfilerStep#1" not in Profile(trace).ops.op_name.tolist()  # a marker is no op
+
+
+def test_what_xla_computes_on_the_cpu_after_the_call_returned_is_host_compute_and_no_python_between_steps():
+    """JAX on a CPU: calls of 1 ms, their programs of 5 ms on another thread, every 10 ms."""
+    calls = [event("PjitFunction(f)", at * 10 * MS, MS) for at in range(6)]
+    programs = [event("dot.1", at * 10 * MS + MS, 5 * MS, hlo_module="jit_f") for at in range(6)]
+    study = Study(read(host(line("python", *calls), line("tf_XLAPjRtCpuClient", *programs))))
+    shares_of = {share.category: share.fraction for share in study.summary.shares}
+    assert shares_of["host compute"] == pytest.approx(5 * 5 / 51)  # of the last period only the call is known
+    [advice] = [advice for advice in advise(study) if advice.rule == "python-between-steps"]
+    assert advice.bound_fraction == pytest.approx((5 * 4 + 6 * 1) / 51)
 
 
 def test_sending_a_batch_is_no_waiting_for_it():

@@ -292,7 +292,7 @@ def test_pytorch_kernels_steps_and_launches_equal_the_file(path):
     joined = np.isin(work.values[on_device], list(correlated))
     assert find_launches(p.trace)[0].size == joined.sum() > 0.95 * joined.size
     assert (launches[work.events[on_device]] >= 0).mean() > 0.9
-    ops = {e["name"] for e in events if e.get("cat") in ("cpu_op", "Operator")}
+    ops = {e["name"] for e in events if e.get("cat") in ("cpu_op", "Operator") and not e["name"].startswith("ProfilerStep#")}
     host = p.ops[p.ops.side == "host"]
     assert ops <= set(host.op_name) | {""}
     memory = [e for e in raw_json(path) if e.get("name") == "[memory]"]
@@ -339,6 +339,25 @@ def test_a_file_of_kernels_alone_is_pytorchs():
         assert p.trace.is_host_event.sum() == len(events) - 1
     # A category called "kernel" alone proves nothing: another tool's events stay the host's.
     assert not len(Profile(kineto(KERNEL)).kernels)
+
+
+def test_a_device_that_is_named_and_ran_nothing_is_there():
+    """TensorFlow's own trace.json.gz of a program that trains beside its GPU names the GPU's process."""
+    named = [{"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}} for pid, name in ((1, "/device:GPU:0"), (2, "/host:CPU"))]
+    steps = [{"ph": "X", "pid": 2, "tid": 1, "ts": at * 100, "dur": 90, "name": f"train {at}", "args": {"step_num": str(at)}} for at in range(6)]
+    ops = [{"ph": "X", "pid": 2, "tid": 1, "ts": at * 100 + 1, "dur": 80, "name": "a/MatMul:MatMul"} for at in range(6)]
+    p = Profile(read(json.dumps({"traceEvents": [*named, *steps, *ops]}).encode()))
+    assert [plane.name for plane in p.trace.planes if plane.is_device] == ["/device:GPU:0"]
+    assert p.summary().startswith("There is a GPU, and this training does not use it.")
+    without = Profile(read(json.dumps({"traceEvents": [*named[1:], *steps, *ops]}).encode()))
+    assert not without.summary().startswith("There is a GPU")
+
+
+@pytest.mark.parametrize("name", ["NEGOTIATE_ALLREDUCE", "dataset::GetNext"])
+def test_what_waits_or_reads_in_other_tools_traces_is_no_op_that_computes(name):
+    p = Profile(read(json.dumps([{"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 100, "name": name}]).encode()))
+    assert p.steps.host_compute_ms.tolist() == [0]
+    assert "nothing that could explain it was recorded" in p.summary()
 
 
 def test_a_stream_that_waits_is_not_busy():

@@ -28,7 +28,8 @@ def test_each_instant_goes_to_what_the_host_did_then():
                 event("cuStreamSynchronize", 12 * MS, 4 * MS),             # 12-14 the copy runs, 14-16 waits
                 event("XlaCompile", 20 * MS, 5 * MS),                      # 20-25 compiling, hides the wait below
                 event("IteratorGetNextOp::DoCompute", 22 * MS, 6 * MS),    # 25-28 waiting for input
-                event("a/Relu:Relu", 40 * MS, 2 * MS)),                    # 40-42 launching
+                event("a/Relu:Relu", 40 * MS, 2 * MS),                     # 40-42 launching
+                event("XlaCompile", 42 * MS, MS)),                         # behind a kernel; makes this a warm-up step too
         ),
         gpu(line("Stream #1", event("gemm", 6 * MS, 6 * MS), event("MemcpyD2H", 12 * MS, 2 * MS), event("relu", 42 * MS, 2 * MS))),
     )  # fmt: skip
@@ -42,6 +43,47 @@ def test_each_instant_goes_to_what_the_host_did_then():
         "Python between steps": (1, 5, 5),
         "Python in the step": (4, 12, 5),  # 16-20, 28-30, 35-40, 44-45
     }
+
+
+def test_what_is_aside_and_warm_up_is_left_out_as_in_the_headline():
+    """Six steps of 10 ms with 4 of work, gaps of 10; the second takes 200 ms, the first compiles."""
+    begins = [0, 20, 240, 260, 280, 300, 320]
+    durations = [10, 200, 10, 10, 10, 10, 10]
+    steps = [event("train", at * MS, size * MS, step_num=n, _r=1) for n, (at, size) in enumerate(zip(begins, durations, strict=True))]
+    kernels = [event("k", at * MS, 4 * MS) for at in begins]
+    study = Study(read(host(line("python", *steps), line("c", event("XlaCompile", 5 * MS, MS))), gpu(line("Stream #1", *kernels))))
+    assert study.summary.counted.tolist() == [2, 3, 4, 5, 6]
+    assert study.summary.aside.tolist() == [1]
+    table, causes = idle_of(study.trace)
+    assert causes == {"Python in the step": (5, 30, 6), "Python between steps": (4, 40, 10)}
+    assert (table.window_ps, table.aside_ps) == (90 * MS, 240 * MS)
+    assert table.bins_ps.sum() == 330 * MS  # the picture over time has everything
+    shares = {share.category: share.fraction for share in study.summary.shares}
+    assert shares["between steps"] == pytest.approx(40 / 90)
+
+
+def test_work_that_is_not_the_steps_explains_no_idle_time():
+    """A thread that makes batches ahead computes while the device idles: nobody waits for it."""
+    steps = [event("train", 0, 10 * MS, step_num=0, _r=1, _pt=1, _p=7)]
+    ahead = line("tf_data", event("GatherV2:GatherV2", MS, 8 * MS))
+    linked = line("executor", event("ExecutorState::Process", 5 * MS, 2 * MS, _ct=1, _c=7))
+    launch = event("cuLaunchKernel", 9 * MS, MS // 10, correlation_id=1)
+    trace = read(host(line("python", *steps, launch), ahead, linked), gpu(line("Stream #1", event("k", 9 * MS, MS, correlation_id=1))))
+    _, causes = idle_of(trace)
+    assert causes == {"kernel launch": (1, 2, 2), "Python in the step": (2, 7, 5)}
+
+
+@pytest.mark.parametrize("name", ["$api.py:2551 block_until_ready", "BufferSequencingEvent::Execute", "np.asarray(jax.Array)"])
+def test_jax_waiting_for_a_result_of_a_device_that_has_nothing_to_do_is_output(name):
+    """Two calls of 1 ms with 1 ms of work; for 8 of the 10 ms between them the host waits."""
+    calls = [part for at in (0, 12) for part in (
+        event("PjitFunction(f)", at * MS, MS), event("cuLaunchKernel", at * MS, MS // 2, correlation_id=at + 1), event(name, (at + 1) * MS, 9 * MS))]  # fmt: skip
+    kernels = [event("gemm", (at + 1) * MS, MS, correlation_id=at + 1) for at in (0, 12)]
+    study = Study(read(host(line("python", *calls)), gpu(line("Stream #1", *kernels))))
+    assert {s.category for s in study.summary.shares[:1]} == {"output"}
+    _, causes = idle_of(study.trace)
+    assert causes["synchronising copy"] == (1, 8, 8)
+    assert causes["Python between steps"] == (1, 2, 2)
 
 
 def test_the_device_with_the_most_work_is_looked_at():

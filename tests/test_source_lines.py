@@ -275,6 +275,20 @@ def test_device_work_counts_for_the_line_that_launched_it_eagerly_or_that_made_i
     assert lines.device_ps[rows["a.py", 9]] == 40 * US
 
 
+def test_an_op_of_several_kernels_ran_once_however_many_it_took():
+    """Two executions, of one kernel and its two helpers each: two, not six."""
+    launches = [event("cuLaunchKernel", at * US, US, correlation_id=at) for at in (42, 44, 46, 52, 54, 56)]
+    kernels = [event(name, (58 + at) * US, US, correlation_id=at, tf_op="Conv:Conv2D") for at, name in zip((42, 44, 46, 52, 54, 56), 2 * ("pad", "conv", "unpad"), strict=True)]
+    trace = read(host(line("main", clock(0, 0), call("__inference_step_1", 40, 20), *launches)), gpu(line("stream 1", *kernels)))
+    rows, lines = table_of(
+        trace, places=[("a.py", 9)], graphs=(graph("step", ("Conv", "Conv2D", 0)),),
+        lines=records((0, 0, ENTERED), (5_000, 0, 1), (95_000, 0, LEFT)),
+    )  # fmt: skip
+    assert lines.op_occurrences[rows["a.py", 9]] == 2
+    assert lines.device_ps[rows["a.py", 9]] == 6 * US
+    assert lines.op_occurrences.sum() == Study(trace).ops.table.occurrences.sum()
+
+
 def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
     trace = read(host(
         line("main", clock(0, 0), call("__inference_step_1", 0, 90)),

@@ -1,7 +1,12 @@
+import lzma
+
 import numpy as np
 import pytest
+from conftest import DATA
 from traces import event, gpu, host, line, plane, read, ref
 
+import profnb
+from profnb.steps.streams import covered_ps
 from profnb.steps.cycles import find_sequence, pick_cycle
 from profnb.steps.windows import WINDOW, find_steps
 
@@ -71,6 +76,39 @@ def test_keras_2_calls_its_phase_graph_type():
 def test_steps_per_execution_is_read_from_the_marker():
     trace = read(host(line("python", marker(0, 5, 0, profnb_iterations=4), marker(5, 9, 1))))
     assert find_steps(trace).iterations.tolist() == [4, 1]
+
+
+@pytest.fixture(scope="module")
+def keras_on_jax(tmp_path_factory):
+    """A recorded `fit` of 64 batches, Keras 3 on JAX on a CPU (tests/data/record_keras_on_jax.py)."""
+    path = tmp_path_factory.mktemp("jax") / "host.xplane.pb"
+    path.write_bytes(lzma.decompress((DATA / "keras-on-jax.xplane.pb.xz").read_bytes()))
+    return profnb.load(path)
+
+
+def test_keras_on_jax_steps_are_the_calls_that_train_and_not_their_neighbours(keras_on_jax):
+    trace = keras_on_jax.trace
+    calls = {}
+    for name in (trace.names[row] for row in trace.events.name):
+        calls[name] = calls.get(name, 0) + 1
+    # Each call is recorded twice, one inside the other.
+    assert (calls["PjitFunction(train_step)"], calls["PjitFunction(equal)"]) == (128, 4)
+    assert keras_on_jax.steps.phase.tolist() == ["PjitFunction(train_step)"] * 64
+    assert keras_on_jax.study.framework == "JAX"
+
+
+def test_keras_on_jax_computes_after_its_calls_returned_and_that_is_host_compute(keras_on_jax):
+    """The programs run on other threads for 43 % of the time, nearly all of it after the call that asked for them."""
+    trace, steps = keras_on_jax.trace, keras_on_jax.study.steps
+    programs = trace.stats.texts("hlo_module").events
+    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    running = covered_ps(np.clip(trace.events.begin_ps[programs], *window), np.clip(trace.events.end_ps[programs], *window))
+    share = running / (window[1] - window[0])
+    shares = {share.category: share.fraction for share in keras_on_jax.study.summary.shares}
+    assert 0.3 < share <= shares["host compute"]
+    python = {advice.rule: advice.bound_fraction for advice in keras_on_jax.advice}["python-between-steps"]
+    assert python <= 1 - share
+    assert "large-optimizer" not in {advice.rule for advice in keras_on_jax.advice}
 
 
 def call(begin, end, name="train_step", kind="notTraced-nonXla"):

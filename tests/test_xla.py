@@ -14,7 +14,10 @@ from profnb.subjects.xla.xla_tree import grow_xla_tree
 from profnb.subjects.device.roofline import ROOFLINE
 from profnb.subjects.xla.xla_modules import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
+from profnb.report.ranking import advise
+from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Plane
+from profnb.trace.names import copy_direction
 
 US = 10**6
 T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000_000, "compute_cap_major": 7, "compute_cap_minor": 5}
@@ -161,8 +164,64 @@ def test_one_clock_tells_how_long_a_tpu_took(shared_traces):
     assert trace.events.duration_ps[name].sum() / 1e6 == pytest.approx(87_957_829, abs=1)  # the other clock
     for table, column in ((p.xla, "hlo_op"), (p.ops, "op_name")):
         assert table.total_us[table[column] == "copy-done.2"].sum() == pytest.approx(raw)
-    assert p.kernels.total_us[p.kernels.kernel_name.str.startswith("%copy-done.2 ")].sum() == pytest.approx(raw)
-    assert p.kernels.total_us.sum() == pytest.approx(p.xla.total_us.sum())
+    assert p.kernels.total_us.sum() + p.copies.total_us.sum() == pytest.approx(p.xla.total_us.sum())
+
+
+def tpu_program(at, number, waits=7 * US):
+    """A call of 1 us, and the program of 10 us that it enqueued: 2 of waiting for a copy from the host's memory, 1 of one to it, 7 of work."""
+    call = [event("PjitFunction(f)", at * US // 10, US), event("DoEnqueueProgram", at * US // 10, US // 2, run_id=number, device_ordinal=0)]
+    copies = ("{1,0}", "{1,0:S(5)}"), ("{1,0:T(8)S(5)}", "{1,0:T(8)}")
+    names = [f"%copy-done.{n} = f32[8,8]{to} copy-done((f32[8,8]{to}, f32[8,8]{source}, u32[]{{:S(2)}}) %copy-start.{n})" for n, (to, source) in enumerate(copies)]
+    ops = [event(names[0], at * US, 2 * US), event("%dot.1 = f32[8,8]{1,0} dot()", (at + 2) * US, 7 * US), event(names[1], (at + 9) * US, US)]
+    return call, event("jit_f(7)", at * US, 10 * US, run_id=number), ops
+
+
+def test_a_tpus_step_is_its_programs_run_and_its_own_copies_are_input_and_output():
+    """Five calls at 0, 1, 2 us and so on; their programs run at 0, 10, 20 and so on."""
+    runs = [tpu_program(10 * n, n + 40) for n in range(5)]
+    steps = line("python", *(one for calls, _, _ in runs for one in calls))
+    modules = line("XLA Modules", *(program for _, program, _ in runs), line_id=2)
+    ops = line("XLA Ops", *(one for _, _, ops in runs for one in ops), line_id=3)
+    study = Study(read(host(steps), plane("/device:TPU:0", modules, ops)))
+    assert study.steps.duration_ps.tolist() == [10 * US] * 5
+    assert study.steps.steps_ahead == 2
+    assert {s.category: round(s.mean_ps / US) for s in study.summary.shares} == {"device compute": 7, "input": 2, "output": 1}
+    copies = {(d, n): t // US for d, n, t in zip(study.device.copies.direction, study.device.copies.occurrences.tolist(), study.device.copies.total_ps.tolist(), strict=True)}
+    assert copies == {("host to device", 5): 10, ("device to host", 5): 5}
+    [advice] = [a for a in advise(study) if a.rule == "copying-input"]
+    assert advice.title == "Keep on the device what fits there"
+    assert advice.bound_fraction == pytest.approx(0.2)
+
+
+def test_a_tpu_whose_clock_is_early_is_shown_later_and_this_is_said():
+    """Programs enqueued at 100 and 200 us began at 70 and 190 by their clock: 30 us early at least."""
+    calls = [event("DoEnqueueProgram", at * US, US, run_id=number, device_ordinal=0) for at, number in ((100, 1), (200, 2))]
+    def tpu(begins):
+        programs = [event("jit_f(7)", at * US, 9 * US, run_id=number) for number, at in enumerate(begins, 1)]
+        ops = [event("%dot.1 = f32[8] dot()", at * US, 5 * US, device_offset_ps=at * US, device_duration_ps=5 * US) for at in begins]
+        return plane("/device:TPU:0", line("XLA Modules", *programs), line("XLA Ops", *ops, line_id=2))
+
+    early = Study(read(host(line("python", *calls)), tpu((70, 190)))).trace
+    assert align_clocks(early) is early
+    assert early.events.begin_ps[early.is_device_line[early.lines.of_event]].tolist() == [100 * US, 220 * US] * 2
+    assert early.events.begin_ps[early.is_host_event].tolist() == [100 * US, 200 * US]
+    assert "/device:TPU:0 is shown 30.0 µs later than recorded" in early.left_out[0]
+    right = align_clocks(read(host(line("python", *calls)), tpu((100, 230))))
+    assert right.events.begin_ps[right.is_device_line[right.lines.of_event]].tolist() == [100 * US, 230 * US] * 2
+    assert right.left_out == ()
+    unknown = align_clocks(read(host(line("python")), tpu((70, 190))))  # no call, no knowledge
+    assert unknown.left_out == ()
+
+
+@pytest.mark.parametrize("name", ["%copy.3 = f32[8]{0} copy(f32[8]{0} %p)", "copy-insertion", "tpu-copy-normalizer"])
+def test_what_only_reads_like_a_copy_of_xlas_is_none(name):
+    assert copy_direction(name) is None
+
+
+def test_a_copy_within_the_devices_memories_is_device_to_device():
+    name = "%copy-done.1 = f32[8]{0:S(1)} copy-done((f32[8]{0:S(1)}, f32[8]{0}, u32[]{:S(2)}) %copy-start.1)"
+    assert copy_direction(name) == "device to device"
+    assert copy_direction("copy-start.4") == "other"
 
 
 def test_a_roofline_of_ops_that_take_next_to_no_time_is_drawn(tmp_path):

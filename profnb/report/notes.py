@@ -83,6 +83,7 @@ def _marking(framework: str) -> str:
         "Mark each iteration as a step, in the way of the profiler that recorded it.",
         tensorflow="Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
         "tf.function.",
+        sessions="Record each session run with RunMetadata, or profile a cell that calls sess.run.",
         jax="Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
         pytorch="Call `step()` of torch.profiler.profile after each iteration; it needs CPU activities too.",
     )

@@ -128,9 +128,9 @@ def _device_spoken_of(study: Study) -> str:
 
 
 def _has_host(study: Study) -> bool:
-    """Whether steps are the host's: those of a device's own line say nothing of what the host did."""
+    """Whether the thread of the steps was recorded: a window has none, nor has a device's line of steps."""
     roots = study.steps.roots
-    return not study.has_device or not roots.size or bool(study.trace.is_host_event[roots[0]])
+    return bool(roots.size and study.trace.is_host_event[roots[0]])
 
 
 def _sections(study: Study) -> list[Section]:

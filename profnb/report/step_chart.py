@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_MS, bar_text, duration_text
 from profnb.drawing.html_table import html_table
 from profnb.drawing.markup import figure_text
@@ -33,7 +34,8 @@ class StepChart:
     Attributes:
         labels: One per bar, for instance "train 12" or "train 12 to 15 (mean of 4)".
         ticks: Short text under each bar.
-        stacks: Milliseconds per bar, by category in drawing order; the gap to the next step is last.
+        stacks: Milliseconds per bar, by category in drawing order: of the step and of what was done in the
+            gap after it; what nothing explains in the gap is last.
         total_ms: Step time per bar, without the gap.
         slowest_ms: The slowest step of each bar; None where every bar is one step.
         is_warmup: Whether a bar is of warm-up steps.
@@ -54,7 +56,7 @@ def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
     starts = _bar_starts(steps)
     size = np.diff(np.append(starts, len(steps)))
     gaps = np.maximum(steps.gap_ps, 0)
-    columns = [(name, breakdown.of(name)) for name in reversed(CATEGORIES)] + [(GAP, gaps)]
+    columns = _time_by_category(breakdown)
     mean = {
         name: np.add.reduceat(values, starts) / size / PS_PER_MS if starts.size else values
         for name, values in columns
@@ -62,7 +64,8 @@ def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
     total = np.add.reduceat(steps.duration_ps, starts) / size / PS_PER_MS if starts.size else gaps
     slowest = np.maximum.reduceat(steps.duration_ps, starts) / PS_PER_MS if starts.size else gaps
     warm = steps.is_warmup[starts] if starts.size else np.zeros(0, np.bool_)
-    usual = (total + mean[GAP])[~warm] if (~warm).any() else total + mean[GAP]
+    period = np.sum(list(mean.values()), axis=0) if starts.size else total
+    usual = period[~warm] if (~warm).any() else period
     return StepChart(
         labels=[
             _label(steps, int(start), int(count)) for start, count in zip(starts, size, strict=True)
@@ -78,6 +81,19 @@ def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
         is_warmup=warm.tolist(),
         ceiling_ms=float(usual.max(initial=0.0)) * 1.12,
     )
+
+
+def _time_by_category(breakdown: StepBreakdown) -> list[tuple[str, Int64s]]:
+    """Each step's time with the gap after it, by category in drawing order, as the headline has it.
+
+    What the device or the host did in the gap counts for its category; what nothing explains there is last.
+    """
+    in_gap = breakdown.gap_picoseconds.copy()
+    unexplained = in_gap[:, -1].copy()
+    in_gap[:, -1] = 0
+    whole = breakdown.picoseconds + in_gap
+    named = [(name, whole[:, at]) for at, name in enumerate(CATEGORIES)]
+    return [*reversed(named), (GAP, unexplained)]
 
 
 def _bar_starts(steps: Steps) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -105,7 +121,7 @@ def _label(steps: Steps, start: int, count: int) -> str:
 
 
 def step_figure(chart: StepChart) -> dict[str, Any]:
-    """The step-time chart: stacked bars in time order, the gap on top, warm-up bars faint."""
+    """The step-time chart: stacked bars in time order, the rest of the gap on top, warm-up bars faint."""
     x = list(range(len(chart.labels)))
     labels = [figure_text(label) for label in chart.labels]
     opacity = [0.4 if warm else 1.0 for warm in chart.is_warmup]

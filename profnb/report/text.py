@@ -32,7 +32,7 @@ _MEANING = {
     "host compute": "ops computing on the CPU",
     "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
-    "output": "copies from the device to the host",
+    "output": "copying results to the host, or waiting for them",
     "compilation": "XLA compiling",
     "all others": "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",

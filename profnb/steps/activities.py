@@ -2,7 +2,8 @@
 
 Without a device, work of ops is host compute. Beside a device the host mostly prepares and launches the
 device's work: executors, eager dispatch and runtimes are that, and only an op that computes on the CPU is
-host compute. A call that copies counts by what it copies, a call that starts kernels is a launch.
+host compute. A call that copies counts by what it copies, a call that starts kernels is a launch, and waiting
+for a result is output, as reading it back is.
 
 Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdown`` says where we depart.
 """
@@ -24,8 +25,9 @@ from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
 __all__ = [
-    "ACTIVITIES", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE", "FIRST_OF_DEVICE",
-    "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "WAITING_FOR_INPUT", "find_activities",
+    "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
+    "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "WAITING_FOR_INPUT",
+    "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -44,8 +46,9 @@ CATEGORIES = (
 # first, then the device's.
 ACTIVITIES = (
     "all others",
+    "output",  # Python waiting for a result
     "kernel launch",  # preparing work for a device: executors, eager dispatch, runtimes
-    "kernel launch",  # waiting for a device that is done
+    "output",  # a call of the driver that waits for what the device does
     "host compute",
     "compilation",
     "kernel launch",  # a call that starts kernels
@@ -59,15 +62,21 @@ ACTIVITIES = (
     "output",
     "device compute",
 )
-NOTHING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(6)
-_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(6, 10)
-HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(10, 15)
+NOTHING, AWAITING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(7)
+_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(7, 11)
+HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(11, 16)
 FIRST_OF_DEVICE = HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
-_NOT_WORK = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$")
-# Beside a device: Python's frames, threads of tf.data, and JAX's waiting for buffers.
-_NO_WORK_BESIDE_DEVICE = ("$", "Iterator", "BufferSequencingEvent")
+# What Horovod's ranks say to each other, and tf.data's elements as SageMaker names them, is no op's work.
+_NOT_WORK = (
+    "EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$", "NEGOTIATE_",
+    "dataset::GetNext",
+)  # fmt: skip
+# Beside a device: Python's frames, and threads of tf.data.
+_NO_WORK_BESIDE_DEVICE = ("$", "Iterator")
+# JAX waiting for a result: its runtime, and Python's frame around it ("$api.py:2551 block_until_ready").
+_AWAITING_RESULT = ("BufferSequencingEvent::Execute", "np.asarray(jax.Array)", "block_until_ready")
 _COPIES = {
     "host to device": HOST_TO_DEVICE,
     "device to host": _OUTPUT,
@@ -88,7 +97,13 @@ _SHORTEST_COMPUTE_PS = 50_000_000
 
 
 def _is_input_wait(name: str) -> bool:
-    """Whether an event waits for the next element; ``IteratorGetNext/_1:_Send`` copies it to a device."""
+    """Whether an event waits for the next element, or makes it where it is asked for.
+
+    ``IteratorGetNext/_1:_Send`` copies it to a device; PyTorch's ``enumerate(DataLoader)#..._next`` makes the
+    batch on the spot where there are no workers.
+    """
+    if name.startswith("enumerate(DataLoader)"):
+        return True
     return name.lower().startswith("iteratorgetnext") and not name.endswith("Send")
 
 
@@ -106,6 +121,8 @@ def _host_lane_beside_device(name: str) -> int:
         return WAITING_FOR_INPUT
     if name.endswith(":_Send"):
         return COPYING_IN
+    if name.endswith(_AWAITING_RESULT):
+        return AWAITING
     if name.startswith(_NO_WORK_BESIDE_DEVICE):
         return NOTHING
     if "Synchronize" in name:
@@ -149,7 +166,8 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
     is_call[launches] = True
-    lanes[_cpu_ops(trace, parent, is_call)] = HOST_COMPUTE
+    ops = _cpu_ops(trace, parent, is_call)
+    lanes[ops[lanes[ops] != WAITING_FOR_INPUT]] = HOST_COMPUTE
     work = of_work[launched]
     call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
     if device is not None:

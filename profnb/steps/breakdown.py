@@ -30,10 +30,17 @@ import numpy as np
 
 from profnb.core.columns import Int8s, Int64s
 from profnb.core.jit import compiled
-from profnb.steps.activities import ACTIVITIES, CATEGORIES, FIRST_OF_DEVICE, find_activities
+from profnb.steps.activities import (
+    ACTIVITIES,
+    AWAITING,
+    CATEGORIES,
+    FIRST_OF_DEVICE,
+    find_activities,
+)
 from profnb.steps.grouping import Groups
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
+from profnb.trace.names import HLO_MODULE
 
 __all__ = [
     "CATEGORIES",
@@ -41,6 +48,7 @@ __all__ = [
     "break_down_steps",
     "categorize_events",
     "category_column",
+    "host_pieces",
 ]
 
 
@@ -150,13 +158,10 @@ def break_down_steps(
         none = np.empty((0, len(CATEGORIES)), np.int64)
         return StepBreakdown(none, none, none[:, 0], none[:, 0])
     lanes = find_activities(trace, steps, device, groups.parent)
-    parent = np.maximum(groups.parent, 0)
-    hidden = (groups.parent >= 0) & (lanes[parent] == lanes) & (groups.step[parent] == groups.step)
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    is_device = lanes >= FIRST_OF_DEVICE
     pieces = [
-        _device_pieces(trace, groups, np.flatnonzero(is_device), window),
-        _host_pieces(trace, steps, groups, np.flatnonzero((lanes > 0) & ~is_device & ~hidden)),
+        _device_pieces(trace, groups, np.flatnonzero(lanes >= FIRST_OF_DEVICE), window),
+        host_pieces(trace, steps, groups, lanes),
     ]
     begin, end, events = (np.concatenate(column) for column in zip(*pieces, strict=True))
     times = np.concatenate([begin, end])
@@ -183,20 +188,42 @@ def _device_pieces(trace: Trace, groups: Groups, events: Int64s, window: tuple[i
     return begin[some], end[some], events[some]
 
 
-def _host_pieces(trace: Trace, steps: Steps, groups: Groups, events: Int64s) -> Pieces:
-    """Host events inside the host's window of their step; on the thread of the steps also in the gaps."""
+def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pieces:
+    """When each of the host's events is at work for the steps: what is charged where no device runs.
+
+    An event of a step counts inside the host's window of it. What belongs to no step counts on the thread of
+    the steps, while the host is between two; waiting for a result, and what XLA computes on the CPU after the
+    call that asked for it returned, counts whenever it is.
+
+    Args:
+        trace: The trace.
+        steps: Its steps.
+        groups: Which step each event belongs to.
+        lanes: What each event is, shape (E,).
+    """
+    is_host = (lanes > 0) & (lanes < FIRST_OF_DEVICE)
+    is_anytime = lanes == AWAITING
+    if not trace.is_device_line.any():
+        is_anytime[trace.stats.texts(HLO_MODULE).events] = True
+    parent = np.maximum(groups.parent, 0)
+    hidden = (groups.parent >= 0) & (lanes[parent] == lanes) & (groups.step[parent] == groups.step)
+    anytime = np.flatnonzero(is_host & is_anytime)
+    events = np.flatnonzero(is_host & ~is_anytime & ~hidden)
     row = groups.step[events]
     own = events[row >= 0]
     row = row[row >= 0]
-    begin = np.maximum(trace.events.begin_ps[own], steps.host_begin_ps[row])
-    end = np.minimum(groups.end_ps[own], np.maximum(steps.end_ps, steps.host_end_ps)[row])
+    own_begin = np.maximum(trace.events.begin_ps[own], steps.host_begin_ps[row])
+    own_end = np.minimum(groups.end_ps[own], np.maximum(steps.end_ps, steps.host_end_ps)[row])
     thread = trace.lines.of_event[steps.roots[0]] if steps.roots.size else -1
     free = events[(groups.step[events] < 0) & (trace.lines.of_event[events] == thread)]
-    at = np.searchsorted(steps.end_ps, trace.events.begin_ps[free], side="right") - 1
-    inside = (at >= 0) & (at + 1 < len(steps))
-    free, at = free[inside], at[inside]
-    gap_begin = np.maximum(trace.events.begin_ps[free], steps.end_ps[at])
-    gap_end = np.minimum(groups.end_ps[free], steps.begin_ps[at + 1])
-    begin, end = np.concatenate([begin, gap_begin]), np.concatenate([end, gap_end])
+    at = np.searchsorted(steps.host_begin_ps, trace.events.begin_ps[free], side="right") - 1
+    free, at = free[at >= 0], at[at >= 0]
+    next_begin = np.append(steps.host_begin_ps[1:], max(steps.end_ps[-1], steps.host_end_ps[-1]))
+    free_begin = np.maximum(trace.events.begin_ps[free], steps.host_end_ps[at])
+    free_end = np.minimum(groups.end_ps[free], next_begin[at])
+    begin = np.concatenate([own_begin, free_begin, trace.events.begin_ps[anytime]])
+    end = np.concatenate([own_end, free_end, groups.end_ps[anytime]])
+    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    begin, end = np.clip(begin, *window), np.clip(end, *window)
     some = end > begin
-    return begin[some], end[some], np.concatenate([own, free])[some]
+    return begin[some], end[some], np.concatenate([own, free, anytime])[some]

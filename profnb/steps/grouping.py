@@ -22,8 +22,10 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s, codes_of, look_up, match, stable_order
 from profnb.core.jit import compiled
+from profnb.steps.launching import follow_programs
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
+from profnb.trace.enqueued import find_enqueued
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     CONSUMER_ID,
@@ -33,6 +35,7 @@ from profnb.trace.names import (
     GROUP_ID,
     PRODUCER_ID,
     PRODUCER_TYPE,
+    RUN_ID,
 )
 
 __all__ = ["Groups", "group_events"]
@@ -78,6 +81,7 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     step = np.full(len(trace.events), -1, np.int64)
     links = _find_links(trace)
     _claim(steps, parent, links, step)
+    follow_programs(trace, step)
     _adopt_recorded_groups(trace, step)
     _place_by_time(trace, steps, step)
     return Groups(step, parent, end_ps)
@@ -227,7 +231,8 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
     """(Producers, consumers) of each kind of link that a trace records.
 
     Contexts of thread pools and function runs; runs of an executor and the iterator that they wait for;
-    launches and what they start on the device. One after the other, so that no two are in memory.
+    launches and what they start on the device, on a TPU whole programs. One after the other, so that no two
+    are in memory.
     """
     yield (
         _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
@@ -241,6 +246,9 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
         yield iterations.where(is_run[events]), iterations.where(is_wait[events])
     correlated = trace.stats.integers(CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
+    if len(trace.stats.integers(RUN_ID)):
+        calls, runs = find_enqueued(trace)
+        yield _Keyed(*calls), _Keyed(*runs)
     if is_on_device.any():
         launches = _Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
         yield launches.where(~is_on_device), launches.where(is_on_device)

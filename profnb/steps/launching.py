@@ -5,6 +5,9 @@ kernel that the current one has run already, or with another step. Two execution
 one step and share no kernel count as one; an execution that runs a kernel twice counts as two. The official
 tool counts how often an op's most frequent kernel ran, which differs where executions run different kernels.
 
+A TPU's programs are enqueued whole: call and run carry the same ``run_id`` of the same device, and the ops
+are those that run meanwhile.
+
 Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_utils.cc (046d7ce2).
 """
 
@@ -12,10 +15,11 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s
 from profnb.core.jit import compiled
+from profnb.trace.enqueued import is_program
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID
+from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
 
-__all__ = ["find_executions", "find_launches"]
+__all__ = ["find_executions", "find_launches", "follow_programs"]
 
 
 def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
@@ -68,6 +72,33 @@ def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int64s | Non
     result = np.empty_like(begins)
     result[order] = begins
     return result
+
+
+def follow_programs(trace: Trace, step: Int64s) -> None:
+    """The ops of a TPU go to the step whose call enqueued the program that they run in.
+
+    A program in step 2 runs from 10 to 30 on the line ``XLA Modules``: an op that begins at 20 on the line
+    ``XLA Ops`` of the same device belongs to step 2.
+
+    Args:
+        trace: The trace.
+        step: Row of each event's step, or -1, shape (E,); filled in.
+    """
+    programs = np.flatnonzero((step >= 0) & trace.lines.spread(trace.is_device_line))
+    programs = programs[is_program(trace, programs)]
+    if not programs.size:
+        return
+    plane = trace.lines.plane[trace.lines.of_event]
+    is_ops = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE) & trace.is_device_line
+    for number in np.unique(plane[programs]).tolist():
+        own = programs[plane[programs] == number]
+        own = own[np.argsort(trace.events.begin_ps[own], kind="stable")]
+        ops = trace.lines.events_of(is_ops & (trace.lines.plane == number))
+        ops = ops[step[ops] < 0]
+        begin = trace.events.begin_ps[ops]
+        at = np.searchsorted(trace.events.begin_ps[own], begin, side="right") - 1
+        inside = (at >= 0) & (begin < trace.events.end_ps[own[at]])
+        step[ops[inside]] = step[own[at[inside]]]
 
 
 @compiled

@@ -28,6 +28,7 @@ from profnb.steps.step_times import (
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
 from profnb.steps.windows import Steps, find_steps
+from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
@@ -38,7 +39,7 @@ class Spine:
     """The steps of one trace, the events of each, and where its time went.
 
     Attributes:
-        trace: The trace.
+        trace: The trace, devices on the host's clock.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
         recording: What the capture saw besides the trace; empty for a saved trace.
     """
@@ -47,7 +48,7 @@ class Spine:
         self, trace: Trace, warmup_steps: int = 0, recording: Recording | None = None
     ) -> None:
         """Nothing is computed yet."""
-        self.trace = trace
+        self.trace = align_clocks(trace)
         self.warmup_steps = warmup_steps
         self.recording = recording or Recording()
 

@@ -10,11 +10,13 @@ import re
 import numpy as np
 
 from profnb.core.columns import Bools, Int8s, Int64s, look_up
+from profnb.steps.launching import find_launches
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     DERIVED_LINES,
     XLA_OPS_LINE,
     copy_direction,
+    copy_direction_of_call,
     copy_direction_of_details,
     is_collective,
 )
@@ -61,9 +63,10 @@ def raw_device_lines(trace: Trace) -> Bools:
 
 
 def directions_of_copies(trace: Trace) -> Int8s:
-    """In which direction each event copies, by name or, for work of a device, by its details.
+    """In which direction each event copies, by name or, for work of a device, by its details or its launch.
 
-    ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one.
+    ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one, or
+    copies with a kernel (``__amd_rocclr_copyBuffer``) that ``hipMemcpyHtoDAsync`` launched.
 
     Returns:
         Row of ``DIRECTIONS``, -1 for what is no copy, shape (E,).
@@ -84,6 +87,14 @@ def directions_of_copies(trace: Trace) -> Int8s:
         on_device = raw_device_lines(trace)[trace.lines.of_event[details.events]]
         chosen = is_unclear & on_device
         directions[details.events[chosen]] = of_detail[details.values[chosen]]
+    unclear = directions == DIRECTIONS.index("other")
+    if unclear.any():
+        told_by_call = [copy_direction_of_call(text) for text in texts]
+        of_call = [-1 if told is None else DIRECTIONS.index(told) for told in told_by_call]
+        calls, launched = find_launches(trace)
+        direction = np.array(of_call, np.int8)[trace.events.name[calls]]
+        chosen = unclear[launched] & (direction >= 0)
+        directions[launched[chosen]] = direction[chosen]
     return directions
 
 

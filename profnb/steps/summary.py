@@ -14,7 +14,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
 from profnb.steps.windows import Steps
 
-__all__ = ["GAP", "Share", "Summary", "share_time", "summarize"]
+__all__ = ["GAP", "Share", "Summary", "periods_of", "share_time", "summarize"]
 
 
 GAP = "between steps"
@@ -148,6 +148,12 @@ def _gaps_within(steps: Steps, rows: Int64s) -> Int64s:
     following = (*steps.phase[1:], None)
     same = [steps.phase[row] == following[row] for row in rows.tolist()]
     return np.where(np.array(same, np.bool_), steps.gap_ps[rows], -1)
+
+
+def periods_of(steps: Steps, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Begins and ends of the given steps with the gaps after them that count, both of shape (R,)."""
+    ends = steps.end_ps[rows] + np.maximum(_gaps_within(steps, rows), 0)
+    return steps.begin_ps[rows], ends
 
 
 def share_time(steps: Steps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:

@@ -16,7 +16,7 @@ from profnb.steps.activities import (
 from profnb.steps.streams import busiest_device
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, words
+from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
 from profnb.trace.op_names import parse_op
 
 __all__ = [
@@ -47,6 +47,8 @@ READY = {
     TENSORFLOW: "Read through tf.data with .map(..., num_parallel_calls=tf.data.AUTOTUNE) and "
     ".prefetch(tf.data.AUTOTUNE) as the last step, so that the next batch is made while this one is "
     "computed.",
+    SESSIONS: "Read through tf.data with .map(..., num_parallel_calls=8) and .prefetch(2) as the last step, "
+    "so that the next batch is made while this one is computed.",
     JAX: "Make the next batch in another thread or process (grain, tf.data, a PyTorch DataLoader) while this "
     "one is computed.",
     PYTORCH: "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True) makes the next "

@@ -2,6 +2,7 @@
 
 names, op_names, model          the names we rely on; which of them are ops; Trace, Events, Lines, Stats
 wire, xplane, xplane_stats      protobuf to columns; ``*.xplane.pb`` to a Trace; its stats, on demand
+enqueued                        programs of TPUs, the calls that enqueued them, and the clock between
 hlo, hlo_shapes                 XLA's programs as a trace holds them
 assemble, chrome/               events in any order to a Trace; Chrome trace JSON, whoever wrote it, and back
 pstats_file                     profiles that Python's cProfile saved

@@ -1,7 +1,8 @@
 """A trace to the framework that made it, so that sentences and repairs use its words.
 
 JAX and PyTorch are told by names that only they write; a JAX program may read its data through tf.data, so
-JAX is looked for before TensorFlow. What tells nothing is unknown, and gets neutral words.
+JAX is looked for before TensorFlow. Sessions of TensorFlow 1 have repairs of their own: there is no Keras of
+today, and no function that compiles. What tells nothing is unknown, and gets neutral words.
 """
 
 import re
@@ -10,9 +11,9 @@ from profnb.trace.model import Trace
 from profnb.trace.names import FUNCTION_CALL
 from profnb.trace.op_names import parse_op
 
-__all__ = ["JAX", "PYTORCH", "TENSORFLOW", "UNKNOWN", "find_framework", "words"]
+__all__ = ["JAX", "PYTORCH", "SESSIONS", "TENSORFLOW", "UNKNOWN", "find_framework", "words"]
 
-TENSORFLOW, JAX, PYTORCH, UNKNOWN = "TensorFlow", "JAX", "PyTorch", ""
+TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 
 _JAX_PREFIXES = ("PjitFunction(", "jit(", "pmap(", "shard_map(")
 _JAX_MODULE = ("jit_", "pmap_")  # a program of any name may be called so
@@ -22,12 +23,13 @@ _TENSORFLOW_PREFIXES = (
     "ExecutorState::", "EagerLocalExecute", "EagerExecute", "EagerKernelExecute", "FunctionRun", "SessionRun",
     "Iterator::", "IteratorGetNext", "_SOURCE:", "tf_Compute", "tf_gpu_private", "tf_data_",
 )  # fmt: skip
+_SESSION_PREFIXES = ("_SOURCE:", "SessionRun", "session_run")
 _TENSORFLOW_PARTS = ("tensorflow::", "N10tensorflow")
 _TYPE_OF_TENSORFLOW = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
 def find_framework(trace: Trace) -> str:
-    """TENSORFLOW, JAX or PYTORCH; UNKNOWN where neither planes, threads, ops nor kernels tell.
+    """TENSORFLOW, SESSIONS, JAX or PYTORCH; UNKNOWN where neither planes, threads, ops nor kernels tell.
 
     Args:
         trace: The trace.
@@ -42,6 +44,8 @@ def find_framework(trace: Trace) -> str:
         return PYTORCH
     if _any(names, _JAX_PREFIXES, ()):
         return JAX
+    if _any(names, _SESSION_PREFIXES, ()):
+        return SESSIONS
     has_calls = bool(len(trace.stats.texts(FUNCTION_CALL)))
     if has_calls or _any(names, _TENSORFLOW_PREFIXES, _TENSORFLOW_PARTS):
         return TENSORFLOW
@@ -63,7 +67,13 @@ def _is_tensorflow_op(name: str) -> bool:
 
 
 def words(
-    framework: str, other: str, *, tensorflow: str = "", jax: str = "", pytorch: str = ""
+    framework: str,
+    other: str,
+    *,
+    tensorflow: str = "",
+    sessions: str = "",
+    jax: str = "",
+    pytorch: str = "",
 ) -> str:
     """What to say to the users of a framework.
 
@@ -71,8 +81,10 @@ def words(
         framework: What ``find_framework`` found.
         other: What is said where it is unknown, or has no words of its own; neutral.
         tensorflow: Said of TensorFlow.
+        sessions: Said of sessions of TensorFlow 1; what is said of TensorFlow where it is empty.
         jax: Said of JAX.
         pytorch: Said of PyTorch.
     """
-    by_framework = {TENSORFLOW: tensorflow, JAX: jax, PYTORCH: pytorch}
+    of_session = sessions or tensorflow
+    by_framework = {TENSORFLOW: tensorflow, SESSIONS: of_session, JAX: jax, PYTORCH: pytorch}
     return by_framework.get(framework, "") or other

@@ -12,6 +12,7 @@ __all__ = [
     "CONSUMER_TYPE",
     "CORRELATION_ID",
     "DERIVED_LINES",
+    "DEVICE_ORDINAL",
     "EXECUTOR_PROCESS",
     "FUNCTION_CALL",
     "GRAPH_TYPE",
@@ -23,11 +24,14 @@ __all__ = [
     "PRODUCER_ID",
     "PRODUCER_TYPE",
     "ROOT_LEVEL",
+    "RUN_ID",
     "STEPS_LINE",
     "STEP_NUM",
     "TF_OP",
+    "XLA_MODULES_LINE",
     "XLA_OPS_LINE",
     "copy_direction",
+    "copy_direction_of_call",
     "copy_direction_of_details",
     "is_collective",
     "is_device_plane",
@@ -42,7 +46,7 @@ _DEVICE_PREFIXES = ("/device:GPU:", "/device:TPU:")
 # Lines that a profiler derived from other lines of the same device plane; counting them as well
 # would count the work twice (XPL kStepLineName and its neighbours).
 STEPS_LINE = "Steps"
-XLA_OPS_LINE = "XLA Ops"
+XLA_OPS_LINE, XLA_MODULES_LINE = "XLA Ops", "XLA Modules"
 DERIVED_LINES = frozenset(
     {
         STEPS_LINE,
@@ -50,7 +54,7 @@ DERIVED_LINES = frozenset(
         "TensorFlow Ops",
         "Framework Name Scope",
         "Framework Ops",
-        "XLA Modules",
+        XLA_MODULES_LINE,
         XLA_OPS_LINE,
         "XLA TraceMe",
         "Source code",
@@ -69,6 +73,10 @@ PRODUCER_TYPE, PRODUCER_ID = "_pt", "_p"
 CONSUMER_TYPE, CONSUMER_ID = "_ct", "_c"
 CORRELATION_ID = "correlation_id"
 HLO_MODULE = "hlo_module"
+RUN_ID, DEVICE_ORDINAL = (
+    "run_id",
+    "device_ordinal",
+)  # of a TPU's program, and of the call that enqueues it
 GROUP_ID = "group_id"
 GRAPH_TYPE = "graph_type"
 TF_OP = "tf_op"
@@ -121,8 +129,17 @@ _COPY_DIRECTIONS = (
     (("memcpy",), "other"),
     (("memset",), "set"),
 )
+# Kernels that are copies: ROCm moves and fills memory with them (clr, rocclr device/blitcl.cpp); in which
+# direction only the call tells.
+_BLIT_KERNELS = (("__amd_rocclr_copybuffer", "other"), ("__amd_rocclr_fillbuffer", "set"))
+_COPYING_CALL = re.compile(r"(?:cuda|hip|cu)Memcpy(HtoD|DtoH|DtoD|PtoP)")
 # HIP's own names, ``CopyDeviceToDevice`` and ``CopyHostToDevice2D`` (ROCm clr, rocclr activity names).
 _HIP_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)(2D|3D)?")
+# XLA's own copies on a TPU, named by the whole instruction; the layouts tell the memories, S(5) is the host's
+# (xla Layout::kHostMemorySpace). Both name the tuple (destination, source, context) of the copy.
+_HLO_COPY = re.compile(r"%?copy-(?:start|done)\b(?:.*?= \(|.*?\(\()?(.*)")
+_LAYOUT = re.compile(r"\{[^}]*\}")
+_HOST_MEMORY = "S(5)"
 _DETAIL = re.compile(r"kind(_src|_dst)?:(\S+)")
 _COLLECTIVE_PREFIXES = ("nccl", "rccl")
 
@@ -136,6 +153,11 @@ def copy_direction(name: str) -> str | None:
     ``edge_15_IteratorGetNext:MEMCPYHtoD``.
     """
     start = name[:48].lower()
+    if start.startswith(("%copy-", "copy-")):
+        return _hlo_copy_direction(name)
+    for prefix, direction in _BLIT_KERNELS:
+        if start.startswith(prefix):
+            return direction
     if "memcpy" not in start and "memset" not in start:
         hip = _HIP_COPY.fullmatch(name)
         if hip:
@@ -149,6 +171,24 @@ def copy_direction(name: str) -> str | None:
         if compact.startswith(prefixes):
             return direction
     return None
+
+
+def copy_direction_of_call(name: str) -> str | None:
+    """The direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
+    found = _COPYING_CALL.match(name)
+    return copy_direction(f"Memcpy{found[1]}") if found else None
+
+
+def _hlo_copy_direction(name: str) -> str | None:
+    """The direction of XLA's asynchronous copies, and of waiting for them; None for what is none."""
+    found = _HLO_COPY.match(name[:2000])
+    if found is None:
+        return None
+    memories = _LAYOUT.findall(found[1])[:2]
+    if len(memories) < 2:
+        return "other"
+    to, source = ("host" if _HOST_MEMORY in memory else "device" for memory in memories)
+    return f"{source} to {to}"
 
 
 def copy_direction_of_details(details: str) -> str:

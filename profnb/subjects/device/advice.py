@@ -74,6 +74,7 @@ def mixed_precision(study: Study) -> Advice | None:
             tensorflow="keras.mixed_precision.set_global_policy('mixed_float16') before the model is "
             "built; keep "
             "the last layer's softmax in float32.",
+            sessions="tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer) (from 1.14 on).",
             jax="Cast parameters and inputs to jnp.bfloat16 inside the step, keep the loss in float32.",
             pytorch="with torch.autocast('cuda', dtype=torch.bfloat16): around the forward pass and the "
             "loss.",
@@ -201,6 +202,8 @@ def unused_gpu(study: Study) -> Advice | None:
             "which is "
             "missing). Else look for tf.device('/CPU:0'), CUDA_VISIBLE_DEVICES or set_visible_devices in the "
             "program." + (" On the CPU, leave keras.mixed_precision at float32." if mixed else ""),
+            sessions="Look at tf.test.is_gpu_available(): if it is False, install tensorflow-gpu and the "
+            "CUDA libraries of its version. Else look for tf.device('/cpu:0') and CUDA_VISIBLE_DEVICES.",
             jax="Look at jax.devices(): if it lists no GPU, `pip install 'jax[cuda12]'` brings what is "
             "missing. "
             "Else look for JAX_PLATFORMS, CUDA_VISIBLE_DEVICES or jax.default_device in the program.",

@@ -3,7 +3,8 @@
 Sizes are in the stat ``memcpy_details``: ``kind_src:pageable kind_dst:device size:4096 dest:0 async:1``, in
 traces up to TensorFlow 2.4 without the kinds. A copy from pageable host memory goes through a pinned
 buffer of the driver's, so it is slower and the host waits for it. The official tool looks for
-``num_bytes:`` there and shows 0 bytes.
+``num_bytes:`` there and shows 0 bytes. A TPU's copies are XLA's instructions; what is recorded on the core is
+starting them and waiting for them (``copy-done``).
 
 Source: openxla/xla cupti_collector.cc CreateXEvent (5a3e9fa3).
 """
@@ -15,7 +16,12 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, bytes_text
-from profnb.steps.streams import DIRECTIONS, directions_of_copies, raw_device_lines
+from profnb.steps.streams import (
+    DIRECTIONS,
+    by_device_clock,
+    directions_of_copies,
+    raw_device_lines,
+)
 from profnb.trace.model import Trace
 
 __all__ = ["COPIES", "CopyTable", "tabulate_copies"]
@@ -95,7 +101,8 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
         kinds = parsed[detail][:2] if detail >= 0 else ("", "")
         codes[index] = keys.setdefault((DIRECTIONS[direction], *kinds), len(keys))
     columns = [np.zeros(len(keys), np.int64) for _ in range(5)]
-    duration = trace.events.duration_ps[copies]
+    begin, end = by_device_clock(trace, copies)
+    duration = end - begin
     moved = np.where(details >= 0, size[details], -1)
     known = moved >= 0
     values = (np.ones_like(duration), duration, known, np.where(known, moved, 0), known * duration)

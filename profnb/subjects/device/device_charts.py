@@ -19,7 +19,7 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
     """What the device did over time: work below, idle time by its cause above, 100 % together."""
     shares = idle.bins_ps / np.maximum(idle.bins_ps.sum(axis=1, keepdims=True), 1)
     x = [round(float(begin) / PS_PER_MS, 4) for begin in idle.bin_begin_ps]
-    width = idle.window_ps / PS_PER_MS / max(len(x), 1)
+    width = (idle.window_ps + idle.aside_ps) / PS_PER_MS / max(len(x), 1)
     x.append(round(x[-1] + width, 4))
     names = [*WORK, *(f"idle: {cause}" for cause in IDLE_CAUSES)]
     colours = [*map(colour_of, _WORK_COLOURS), *(CAUSE_COLOURS[cause] for cause in IDLE_CAUSES)]

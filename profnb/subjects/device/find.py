@@ -41,7 +41,8 @@ class Devices:
     @cached_property
     def idle(self) -> IdleTable | None:
         """Why the busiest device was idle; None without a device."""
-        return attribute_idle(self._spine.trace, self._spine.steps, self._spine.groups.parent)
+        spine = self._spine
+        return attribute_idle(spine.trace, spine.steps, spine.groups, spine.summary.counted)
 
     @cached_property
     def unused(self) -> tuple[str, ...]:

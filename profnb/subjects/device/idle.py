@@ -1,14 +1,15 @@
 """Idle stretches of the busiest device to what the host was doing at that time.
 
-A device is idle where nothing runs on any of its streams, between the begin of the first step and the
-end of the last one, gaps between steps included. Every instant of that is charged to exactly one cause,
-the first of these that holds:
+A device is idle where nothing runs on any of its streams, in the steps that the averages are of and in the
+gaps between them: the same time that the headline speaks of, so that warm-up and the few steps that stand
+aside are left out. What the host did is what the breakdown of a step has, too: its work for the steps, and on
+their thread between steps. Every instant is charged to exactly one cause, the first of these that holds:
 
 - **compiling**: XLA compiles a program on some host thread;
 - **waiting for input**: a thread waits in ``IteratorGetNext`` for the next element;
 - **copying input**: the host is in a call that copies to the device;
-- **synchronising copy**: the host copies back, or waits in a ``...Synchronize`` call, while the device
-  has nothing to do;
+- **synchronising copy**: the host copies back, or waits for a result (in a ``...Synchronize`` call, in JAX's
+  ``block_until_ready``) while the device has nothing to do;
 - **host compute**: an op computes on the CPU;
 - **kernel launch**: the host prepares device work and launches it, kernel by kernel;
 - **Python in the step**: a step is running, and none of these was recorded;
@@ -29,6 +30,7 @@ from profnb.core.jit import compiled
 from profnb.core.table import Column, Table
 from profnb.steps.activities import (
     ACTIVITIES,
+    AWAITING,
     COMPILING,
     COPYING_IN,
     COPYING_OUT,
@@ -38,6 +40,8 @@ from profnb.steps.activities import (
     WAITING_FOR_INPUT,
     find_activities,
 )
+from profnb.steps.breakdown import host_pieces
+from profnb.steps.grouping import Groups
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
@@ -46,6 +50,7 @@ from profnb.steps.streams import (
     kinds_of_work,
     raw_device_lines,
 )
+from profnb.steps.summary import periods_of
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
@@ -63,8 +68,8 @@ IDLE_CAUSES = (
     "unknown",
 )
 WORK = ("compute", "collectives", "copies")
-# Lanes of the sweep, a lower one wins: the device's work, then causes; _STEP says that a step is running,
-# _NOTHING that the window is open.
+# Lanes of the sweep, a lower one wins: the device's work, then causes; _AWAITED is Python waiting for a
+# result, _STEP says that a step is running, _NOTHING that the window is open.
 (
     _COMPUTING,
     _EXCHANGING,
@@ -76,12 +81,14 @@ WORK = ("compute", "collectives", "copies")
     _CPU,
     _LAUNCHING,
 ) = range(9)
-_STEP, _NOTHING = 9, 10
+_AWAITED, _STEP, _NOTHING = 9, 10, 11
+_LANES = 12
 _LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
 _BINS = 96
 # What the host does, as the breakdown of a step has it too.
 _LANE_OF_ACTIVITY = {
     NOTHING: _NOTHING,
+    AWAITING: _AWAITED,
     COMPILING: _COMPILING,
     WAITING_FOR_INPUT: _INPUT,
     COPYING_IN: _COPYING_IN,
@@ -101,8 +108,9 @@ class IdleTable:
         total_ps: Their sum, shape (9,).
         longest_ps: The longest of them, shape (9,).
         busy_ps: Time during which the device ran something.
-        window_ps: From the first step's begin to the last one's end; busy and idle add up to it.
-        bin_begin_ps: Begins of B equal pieces of the window, shape (B,).
+        window_ps: The counted steps and the gaps between them; busy and idle add up to it.
+        aside_ps: The rest of the time from the first step's begin to the last one's end.
+        bin_begin_ps: Begins of B equal pieces of the time from the first step to the last, shape (B,).
         bins_ps: What each piece went to, shape (B, 12): the device's work as ``WORK``, then idle time as
             ``IDLE_CAUSES``; each row sums to its piece.
     """
@@ -113,6 +121,7 @@ class IdleTable:
     longest_ps: Int64s
     busy_ps: int
     window_ps: int
+    aside_ps: int
     bin_begin_ps: Int64s
     bins_ps: Int64s
 
@@ -124,8 +133,8 @@ def _charge(
 ) -> None:  # fmt: skip
     """Walk the boundaries in time order and charge each stretch to the lowest active lane.
 
-    Rows of the results are the lanes; of the two last, row 9 is what no lane explains inside of a step, row
-    10 what none explains between steps. ``active`` comes as eleven zeros.
+    Rows of the results are the lanes; of the two last, row 10 is what no lane explains inside of a step, row
+    11 what none explains between steps. ``active`` comes as twelve zeros.
     """
     count = lanes.size
     current, since, at_bin = -1, np.int64(0), 0
@@ -138,9 +147,11 @@ def _charge(
         if index + 1 < order.size and times[order[index + 1]] == now:
             continue  # decide when all boundaries of this instant are known
         lowest = 0
-        while lowest < 10 and active[lowest] == 0:
+        while lowest < 11 and active[lowest] == 0:
             lowest += 1
-        if active[10] == 0:
+        if lowest == 9:  # waiting for a result is as copying it back
+            lowest = 6
+        if active[11] == 0:
             lowest = -1  # outside the window
         if lowest == current:
             continue
@@ -160,72 +171,96 @@ def _charge(
 
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
-    """Sums by lane with one more: what nothing explains in a step, where the host is not recorded."""
-    result = np.concatenate([column, np.zeros_like(column[..., :1])], axis=-1)
-    if not has_host:
-        result[..., [_STEP, -1]] = result[..., [-1, _STEP]]
-    return result
+    """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
+    known, step, gap = column[..., :_AWAITED], column[..., [_STEP]], column[..., [_NOTHING]]
+    none = np.zeros_like(step)
+    return np.concatenate([known, *([step, gap, none] if has_host else [none, gap, step])], axis=-1)
 
 
-def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | None:
+def attribute_idle(trace: Trace, steps: Steps, groups: Groups, counted: Int64s) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
 
     Args:
         trace: The trace.
-        steps: Its steps; they set the window that is looked at.
-        parent: Index of each event's parent on its line, or -1, shape (E,).
+        steps: Its steps.
+        groups: Which step each event belongs to.
+        counted: Rows of the steps that the averages are of.
 
     Returns:
         The table, or None if no device ran anything or there are no steps.
     """
     plane = busiest_device(trace)
-    if plane is None or not len(steps):
+    if plane is None or not counted.size:
         return None
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    if window[1] <= window[0]:
+    begin, end = periods_of(steps, counted)
+    if not (end > begin).any():
         return None
-    events, line = trace.events, trace.lines.of_event
-    activity = find_activities(trace, steps, plane, parent)
-    of_activity = np.array(
-        [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
-    )
-    lanes = np.where(trace.is_host_event, of_activity[activity], _NOTHING).astype(np.int8)
-    work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
-    of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
-    lanes[work] = of_kind[kinds_of_work(trace)[work]]
-    lanes[steps.roots] = _NOTHING
-    chosen = np.flatnonzero(lanes != _NOTHING)
-    kinds = [lanes[chosen], np.full(len(steps), _STEP, np.int8), np.full(1, _NOTHING, np.int8)]
-    begins = [events.begin_ps[chosen], steps.begin_ps, np.array(window[:1])]
-    ends = [events.end_ps[chosen], steps.end_ps, np.array(window[1:])]
-    lane = np.concatenate(kinds)
-    begin = np.clip(np.concatenate(begins), *window)
-    end = np.clip(np.concatenate(ends), *window)
-    some = end > begin
-    begin, end, lane = begin[some], end[some], lane[some]
-    times = np.concatenate([begin, end])
-    occurrences, longest = (np.zeros(11, np.int64) for _ in range(2))
-    edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
-    edges[[0, -1]] = window
-    bins = np.zeros((edges.size - 1, 11), np.int64)
-    active = np.zeros(11, np.int64)
-    order = np.argsort(times, kind="stable")
-    _charge(times, order, lane, edges, occurrences, longest, bins, active)
+    pieces = _pieces(trace, steps, groups, plane, window)
+    occurrences, longest, bins = _sweep(pieces, (begin, end), window, 1)
     has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
-    occurrences, longest, bins = (
-        _tell_unknown(c, has_host=has_host) for c in (occurrences, longest, bins)
+    occurrences, longest, total = (
+        _tell_unknown(column, has_host=has_host) for column in (occurrences, longest, bins[0])
     )
-    total = bins.sum(axis=0)
+    whole = np.array(window[:1]), np.array(window[1:])
+    of_all = _sweep(pieces, whole, window, min(_BINS, window[1] - window[0]))[2]
+    edges = _edges(window, of_all.shape[0])
     return IdleTable(
         device=trace.planes[plane].name,
         occurrences=occurrences[3:],
         total_ps=total[3:],
         longest_ps=longest[3:],
         busy_ps=int(total[:3].sum()),
-        window_ps=window[1] - window[0],
+        window_ps=int((end - begin).sum()),
+        aside_ps=window[1] - window[0] - int((end - begin).sum()),
         bin_begin_ps=edges[:-1],
-        bins_ps=bins,
+        bins_ps=_tell_unknown(of_all, has_host=has_host),
     )
+
+
+def _pieces(
+    trace: Trace, steps: Steps, groups: Groups, plane: int, window: tuple[int, int]
+) -> tuple[Int64s, Int64s, Int8s]:
+    """Begins, ends and lanes of all that the device and the host did, and of the steps."""
+    activity = find_activities(trace, steps, plane, groups.parent)
+    of_activity = np.array(
+        [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
+    )
+    host_begin, host_end, host = host_pieces(trace, steps, groups, activity)
+    line = trace.lines.of_event
+    work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
+    of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
+    begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
+    end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
+    of_work = of_kind[kinds_of_work(trace)[work]]
+    lane = np.concatenate([of_work, of_activity[activity[host]], np.full(len(steps), _STEP)])
+    begin, end = np.clip(begin, *window), np.clip(end, *window)
+    some = end > begin
+    return begin[some], end[some], lane[some].astype(np.int8)
+
+
+def _edges(window: tuple[int, int], bins: int) -> Int64s:
+    edges = np.linspace(*window, bins + 1).astype(np.int64)
+    edges[[0, -1]] = window
+    return edges
+
+
+def _sweep(
+    pieces: tuple[Int64s, Int64s, Int8s],
+    open_: tuple[Int64s, Int64s],
+    window: tuple[int, int],
+    bins: int,
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Each lane's occurrences, longest stretch and time in each bin, while the window is open."""
+    begin, end, lane = pieces
+    begin, end = np.concatenate([begin, open_[0]]), np.concatenate([end, open_[1]])
+    lane = np.concatenate([lane, np.full(open_[0].size, _NOTHING, np.int8)])
+    times = np.concatenate([begin, end])
+    occurrences, longest, active = (np.zeros(_LANES, np.int64) for _ in range(3))
+    charged = np.zeros((bins, _LANES), np.int64)
+    order = np.argsort(times, kind="stable")
+    _charge(times, order, lane, _edges(window, bins), occurrences, longest, charged, active)
+    return occurrences, longest, charged
 
 
 def _fraction(part_ps: Int64s, whole_ps: int) -> Floats:
@@ -242,8 +277,8 @@ def _share_of_bins(at: int) -> "Callable[[IdleTable], Floats]":
 
 IDLE = Table[IdleTable](
     "idle",
-    "One row per cause for which the busiest device was idle between the first step's begin and the last "
-    "one's end; no row without a device.",
+    "One row per cause for which the busiest device was idle, in the steps that the averages are of and the "
+    "gaps between them; no row without a device.",
     (
         Column("cause", lambda _: IDLE_CAUSES, "what the host did then", "what the host did then"),
         Column("occurrences", lambda t: t.occurrences, "how many idle stretches", "times"),
@@ -261,7 +296,9 @@ IDLE = Table[IdleTable](
             "of idle",
         ),
         Column(
-            "window_fraction", lambda t: _fraction(t.total_ps, t.window_ps), "share of the window"
+            "window_fraction",
+            lambda t: _fraction(t.total_ps, t.window_ps),
+            "share of those steps and gaps",
         ),
     ),
 )

@@ -10,7 +10,12 @@ import numpy as np
 
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.launching import find_launches
-from profnb.steps.streams import busiest_device
+from profnb.steps.streams import (
+    DIRECTIONS,
+    busiest_device,
+    directions_of_copies,
+    raw_device_lines,
+)
 from profnb.subjects.advising import (
     GUIDE,
     LEAST_INPUT,
@@ -19,6 +24,7 @@ from profnb.subjects.advising import (
     guide,
     idle_share_of,
     input_shares,
+    op_events,
 )
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.peaks import is_nvidia
@@ -27,7 +33,7 @@ from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, words
 
 __all__ = ["copying_input", "gpu_thread_mode", "idle_device", "launch_bound", "synchronising_reads"]
 
-_MANY_THREADS = 4
+_MANY_THREADS, _FEW_STEPS = 4, 2
 _XLA_LINKS = {
     JAX: "https://docs.jax.dev/en/latest/jit-compilation.html",
     PYTORCH: "https://docs.pytorch.org/docs/stable/torch.compiler.html",
@@ -72,6 +78,8 @@ def _fewer_launches(study: Study) -> str:
         "Fuse small kernels with the framework's compiler, or give each more work: a larger batch.",
         tensorflow="model.compile(..., jit_compile=True) fuses small kernels; a larger batch makes each do "
         "more; steps_per_execution=16 queues several steps ahead.",
+        sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 fuses "
+        "small kernels; a larger batch makes each do more; tf.while_loop runs several steps in one run.",
         jax="Put the whole step into one jax.jit, and several steps into one with jax.lax.scan; a larger "
         "batch makes each kernel do more.",
         pytorch="torch.compile(model, mode='reduce-overhead') fuses small kernels and replays them as one "
@@ -133,6 +141,16 @@ def copying_input(study: Study) -> Advice | None:
     pageable = sum(int(copies.bytes[row]) for row in rows if copies.source_kind[row] == "pageable")
     told = f" {bytes_text(moved)} in all" if moved else ""
     told += f", {bytes_text(pageable)} of it from pageable memory" if moved and pageable else ""
+    if _copies_by_itself(study):
+        return Advice(
+            "copying-input", "Keep on the device what fits there",
+            f"{percent_text(share)} of the time the program's own copies (copy-done) brought data from the "
+            "host's memory, and the device computed nothing.",
+            share,
+            "Leave arrays that fit in the device's memory there (memory_kind='device' in their shardings), "
+            "and fetch the next one while this one is computed.",
+            "https://docs.jax.dev/en/latest/notebooks/host-offloading.html",
+        )  # fmt: skip
     return Advice(
         "copying-input", "Copy to the device while it computes",
         f"{percent_text(share)} of the time the host moved data to the device while that computed nothing"
@@ -151,6 +169,16 @@ def copying_input(study: Study) -> Advice | None:
         ),
         guide(study, "data_performance"),
     )  # fmt: skip
+
+
+def _copies_by_itself(study: Study) -> bool:
+    """Whether XLA's own instructions are most of the time of copies from the host."""
+    trace = study.trace
+    copies = trace.lines.events_of(raw_device_lines(trace))
+    to_device = directions_of_copies(trace)[copies] == DIRECTIONS.index("host to device")
+    of_xla = trace.select_names(lambda name: name.lstrip("%").startswith("copy-"))[copies]
+    spent = trace.events.duration_ps[copies]
+    return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
 
 
 def synchronising_reads(study: Study) -> Advice | None:
@@ -172,9 +200,9 @@ def _fewer_reads(study: Study) -> str:
     return words(
         study.framework,
         "Printing a result, or making a Python number of it, waits for the device: do it every 100 steps.",
-        tensorflow="float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 "
-        "steps, or "
-        "keep a tf.keras.metrics.Mean and read it once an epoch.",
+        tensorflow="float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 steps, "
+        "or keep a tf.keras.metrics.Mean and read it once an epoch.",
+        sessions="What sess.run fetches is copied back: fetch the loss and the summaries every 100 steps.",
         jax="float(loss), np.asarray(x) and x.block_until_ready() wait for the device: do them every "
         "100 steps.",
         pytorch="loss.item(), x.cpu(), x.tolist() and torch.cuda.synchronize() wait for the device: do them "
@@ -200,16 +228,43 @@ def idle_device(study: Study, said: Sequence[Advice]) -> Advice | None:
     if any(cause in _EXPLAINS.get(advice.rule, ()) for advice in said):
         return None
     title, reason, repair = _remedy(study, cause)
+    first = _long_first_launch(study) if cause == "kernel launch" else ""
+    if first:
+        title, reason = "Record a later run", f"{reason}, most of it one op's: {first}"
+        repair = (
+            "The first run of an op loads libraries, compiles kernels and tries out algorithms: run the "
+            "step a few times before what is recorded. If it takes as long then, look at that op."
+        )
     seen = f"the {duration_text(idle.window_ps)} that were recorded; no step divides them"
     whole = seen if study.steps.is_window else "the time"
     return Advice(
         "idle-device", title,
         f"{idle.device} was idle {percent_text(share)} of {whole}. For {percent_text(part)} {reason}.",
-        None if study.steps.is_window or cause == "unknown" else part,
+        None if study.steps.is_window or cause == "unknown" or first else part,
         repair,
         guide(study, "gpu_performance_analysis"),
         part,
     )  # fmt: skip
+
+
+def _long_first_launch(study: Study) -> str:
+    """The op that takes half of the launching or more, of one step or two: which, and how long it took.
+
+    It has to stand out, ten times as long as the mean of the others. Of more steps it would be each step's.
+    """
+    idle, counted = study.device.idle, study.summary.counted
+    ops = op_events(study, lambda *_: True)
+    ops = ops[np.isin(study.groups.step[ops], counted)]
+    if idle is None or study.steps.is_window or counted.size > _FEW_STEPS or ops.size < 2:
+        return ""
+    spent = study.trace.events.duration_ps[ops]
+    longest = int(spent.argmax())
+    others = float((spent.sum() - spent[longest]) / (ops.size - 1))
+    launching = int(idle.total_ps[IDLE_CAUSES.index("kernel launch")])
+    if spent[longest] < max(launching / 2, 10 * others):
+        return ""
+    name = study.trace.names[study.trace.events.name[ops[longest]]]
+    return f"{name[:100]} took {duration_text(float(spent[longest]))}"
 
 
 def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
@@ -217,13 +272,13 @@ def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
     python = words(
         study.framework,
         "profile the Python code, and hand the device more work at once.",
-        tensorflow="p.python (a capture with Python's calls) names the functions; do less of it in the "
-        "step, or "
-        "put it into the tf.function.",
+        tensorflow="p.python (a capture with Python's calls) names the functions; do less of it in the step, "
+        "or put it into the tf.function.",
+        sessions="p.python (a capture with Python's calls) names the functions; do less of it between the "
+        "session runs, and feed through tf.data instead of placeholders.",
         jax="the frames on the timeline name the functions; put the whole step into one jax.jit.",
-        pytorch="with_stack=True in torch.profiler.profile records the functions; do less of it in the "
-        "step, or "
-        "in the workers of the DataLoader.",
+        pytorch="with_stack=True in torch.profiler.profile records the functions; do less of it in the step, "
+        "or in the workers of the DataLoader.",
     )
     python = python[0].upper() + python[1:]
     return {
@@ -236,9 +291,8 @@ def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
         "synchronising copy": ("Read results less often", "the host waited for it or copied results back",
                                _fewer_reads(study)),
         "host compute": ("Move work from the CPU to the device", "ops computed on the CPU",
-                         "Look at the host's ops of most time: place them on the device, or do them "
-                         "ahead of the "
-                         "step, in the input."),
+                         "Look at the host's ops of most time: place them on the device, or do them ahead "
+                         "of the step, in the input."),
         "kernel launch": ("Launch fewer, larger kernels", "the host prepared and launched its work",
                           _fewer_launches(study)),
         "Python in the step": ("Give the device more to do", "a step ran and at most Python was at "

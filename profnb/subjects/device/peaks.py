@@ -11,9 +11,10 @@ the 16-bit peak of the tensor cores for everything, 32-bit work included.
 
 from dataclasses import dataclass
 
+from profnb.trace.framework import SESSIONS
 from profnb.trace.model import Plane, Trace
 
-__all__ = ["Peak", "find_peak", "is_nvidia"]
+__all__ = ["Peak", "find_peak", "is_nvidia", "tells_tensor_cores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ _NVIDIA = {
 }
 _AMD = {(9, 4): (4096, 2048, 1024, 256)}  # CDNA 3, per compute unit
 _ROCM = ("hip", "Cijk_", "rocm", "rocblas", "__amd_")
+_FIRST_WITH_TENSOR_CORES = 7  # the compute capability's first number
 _LARGEST = 1e18  # no clock, bandwidth or count of anything comes near
 _WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
 
@@ -69,6 +71,23 @@ def is_nvidia(trace: Trace, plane: int) -> bool:
     if "GPU" not in device.name.upper() or vendor:
         return "nvidia" in vendor.lower()
     return not trace.select_names(lambda name: name.startswith(_ROCM)).any()
+
+
+def tells_tensor_cores(trace: Trace, plane: int, framework: str) -> bool:
+    """Whether the names of a device's kernels tell which ran in tensor cores.
+
+    A TPU and a GPU before compute capability 7 have none, and what sessions of TensorFlow 1 record of a
+    kernel is its op's name.
+
+    Args:
+        trace: The trace.
+        plane: The device's plane.
+        framework: Whose trace it is.
+    """
+    device = trace.planes[plane]
+    capability = device.stats.get("compute_cap_major", _FIRST_WITH_TENSOR_CORES)
+    has_none = isinstance(capability, int) and 0 < capability < _FIRST_WITH_TENSOR_CORES
+    return "GPU" in device.name.upper() and framework != SESSIONS and not has_none
 
 
 def find_peak(plane: Plane) -> Peak | None:

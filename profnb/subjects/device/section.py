@@ -16,7 +16,7 @@ from profnb.subjects.device.devices import DEVICES, DeviceTable
 from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, IdleTable
 from profnb.subjects.device.kernels import KERNELS, KernelTable
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
-from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.device.peaks import is_nvidia, tells_tensor_cores
 from profnb.subjects.device.precision import WIDTHS, Precision, ops_without_tensor_cores
 from profnb.subjects.study import Study
 
@@ -37,13 +37,17 @@ def device_sections(study: Study) -> list[Section]:
     if study.device.idle is not None and study.device.idle.total_ps.sum():
         sections.append(_idle_section(study.device.idle))
     if len(study.device.launches):
-        sections.append(_launch_section(study.device.launches))
+        idle = study.device.idle
+        launching = idle.total_ps[IDLE_CAUSES.index("kernel launch")] if idle else 0
+        is_pace = study.device.launches.sets_the_pace and idle and launching > idle.busy_ps
+        sections.append(_launch_section(study.device.launches, sets_the_pace=bool(is_pace)))
     if len(study.device.streams) > 1:
         sections.append(_stream_section(study.device.streams))
     if len(study.device.kernels):
-        sections.append(_kernel_section(study.device.kernels, study.device.precision))
         plane = busiest_device(study.trace)
-        if plane is not None and is_nvidia(study.trace, plane):
+        tells = plane is not None and tells_tensor_cores(study.trace, plane, study.framework)
+        sections.append(_kernel_section(study.device.kernels, study.device.precision, tells=tells))
+        if plane is not None and tells and is_nvidia(study.trace, plane):
             sections.extend(_missed_section(study.device.kernels))
     if len(study.device.copies):
         sections.append(_copy_section(study.device.copies))
@@ -83,8 +87,9 @@ def _idle_section(idle: IdleTable) -> Section:
         title="Idle time of the device",
         tab="Device",
         sentence=(
-            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the time from the first step "
-            f"to the last, most of it {IDLE_CAUSES[order[0]]}."
+            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the time"
+            f"{' of the steps that the averages are of' if idle.aside_ps else ''}, most of it "
+            f"{IDLE_CAUSES[order[0]]}."
         ),
         bar=Bar(
             lambda row: float(idle.total_ps[row] / whole),
@@ -95,7 +100,8 @@ def _idle_section(idle: IdleTable) -> Section:
     )
 
 
-def _launch_section(launches: LaunchTable) -> Section:
+def _launch_section(launches: LaunchTable, *, sets_the_pace: bool) -> Section:
+    """How kernels were launched; it sets the pace where the device waited longer for it than it worked."""
     kernels = int(launches.kernels.sum())
     calls = int(launches.calls.sum())
     sentence = (
@@ -107,9 +113,7 @@ def _launch_section(launches: LaunchTable) -> Section:
             "launched them took longer than what they started"
         )
         sentence += (
-            ": launching, not computing, sets the pace of the device."
-            if launches.sets_the_pace
-            else "."
+            ": launching, not computing, sets the pace of the device." if sets_the_pace else "."
         )
     return section_of(
         LAUNCHES,
@@ -150,19 +154,25 @@ def _stream_section(streams: StreamTable) -> Section:
     )
 
 
-def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
+def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) -> Section:
+    """The kernels; ``tells`` is whether their names tell which ran in tensor cores."""
     fractions = kernels.fraction
     time = int(kernels.total_ps.sum())
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     could = int(kernels.total_ps[missed].sum())
-    sentence = (
-        f"{count_text(int(kernels.occurrences.sum()))} kernels, {duration_text(time)} in all: "
-        f"{percent_text(in_cores / time)} in tensor cores, {percent_text(could / time)} in kernels of "
-        f"matrix products and convolutions that did not use them. {_precision_text(precision)}"
-        if time
-        else f"{count_text(int(kernels.occurrences.sum()))} kernels."
-    )
+    count = int(kernels.occurrences.sum())
+    sentence = "1 kernel" if count == 1 else f"{count_text(count)} kernels"
+    if time:
+        sentence += f", {duration_text(time)} in all"
+    if time and tells:
+        sentence += f": {percent_text(in_cores / time)} in tensor cores"
+        if kernels.is_tensor_core_eligible.any():
+            sentence += (
+                f", {percent_text(could / time)} in kernels of matrix products and convolutions that did not "
+                "use them"
+            )
+    sentence += f". {_precision_text(precision)}" if time else "."
     return section_of(
         KERNELS,
         kernels,
@@ -174,7 +184,7 @@ def _kernel_section(kernels: KernelTable, precision: Precision) -> Section:
             "total_us",
             "fraction",
             "mean_us",
-            Shown("tensor core", lambda row: _core_text(kernels, row)),
+            *([Shown("tensor core", lambda row: _core_text(kernels, row))] if tells else []),
         ),
         title="Kernels",
         tab="Kernels",

@@ -16,6 +16,7 @@ from profnb.subjects.study import Study
 __all__ = ["input_bound", "prefetch_more", "python_input", "waiting_for_input"]
 
 _WITH_A_RULE = ("python", "bursts")
+_WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"  # PyTorch's, with num_workers=0
 
 
 def _input_advice(
@@ -59,11 +60,15 @@ def waiting_for_input(study: Study) -> Advice | None:
     copying, share = input_shares(study)
     if share < LEAST_INPUT and (share + copying < LEAST_INPUT or share <= copying):
         return None
+    on_the_spot = study.trace.select_names(lambda name: _WITHOUT_WORKERS in name).any()
     return Advice(
         "waiting-for-input", "Have the next batch ready",
-        f"{percent_text(share)} of the time is waiting for the next batch. What makes it was not "
-        f"recorded, so "
-        "why it takes that long is unknown.",
+        f"{percent_text(share)} of the time is waiting for the next batch. "
+        + (
+            "The DataLoader has no workers: the training's own process makes each batch when it is asked for."
+            if on_the_spot
+            else "What makes it was not recorded, so why it takes that long is unknown."
+        ),
         share,
         READY[study.framework],
         guide(study, "data_performance"),

@@ -20,7 +20,7 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
-from profnb.trace.framework import words
+from profnb.trace.framework import JAX, words
 from profnb.trace.names import FUNCTION_CALL
 
 __all__ = [
@@ -124,7 +124,11 @@ def _is_optimizers(op_name: str) -> bool:
 
 
 def large_optimizer(study: Study) -> Advice | None:
-    """The optimizer's ops take a quarter of the self time of their side or more."""
+    """The optimizer's ops take a quarter of the self time of their side or more, and can be fused.
+
+    That is, XLA has not compiled them already, and no one op is half of their time: an update of one large
+    variable is bound by its memory.
+    """
     ops = (
         study.ops.of_steps(study.summary.counted) if study.summary.counted.size else study.ops.table
     )
@@ -132,7 +136,9 @@ def large_optimizer(study: Study) -> Advice | None:
     whole = int(ops.self_ps[side].sum())
     own = np.array([_is_optimizers(name) for name in ops.op_name], np.bool_)
     share = float(ops.self_ps[side & own].sum() / whole) if whole and own.size else 0.0
-    if share < 0.25:
+    if share < 0.25 or study.framework == JAX or len(study.xla.hlo):
+        return None
+    if 2 * ops.self_ps[side & own].max() > ops.self_ps[side & own].sum():
         return None
     if ops.is_device.any():
         bound = share * share_of(study, "device compute")
@@ -148,6 +154,8 @@ def large_optimizer(study: Study) -> Advice | None:
             tensorflow="model.compile(..., jit_compile=True) fuses its many small ops; a larger batch "
             "runs it "
             "less often.",
+            sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 "
+            "fuses its many small ops; a larger batch runs it less often.",
             pytorch="torch.optim.AdamW(..., fused=True), or foreach=True, runs its many small ops as a "
             "few; a "
             "larger batch runs it less often.",

@@ -28,7 +28,10 @@ def python_between_steps(study: Study) -> Advice | None:
     gaps = np.maximum(study.steps.gap_ps[rows], 0)
     inside = study.breakdown.of("input")[rows]
     outside = np.maximum(waiting.step_ps[rows] - inside, 0)
-    rest = float(np.maximum(gaps - outside, 0).sum())
+    unexplained = study.breakdown.gap_picoseconds[
+        rows, -1
+    ]  # neither the device nor the host worked
+    rest = float(np.minimum(np.maximum(gaps - outside, 0), unexplained).sum())
     if not study.has_device:
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
@@ -47,6 +50,8 @@ def python_between_steps(study: Study) -> Advice | None:
             tensorflow="Log every 100 steps instead of each; model.compile(..., steps_per_execution=16) "
             "runs 16 "
             "steps for each return to Python; in a loop of your own put several steps into one tf.function.",
+            sessions="Log and fetch every 100 steps instead of each, and feed through tf.data instead of "
+            "placeholders; tf.while_loop runs several steps in one session run.",
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each "
             "return to Python.",

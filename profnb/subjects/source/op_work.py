@@ -32,6 +32,7 @@ class Work:
         input_of: The iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,).
         is_elsewhere: Whether Python ran it eagerly on another thread, where its line is not known; its name
             is then that of the op that called Python, shape (N,).
+        is_execution: Whether it begins an execution of the op: of several kernels the first, shape (N,).
     """
 
     name: Int64s
@@ -41,6 +42,7 @@ class Work:
     is_watched: Bools
     input_of: Int64s
     is_elsewhere: Bools
+    is_execution: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,10 @@ def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: in
     caller = last_around(trace, events[~is_elsewhere], events[is_elsewhere])
     name = runs.code[chosen]
     name[is_elsewhere] = np.append(name[~is_elsewhere], len(keys) - 1)[caller]  # -1: the last, ""
-    return Work(name, keys, runs.self_ps[chosen], begin, is_watched, input_of[chosen], is_elsewhere)
+    return Work(
+        name, keys, runs.self_ps[chosen], begin, is_watched, input_of[chosen], is_elsewhere,
+        runs.is_execution[chosen],
+    )  # fmt: skip
 
 
 def _eager_ops(trace: Trace) -> Int64s:
@@ -113,5 +118,6 @@ def find_device_work(trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: 
     keys = tuple(name for name, _ in runs.keys)
     nowhere = np.zeros(work.size, np.bool_)
     return Work(
-        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_watched, input_of[chosen], nowhere
-    )
+        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_watched, input_of[chosen], nowhere,
+        runs.is_execution[chosen],
+    )  # fmt: skip

@@ -201,7 +201,7 @@ def _add_up(
         np.add.at(table[side], row, work.self_ps)
         np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
         np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
-        np.add.at(table[_OPS], row, 1)
+        np.add.at(table[_OPS], row, work.is_execution)
     for column, values in (
         (_PYTHON, times.python_ps), (_WALL, times.wall_ps), (_BEGUN, times.occurrences),
     ):  # fmt: skip

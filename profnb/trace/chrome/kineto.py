@@ -1,8 +1,9 @@
 """The Chrome trace of PyTorch's profiler (Kineto): its categories say what is an op, a call or device work.
 
 Only what has an op's category is an op: Python's frames and the user's annotations (``nccl:all_reduce``) are
-none. Annotations on a stream cover the kernels below them, and ``cuda_sync`` events say that a stream or the
-host waits: both are lines of their own, and no work. The work of an accelerator whose categories are not
+none, nor are the steps' markers, which early versions write as ops. Annotations on a stream cover the kernels
+below them, and ``cuda_sync`` events say that a stream or the host waits: both are lines of their own, and no
+work. The work of an accelerator whose categories are not
 known here is shown and said, and counts as nobody's.
 
 Source: pytorch/kineto libkineto/src/output_json.cpp and ActivityType.cpp.
@@ -105,6 +106,7 @@ def read_kineto(
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
+    is_op[[row for row, name in enumerate(raw.names) if name.startswith(_KINETO_STEP)]] = False
     is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
     return Reading(
         lines, thread, is_event, raw.names, raw.name, is_op, _kineto_steps(raw),

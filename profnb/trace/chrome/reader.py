@@ -267,4 +267,8 @@ def _read_plain(
         )
         for process, thread in raw.threads
     ]
-    return Reading(lines, raw.thread, ~raw.is_counter, raw.names, raw.name, None, {})
+    at_work = {line.plane for line in lines}
+    unused = [(name, side) for name in names if is_device_plane(name) and name not in at_work]
+    return Reading(
+        lines, raw.thread, ~raw.is_counter, raw.names, raw.name, None, {}, planes=unused[:_MOST_PLANES]
+    )  # fmt: skip
