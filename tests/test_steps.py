@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, plane, read, ref
 
-from profnb.steps.cycles import find_sequence, pick_cycle
-from profnb.steps.windows import WINDOW, find_steps
+from profnb.steps.finding.cycles import find_sequence, pick_cycle
+from profnb.steps.finding.sources import find_steps
+from profnb.steps.windows import WINDOW
 
 MS = 10**9
 

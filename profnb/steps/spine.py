@@ -16,6 +16,7 @@ from profnb.steps.breakdown import (
 )
 from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
+from profnb.steps.finding.sources import find_steps
 from profnb.steps.grouping import Groups, group_events
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
@@ -27,7 +28,7 @@ from profnb.steps.step_times import (
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
-from profnb.steps.windows import Steps, find_steps
+from profnb.steps.windows import Steps
 from profnb.trace.framework import TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 

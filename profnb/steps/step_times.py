@@ -11,7 +11,7 @@ import numpy as np
 
 from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Int64s
-from profnb.steps.cycles import pick_cycle
+from profnb.steps.finding.cycles import pick_cycle
 from profnb.steps.windows import Steps
 
 __all__ = [
