@@ -49,7 +49,7 @@ def test_the_headline_of_a_trace_that_a_person_can_compute():
 
 def test_steps_that_take_no_time_have_no_rate():
     study = Study(read(host(line("python", marker(5, 5, 0)))))
-    summary = summarize(study.steps, study.breakdown, np.array([32]))
+    summary = summarize(study.steps, study.breakdown, np.array([32]), study.gaps)
     assert (summary.examples_per_second, summary.batch_size) == (None, 32)
 
 
@@ -81,9 +81,9 @@ def test_shares_of_chosen_steps():
         host(line("python", marker(0, 10, 0), event("a:Op", 0, 10), marker(10, 20, 1)))
     )
     study = Study(trace)
-    shares = share_time(study.steps, study.breakdown, np.array([0]))
+    shares = share_time(study.gaps, study.breakdown, np.array([0]))
     assert [(s.category, s.fraction) for s in shares] == [("host compute", 1.0)]
-    assert share_time(study.steps, study.breakdown, np.empty(0, np.int64)) == ()
+    assert share_time(study.gaps, study.breakdown, np.empty(0, np.int64)) == ()
 
 
 @pytest.mark.parametrize(

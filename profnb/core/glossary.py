@@ -128,14 +128,15 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "not shown (XProf), idle time (HTA)",
         ),
         "period": Term(
-            "The time from a step's begin to the next step's begin: its duration and the gap behind it.",
-            "What the wall clock sees: examples per second are counted by it.",
+            "A step's duration and the gap behind it, unless that is a pause or between epochs or phases.",
+            "What the wall clock sees of the loop: examples per second are counted by it.",
             "the headline, `p.input_waits`",
             "step time including the gap",
         ),
         "pause": Term(
-            "Any stretch in which nothing runs; profnb measures none under this name.",
-            "Between two steps it is the gap, on a device it is idle time.",
+            "A gap far outside: rare, more than ten times the median gap and more than 100 ms.",
+            "No part of a step: a fact of its own, with when it came. On a device it is idle time.",
+            "the headline's facts, `p.steps.gap_kind`",
         ),
         "warm-up": Term(
             "Steps at the start that stay out of every average.",

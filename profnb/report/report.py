@@ -91,7 +91,7 @@ def build_report(
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares),
         notes=notes,
-        chart=step_chart(steps, study.breakdown) if has_chart else None,
+        chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
         sections=_sections(study),
         advice=None if steps.is_window and not advice else advice,
     )

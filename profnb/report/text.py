@@ -7,6 +7,7 @@ import numpy as np
 
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.steps.gaps import GAP_KINDS, PAUSE, Gaps
 from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, Share, Summary
 from profnb.steps.windows import Steps
@@ -25,6 +26,7 @@ __all__ = [
 
 _MOST = 0.5
 _FEWEST_FOR_P95 = 20
+_WORTH_A_FACT = 0.01
 _MEANING = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
@@ -129,8 +131,45 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
                 f"{duration_text(float(steps.duration_ps[first]))}",
             )
         )
+    facts.extend(_facts_between(steps, study.gaps))
     facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
     return facts
+
+
+def _facts_between(steps: Steps, gaps: Gaps) -> list[Fact]:
+    """What lies between steps and is no part of one: between epochs, and whatever stopped the work."""
+    facts = []
+    ends, pauses = gaps.between_epochs, gaps.long
+    if ends.size and gaps.duration_ps[ends].sum() >= _WORTH_A_FACT * _window_ps(steps):
+        facts.append(
+            Fact(
+                "between epochs",
+                duration_text(float(gaps.duration_ps[ends].sum())),
+                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; "
+                "no part of a step",
+            )
+        )
+    if pauses.size:
+        longest = int(pauses[gaps.duration_ps[pauses].argmax()])
+        took = duration_text(float(gaps.duration_ps[longest]))
+        where = f"after {steps.phase[longest]} step {steps.step_num[longest]}"
+        what = f", {GAP_KINDS[gaps.kind[longest]]}" if gaps.kind[longest] != PAUSE else ""
+        facts.append(
+            Fact(
+                "pauses",
+                duration_text(float(gaps.duration_ps[pauses].sum())),
+                f"{count_text(pauses.size)} no part of a step; the longest {took}, {where}{what}",
+            )
+        )
+    return facts
+
+
+def _gaps_text(count: int) -> str:
+    return "1 gap" if count == 1 else f"{count_text(count)} gaps"
+
+
+def _window_ps(steps: Steps) -> int:
+    return int(steps.end_ps[-1] - steps.begin_ps[0]) if len(steps) else 0
 
 
 def _time_facts(summary: Summary) -> list[Fact]:

@@ -17,6 +17,7 @@ from profnb.steps.breakdown import (
 from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
 from profnb.steps.finding.sources import find_steps
+from profnb.steps.gaps import Gaps, find_gaps
 from profnb.steps.grouping import Groups, group_events
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
@@ -65,6 +66,11 @@ class Spine:
     def steps(self) -> Steps:
         """The steps, each to the end of the device work that the host waited for."""
         return extend_to_device_work(self.trace, self._host_steps, self.groups)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """What lies between the steps: part of a step's period, end of an epoch, pause."""
+        return find_gaps(self.steps)
 
     @cached_property
     def breakdown(self) -> StepBreakdown:
@@ -139,7 +145,7 @@ class Spine:
     @cached_property
     def summary(self) -> Summary:
         """The few numbers a person reads first."""
-        return summarize(self.steps, self.breakdown, self.examples)
+        return summarize(self.steps, self.breakdown, self.examples, self.gaps)
 
     @cached_property
     def step_times(self) -> StepTimes:

@@ -32,6 +32,7 @@ class Steps:
         origin: In words, how the steps were found.
         host_begin_ps: Begins on the host, which may run ahead of the device, shape (S,).
         host_end_ps: Ends on the host, shape (S,).
+        ends_epoch: Whether a new iterator of the input is made between it and the next one, shape (S,).
         steps_ahead: How many later steps the host has begun, in the median, when the device finishes one.
     """
 
@@ -46,6 +47,7 @@ class Steps:
     origin: str
     host_begin_ps: Int64s
     host_end_ps: Int64s
+    ends_epoch: Bools
     steps_ahead: int = 0
 
     def __len__(self) -> int:
@@ -102,6 +104,7 @@ def make_steps(
         end_ps=end_ps,
         host_begin_ps=begin_ps,
         host_end_ps=end_ps,
+        ends_epoch=np.zeros(count, np.bool_),
         step_num=np.arange(count),
         phase=phase,
         iterations=np.ones(count, np.int64),

@@ -125,10 +125,9 @@ def input_shares(study: Study) -> tuple[float, float]:
 
 
 def period_ps(study: Study) -> int:
-    """The counted steps, each to the next one's begin, together."""
+    """The counted steps and the gaps that belong to them, together."""
     rows = study.summary.counted
-    gaps = np.maximum(study.steps.gap_ps[rows], 0)
-    return int(study.steps.duration_ps[rows].sum() + gaps.sum())
+    return int(study.steps.duration_ps[rows].sum() + study.gaps.own_ps[rows].sum())
 
 
 def excess_share(study: Study, events: Int64s) -> float:
@@ -138,7 +137,7 @@ def excess_share(study: Study, events: Int64s) -> float:
     """
     steps = study.steps
     rows = np.array([phase == study.summary.phase for phase in steps.phase], np.bool_)
-    period = steps.duration_ps + np.maximum(steps.gap_ps, 0)
+    period = steps.duration_ps + study.gaps.own_ps
     has_one = np.zeros(len(steps) + 1, np.bool_)
     has_one[study.groups.step[events]] = True
     slow = np.flatnonzero(has_one[:-1] & rows)
@@ -181,7 +180,7 @@ def covered_share(study: Study, events: Int64s) -> float:
     at = np.stack([first, last], axis=1).ravel()
     sums = np.repeat(np.append(0, np.cumsum(last - first)), 2)[1:-1]
     from_ps = steps.begin_ps[counted]
-    to_ps = steps.end_ps[counted] + np.maximum(steps.gap_ps[counted], 0)
+    to_ps = steps.end_ps[counted] + study.gaps.own_ps[counted]
     inside = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
     return float(inside.sum() / whole)
 

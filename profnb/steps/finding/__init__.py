@@ -3,5 +3,5 @@
 sources          all ways, in order of trust
 marked           step markers, and a device's own line of steps
 calls, cycles    repeated calls of functions; which of them make up one iteration
-warm_up          which steps are left out of averages
+warm_up, epochs  which steps are left out of averages; where epochs end
 """

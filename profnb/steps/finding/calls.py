@@ -80,6 +80,7 @@ def graph_runs(trace: Trace) -> Steps | None:
         end_ps=runs.end_ps,
         host_begin_ps=runs.begin_ps,
         host_end_ps=runs.end_ps,
+        ends_epoch=np.zeros(count, np.bool_),
         step_num=np.arange(count),
         phase=runs.program,
         iterations=np.ones(count, np.int64),

@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from profnb.steps.finding.calls import called_steps, graph_runs
+from profnb.steps.finding.epochs import find_epoch_ends
 from profnb.steps.finding.marked import derived_steps, marked_steps
 from profnb.steps.finding.warm_up import find_warm_up
 from profnb.steps.windows import WINDOW, Steps
@@ -50,7 +51,11 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
         or graph_runs(trace)
         or _window(trace)
     )
-    return replace(steps, is_warmup=find_warm_up(trace, steps, warmup_steps))
+    return replace(
+        steps,
+        is_warmup=find_warm_up(trace, steps, warmup_steps),
+        ends_epoch=find_epoch_ends(trace, steps),
+    )
 
 
 def _window(trace: Trace) -> Steps:
@@ -63,6 +68,7 @@ def _window(trace: Trace) -> Steps:
         end_ps=end,
         host_begin_ps=begin,
         host_end_ps=end,
+        ends_epoch=np.zeros(begin.size, np.bool_),
         step_num=np.zeros(begin.size, np.int64),
         phase=(WINDOW,) * begin.size,
         iterations=np.ones(begin.size, np.int64),

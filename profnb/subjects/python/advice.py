@@ -1,40 +1,46 @@
-"""Rules of advice on Python's time around the steps, and on tracing that costs too much."""
+"""Rules of advice on Python's time around and between steps, and on tracing that costs too much."""
 
 import numpy as np
 
-from profnb.core.units import duration_text, percent_text
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
     guide,
     period_ps,
+    window_of,
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
-__all__ = ["profiling_overhead", "python_between_steps"]
+__all__ = ["epoch_ends", "profiling_overhead", "python_between_steps"]
 
 _LEAST_GAP_PS = 20_000_000
+_LEAST_EPOCH_END_PS = 10_000_000_000
 
 
 def python_between_steps(study: Study) -> Advice | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
-    That is between steps, and on a CPU inside them where nothing was active (Keras 2 calls callbacks there).
+    That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
+    nothing was active (Keras 2 calls callbacks there).
     """
     if not study.summary.counted.size or study.steps.is_window:
         return None
-    waiting, rows = study.input.waiting, study.summary.counted
-    gaps = np.maximum(study.steps.gap_ps[rows], 0)
-    inside = study.breakdown.of("input")[rows]
-    outside = np.maximum(waiting.step_ps[rows] - inside, 0)
-    rest = float(np.maximum(gaps - outside, 0).sum())
+    rows = study.summary.counted
+    in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
+    shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
+    unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
+    rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
     if not study.has_device:
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
+    if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
+        return None  # a new input for each step (predict in a loop): not what the remedies below are for
     each = duration_text(rest / rows.size)
     return Advice(
         "python-between-steps", "Do less between steps",
@@ -60,6 +66,47 @@ def python_between_steps(study: Study) -> Advice | None:
 
 def _whose(study: Study) -> str:
     return f"{study.framework}'s" if study.framework else "the framework's"
+
+
+def epoch_ends(study: Study) -> Advice | None:
+    """A tenth or more of the time from first to last step passes between epochs, 10 ms or more each time.
+
+    That is where the program makes a new iterator of tf.data between two steps; time in which a device works
+    meanwhile does not count.
+    """
+    rows, whole = study.gaps.between_epochs, window_of(study)
+    if study.steps.is_window or not rows.size or not whole:
+        return None
+    each = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
+    spent = int(each.sum())
+    if spent < 0.1 * whole or spent < rows.size * _LEAST_EPOCH_END_PS:
+        return None
+    python = int(study.breakdown.gap_picoseconds[rows, -1].sum())
+    many = f"{count_text(rows.size)} gaps" if rows.size > 1 else "1 gap"
+    of_each = f", {duration_text(spent / rows.size)} each" if rows.size > 1 else ""
+    is_keras = set(study.steps.phase) <= {"train", "test", "predict"}
+    longer = (
+        "fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one iterator over several passes"
+        if is_keras
+        else "one loop over dataset.repeat(epochs) keeps one iterator"
+    )
+    seldom = (
+        "; validation_freq=5 validates every fifth epoch" if "test" in study.steps.phase else ""
+    )
+    less = (
+        " Most of it is Python: do less in on_epoch_end, and write checkpoints less often."
+        if python * 2 > spent
+        else ""
+    )
+    return Advice(
+        "epoch-ends", "Make epochs longer, or their ends shorter",
+        f"{many} between passes over the data (epochs, validations, fits) took {duration_text(spent)}"
+        f"{of_each}, {percent_text(spent / whole)} of the time, {percent_text(python / spent)} of that "
+        "Python: a new iterator is made, and what runs once an epoch (callbacks, checkpoints) runs.",
+        spent / whole,
+        f"Fewer, longer epochs: {longer}{seldom}.{less}",
+        f"{GUIDE}/data",
+    )  # fmt: skip
 
 
 def profiling_overhead(study: Study) -> Advice | None:
