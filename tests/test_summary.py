@@ -143,6 +143,12 @@ def records(*rows, names=("f", "g"), kind="call"):
     return out
 
 
+def test_wall_times_of_two_functions_are_two_phases():
+    times = wall_step_times(records(*((at * 10, at * 10 + 5 + code, code) for at, code in enumerate([0, 0, 1, 1, 1] * 2))))
+    assert times.phase == ("f", "f", "g", "g", "g") * 2
+    assert times.duration_ps.tolist() == [5000, 5000, 6000, 6000, 6000] * 2
+
+
 def test_wall_times_of_calls_are_of_the_function_that_repeats():
     times = wall_step_times(records((0, 50, 1), (60, 70, 0), (80, 95, 0), (100, 110, 0)))
     assert times.phase == ("f", "f", "f")

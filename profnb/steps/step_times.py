@@ -1,8 +1,8 @@
 """Steps seen by the capture to wall times of every step, traced or not.
 
 The capture times every Keras batch, every marker and every ``tf.function`` call. Batches and markers
-are steps as they are; of plain calls, the function that repeats and takes the most time is the step,
-with the same rule as for a trace.
+are steps as they are; of plain calls, each function that repeats is a phase of its own, with the same
+rule as for a trace.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Int64s
-from profnb.steps.finding.cycles import pick_cycle
+from profnb.steps.finding.cycles import find_phases
 from profnb.steps.windows import Steps
 
 __all__ = [
@@ -64,9 +64,9 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         first = np.flatnonzero(~is_call)
         last, label, number = first, name[first], number[first]
     else:
-        roots, first_root, anchor = pick_cycle(name, end - begin)
+        roots, first_root, label = find_phases(name, begin, end)
         first, last = roots[first_root[:-1]], roots[first_root[1:] - 1]
-        label, number = np.full(first.size, anchor), np.arange(first.size)
+        number = np.arange(first.size)
     base = begin[first[0]] if first.size else 0
     return StepTimes(
         (begin[first] - base) * 1000,

@@ -3,6 +3,7 @@
 Steps never overlap. How they are found in a trace is in ``finding``.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from profnb.trace.model import Trace
 __all__ = ["WINDOW", "Steps", "make_steps", "outermost"]
 
 WINDOW = "window"
+_TRAINS = re.compile(r"(?<![a-z])train", re.IGNORECASE)  # train_step, distributed_training
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Steps:
 
     @property
     def main_phase(self) -> str | None:
-        """The phase an average speaks of: training if there is any, else the longest."""
+        """The phase an average speaks of: training if there is any, by its name, else the longest."""
         if not len(self):
             return None
         if "train" in self.phase:
@@ -80,7 +82,8 @@ class Steps:
         totals: dict[str, int] = {}
         for phase, duration in zip(self.phase, self.duration_ps.tolist(), strict=True):
             totals[phase] = totals.get(phase, 0) + duration
-        return max(totals, key=lambda phase: totals[phase])
+        training = [phase for phase in totals if _TRAINS.search(phase)]
+        return max(training or totals, key=lambda phase: totals[phase])
 
     def rows_of(self, phase: str | None, *, warm_up: bool = False) -> Int64s:
         """The steps of a phase, warm-up steps left out unless asked for."""

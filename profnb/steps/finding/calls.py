@@ -3,7 +3,7 @@
 import numpy as np
 
 from profnb.core.columns import Int64s
-from profnb.steps.finding.cycles import find_sequence, pick_cycle
+from profnb.steps.finding.cycles import find_phases, find_sequence, pick_cycle
 from profnb.steps.windows import Steps, make_steps, outermost
 from profnb.tf1.timeline_runs import find_graph_runs
 from profnb.trace.model import Trace
@@ -12,6 +12,7 @@ from profnb.trace.names import FUNCTION_CALL, HLO_MODULE
 __all__ = ["called_steps", "graph_runs"]
 
 _CARRIES = 0.75  # of the work: whose call has that much makes the steps
+_MOST_NAMED = 4
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 
 
@@ -24,11 +25,13 @@ def called_steps(trace: Trace) -> Steps | None:
         calls = np.flatnonzero(named & trace.is_host_event)
     calls = outermost(trace, calls)
     names, codes = np.unique(trace.events.name[calls], return_inverse=True)
-    work = _work_of_calls(trace, names.astype(np.int64), codes) if is_named else None
+    if not is_named:
+        return _phases_of_calls(trace, calls, names.astype(np.int64), codes.astype(np.int64))
+    work = _work_of_calls(trace, names.astype(np.int64), codes)
     weights = trace.events.duration_ps[calls] if work is None else work
     roots, first_root, anchor = pick_cycle(codes, weights)
     carries = weights[codes == anchor].sum() >= _CARRIES * weights.sum()
-    length = find_sequence(codes) if is_named and not carries else 0
+    length = 0 if carries else find_sequence(codes)
     if length:
         turns = np.arange(0, calls.size + 1, length)
         return make_steps(
@@ -40,6 +43,19 @@ def called_steps(trace: Trace) -> Steps | None:
     name = trace.names[names[anchor]]
     phase = (name,) * (first_root.size - 1)
     return make_steps(trace, calls[roots], first_root, phase, f"repeated calls of {name}")
+
+
+def _phases_of_calls(trace: Trace, calls: Int64s, names: Int64s, codes: Int64s) -> Steps | None:
+    """Steps of N outermost calls of ``tf.function``s: every function that repeats is a phase."""
+    begins, ends = trace.events.begin_ps[calls], trace.events.end_ps[calls]
+    turns = find_phases(codes, begins, ends)
+    if not turns.roots.size:
+        return None
+    phase = tuple(trace.names[name] for name in names[turns.anchor])
+    distinct = list(dict.fromkeys(phase))
+    several = f" and {len(distinct) - _MOST_NAMED} more" if len(distinct) > _MOST_NAMED else ""
+    origin = f"repeated calls of {', '.join(distinct[:_MOST_NAMED])}{several}"
+    return make_steps(trace, calls[turns.roots], turns.first_root, phase, origin)
 
 
 def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:
