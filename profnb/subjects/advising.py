@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import (
     COPYING_IN,
@@ -17,6 +18,7 @@ from profnb.steps.streams import busiest_device
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, words
+from profnb.trace.names import MARKER_SOURCE
 from profnb.trace.op_names import parse_op
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "guide",
     "idle_share_of",
     "input_shares",
+    "is_own_loop",
     "op_events",
     "period_ps",
     "share_of",
@@ -84,6 +87,14 @@ class Advice:
 def guide(study: Study, page: str) -> str:
     """Where the framework's guide explains it; TensorFlow's page where the framework is unknown."""
     return words(study.framework, f"{GUIDE}/{page}", jax=_JAX_GUIDE, pytorch=_PYTORCH_GUIDE)
+
+
+def is_own_loop(study: Study) -> bool:
+    """Whether the steps are a loop of the user's own, so that what Keras' ``compile`` takes cannot help."""
+    if not study.steps.origin.startswith("step markers"):
+        return not study.steps.is_window
+    sources = study.trace.stats.texts(MARKER_SOURCE).texts
+    return len(sources) > 0 and KERAS not in sources
 
 
 def share_of(study: Study, category: str) -> float:

@@ -8,7 +8,8 @@ A step comes, in this order of trust, from
    TensorFlow's own ``tf_function_call`` stat), JAX's ``PjitFunction`` calls (the one whose program took
    most time, or where none has most of it the sequence of calls that repeats), session runs; in a TF1
    timeline of several runs the runs, each from its ``_SOURCE`` node to its last one;
-3. nothing: the whole capture is one window, and the report says so.
+3. what an eager loop repeats: the next element of tf.data, or a gradient;
+4. nothing: the whole capture is one window, and the report says so.
 
 Functions that alternate (a discriminator's and a generator's update, say) form
 one step together.
@@ -25,6 +26,7 @@ import numpy as np
 
 from profnb.steps.finding.calls import called_steps, graph_runs
 from profnb.steps.finding.epochs import find_epoch_ends
+from profnb.steps.finding.loops import eager_steps
 from profnb.steps.finding.marked import derived_steps, marked_steps
 from profnb.steps.finding.warm_up import find_warm_up
 from profnb.steps.windows import WINDOW, Steps
@@ -49,6 +51,7 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
         or derived_steps(trace)
         or called_steps(trace)
         or graph_runs(trace)
+        or eager_steps(trace)
         or _window(trace)
     )
     return replace(

@@ -4,10 +4,12 @@ import numpy as np
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.finding.loops import EAGER_LOOP
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
     guide,
+    is_own_loop,
     period_ps,
     window_of,
 )
@@ -33,7 +35,7 @@ def python_between_steps(study: Study) -> Advice | None:
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
     rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
-    if not study.has_device:
+    if not study.has_device and study.steps.origin != EAGER_LOOP:  # inside it dispatches eager ops
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
@@ -50,9 +52,13 @@ def python_between_steps(study: Study) -> Advice | None:
         words(
             study.framework,
             "Log every 100 steps instead of each, and fetch data in another thread or process.",
-            tensorflow="Log every 100 steps instead of each; model.compile(..., steps_per_execution=16) "
-            "runs 16 "
-            "steps for each return to Python; in a loop of your own put several steps into one tf.function.",
+            tensorflow="Log every 100 steps instead of each; "
+            + (
+                "put the loop, or several steps of it, into one tf.function."
+                if is_own_loop(study)
+                else "model.compile(..., steps_per_execution=16) runs 16 steps for each return to Python; in "
+                "a loop of your own put several steps into one tf.function."
+            ),
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each "
             "return to Python.",
@@ -84,10 +90,9 @@ def epoch_ends(study: Study) -> Advice | None:
     python = int(study.breakdown.gap_picoseconds[rows, -1].sum())
     many = f"{count_text(rows.size)} gaps" if rows.size > 1 else "1 gap"
     of_each = f", {duration_text(spent / rows.size)} each" if rows.size > 1 else ""
-    is_keras = set(study.steps.phase) <= {"train", "test", "predict"}
     longer = (
         "fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one iterator over several passes"
-        if is_keras
+        if not is_own_loop(study)
         else "one loop over dataset.repeat(epochs) keeps one iterator"
     )
     seldom = (
