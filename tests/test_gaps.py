@@ -140,3 +140,34 @@ def test_the_gap_of_a_step_has_its_kind_in_the_table():
 
     table = STEPS.frame(loop([1, 1, 1, 60, 1, 1], iterators=[3]))
     assert table.gap_kind.tolist() == ["in the loop"] * 3 + ["between epochs"] + ["in the loop"] * 2 + ["last"]
+
+
+# Warm-up.
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "makes_iterator", "is_warm_up"),
+    [(304, True, True), (60, True, True), (40, True, False), (60, False, False), (304, False, True), (290, False, False)],
+)
+def test_a_first_step_is_warm_up_where_it_behaves_like_it(first_ms, makes_iterator, is_warm_up):
+    """Steps of 10 ms: five times that after a new iterator, 30 times that whatever it did."""
+    made = [event(NEW_ITERATOR, 0, MS)] if makes_iterator else []
+    made += [event("test", 2 * MS, first_ms * MS, step_num=0, _r=1)]
+    made += [event("test", (first_ms + at * 12) * MS, 10 * MS, step_num=at, _r=1) for at in range(1, 16)]
+    study = Study(read(host(line("python", *made))))
+    assert study.steps.is_warmup.tolist() == [is_warm_up] + [False] * 15
+
+
+def test_a_first_step_of_a_later_epoch_is_warm_up_likewise_and_of_few_steps_none():
+    def made(count):
+        steps = [event("train", at * 100 * MS, (80 if at == count - 3 else 10) * MS, step_num=at, _r=1) for at in range(count)]
+        return Study(read(host(line("python", *steps, event(NEW_ITERATOR, (count - 3) * 100 * MS - 50 * MS, MS)))))
+
+    assert np.flatnonzero(made(12).steps.is_warmup).tolist() == [9]
+    assert not made(4).steps.is_warmup.any()
+
+
+def test_a_slow_step_in_the_middle_is_no_warm_up():
+    assert not loop([1] * 20, iterators=[]).steps.is_warmup.any()
+    steps = [event("train", at * 500 * MS, (400 if at == 7 else 10) * MS, step_num=at, _r=1) for at in range(12)]
+    assert not Study(read(host(line("python", *steps)))).steps.is_warmup.any()

@@ -140,7 +140,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         ),
         "warm-up": Term(
             "Steps at the start that stay out of every average.",
-            "Those in which a function was traced or compiled, and as many more as `--warmup` says.",
+            "Something was traced or compiled, or a slow first one; as many more as `--warmup` says.",
             "`p.steps.is_warmup`",
             "skipped steps",
         ),

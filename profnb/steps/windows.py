@@ -27,8 +27,8 @@ class Steps:
         step_num: The numbers the program gave them, or their order, shape (S,).
         phase: What each step did: "train", "test", "predict", a function's name, or "window".
         iterations: Iterations in one step (Keras' steps_per_execution), shape (S,).
-        is_warmup: Whether a function was traced or compiled in it, or it was asked to be left out
-            of averages, shape (S,).
+        is_warmup: Whether a function was traced or compiled in it, it was a slow first one, or it was asked
+            to be left out of averages, shape (S,).
         first_root: Where each step's root events begin in ``roots``, shape (S + 1,).
         roots: The events that delimit the steps: markers or calls. Empty for a window.
         origin: In words, how the steps were found.

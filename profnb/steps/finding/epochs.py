@@ -2,13 +2,22 @@
 
 import numpy as np
 
-from profnb.core.columns import Bools
+from profnb.core.columns import Bools, Int64s
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["find_epoch_ends"]
+__all__ = ["find_epoch_ends", "iterators_made"]
 
 _MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
+
+
+def iterators_made(trace: Trace, steps: Steps) -> Int64s:
+    """When the thread of the steps made iterators, in time order; nothing without steps of a thread."""
+    if not steps.roots.size:
+        return np.empty(0, np.int64)
+    making = trace.select_names(lambda name: name in _MAKES_ITERATOR) & trace.is_host_event
+    making &= trace.lines.of_event == trace.lines.of_event[steps.roots[0]]
+    return trace.events.begin_ps[making]
 
 
 def find_epoch_ends(trace: Trace, steps: Steps) -> Bools:
@@ -20,10 +29,7 @@ def find_epoch_ends(trace: Trace, steps: Steps) -> Bools:
     ends = np.zeros(len(steps), np.bool_)
     if not steps.roots.size:
         return ends
-    thread = trace.lines.of_event[steps.roots[0]]
-    making = trace.select_names(lambda name: name in _MAKES_ITERATOR) & trace.is_host_event
-    making &= trace.lines.of_event == thread
-    begins = trace.events.begin_ps[making]
+    begins = iterators_made(trace, steps)
     row = np.searchsorted(steps.host_begin_ps, begins, side="right") - 1
     inside = (row >= 0) & (row < len(steps) - 1)
     row, begins = row[inside], begins[inside]

@@ -54,11 +54,8 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
         or eager_steps(trace)
         or _window(trace)
     )
-    return replace(
-        steps,
-        is_warmup=find_warm_up(trace, steps, warmup_steps),
-        ends_epoch=find_epoch_ends(trace, steps),
-    )
+    steps = replace(steps, ends_epoch=find_epoch_ends(trace, steps))
+    return replace(steps, is_warmup=find_warm_up(trace, steps, warmup_steps))
 
 
 def _window(trace: Trace) -> Steps:
