@@ -41,6 +41,7 @@ from profnb.subjects.ops.advice import (
 )
 from profnb.subjects.python.advice import epoch_ends, profiling_overhead, python_between_steps
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
 __all__ = ["RULES", "Advice", "advise"]
@@ -59,8 +60,10 @@ RULES: tuple[Rule, ...] = (
 def advise(study: Study) -> list[Advice]:
     """Everything the rules have to say about a trace, what can gain most first.
 
-    What has no bound is ranked by the time it speaks of.
+    What has no bound is ranked by the time it speaks of. Nothing where the work was not recorded.
     """
+    if unrecorded_backend(study):
+        return []
     found = [advice for rule in RULES if (advice := rule(study)) is not None]
     found = [advice for advice in found if _weight(advice) >= LEAST]
     idle = idle_device(study, found)
