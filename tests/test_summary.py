@@ -161,20 +161,53 @@ def test_wall_times_of_marked_steps_are_all_of_them():
     assert len(wall_step_times(records())) == 0
 
 
-def test_the_cost_of_tracing_is_the_ratio_of_medians_or_not_said():
-    def times(traced, untraced, runs=None):
-        duration = np.array(traced + untraced, np.int64)
-        was = np.arange(duration.size) < len(traced)
-        none, order = np.zeros(duration.size, np.bool_), np.arange(duration.size)
-        run = np.zeros(duration.size, np.int64) if runs is None else np.array(runs)
-        return StepTimes(duration, duration, was, none, ("train",) * duration.size, order, run)
+def times_of(traced, untraced, runs=None):
+    """Steps of these picoseconds, first the traced ones."""
+    duration = np.array([*traced, *untraced], np.int64)
+    was = np.arange(duration.size) < len(traced)
+    none, order = np.zeros(duration.size, np.bool_), np.arange(duration.size)
+    run = np.zeros(duration.size, np.int64) if runs is None else np.array(runs)
+    return StepTimes(duration, duration, was, none, ("train",) * duration.size, order, run)
 
-    cost = tracing_cost(times([11] * 5, [10] * 5), "train")
-    assert (cost.fraction, cost.untraced_ps) == (pytest.approx(0.1), 10)
+
+def test_the_cost_of_tracing_is_how_much_longer_traced_steps_take_than_their_neighbours():
+    cost = tracing_cost(times_of([11] * 5, [10] * 5), "train")
+    assert (cost.fraction, cost.low, cost.high, cost.untraced_ps) == (*[pytest.approx(0.1)] * 3, 10)
     assert note_cost(cost) == note_cost(None) == []
-    assert "50.0 % longer" in note_cost(tracing_cost(times([15] * 5, [10] * 5), "train"))[0]
-    assert tracing_cost(times([11] * 4, [10] * 50), "train") is None
-    assert tracing_cost(times([11] * 9, [10] * 9), "test") is None
+    assert "50.0 % longer" in note_cost(tracing_cost(times_of([15] * 5, [10] * 5), "train"))[0]
+    assert tracing_cost(times_of([11] * 4, [10] * 50), "train") is None
+    assert tracing_cost(times_of([11] * 9, [10] * 9), "test") is None
+
+
+def noisy(level, count, seed):
+    return (level * np.random.default_rng(seed).uniform(0.9, 1.1, count)).astype(np.int64)
+
+
+def test_an_interval_that_holds_0_is_silence_and_no_cost_is_negative():
+    held = 0
+    for seed in range(20):
+        assert tracing_cost(times_of(noisy(1000, 50, seed), noisy(1000, 50, seed + 50)), "train") is None
+        assert tracing_cost(times_of(noisy(900, 50, seed), noisy(1000, 50, seed + 50)), "train") is None
+        cost = tracing_cost(times_of(noisy(1300, 50, seed), noisy(1000, 50, seed + 50)), "train")
+        held += cost.low < 0.3 < cost.high
+    assert held >= 16  # 19 of 20 on average
+
+
+def test_a_training_that_was_slow_at_first_has_no_cost_of_tracing():
+    """The first 80 of 100 traced steps waited for a cold cache."""
+    assert tracing_cost(times_of([*noisy(20_000, 80, 1), *noisy(1000, 20, 2)], noisy(1000, 400, 3)), "train") is None
+
+
+@pytest.mark.parametrize("slope", [0.99, 0.995, 1.01])
+def test_what_gets_steadily_faster_or_slower_is_no_cost_of_tracing(slope):
+    steps = 10**9 * slope ** np.arange(200)
+    assert tracing_cost(times_of(steps[:100], steps[100:]), "train") is None
+    cost = tracing_cost(times_of(1.5 * steps[:100], steps[100:]), "train")
+    assert cost.fraction == pytest.approx(0.5, abs=0.01)
+
+
+def test_steps_right_behind_the_stop_are_left_out_they_find_full_buffers():
+    assert tracing_cost(times_of(noisy(1000, 30, 4), [10] * 4 + noisy(1000, 30, 5).tolist()), "train") is None
 
 
 def test_the_cost_of_tracing_compares_steps_of_one_fit():

@@ -168,10 +168,10 @@ def note_cost(cost: TracingCost | None) -> list[str]:
     if cost is None or cost.fraction < _COSTLY:
         return []
     return [
-        f"Traced steps took {percent_text(cost.fraction)} longer than untraced ones, so the times "
-        "below are too long, most of all where many small events are recorded (an input pipeline "
-        f"that maps one element at a time, say). Without tracing a step takes "
-        f"{duration_text(cost.untraced_ps)}."
+        f"Traced steps took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
+        f"interval {percent_text(cost.low)} to {percent_text(cost.high)}), so the times below are too long, "
+        "most of all where many small events are recorded (an input pipeline that maps one element at a "
+        f"time, say). Without tracing a step takes {duration_text(cost.untraced_ps)}."
     ]
 
 

@@ -39,7 +39,7 @@ from profnb.subjects.ops.advice import (
     oversubscribed,
     retracing,
 )
-from profnb.subjects.python.advice import epoch_ends, profiling_overhead, python_between_steps
+from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
@@ -53,7 +53,6 @@ RULES: tuple[Rule, ...] = (
     gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
     small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
     exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
-    profiling_overhead,
 )  # fmt: skip
 
 

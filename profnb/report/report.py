@@ -84,7 +84,7 @@ def build_report(
     if study is None:
         return Report(title, "Nothing was captured", notes=notes)
     steps, summary = study.steps, study.summary
-    headline = headline_text(steps, summary)
+    headline = headline_text(steps, summary, study.tracing_cost)
     answer = answer_text(summary, _device_spoken_of(study), has_host=_has_host(study))
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""

@@ -26,6 +26,7 @@ __all__ = [
 
 _MOST = 0.5
 _FEWEST_FOR_P95 = 20
+_TELLING_COST = 0.05
 _WORTH_A_FACT = 0.01
 _MEANING = {
     "device compute": "kernels running on the device",
@@ -58,8 +59,8 @@ def alarm_text(study: Study) -> str:
     return f"There is a GPU, and this training does not use it{mixed}."
 
 
-def headline_text(steps: Steps, summary: Summary) -> str:
-    """How many steps and how long one takes, in one line."""
+def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
+    """How many steps and how long one takes, in one line; first without tracing, where that costs."""
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
@@ -69,7 +70,10 @@ def headline_text(steps: Steps, summary: Summary) -> str:
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
-    return f"{count_text(count)} {phase}steps, median {duration_text(summary.median_ps)}{aside}"
+    median = duration_text(summary.median_ps)
+    if cost is not None and cost.fraction >= _TELLING_COST:
+        median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
+    return f"{count_text(count)} {phase}steps, median {median}{aside}"
 
 
 def _aside_text(durations_ps: Sequence[int]) -> str:
@@ -203,12 +207,18 @@ def _cost_fact(
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if tracing_cost is None:
-        return Fact("steps traced", traced, f"no untraced ones to tell what tracing costs{once}")
-    sign = "+" if tracing_cost.fraction >= 0 else "-"
+        some = len(times) > int(times.was_traced.sum())
+        why = (
+            "no cost of tracing shows in" if some else "no untraced ones to tell what tracing costs"
+        )
+        beside = " the untraced ones beside them" if some else ""
+        return Fact("steps traced", traced, f"{why}{beside}{once}")
+    low, high = percent_text(tracing_cost.low), percent_text(tracing_cost.high)
     return Fact(
         "tracing cost",
-        f"{sign}{percent_text(abs(tracing_cost.fraction))}",
-        f"untraced steps take {duration_text(tracing_cost.untraced_ps)}; {traced} traced{once}",
+        f"+{percent_text(tracing_cost.fraction)}",
+        f"95 % interval {low} to {high}; untraced steps take {duration_text(tracing_cost.untraced_ps)}; "
+        f"{traced} traced{once}",
     )
 
 

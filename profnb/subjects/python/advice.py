@@ -1,4 +1,4 @@
-"""Rules of advice on Python's time around and between steps, and on tracing that costs too much."""
+"""Rules of advice on Python's time around the steps and between them."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from profnb.subjects.advising import (
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
-__all__ = ["epoch_ends", "profiling_overhead", "python_between_steps"]
+__all__ = ["epoch_ends", "python_between_steps"]
 
 _LEAST_GAP_PS = 20_000_000
 _LEAST_EPOCH_END_PS = 10_000_000_000
@@ -111,19 +111,4 @@ def epoch_ends(study: Study) -> Advice | None:
         spent / whole,
         f"Fewer, longer epochs: {longer}{seldom}.{less}",
         f"{GUIDE}/data",
-    )  # fmt: skip
-
-
-def profiling_overhead(study: Study) -> Advice | None:
-    """Traced steps took a quarter longer than untraced ones or more; the bound is what tracing added."""
-    cost = study.tracing_cost
-    if cost is None or cost.fraction < 0.25:
-        return None
-    return Advice(
-        "profiling-overhead", "Trust the untraced steps",
-        f"Tracing made a step {percent_text(cost.fraction)} longer; without it a step takes "
-        f"{duration_text(cost.untraced_ps)}. Shares of many small events are too large in this profile.",
-        1 - 1 / (1 + cost.fraction),
-        "%%tfprofile --host-level 1 records fewer events; %tfcompare and %%tfsweep time untraced steps.",
-        f"{GUIDE}/profiler",
     )  # fmt: skip
