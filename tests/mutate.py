@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 SUBJECTS = {
     "profnb.steps.grouping": "test_breakdown",
     "profnb.steps.windows": "test_steps test_summary",
-    "profnb.steps.cycles": "test_steps",
+    "profnb.steps.finding.cycles": "test_steps",
     "profnb.steps.nesting": "test_nesting test_breakdown",
     "profnb.steps.breakdown": "test_breakdown test_launches",
     "profnb.steps.summary": "test_summary",

@@ -55,12 +55,11 @@ def test_a_callback_that_is_slow_and_a_healthy_training():
     assert [advice for advice in healthy.advice if advice.bound_fraction > 0.25] == []
 
 
-def test_tracing_that_costs_too_much():
-    slow, fast = program("profiling-overhead-slow"), program("profiling-overhead-fast")
-    for p in (slow, fast):
-        cost, found = p.study.tracing_cost.fraction, rules(p).get("profiling-overhead")
-        assert (found.bound_fraction if found else None) == (pytest.approx(cost / (1 + cost)) if cost >= 0.25 else None)
-    assert slow.study.tracing_cost.fraction > fast.study.tracing_cost.fraction
+def test_what_tracing_costs_is_measured_and_never_advised_on():
+    for name in ("profiling-overhead-slow", "profiling-overhead-fast"):
+        cost = program(name).study.tracing_cost
+        assert cost is None or 0 < cost.low <= cost.fraction <= cost.high
+        assert "profiling-overhead" not in rules(program(name))
 
 
 # What the rules read, in programs that run here.

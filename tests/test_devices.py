@@ -9,7 +9,7 @@ import profnb
 from profnb.steps.streams import covered_ps
 from profnb.subjects.device.devices import tabulate_devices
 from profnb.steps.streams import raw_device_lines
-from profnb.steps.windows import find_steps
+from profnb.steps.finding.sources import find_steps
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
 

@@ -56,6 +56,28 @@ def test_self_time_leaves_out_ops_called_on_the_same_thread_only():
     ]
 
 
+def test_making_and_asking_an_iterator_in_python_are_ops_less_what_the_iterators_take():
+    trace = read(
+        host(
+            line(
+                "python",
+                event("EagerLocalExecute: AnonymousIteratorV3", 0, 10),
+                event("EagerLocalExecute: MakeIterator", 20, 300), event("MakeIterator::RootDataset", 30, 250),
+                event("EagerLocalExecute: IteratorGetNext", 400, 100), event("Iterator::Root", 410, 60),
+                event("EagerLocalExecute: IteratorGetNext", 600, 100), event("Iterator::Root", 610, 60),
+                event("EagerLocalExecute: __inference_step_7", 800, 50), event("a:Mul", 810, 20),
+            )
+        )
+    )  # fmt: skip
+    assert rows(sum_op_runs(find_op_runs(trace))) == [
+        ("host", "MakeIterator", "MakeIterator", 1, 300, 300),
+        ("host", "Iterator::Root", "Dataset", 2, 120, 120),
+        ("host", "IteratorGetNext", "IteratorGetNext", 2, 200, 80),
+        ("host", "a", "Mul", 1, 20, 20),
+        ("host", "AnonymousIteratorV3", "AnonymousIteratorV3", 1, 10, 10),
+    ]
+
+
 def test_what_xla_runs_on_the_host_is_the_op_it_was_compiled_from():
     instructions = [parameter("x", 0, shape(F32, 4)), op("tanh.1", "tanh", shape(F32, 4), "x", op_name="model/act/Tanh", op_type="Tanh")]
     stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
@@ -128,7 +150,8 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
         event("EagerLocalExecute: IteratorGetNext", 100, 10),
     )))  # fmt: skip
     assert rows(sum_op_runs(find_op_runs(trace))) == [
-        ("host", "MatMul", "MatMul", 1, 10, 10), ("host", "Relu", "Relu", 1, 5, 5), ("host", "a/Add", "AddV2", 1, 5, 5),
+        ("host", "MatMul", "MatMul", 1, 10, 10), ("host", "IteratorGetNext", "IteratorGetNext", 1, 10, 10),
+        ("host", "Relu", "Relu", 1, 5, 5), ("host", "a/Add", "AddV2", 1, 5, 5),
     ]  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_the_text_is_a_short_read(cpu_trace_path):
 def test_charts_of_none_one_and_many_steps_are_valid_plotly_figures(count):
     go = pytest.importorskip("plotly.graph_objects")
     study = Study(read(steps_of(count)))
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     figure = step_figure(chart)
     go.Figure({"data": figure["data"], "layout": figure["layout"]})
     assert len(chart.labels) <= 120
@@ -92,7 +92,7 @@ def test_charts_of_none_one_and_many_steps_are_valid_plotly_figures(count):
 
 def test_the_bars_of_a_chart_add_up_to_step_and_gap():
     study = Study(read(steps_of(6)))
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     for row, total in enumerate(chart.total_ms):
         parts = sum(v[row] for name, v in chart.stacks if name != "between steps")
         assert parts == pytest.approx(total, abs=1e-3)
@@ -101,7 +101,7 @@ def test_the_bars_of_a_chart_add_up_to_step_and_gap():
 def test_many_steps_are_averaged_and_the_slowest_is_still_shown():
     events = [marker(i * 1000, i * 1000 + (900 if i == 77 else 100), i) for i in range(480)]
     study = Study(read(host(line("python", *events))))
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert len(chart.labels) == 120
     assert chart.labels[0] == "train 0 to 3 (mean of 4)"
     assert max(chart.slowest_ms) == pytest.approx(900 / 1e9, abs=1e-4)
@@ -110,7 +110,7 @@ def test_many_steps_are_averaged_and_the_slowest_is_still_shown():
 def test_a_bar_never_mixes_phases_or_warm_up():
     events = [marker(i * 10, i * 10 + 5, i, "test" if i % 2 else "train") for i in range(10)]
     study = Study(read(host(line("python", *events))), warmup_steps=1)
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert chart.labels[:2] == ["train 0, warm-up", "test 1, warm-up"]
     assert chart.is_warmup == [True, True] + [False] * 8
 
@@ -118,7 +118,7 @@ def test_a_bar_never_mixes_phases_or_warm_up():
 def test_a_long_warm_up_step_does_not_flatten_the_chart():
     events = [marker(0, 10**12, 0), *(marker(10**12 + i * 10**9, 10**12 + i * 10**9 + 9 * 10**8, i) for i in range(1, 9))]
     study = Study(read(host(line("python", *events))), warmup_steps=1)
-    layout = step_figure(step_chart(study.steps, study.breakdown))["layout"]
+    layout = step_figure(step_chart(study.steps, study.breakdown, study.gaps))["layout"]
     assert layout["yaxis"]["range"][1] < 2
     assert layout["annotations"][0]["text"] == "↑ 1.00 s"
 
@@ -128,7 +128,7 @@ def test_the_bars_of_a_chart_by_hand():
     ms = 10**9
     events = [one for at in range(3) for one in (marker(at * 10 * ms, (at * 10 + 8) * ms, at), event("op:Op", at * 10 * ms, 4 * ms))]
     study = Study(read(host(line("python", *events))))
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert chart.stacks == [("all others", [4.0] * 3), ("host compute", [4.0] * 3), ("between steps", [2.0, 2.0, 0.0])]
     assert (chart.labels, chart.ticks) == (["train 0", "train 1", "train 2"], ["0", "1", "2"])
     assert (chart.total_ms, chart.slowest_ms, chart.ceiling_ms) == ([8.0] * 3, None, pytest.approx(10 * 1.12))
@@ -155,7 +155,7 @@ def test_every_bar_of_several_steps_has_its_slowest_marked():
     ms = 10**9
     events = [marker(at * 5 * ms, (at * 5 + (3 if at == 239 else 1)) * ms, at) for at in range(240)]
     study = Study(read(host(line("python", *events))))
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert (len(chart.labels), chart.labels[-1]) == (120, "train 238 to 239 (mean of 2)")
     assert (chart.total_ms[-2:], chart.slowest_ms[-2:]) == ([1.0, 2.0], [1.0, 3.0])
     assert dict(chart.stacks)["between steps"][-2:] == [4.0, 2.0]  # after the last one nothing comes

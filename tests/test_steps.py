@@ -7,8 +7,9 @@ from traces import event, gpu, host, line, plane, read, ref
 
 import profnb
 from profnb.steps.streams import covered_ps
-from profnb.steps.cycles import find_sequence, pick_cycle
-from profnb.steps.windows import WINDOW, find_steps
+from profnb.steps.finding.cycles import find_sequence, pick_cycle
+from profnb.steps.finding.sources import find_steps
+from profnb.steps.windows import WINDOW
 
 MS = 10**9
 
@@ -138,6 +139,44 @@ def test_functions_that_alternate_form_one_step_together():
         )
     )  # fmt: skip
     assert numbers(find_steps(trace)) == [(0, 0, 40), (1, 50, 90)]
+
+
+def loop_of(*names):
+    """Calls of 10 ps, one every 12."""
+    return [call(at * 12, at * 12 + 10, name) for at, name in enumerate(names)]
+
+
+def counts(steps):
+    return {phase: steps.phase.count(phase) for phase in dict.fromkeys(steps.phase)}
+
+
+def test_every_repeated_outermost_function_is_a_phase_of_its_own():
+    names = (["train_step"] * 8 + ["test_step"] * 16) * 2
+    steps = find_steps(read(host(line("python", *loop_of("setup", *names)))))
+    assert counts(steps) == {"train_step": 16, "test_step": 32}
+    assert (np.diff(steps.begin_ps) >= 12).all()
+    assert steps.origin == "repeated calls of train_step, test_step"
+
+
+def test_training_is_the_main_phase_although_testing_takes_longer():
+    names = (["distributed_train"] * 4 + ["check"] * 9) * 2
+    steps = find_steps(read(host(line("python", *loop_of(*names)))))
+    assert steps.main_phase == "distributed_train"
+    assert find_steps(read(host(line("python", *loop_of(*(["constrain"] * 4 + ["check"] * 9)))))).main_phase == "check"
+
+
+def test_a_function_that_runs_in_every_tenth_iteration_is_a_phase_and_no_part_of_the_others():
+    names = [name for at in range(40) for name in (["train_step", "write_summary"] if at % 10 == 9 else ["train_step"])]
+    steps = find_steps(read(host(line("python", *loop_of(*names)))))
+    assert counts(steps) == {"train_step": 40, "write_summary": 4}
+
+
+def test_functions_called_once_are_no_phases_and_a_turn_is_not_torn_apart():
+    """d and g alternate; log runs twice, between a d and its g, and belongs to those turns."""
+    names = ["build", "d", "g", "d", "log", "g", "d", "g", "d", "log", "g", "d", "g", "export"]
+    steps = find_steps(read(host(line("python", *loop_of(*names)))))
+    assert counts(steps) == {"d": 5} or counts(steps) == {"g": 5}
+    assert (steps.begin_ps[1:] >= steps.end_ps[:-1]).all()
 
 
 def test_jax_calls_are_found_by_their_name():

@@ -5,13 +5,15 @@ import importlib.util
 import os
 import sys
 
-from profnb.capture.seams import DEVICES, POLICY, THREADING, VERSION
+from profnb.capture.seams import BACKEND, DEVICES, POLICY, THREADING, VERSION
 
 __all__ = [
-    "CORES", "INTER_OP", "INTRA_OP", "describe_environment", "explain_nothing", "list_devices",
+    "CORES", "INTER_OP", "INTRA_OP", "KERAS_BACKEND", "describe_environment", "explain_nothing",
+    "list_devices",
 ]  # fmt: skip
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
+KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"
 _INSTALL = (
     "TensorFlow is not installed here, so nothing was captured. Install it with "
@@ -42,6 +44,10 @@ def describe_environment() -> dict[str, str]:
         version = VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
             settings[title] = version
+    with contextlib.suppress(Exception):  # a Keras that failed to import
+        backend = BACKEND.find()
+        if backend is not None and str(backend()) != "tensorflow":
+            settings[KERAS_BACKEND] = str(backend())
     with contextlib.suppress(Exception):  # not every Keras has policies
         policy = POLICY.find()
         if policy is not None:

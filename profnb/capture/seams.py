@@ -210,6 +210,7 @@ LAYER_GRAPH = Seam("keras:Model._nodes_by_depth|_operations", _NO_LAYERS, is_on_
 COMPILED_LOSS = Seam("keras:Model.compiled_loss", _NO_SCOPES, is_on_objects=True)
 LOSSES = Seam("keras:Model.compiled_loss._losses", _NO_SCOPES, is_on_objects=True)
 VARIABLE_VALUE = Seam("keras:Variable._value", "optimizers' ops have no layers", is_on_objects=True)
+BACKEND = Seam("keras:backend.backend", "what Keras runs on is not known", 0)
 POLICY = Seam("keras:mixed_precision.dtype_policy|global_policy", "the precision is not known", 0)
 SET_POLICY = Seam("keras:mixed_precision.set_global_policy", "a sweep cannot set the precision", 1)
 COMPILE = Seam("keras:Model.compile", "a sweep cannot change compile", 1)

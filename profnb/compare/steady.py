@@ -42,5 +42,4 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
     if not len(study.steps):
         return period[chosen] / iterations, True
     steps, counted = study.steps, study.summary.counted
-    gaps = np.maximum(steps.gap_ps[counted], 0)
-    return (steps.duration_ps[counted] + gaps) / iterations, True
+    return (steps.duration_ps[counted] + study.gaps.own_ps[counted]) / iterations, True

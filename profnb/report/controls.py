@@ -78,7 +78,7 @@ def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, sea
     ]
     if group == "by type":
         shown = rows_by_type(shown)
-    shares = share_time(study.steps, study.breakdown, rows)
+    shares = share_time(study.gaps, study.breakdown, rows)
     durations = study.steps.duration_ps[rows]
     head = (
         f"{count_text(rows.size)} steps{' without warm-up' if warm_up.any() else ''}, "

@@ -16,6 +16,7 @@ from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words
 from profnb.trace.model import Trace
 
@@ -57,7 +58,14 @@ def notes_of(study: Study) -> list[str]:
     """What is missing, cut or averaged in a trace, in sentences."""
     worked = gpu_worked(study.trace, study.memory.allocators)
     return [
-        *note_steps(study.steps, study.summary, len(study.trace.events), study.framework),
+        *note_steps(
+            study.steps,
+            study.summary,
+            len(study.trace.events),
+            study.framework,
+            note_window(study) if study.steps.is_window else "",
+        ),
+        *note_backend(study),
         *_note_steps_ahead(study.steps),
         *note_devices(study.trace, worked=worked, framework=study.framework),
         *note_missing_devices(
@@ -70,6 +78,7 @@ def notes_of(study: Study) -> list[str]:
             study.summary,
             study.input.iterators,
             study.framework,
+            may_be_fed=is_fed(study),
         ),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,
@@ -90,7 +99,11 @@ def _marking(framework: str) -> str:
 
 
 def note_steps(
-    steps: Steps, summary: Summary, event_count: int, framework: str = UNKNOWN
+    steps: Steps,
+    summary: Summary,
+    event_count: int,
+    framework: str = UNKNOWN,
+    window: str = "",
 ) -> list[str]:
     """Notes on how steps were found and which of them count.
 
@@ -99,13 +112,15 @@ def note_steps(
         summary: The numbers of the headline.
         event_count: How many events the trace has.
         framework: Whose words to use.
+        window: Why there are no steps, where more is known than that.
     """
     notes = []
     if not len(steps):
         return ["The trace has no events: nothing that it records ran meanwhile."]
     if steps.is_window:
         notes.append(
-            f"No steps among {count_text(event_count)} events, so the whole capture is shown as "
+            window
+            or f"No steps among {count_text(event_count)} events, so the whole capture is shown as "
             f"one window. {_marking(framework)}"
         )
     elif not steps.origin.startswith("step markers"):
@@ -154,10 +169,10 @@ def note_cost(cost: TracingCost | None) -> list[str]:
     if cost is None or cost.fraction < _COSTLY:
         return []
     return [
-        f"Traced steps took {percent_text(cost.fraction)} longer than untraced ones, so the times "
-        "below are too long, most of all where many small events are recorded (an input pipeline "
-        f"that maps one element at a time, say). Without tracing a step takes "
-        f"{duration_text(cost.untraced_ps)}."
+        f"Traced steps took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
+        f"interval {percent_text(cost.low)} to {percent_text(cost.high)}), so the times below are too long, "
+        "most of all where many small events are recorded (an input pipeline that maps one element at a "
+        f"time, say). Without tracing a step takes {duration_text(cost.untraced_ps)}."
     ]
 
 
@@ -241,7 +256,13 @@ def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
 
 
 def note_input(
-    first: str, steps: Steps, summary: Summary, tree: IteratorTree, framework: str = UNKNOWN
+    first: str,
+    steps: Steps,
+    summary: Summary,
+    tree: IteratorTree,
+    framework: str = UNKNOWN,
+    *,
+    may_be_fed: bool = True,
 ) -> list[str]:
     """What was long in coming, or that the input cannot be seen although it may be what is slow.
 
@@ -251,9 +272,10 @@ def note_input(
         summary: The numbers of the headline.
         tree: The iterators of tf.data.
         framework: Whose words to use.
+        may_be_fed: Whether steps may have got data from Python at all.
     """
     start = [first] if first else []
-    if len(tree) or steps.is_window or not len(steps):
+    if len(tree) or steps.is_window or not len(steps) or not may_be_fed:
         return start
     gap = sum(share.fraction for share in summary.shares if share.category == GAP)
     if gap < _MOSTLY_GAP:

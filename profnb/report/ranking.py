@@ -39,8 +39,9 @@ from profnb.subjects.ops.advice import (
     oversubscribed,
     retracing,
 )
-from profnb.subjects.python.advice import profiling_overhead, python_between_steps
+from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
 __all__ = ["RULES", "Advice", "advise"]
@@ -48,19 +49,20 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, python_between_steps,
+    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, python_between_steps, epoch_ends,
     gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
     small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
     exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
-    profiling_overhead,
 )  # fmt: skip
 
 
 def advise(study: Study) -> list[Advice]:
     """Everything the rules have to say about a trace, what can gain most first.
 
-    What has no bound is ranked by the time it speaks of.
+    What has no bound is ranked by the time it speaks of. Nothing where the work was not recorded.
     """
+    if unrecorded_backend(study):
+        return []
     found = [advice for rule in RULES if (advice := rule(study)) is not None]
     found = [advice for advice in found if _weight(advice) >= LEAST]
     idle = idle_device(study, found)

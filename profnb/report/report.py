@@ -35,6 +35,7 @@ from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import headline_without_work, nothing_ran, unrecorded_backend
 from profnb.subjects.xla.section import xla_sections
 
 __all__ = ["Report", "build_python_report", "build_report"]
@@ -89,18 +90,24 @@ def build_report(
     if study is None:
         return _report_without_trace(title, notes, cell, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
+    headline = headline_text(steps, summary, study.tracing_cost)
+    answer = answer_text(summary, _device_spoken_of(study), has_host=_has_host(study))
+    if nothing_ran(study):
+        headline, answer = headline_without_work(study), ""
+    elif unrecorded_backend(study):
+        answer = ""  # a note says why
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
         title=title,
-        headline=f"{alarm_text(study)} {headline_text(steps, summary)}".strip(),
-        answer=answer_text(summary, _device_spoken_of(study), has_host=_has_host(study)),
+        headline=f"{alarm_text(study)} {headline}".strip(),
+        answer=answer,
         cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares),
+        shares=share_rows(summary.shares) if answer else (),
         notes=notes,
-        chart=step_chart(steps, study.breakdown) if has_chart else None,
+        chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
         sections=[*_sections(study), *cell_sections(cell)],
-        advice=None if steps.is_window and not advice else advice,
+        advice=None if (steps.is_window or not answer) and not advice else advice,
     )
 
 

@@ -18,6 +18,7 @@ from profnb.drawing.html_table import html_table
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
+from profnb.steps.gaps import Gaps
 from profnb.steps.summary import GAP
 from profnb.steps.windows import Steps
 
@@ -25,6 +26,7 @@ __all__ = ["StepChart", "step_chart", "step_figure", "step_table_html"]
 
 _MOST_ROWS = 12
 _MOST_BARS = 120
+_MOST_PAUSES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,12 @@ class StepChart:
         labels: One per bar, for instance "train 12" or "train 12 to 15 (mean of 4)".
         ticks: Short text under each bar.
         stacks: Milliseconds per bar, by category in drawing order: of the step and of what was done in the
-            gap after it; what nothing explains in the gap is last.
+            gap after it, where that is part of the step's period; what nothing explains in the gap is last.
         total_ms: Step time per bar, without the gap.
         slowest_ms: The slowest step of each bar; None where every bar is one step.
         is_warmup: Whether a bar is of warm-up steps.
         ceiling_ms: Where the axis ends; warm-up bars may be cut off there.
+        pauses: After which bar the work stopped for more than 100 ms, and for how many picoseconds.
     """
 
     labels: list[str]
@@ -49,20 +52,20 @@ class StepChart:
     slowest_ms: list[float] | None
     is_warmup: list[bool]
     ceiling_ms: float
+    pauses: list[tuple[int, float]]
 
 
-def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
+def step_chart(steps: Steps, breakdown: StepBreakdown, gaps: Gaps) -> StepChart:
     """Choose what to draw: every step, or runs of alike steps averaged when there are many."""
     starts = _bar_starts(steps)
     size = np.diff(np.append(starts, len(steps)))
-    gaps = np.maximum(steps.gap_ps, 0)
-    columns = _time_by_category(breakdown)
+    columns = _time_by_category(breakdown, gaps)
     mean = {
         name: np.add.reduceat(values, starts) / size / PS_PER_MS if starts.size else values
         for name, values in columns
     }
-    total = np.add.reduceat(steps.duration_ps, starts) / size / PS_PER_MS if starts.size else gaps
-    slowest = np.maximum.reduceat(steps.duration_ps, starts) / PS_PER_MS if starts.size else gaps
+    total = np.add.reduceat(steps.duration_ps, starts) / size / PS_PER_MS if starts.size else starts
+    slowest = np.maximum.reduceat(steps.duration_ps, starts) / PS_PER_MS if starts.size else starts
     warm = steps.is_warmup[starts] if starts.size else np.zeros(0, np.bool_)
     period = np.sum(list(mean.values()), axis=0) if starts.size else total
     usual = period[~warm] if (~warm).any() else period
@@ -80,15 +83,21 @@ def step_chart(steps: Steps, breakdown: StepBreakdown) -> StepChart:
         slowest_ms=None if len(steps) == starts.size else [round(v, 4) for v in slowest.tolist()],
         is_warmup=warm.tolist(),
         ceiling_ms=float(usual.max(initial=0.0)) * 1.12,
+        pauses=[
+            (int(bar), float(gaps.duration_ps[row]))
+            for bar, row in zip(
+                np.searchsorted(starts, gaps.long, side="right") - 1, gaps.long, strict=True
+            )
+        ],
     )
 
 
-def _time_by_category(breakdown: StepBreakdown) -> list[tuple[str, Int64s]]:
-    """Each step's time with the gap after it, by category in drawing order, as the headline has it.
+def _time_by_category(breakdown: StepBreakdown, gaps: Gaps) -> list[tuple[str, Int64s]]:
+    """Each step's time with the gap that belongs to it, by category in drawing order, as the headline has it.
 
     What the device or the host did in the gap counts for its category; what nothing explains there is last.
     """
-    in_gap = breakdown.gap_picoseconds.copy()
+    in_gap = breakdown.gap_picoseconds * gaps.belongs[:, None]
     unexplained = in_gap[:, -1].copy()
     in_gap[:, -1] = 0
     whole = breakdown.picoseconds + in_gap
@@ -175,6 +184,14 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
                 "font": {"size": 11, "color": TEXT_COLOUR},
             }
             for row, total in cut
+        ]
+        + [
+            {
+                "x": bar, "y": 0.9, "yref": "paper", "yanchor": "top", "showarrow": False,
+                "text": f"‖ {duration_text(pause)} pause", "xanchor": "left", "xshift": 6,
+                "font": {"size": 11, "color": TEXT_COLOUR},
+            }
+            for bar, pause in sorted(chart.pauses, key=lambda pair: -pair[1])[:_MOST_PAUSES]
         ],
     }  # fmt: skip
 

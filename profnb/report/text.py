@@ -7,6 +7,7 @@ import numpy as np
 
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.steps.gaps import GAP_KINDS, PAUSE, Gaps
 from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, Share, Summary
 from profnb.steps.windows import Steps
@@ -25,6 +26,8 @@ __all__ = [
 
 _MOST = 0.5
 _FEWEST_FOR_P95 = 20
+_TELLING_COST = 0.05
+_WORTH_A_FACT = 0.01
 _MEANING = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
@@ -56,8 +59,8 @@ def alarm_text(study: Study) -> str:
     return f"There is a GPU, and this training does not use it{mixed}."
 
 
-def headline_text(steps: Steps, summary: Summary) -> str:
-    """How many steps and how long one takes, in one line."""
+def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
+    """How many steps and how long one takes, in one line; first without tracing, where that costs."""
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
@@ -67,7 +70,10 @@ def headline_text(steps: Steps, summary: Summary) -> str:
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
-    return f"{count_text(count)} {phase}steps, median {duration_text(summary.median_ps)}{aside}"
+    median = duration_text(summary.median_ps)
+    if cost is not None and cost.fraction >= _TELLING_COST:
+        median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
+    return f"{count_text(count)} {phase}steps, median {median}{aside}"
 
 
 def _aside_text(durations_ps: Sequence[int]) -> str:
@@ -129,8 +135,45 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
                 f"{duration_text(float(steps.duration_ps[first]))}",
             )
         )
+    facts.extend(_facts_between(steps, study.gaps))
     facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
     return facts
+
+
+def _facts_between(steps: Steps, gaps: Gaps) -> list[Fact]:
+    """What lies between steps and is no part of one: between epochs, and whatever stopped the work."""
+    facts = []
+    ends, pauses = gaps.between_epochs, gaps.long
+    if ends.size and gaps.duration_ps[ends].sum() >= _WORTH_A_FACT * _window_ps(steps):
+        facts.append(
+            Fact(
+                "between epochs",
+                duration_text(float(gaps.duration_ps[ends].sum())),
+                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; "
+                "no part of a step",
+            )
+        )
+    if pauses.size:
+        longest = int(pauses[gaps.duration_ps[pauses].argmax()])
+        took = duration_text(float(gaps.duration_ps[longest]))
+        where = f"after {steps.phase[longest]} step {steps.step_num[longest]}"
+        what = f", {GAP_KINDS[gaps.kind[longest]]}" if gaps.kind[longest] != PAUSE else ""
+        facts.append(
+            Fact(
+                "pauses",
+                duration_text(float(gaps.duration_ps[pauses].sum())),
+                f"{count_text(pauses.size)} no part of a step; the longest {took}, {where}{what}",
+            )
+        )
+    return facts
+
+
+def _gaps_text(count: int) -> str:
+    return "1 gap" if count == 1 else f"{count_text(count)} gaps"
+
+
+def _window_ps(steps: Steps) -> int:
+    return int(steps.end_ps[-1] - steps.begin_ps[0]) if len(steps) else 0
 
 
 def _time_facts(summary: Summary) -> list[Fact]:
@@ -164,12 +207,18 @@ def _cost_fact(
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if tracing_cost is None:
-        return Fact("steps traced", traced, f"no untraced ones to tell what tracing costs{once}")
-    sign = "+" if tracing_cost.fraction >= 0 else "-"
+        some = len(times) > int(times.was_traced.sum())
+        why = (
+            "no cost of tracing shows in" if some else "no untraced ones to tell what tracing costs"
+        )
+        beside = " the untraced ones beside them" if some else ""
+        return Fact("steps traced", traced, f"{why}{beside}{once}")
+    low, high = percent_text(tracing_cost.low), percent_text(tracing_cost.high)
     return Fact(
         "tracing cost",
-        f"{sign}{percent_text(abs(tracing_cost.fraction))}",
-        f"untraced steps take {duration_text(tracing_cost.untraced_ps)}; {traced} traced{once}",
+        f"+{percent_text(tracing_cost.fraction)}",
+        f"95 % interval {low} to {high}; untraced steps take {duration_text(tracing_cost.untraced_ps)}; "
+        f"{traced} traced{once}",
     )
 
 

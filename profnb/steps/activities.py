@@ -13,6 +13,7 @@ import numpy as np
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.steps.compilation import is_compilation
 from profnb.steps.launching import find_launches
+from profnb.steps.nesting import find_parents, last_around
 from profnb.steps.streams import (
     COLLECTIVE,
     DIRECTIONS,
@@ -77,6 +78,10 @@ _NOT_WORK = (
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator")
 # JAX waiting for a result: its runtime, and Python's frame around it ("$api.py:2551 block_until_ready").
 _AWAITING_RESULT = ("BufferSequencingEvent::Execute", "np.asarray(jax.Array)", "block_until_ready")
+# What tf.data does for an element, on whatever thread, and its own threads.
+_FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
+_OF_PIPELINES = ("Iterator::", "PrefetchProduce", _FUNCTION_RUNS)
+_PIPELINE_THREADS = ("tf_data_",)
 _COPIES = {
     "host to device": HOST_TO_DEVICE,
     "device to host": _OUTPUT,
@@ -154,6 +159,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
             host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
         lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
+        lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
         return lanes.astype(np.int8)
     host = np.fromiter(map(_host_lane_beside_device, texts), np.int8, len(texts))
@@ -166,8 +172,10 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
     is_call[launches] = True
-    ops = _cpu_ops(trace, parent, is_call)
-    lanes[ops[lanes[ops] != WAITING_FOR_INPUT]] = HOST_COMPUTE
+    on_cpu = _cpu_ops(trace, parent, is_call)
+    on_cpu = on_cpu[lanes[on_cpu] != WAITING_FOR_INPUT]
+    lanes[on_cpu] = HOST_COMPUTE
+    lanes[_work_of_pipelines(trace, on_cpu)] = NOTHING
     work = of_work[launched]
     call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
     if device is not None:
@@ -200,6 +208,28 @@ def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:
     is_long = trace.events.duration_ps >= _SHORTEST_COMPUTE_PS
     ops = np.flatnonzero(is_op & is_long & ~_has_inside(parent, is_call))
     return ops[~_is_inside(parent, is_op, ops)]
+
+
+def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
+    """Those of N host events that are an input pipeline's, which may work or wait there: no step's compute.
+
+    Calls of iterators, what lies inside of one or of a run of a user's function, all of tf.data's own
+    threads, and what an executor does for such a run. What a step waits for is in the wait itself.
+    """
+    named = trace.select_names(lambda name: name.startswith(_OF_PIPELINES)) & trace.is_host_event
+    marks = np.flatnonzero(named)
+    threads = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
+    if not marks.size and not threads.any():
+        return np.empty(0, np.int64)
+    ids = trace.stats.integers("id")
+    of_run = trace.select_names(lambda name: name.startswith(_FUNCTION_RUNS))[ids.events]
+    runs = np.unique(ids.values[of_run])
+    has_id = np.isin(ids.values, runs[runs != 0]) & trace.is_host_event[ids.events]
+    marks = np.union1d(marks, ids.events[has_id])
+    above = find_parents(trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets))
+    marks = marks[above < 0]
+    own = threads[trace.lines.of_event[events]] | named[events]
+    return events[own | (last_around(trace, marks, events) >= 0)]
 
 
 def _has_inside(parent: Int64s, marked: Bools) -> Bools:

@@ -16,6 +16,9 @@ from profnb.steps.breakdown import (
 )
 from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
+from profnb.steps.finding.loops import EAGER_LOOP
+from profnb.steps.finding.sources import find_steps
+from profnb.steps.gaps import Gaps, find_gaps
 from profnb.steps.grouping import Groups, group_events
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
@@ -27,7 +30,7 @@ from profnb.steps.step_times import (
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
-from profnb.steps.windows import Steps, find_steps
+from profnb.steps.windows import Steps
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
@@ -65,6 +68,11 @@ class Spine:
     def steps(self) -> Steps:
         """The steps, each to the end of the device work that the host waited for."""
         return extend_to_device_work(self.trace, self._host_steps, self.groups)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """What lies between the steps: part of a step's period, end of an epoch, pause."""
+        return find_gaps(self.steps)
 
     @cached_property
     def breakdown(self) -> StepBreakdown:
@@ -139,12 +147,12 @@ class Spine:
     @cached_property
     def summary(self) -> Summary:
         """The few numbers a person reads first."""
-        return summarize(self.steps, self.breakdown, self.examples)
+        return summarize(self.steps, self.breakdown, self.examples, self.gaps)
 
     @cached_property
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
-        if len(self.recording.steps):
+        if len(self.recording.steps) and self.steps.origin != EAGER_LOOP:
             return wall_step_times(self.recording.steps)
         return step_times_of_trace(self.steps)
 

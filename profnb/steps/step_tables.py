@@ -8,6 +8,7 @@ import numpy as np
 from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.steps.gaps import GAP_KINDS, IN_LOOP
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
 
@@ -81,6 +82,12 @@ STEPS = Table[Spine](
         Column("begin_ms", lambda t: t.steps.begin_ps, "its begin"),
         Column("duration_ms", lambda t: t.steps.duration_ps, "its duration"),
         Column("gap_ms", _gap_ps, "time to the next step, NaN for the last"),
+        Column(
+            "gap_kind",
+            lambda t: [GAP_KINDS[kind] for kind in t.gaps.kind.tolist()],
+            f'what that gap is: "{GAP_KINDS[IN_LOOP]}" where it is part of the step\'s period, else '
+            + ", ".join(f'"{kind}"' for kind in GAP_KINDS[IN_LOOP + 1 :]),
+        ),
         Column("is_warmup", lambda t: t.steps.is_warmup, "whether averages leave it out"),
         Column(
             "iterations",

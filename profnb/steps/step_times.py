@@ -1,8 +1,8 @@
 """Steps seen by the capture to wall times of every step, traced or not.
 
 The capture times every Keras batch, every marker and every ``tf.function`` call. Batches and markers
-are steps as they are; of plain calls, the function that repeats and takes the most time is the step,
-with the same rule as for a trace.
+are steps as they are; of plain calls, each function that repeats is a phase of its own, with the same
+rule as for a trace.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.step_records import CALL, StepRecords
-from profnb.core.columns import Bools, Int64s
-from profnb.steps.cycles import pick_cycle
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.steps.finding.cycles import find_phases
 from profnb.steps.windows import Steps
 
 __all__ = [
@@ -23,8 +23,10 @@ __all__ = [
 ]
 
 
-_NEAR = 100
-_ENOUGH = 5  # a median of fewer steps says too little to compare
+_NEAR, _DISTURBED = 24, 4
+_ENOUGH = 5  # fewer steps say too little to compare
+_NORMAL_95 = 1.96
+_LEAST = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,9 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         first = np.flatnonzero(~is_call)
         last, label, number = first, name[first], number[first]
     else:
-        roots, first_root, anchor = pick_cycle(name, end - begin)
+        roots, first_root, label = find_phases(name, begin, end)
         first, last = roots[first_root[:-1]], roots[first_root[1:] - 1]
-        label, number = np.full(first.size, anchor), np.arange(first.size)
+        number = np.arange(first.size)
     base = begin[first[0]] if first.size else 0
     return StepTimes(
         (begin[first] - base) * 1000,
@@ -84,35 +86,74 @@ class TracingCost:
     """What tracing did to the steps.
 
     Attributes:
-        fraction: How much longer a traced step takes than an untraced one: 0.08 is 8 %.
+        fraction: How much longer a traced step takes than an untraced neighbour: 0.08 is 8 %.
+        low: The lower end of its 95 % interval; above 0.
+        high: The upper end.
         untraced_ps: The median untraced step, which is what the code takes when nobody looks.
     """
 
     fraction: float
+    low: float
+    high: float
     untraced_ps: float
 
 
 def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
-    """Compare the medians of traced and untraced steps of one phase.
+    """Compare traced and untraced steps of one phase that are neighbours.
 
-    Only steps of one run (the ``fit`` in which tracing stopped) near the end of the window are
-    compared, so that the two sides do the same work, and none in which a function was traced. None
-    unless there are at least five of each.
+    That is the last 24 traced and the first 24 untraced steps of the run (the ``fit``) in which tracing
+    stopped, so that the two sides do the same work; the four right behind the stop are left out where
+    there are more than that, because buffers fill while tracing stops. Steps in which a function was
+    traced do not count. What gets steadily slower or faster on both sides is no cost: the slope within
+    the sides is taken off. The interval is Hodges' and Lehmann's of the ratio, by ranks.
+
+    Returns:
+        The cost; None where there are fewer than five of each, or where the interval, with the slope or
+        without it, holds 0.1 % or less: then nothing shows that tracing cost anything.
     """
     alike = np.array([own == phase for own in times.phase], np.bool_) & ~times.retraced
     under_trace = np.flatnonzero(alike & times.was_traced)
     if not under_trace.size:
         return None
     last = under_trace[-1]
-    alike &= times.run == times.run[last]
+    alike &= (times.run == times.run[last]) & (times.duration_ps > 0)
     before = np.flatnonzero(alike & times.was_traced)[-_NEAR:]
     after = np.flatnonzero(alike & ~times.was_traced)
-    after = after[after > last][:_NEAR]
+    after = after[after > last]
+    after = after[min(_DISTURBED, max(after.size - _ENOUGH, 0)) :][:_NEAR]
     if min(before.size, after.size) < _ENOUGH:
         return None
-    untraced_ps = float(np.median(times.duration_ps[after]))
-    traced_ps = float(np.median(times.duration_ps[before]))
-    return TracingCost(traced_ps / untraced_ps - 1, untraced_ps) if untraced_ps else None
+    sides = [np.log(times.duration_ps[rows].astype(np.float64)) for rows in (before, after)]
+    plain = _difference(*sides)
+    rises = np.concatenate(
+        [_rises(rows, side) for rows, side in zip((before, after), sides, strict=True)]
+    )
+    slope = float(np.median(rises)) if _is_trend(rises, before.size, after.size) else 0.0
+    level = _difference(sides[0] - slope * before, sides[1] - slope * after)
+    if min(plain[0], level[0]) <= _LEAST:
+        return None
+    low, middle, high = (float(np.expm1(value)) for value in level)
+    return TracingCost(middle, low, high, float(np.median(times.duration_ps[after])))
+
+
+def _rises(rows: Int64s, values: Floats) -> Floats:
+    """The slope between any two of N values, shape (N * (N - 1) / 2,)."""
+    one, two = np.triu_indices(rows.size, 1)
+    return np.asarray((values[two] - values[one]) / (rows[two] - rows[one]))
+
+
+def _is_trend(rises: Floats, *sizes: int) -> bool:
+    """Whether more of the slopes within sides point one way than chance explains (Kendall), 95 %."""
+    chance = sum(size * (size - 1) * (2 * size + 5) / 18 for size in sizes)
+    return bool(abs(np.sign(rises).sum()) > _NORMAL_95 * np.sqrt(chance))
+
+
+def _difference(one: Floats, two: Floats) -> tuple[float, float, float]:
+    """(low, middle, high) of how much larger the values of one side are, 95 %."""
+    pairs = np.sort((one[:, None] - two[None, :]).ravel())
+    spread = _NORMAL_95 * np.sqrt(one.size * two.size * (one.size + two.size + 1) / 12)
+    cut = max(int(pairs.size / 2 - spread), 0)
+    return float(pairs[cut]), float(np.median(pairs)), float(pairs[pairs.size - 1 - cut])
 
 
 def step_times_of_trace(steps: Steps) -> StepTimes:

@@ -2,8 +2,9 @@
 
 Averages speak of one phase (training if there is any) and leave warm-up steps out, and the one step among
 many that takes so much longer that it alone would decide where the time goes. The period of a
-step is its duration plus the gap to the next step, so shares of categories and gap add up to the
-wall time of the loop, and examples per second are what the wall clock would say.
+step is its duration plus the gap to the next step where that belongs to it (``gaps``), so shares of
+categories and gap add up to the wall time of the loop, and examples per second are what the wall clock
+would say of it; ends of epochs and pauses are no part of a step.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
+from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
 
 __all__ = ["GAP", "Share", "Summary", "periods_of", "share_time", "summarize"]
@@ -51,9 +53,9 @@ class Summary:
         median_ps: Median step time; None where there is no step.
         p95_ps: 95th percentile of step time, those aside included.
         quartiles_ps: First and third quartile of step time.
-        median_gap_ps: Median gap to the next step; None with fewer than two steps.
-        examples_per_second: Examples over wall time, gaps included; None where the batch size is
-            not known.
+        median_gap_ps: Median of the gaps that are part of a step's period; None where none is.
+        examples_per_second: Examples over wall time, such gaps included; None where the batch size
+            is not known.
         batch_size: Examples per iteration of most steps; None where not known.
         shares: The categories and the gap, largest first; those with no time are left out.
         all_warm_up: Whether no other steps were there, so the averages are of warm-up steps.
@@ -80,13 +82,14 @@ class Summary:
         return self.shares[0] if self.shares else None
 
 
-def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summary:
+def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Gaps) -> Summary:
     """Work out the headline.
 
     Args:
         steps: S steps.
         breakdown: Their categories.
         examples: Examples per step, 0 where unknown, shape (S,).
+        gaps: What lies between them.
     """
     phase = steps.main_phase
     every = steps.rows_of(phase, warm_up=True)
@@ -97,10 +100,9 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summa
     is_aside = _stands_aside(all_durations)
     counted, aside = counted[~is_aside], counted[is_aside]
     duration = steps.duration_ps[counted]
-    gaps = _gaps_within(steps, counted)
     counts = {name: steps.phase.count(name) for name in dict.fromkeys(steps.phase)}
-    known = gaps[gaps >= 0]
-    rate, batch = _throughput(steps, counted, gaps, examples)
+    known = gaps.duration_ps[counted[gaps.belongs[counted]]]
+    rate, batch = _throughput(steps, counted, gaps.own_ps[counted], examples)
     return Summary(
         phase=phase,
         counted=counted,
@@ -114,7 +116,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s) -> Summa
         median_gap_ps=float(np.median(known)) if known.size else None,
         examples_per_second=rate,
         batch_size=batch,
-        shares=share_time(steps, breakdown, counted),
+        shares=share_time(gaps, breakdown, counted),
         all_warm_up=all_warm_up,
     )
 
@@ -139,29 +141,16 @@ def _quartiles(duration: Int64s) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-def _gaps_within(steps: Steps, rows: Int64s) -> Int64s:
-    """Gaps after steps whose next step is of the same phase; -1 elsewhere.
-
-    What lies between the last training step of an epoch and the first evaluation step is no part
-    of a training step's period.
-    """
-    following = (*steps.phase[1:], None)
-    same = [steps.phase[row] == following[row] for row in rows.tolist()]
-    return np.where(np.array(same, np.bool_), steps.gap_ps[rows], -1)
+def periods_of(steps: Steps, gaps: Gaps, rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Begins and ends of the given steps with the gaps that belong to them, both of shape (R,)."""
+    return steps.begin_ps[rows], steps.end_ps[rows] + gaps.own_ps[rows]
 
 
-def periods_of(steps: Steps, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends of the given steps with the gaps after them that count, both of shape (R,)."""
-    ends = steps.end_ps[rows] + np.maximum(_gaps_within(steps, rows), 0)
-    return steps.begin_ps[rows], ends
-
-
-def share_time(steps: Steps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:
-    """What part of the given steps and the gaps after them each category takes, largest first."""
+def share_time(gaps: Gaps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:
+    """What part of the given steps and the gaps that belong to them each category takes, largest first."""
     if not rows.size:
         return ()
-    has_gap = _gaps_within(steps, rows) >= 0
-    in_gaps = breakdown.gap_picoseconds[rows[has_gap]].sum(axis=0)
+    in_gaps = breakdown.gap_picoseconds[rows[gaps.belongs[rows]]].sum(axis=0)
     python_ps = int(in_gaps[-1])
     in_gaps[-1] = 0
     totals = breakdown.picoseconds[rows].sum(axis=0) + in_gaps
@@ -177,13 +166,13 @@ def share_time(steps: Steps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Sh
 
 
 def _throughput(
-    steps: Steps, rows: Int64s, gaps: Int64s, examples: Int64s
+    steps: Steps, rows: Int64s, gaps_ps: Int64s, examples: Int64s
 ) -> tuple[float | None, int | None]:
     """(examples per second over periods, batch size of most iterations)."""
     own = examples[rows]
     if not rows.size or not own.all():
         return None, None
-    wall_ps = int(steps.duration_ps[rows].sum() + np.maximum(gaps, 0).sum())
+    wall_ps = int(steps.duration_ps[rows].sum() + gaps_ps.sum())
     sizes, counts = np.unique(own // steps.iterations[rows], return_counts=True)
     rate = float(own.sum() / (wall_ps / 1e12)) if wall_ps else None
     return rate, int(sizes[counts.argmax()])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import (
     COPYING_IN,
@@ -17,6 +18,7 @@ from profnb.steps.streams import busiest_device
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
+from profnb.trace.names import MARKER_SOURCE
 from profnb.trace.op_names import parse_op
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "guide",
     "idle_share_of",
     "input_shares",
+    "is_own_loop",
     "op_events",
     "period_ps",
     "share_of",
@@ -88,6 +91,14 @@ def guide(study: Study, page: str) -> str:
     return words(study.framework, f"{GUIDE}/{page}", jax=_JAX_GUIDE, pytorch=_PYTORCH_GUIDE)
 
 
+def is_own_loop(study: Study) -> bool:
+    """Whether the steps are a loop of the user's own, so that what Keras' ``compile`` takes cannot help."""
+    if not study.steps.origin.startswith("step markers") or "session_run" in study.steps.phase:
+        return not study.steps.is_window
+    sources = study.trace.stats.texts(MARKER_SOURCE).texts
+    return len(sources) > 0 and KERAS not in sources
+
+
 def share_of(study: Study, category: str) -> float:
     """Share of a category in the time from step to step."""
     return next((s.fraction for s in study.summary.shares if s.category == category), 0.0)
@@ -127,10 +138,9 @@ def input_shares(study: Study) -> tuple[float, float]:
 
 
 def period_ps(study: Study) -> int:
-    """The counted steps, each to the next one's begin, together."""
+    """The counted steps and the gaps that belong to them, together."""
     rows = study.summary.counted
-    gaps = np.maximum(study.steps.gap_ps[rows], 0)
-    return int(study.steps.duration_ps[rows].sum() + gaps.sum())
+    return int(study.steps.duration_ps[rows].sum() + study.gaps.own_ps[rows].sum())
 
 
 def excess_share(study: Study, events: Int64s) -> float:
@@ -140,7 +150,7 @@ def excess_share(study: Study, events: Int64s) -> float:
     """
     steps = study.steps
     rows = np.array([phase == study.summary.phase for phase in steps.phase], np.bool_)
-    period = steps.duration_ps + np.maximum(steps.gap_ps, 0)
+    period = steps.duration_ps + study.gaps.own_ps
     has_one = np.zeros(len(steps) + 1, np.bool_)
     has_one[study.groups.step[events]] = True
     slow = np.flatnonzero(has_one[:-1] & rows)
@@ -183,7 +193,7 @@ def covered_share(study: Study, events: Int64s) -> float:
     at = np.stack([first, last], axis=1).ravel()
     sums = np.repeat(np.append(0, np.cumsum(last - first)), 2)[1:-1]
     from_ps = steps.begin_ps[counted]
-    to_ps = steps.end_ps[counted] + np.maximum(steps.gap_ps[counted], 0)
+    to_ps = steps.end_ps[counted] + study.gaps.own_ps[counted]
     inside = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
     return float(inside.sum() / whole)
 

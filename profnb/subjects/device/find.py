@@ -42,7 +42,9 @@ class Devices:
     def idle(self) -> IdleTable | None:
         """Why the busiest device was idle; None without a device."""
         spine = self._spine
-        return attribute_idle(spine.trace, spine.steps, spine.groups, spine.summary.counted)
+        return attribute_idle(
+            spine.trace, spine.steps, spine.gaps, spine.groups, spine.summary.counted
+        )
 
     @cached_property
     def unused(self) -> tuple[str, ...]:

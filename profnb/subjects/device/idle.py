@@ -41,6 +41,7 @@ from profnb.steps.activities import (
     find_activities,
 )
 from profnb.steps.breakdown import host_pieces
+from profnb.steps.gaps import Gaps
 from profnb.steps.grouping import Groups
 from profnb.steps.streams import (
     COLLECTIVE,
@@ -177,12 +178,15 @@ def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     return np.concatenate([known, *([step, gap, none] if has_host else [none, gap, step])], axis=-1)
 
 
-def attribute_idle(trace: Trace, steps: Steps, groups: Groups, counted: Int64s) -> IdleTable | None:
+def attribute_idle(
+    trace: Trace, steps: Steps, gaps: Gaps, groups: Groups, counted: Int64s
+) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
 
     Args:
         trace: The trace.
         steps: Its steps.
+        gaps: The gaps after them.
         groups: Which step each event belongs to.
         counted: Rows of the steps that the averages are of.
 
@@ -193,7 +197,7 @@ def attribute_idle(trace: Trace, steps: Steps, groups: Groups, counted: Int64s) 
     if plane is None or not counted.size:
         return None
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    begin, end = periods_of(steps, counted)
+    begin, end = periods_of(steps, gaps, counted)
     if not (end > begin).any():
         return None
     pieces = _pieces(trace, steps, groups, plane, window)

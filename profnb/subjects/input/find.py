@@ -50,6 +50,7 @@ class Input:
         return find_waiting(
             spine.trace,
             spine.steps,
+            spine.gaps,
             spine.summary.counted,
             self.iterators,
             self._charges,

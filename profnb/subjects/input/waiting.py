@@ -1,8 +1,8 @@
 """The training's waiting for its input, step by step, and how fast the pipeline could go.
 
-A step's period runs from its begin to the next step's of its phase; the training waits in it while a call of
-the outermost iterator runs on its thread. Ten steps of 20 ms that wait 12 ms each: the pipeline makes 50
-elements a second, and a model that never waited would take one every 8 ms, 125 a second.
+A step's period is its duration and the gap behind it where that belongs to it; the training waits in it
+while a call of the outermost iterator runs on its thread. Ten steps of 20 ms that wait 12 ms each: the
+pipeline makes 50 elements a second, and a model that never waited would take one every 8 ms, 125 a second.
 
 Where the training does not wait, what the pipeline could make is set by its slowest stage: the iterators
 that one thread calls inside each other are one stage; a user's function that runs on other threads is one, as
@@ -16,6 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
+from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
 from profnb.subjects.input.charges import Charges, self_pieces
 from profnb.subjects.input.iterators import IteratorTree
@@ -34,7 +35,8 @@ class Waiting:
     Attributes:
         step_num: The steps' numbers, shape (S,).
         step_ps: Waiting in the period of each step, shape (S,).
-        period_ps: From each step's begin to the next one's; its duration for the last, shape (S,).
+        period_ps: From each step's begin to the next one's where the gap between belongs to it; else its
+            duration, shape (S,).
         counted: The steps that averages are of, shape (S,): of the main phase, no warm-up, nor the step in
             which the first element came.
         first_ps: The wait for the very first element, in which buffers fill.
@@ -118,21 +120,16 @@ class _Periods:
         return (row >= 0) & self.counted[np.maximum(row, 0)] if self.counted.size else row >= 0
 
 
-def _periods(steps: Steps, counted_rows: Int64s) -> _Periods:
-    period = steps.duration_ps.copy()
-    if len(steps) > 1:
-        follows = np.array(
-            [one == two for one, two in zip(steps.phase, steps.phase[1:], strict=False)], np.bool_
-        )
-        period[:-1] = np.where(follows, np.diff(steps.begin_ps), period[:-1])
+def _periods(steps: Steps, gaps: Gaps, counted_rows: Int64s) -> _Periods:
     counted = np.zeros(len(steps), np.bool_)
     counted[counted_rows] = True
-    return _Periods(steps.begin_ps, period, counted)
+    return _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)
 
 
 def find_waiting(
     trace: Trace,
     steps: Steps,
+    gaps: Gaps,
     counted_rows: Int64s,
     tree: IteratorTree,
     charges: Charges,
@@ -143,12 +140,13 @@ def find_waiting(
     Args:
         trace: The trace.
         steps: Its steps.
+        gaps: What lies between them.
         counted_rows: The steps that averages are of.
         tree: Its iterators.
         charges: The waiting, as ``charge_waiting`` charges it.
         table: The table of iterators.
     """
-    periods = _periods(steps, counted_rows)
+    periods = _periods(steps, gaps, counted_rows)
     roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
     begins = trace.events.begin_ps[roots]
     first = int(begins.argmin()) if roots.size else -1
@@ -212,7 +210,11 @@ INPUT_WAITS = Table[Waiting](
     (
         Column("step_num", lambda t: t.step_num, "the step's number"),
         Column("wait_ms", lambda t: t.step_ps, "waiting in its period"),
-        Column("period_ms", lambda t: t.period_ps, "from its begin to the next step's"),
+        Column(
+            "period_ms",
+            lambda t: t.period_ps,
+            "its duration and the gap behind it that belongs to it",
+        ),
         Column(
             "wait_fraction",
             lambda t: t.step_ps / np.maximum(t.period_ps, 1),

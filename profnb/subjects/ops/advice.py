@@ -38,6 +38,7 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _SHOWN_VALUES = 4
+_MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 500, 30
 
 
 def retracing(study: Study) -> Advice | None:
@@ -89,10 +90,11 @@ def _why_traced(study: Study, function: str) -> str:
 def eager_ops(study: Study) -> Advice | None:
     """Python runs more than 20 ops a step one by one, for a tenth of the step time or more.
 
-    The bound leaves the kernels their time: what a tf.function saves is all that is around them.
+    Without steps: 500 ops or more besides those that make variables. The bound leaves the kernels their time:
+    what a tf.function saves is all that is around them.
     """
     counted = study.summary.counted
-    if not counted.size or study.steps.is_window:
+    if not counted.size:
         return None
 
     def is_eager(name: str) -> bool:
@@ -107,14 +109,21 @@ def eager_ops(study: Study) -> Advice | None:
     each = events.size / counted.size
     if each < 20 or not whole or spent / whole < 0.1:
         return None
+    what = f"Python ran {count_text(round(each))} ops a step one by one"
+    if study.steps.is_window:
+        made = trace.select_names(lambda name: name == f"{_EAGER_CALL}VarHandleOp")
+        if each - _OPS_TO_MAKE_A_VARIABLE * made.sum() < _MANY_EAGER_OPS:
+            return None
+        what = f"Python ran {count_text(events.size)} ops one by one in {duration_text(whole)}"
     runs = trace.select_names(lambda name: name == _EAGER_RUN) & trace.is_host_event
     kernels = np.union1d(np.flatnonzero(runs), op_events(study, lambda *_: True))
     return Advice(
         "eager-ops", "Put the step into a tf.function",
-        f"Python ran {count_text(round(each))} ops a step one by one; each costs its dispatch, and nothing "
-        "is fused or runs in parallel.",
+        f"{what}; each costs its dispatch, and nothing is fused or runs in parallel.",
         max(1 - covered_share(study, kernels), spent / whole * 0.1),
-        "Put @tf.function over the function that does one step (model.run_eagerly must be False).",
+        "Put @tf.function over the function that runs them."
+        if study.steps.is_window
+        else "Put @tf.function over the function that does one step (model.run_eagerly must be False).",
         f"{GUIDE}/function",
     )  # fmt: skip
 

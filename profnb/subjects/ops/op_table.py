@@ -33,7 +33,10 @@ from profnb.trace.op_names import parse_op
 __all__ = ["OPS", "OpRuns", "OpTable", "find_op_runs", "sum_op_runs"]
 
 _EAGER = "EagerLocalExecute: "
-_NO_EAGER_OPS = ("__", "Iterator", "MakeIterator", "AnonymousIterator")
+_NO_EAGER_OPS = ("__",)
+# What they call is recorded inside them, and they take time of their own.
+_DATASET = "Dataset"
+_ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +197,13 @@ def _host_runs(
 def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:
     """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
 
-    Calls of functions and of iterators are not ops: what they run is recorded on its own.
+    Calls of functions are not ops: what they run is recorded on its own. Ops on iterators are, although the
+    iterators that they call are recorded inside: making one, and asking it, takes time of its own.
     """
     eager = np.full(len(trace.names), -1, np.int64)
+    has_own_time = trace.names.rows_where(
+        lambda text: text.removeprefix(_EAGER).startswith(_ITERATOR_OPS)
+    )
     for row, text in enumerate(trace.names.texts):
         name = text.removeprefix(_EAGER)
         if name != text and name.isidentifier() and not name.startswith(_NO_EAGER_OPS):
@@ -210,7 +217,10 @@ def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], 
     inside[inside] = (
         trace.events.begin_ps[known[following[inside]]] < trace.events.end_ps[chosen[inside]]
     ) & (trace.lines.of_event[known[following[inside]]] == trace.lines.of_event[chosen[inside]])
-    chosen = chosen[~inside]
+    datasets = np.array([op_type == _DATASET for _, op_type in codes_of], np.bool_)
+    calls_iterator = inside.copy()
+    calls_iterator[inside] = datasets[codes[known[following[inside]]]]
+    chosen = chosen[~inside | (calls_iterator & has_own_time[trace.events.name[chosen]])]
     codes[chosen] = eager[trace.events.name[chosen]]
 
 

@@ -1,43 +1,48 @@
-"""Rules of advice on Python's time around the steps, and on tracing that costs too much."""
+"""Rules of advice on Python's time around the steps and between them."""
 
 import numpy as np
 
-from profnb.core.units import duration_text, percent_text
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.finding.loops import EAGER_LOOP
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
     guide,
+    is_own_loop,
     period_ps,
+    window_of,
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
-__all__ = ["profiling_overhead", "python_between_steps"]
+__all__ = ["epoch_ends", "python_between_steps"]
 
 _LEAST_GAP_PS = 20_000_000
+_LEAST_EPOCH_END_PS = 10_000_000_000
 
 
 def python_between_steps(study: Study) -> Advice | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
-    That is between steps, and on a CPU inside them where nothing was active (Keras 2 calls callbacks there).
+    That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
+    nothing was active (Keras 2 calls callbacks there).
     """
     if not study.summary.counted.size or study.steps.is_window:
         return None
-    waiting, rows = study.input.waiting, study.summary.counted
-    gaps = np.maximum(study.steps.gap_ps[rows], 0)
-    inside = study.breakdown.of("input")[rows]
-    outside = np.maximum(waiting.step_ps[rows] - inside, 0)
-    unexplained = study.breakdown.gap_picoseconds[
-        rows, -1
-    ]  # neither the device nor the host worked
-    rest = float(np.minimum(np.maximum(gaps - outside, 0), unexplained).sum())
-    if not study.has_device:
+    rows = study.summary.counted
+    in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
+    shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
+    unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
+    rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
+    if not study.has_device and study.steps.origin != EAGER_LOOP:  # inside it dispatches eager ops
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
+    if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
+        return None  # a new input for each step (predict in a loop): not what the remedies below are for
     each = duration_text(rest / rows.size)
     return Advice(
         "python-between-steps", "Do less between steps",
@@ -47,9 +52,13 @@ def python_between_steps(study: Study) -> Advice | None:
         words(
             study.framework,
             "Log every 100 steps instead of each, and fetch data in another thread or process.",
-            tensorflow="Log every 100 steps instead of each; model.compile(..., steps_per_execution=16) "
-            "runs 16 "
-            "steps for each return to Python; in a loop of your own put several steps into one tf.function.",
+            tensorflow="Log every 100 steps instead of each; "
+            + (
+                "put the loop, or several steps of it, into one tf.function."
+                if is_own_loop(study)
+                else "model.compile(..., steps_per_execution=16) runs 16 steps for each return to Python; in "
+                "a loop of your own put several steps into one tf.function."
+            ),
             sessions="Log and fetch every 100 steps instead of each, and feed through tf.data instead of "
             "placeholders; tf.while_loop runs several steps in one session run.",
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
@@ -67,16 +76,41 @@ def _whose(study: Study) -> str:
     return f"{study.framework}'s" if study.framework else "the framework's"
 
 
-def profiling_overhead(study: Study) -> Advice | None:
-    """Traced steps took a quarter longer than untraced ones or more; the bound is what tracing added."""
-    cost = study.tracing_cost
-    if cost is None or cost.fraction < 0.25:
+def epoch_ends(study: Study) -> Advice | None:
+    """A tenth or more of the time from first to last step passes between epochs, 10 ms or more each time.
+
+    That is where the program makes a new iterator of tf.data between two steps; time in which a device works
+    meanwhile does not count.
+    """
+    rows, whole = study.gaps.between_epochs, window_of(study)
+    if study.steps.is_window or not rows.size or not whole:
         return None
+    each = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
+    spent = int(each.sum())
+    if spent < 0.1 * whole or spent < rows.size * _LEAST_EPOCH_END_PS:
+        return None
+    python = int(study.breakdown.gap_picoseconds[rows, -1].sum())
+    many = f"{count_text(rows.size)} gaps" if rows.size > 1 else "1 gap"
+    of_each = f", {duration_text(spent / rows.size)} each" if rows.size > 1 else ""
+    longer = (
+        "fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one iterator over several passes"
+        if not is_own_loop(study)
+        else "one loop over dataset.repeat(epochs) keeps one iterator"
+    )
+    seldom = (
+        "; validation_freq=5 validates every fifth epoch" if "test" in study.steps.phase else ""
+    )
+    less = (
+        " Most of it is Python: do less in on_epoch_end, and write checkpoints less often."
+        if python * 2 > spent
+        else ""
+    )
     return Advice(
-        "profiling-overhead", "Trust the untraced steps",
-        f"Tracing made a step {percent_text(cost.fraction)} longer; without it a step takes "
-        f"{duration_text(cost.untraced_ps)}. Shares of many small events are too large in this profile.",
-        1 - 1 / (1 + cost.fraction),
-        "%%tfprofile --host-level 1 records fewer events; %tfcompare and %%tfsweep time untraced steps.",
-        f"{GUIDE}/profiler",
+        "epoch-ends", "Make epochs longer, or their ends shorter",
+        f"{many} between passes over the data (epochs, validations, fits) took {duration_text(spent)}"
+        f"{of_each}, {percent_text(spent / whole)} of the time, {percent_text(python / spent)} of that "
+        "Python: a new iterator is made, and what runs once an epoch (callbacks, checkpoints) runs.",
+        spent / whole,
+        f"Fewer, longer epochs: {longer}{seldom}.{less}",
+        f"{GUIDE}/data",
     )  # fmt: skip

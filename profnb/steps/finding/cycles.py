@@ -1,13 +1,68 @@
-"""Calls of functions to the cycle that repeats: which of them make up one iteration of a loop."""
+"""Calls of functions to the cycles that repeat: which of them make up one iteration of a loop."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from profnb.core.columns import Int64s
 
-__all__ = ["find_sequence", "pick_cycle"]
+__all__ = ["Turns", "find_phases", "find_sequence", "pick_cycle"]
 
 _MOSTLY = 0.9
 _LONGEST, _GLANCE = 1000, 16
+_MOST_PHASES = 100
+
+
+class Turns(NamedTuple):
+    """The turns of all cycles among N calls, in time order, not overlapping.
+
+    Attributes:
+        roots: Indices of the calls in them, turn by turn, shape (R,).
+        first_root: Turn s owns calls ``first_root[s]:first_root[s + 1]``, shape (S + 1,).
+        anchor: The function that each turn is named after, shape (S,).
+    """
+
+    roots: Int64s
+    first_root: Int64s
+    anchor: Int64s
+
+
+def find_phases(codes: Int64s, begins: Int64s, ends: Int64s) -> Turns:
+    """Every cycle among N calls: of what is left by one, the next is picked, until none repeats, 100 at most.
+
+    Eight calls of ``train_step``, then four of ``test_step``, and that again: 16 turns of the one and 8 of
+    the other. A turn that overlaps one of a cycle that took more time is part of it and none of its own.
+
+    Args:
+        codes: Which function each call is of, shape (N,), in time order.
+        begins: When each began, shape (N,).
+        ends: When each ended, shape (N,).
+    """
+    rest = np.arange(codes.size)
+    turns: list[tuple[int, int, Int64s]] = []  # the first call, the anchor, all of its calls
+    taken = np.zeros(codes.size + 1, np.bool_)  # calls inside of turns, whosever they are
+    for _ in range(_MOST_PHASES):
+        roots, first_root, anchor = pick_cycle(codes[rest], (ends - begins)[rest])
+        if anchor < 0 or not roots.size:
+            break
+        own = rest[roots]
+        found = [
+            calls
+            for first, last in zip(first_root[:-1].tolist(), first_root[1:].tolist(), strict=True)
+            if not taken[(calls := own[first:last])[0] : calls[-1] + 1].any()
+        ]
+        turns.extend((int(calls[0]), anchor, calls) for calls in found)
+        for calls in found:
+            taken[calls[0] : calls[-1] + 1] = True
+        rest = rest[~np.isin(codes[rest], codes[own])]
+    turns.sort(key=lambda turn: turn[0])
+    sizes = [calls.size for *_, calls in turns]
+    none = np.empty(0, np.int64)
+    return Turns(
+        np.concatenate([none, *(calls for *_, calls in turns)]),
+        np.append(0, np.cumsum(np.array(sizes, np.int64))),
+        np.array([anchor for _, anchor, _ in turns], np.int64),
+    )
 
 
 def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:

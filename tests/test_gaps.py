@@ -1,0 +1,173 @@
+"""Gaps between steps: one set of them for tables, sentences and bounds; pauses and ends of epochs stand apart."""
+
+import numpy as np
+import pytest
+from traces import event, host, line, read
+
+from profnb.report.ranking import advise
+from profnb.report.report import build_report
+from profnb.report.text import fact_rows
+from profnb.steps.gaps import GAP_KINDS, is_pause
+from profnb.subjects.advising import period_ps
+from profnb.subjects.study import Study
+
+MS = 10**9
+NEW_ITERATOR = "EagerLocalExecute: MakeIterator"
+
+
+def loop(gaps_ms, step_ms=10, phases=None, iterators=(), work=0.9):
+    """Steps with the given gaps behind them, most of each an op; ``iterators``: after which steps one is made."""
+    made, at = [], 0
+    for number, gap in enumerate([*gaps_ms, 0]):
+        phase = phases[number] if phases else "train"
+        made.append(event(phase, at, step_ms * MS, step_num=number, _r=1))
+        made.append(event("a/MatMul:MatMul", at, int(step_ms * work * MS)))
+        at += step_ms * MS
+        if number in iterators:
+            made.append(event(NEW_ITERATOR, at + int(gap * MS) // 4, int(gap * MS) // 2))
+        at += int(gap * MS)
+    return Study(read(host(line("python", *made))))
+
+
+def kinds(study):
+    return [GAP_KINDS[kind] for kind in study.gaps.kind]
+
+
+def rules(study):
+    return {advice.rule: advice for advice in advise(study)}
+
+
+def facts(study):
+    return {fact.name: fact for fact in fact_rows(study, None)}
+
+
+def test_one_pause_of_three_seconds_is_no_cost_of_the_eighty_steps_around_it():
+    study = loop([0.07] * 39 + [3200] + [0.07] * 40, work=0.95)
+    assert kinds(study).count("pause") == 1
+    assert study.summary.shares[0].category == "host compute"
+    assert sum(s.fraction for s in study.summary.shares if s.category == "between steps") < 0.01
+    assert period_ps(study) == 81 * 10 * MS + 79 * int(0.07 * MS)
+    assert "python-between-steps" not in rules(study)
+    assert "the longest 3.20 s, after train step 39" in facts(study)["pauses"].remark
+
+
+def test_the_pause_is_out_of_the_axis_of_the_chart_and_written_there():
+    report = build_report(loop([0.07] * 39 + [3200] + [0.07] * 40), title="t", notes=(), overhead_ps=None)
+    layout = report.figure["layout"]
+    assert layout["yaxis"]["range"][1] < 12
+    assert [note["text"] for note in layout["annotations"]] == ["‖ 3.20 s pause"]
+
+
+@pytest.mark.parametrize(
+    ("gaps_ms", "pauses"),
+    [
+        ([1] * 20, 0),
+        ([1] * 19 + [99], 0),  # not long
+        ([20] * 19 + [190], 0),  # not far outside
+        ([1] * 19 + [101], 1),
+        ([1, 1, 500], 1),
+        ([1, 500], 0),  # too few to tell
+        ([1, 1, 500] * 10, 0),  # frequent: of the loop
+        ([1] * 45 + [500] * 5, 5),
+        ([1] * 44 + [500] * 6, 0),
+    ],
+)
+def test_a_pause_is_long_far_outside_and_rare(gaps_ms, pauses):
+    assert is_pause(np.array(gaps_ms, np.int64) * MS).sum() == pauses
+
+
+def test_a_slow_callback_after_each_step_is_still_python_between_steps():
+    study = loop([8] * 40)
+    assert set(kinds(study)) == {"in the loop", "last"}
+    assert rules(study)["python-between-steps"].bound_fraction == pytest.approx((8 + 1) / 18, abs=0.01)
+    assert "epoch-ends" not in rules(study)
+    assert not {"pauses", "between epochs"} & set(facts(study))
+
+
+def test_the_advice_and_the_table_speak_of_the_same_gaps():
+    """31 gaps of which two are 900 and 190 ms (a fit's end, validation set up): the sum of both rows is the advice's share."""
+    study = loop([3] * 15 + [900] + [3] * 8 + [190] + [3] * 15, phases=["train"] * 16 + ["test"] * 9 + ["train"] * 16)
+    shares = {share.category: share.fraction for share in study.summary.shares}
+    found = rules(study)["python-between-steps"]
+    assert found.bound_fraction == pytest.approx(shares["between steps"] + shares["all others"])
+    assert shares["between steps"] == pytest.approx(3 * 30 / (3 * 30 + 10 * 32), rel=1e-6)
+    assert kinds(study).count("before another phase") == 2
+
+
+def test_ends_of_epochs_are_told_apart_and_have_their_own_advice():
+    study = loop(([1] * 15 + [60]) * 5 + [1] * 15, iterators=range(15, 90, 16))
+    assert kinds(study).count("between epochs") == 5
+    found = rules(study)["epoch-ends"]
+    assert found.bound_fraction == pytest.approx(300 / (300 + 90 + 960), rel=0.01)
+    assert "5 gaps between passes over the data (epochs, validations, fits) took 300 ms, 60.0 ms each" in found.evidence
+    assert "validation_freq" not in found.code
+    assert "on_epoch_end" not in found.code.replace("keeps", "")[: found.code.index("keeps")]
+    assert study.summary.median_gap_ps == 1 * MS
+    assert facts(study)["between epochs"].value == "300 ms"
+
+
+def test_validation_between_epochs_is_named_in_the_remedy():
+    phases = (["train"] * 8 + ["test"] * 4) * 4
+    changes = [at for at in range(47) if phases[at] != phases[at + 1]]
+    study = loop([40 if at in changes else 1 for at in range(47)], phases=phases, iterators=changes)
+    assert "validation_freq" in rules(study)["epoch-ends"].code
+    assert kinds(study).count("between epochs") == len(changes)
+
+
+def test_ends_of_epochs_that_cost_little_or_are_short_are_not_advised_against():
+    assert "epoch-ends" not in rules(loop(([1] * 15 + [12]) * 5 + [1] * 15, iterators=range(15, 90, 16)))
+    assert "epoch-ends" not in rules(loop(([0.1] * 3 + [8]) * 5, step_ms=1, iterators=range(3, 20, 4)))
+    assert "epoch-ends" not in rules(loop([8] * 40))
+
+
+def test_a_new_iterator_after_every_step_is_a_cost_of_each_step_without_the_remedies_of_a_loop():
+    study = loop([30] * 20, iterators=range(20))
+    assert set(kinds(study)) == {"in the loop", "last"}
+    assert not {"python-between-steps", "epoch-ends"} & set(rules(study))
+    assert study.summary.median_gap_ps == 30 * MS
+
+
+def test_an_iterator_made_inside_a_step_or_on_another_thread_ends_no_epoch():
+    inside = [event(NEW_ITERATOR, at * 20 * MS + 2 * MS, MS) for at in range(10)]
+    elsewhere = [event(NEW_ITERATOR, at * 20 * MS + 12 * MS, MS) for at in range(3)]
+    steps = [event("train", at * 20 * MS, 10 * MS, step_num=at, _r=1) for at in range(10)]
+    study = Study(read(host(line("python", *steps, *inside), line("other", *elsewhere, line_id=2))))
+    assert set(kinds(study)) == {"in the loop", "last"}
+
+
+def test_the_gap_of_a_step_has_its_kind_in_the_table():
+    from profnb.steps.step_tables import STEPS
+
+    table = STEPS.frame(loop([1, 1, 1, 60, 1, 1], iterators=[3]))
+    assert table.gap_kind.tolist() == ["in the loop"] * 3 + ["between epochs"] + ["in the loop"] * 2 + ["last"]
+
+
+# Warm-up.
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "makes_iterator", "is_warm_up"),
+    [(304, True, True), (60, True, True), (40, True, False), (60, False, False), (304, False, True), (290, False, False)],
+)
+def test_a_first_step_is_warm_up_where_it_behaves_like_it(first_ms, makes_iterator, is_warm_up):
+    """Steps of 10 ms: five times that after a new iterator, 30 times that whatever it did."""
+    made = [event(NEW_ITERATOR, 0, MS)] if makes_iterator else []
+    made += [event("test", 2 * MS, first_ms * MS, step_num=0, _r=1)]
+    made += [event("test", (first_ms + at * 12) * MS, 10 * MS, step_num=at, _r=1) for at in range(1, 16)]
+    study = Study(read(host(line("python", *made))))
+    assert study.steps.is_warmup.tolist() == [is_warm_up] + [False] * 15
+
+
+def test_a_first_step_of_a_later_epoch_is_warm_up_likewise_and_of_few_steps_none():
+    def made(count):
+        steps = [event("train", at * 100 * MS, (80 if at == count - 3 else 10) * MS, step_num=at, _r=1) for at in range(count)]
+        return Study(read(host(line("python", *steps, event(NEW_ITERATOR, (count - 3) * 100 * MS - 50 * MS, MS)))))
+
+    assert np.flatnonzero(made(12).steps.is_warmup).tolist() == [9]
+    assert not made(4).steps.is_warmup.any()
+
+
+def test_a_slow_step_in_the_middle_is_no_warm_up():
+    assert not loop([1] * 20, iterators=[]).steps.is_warmup.any()
+    steps = [event("train", at * 500 * MS, (400 if at == 7 else 10) * MS, step_num=at, _r=1) for at in range(12)]
+    assert not Study(read(host(line("python", *steps)))).steps.is_warmup.any()

@@ -1,0 +1,108 @@
+"""Captures without steps, and work that nobody recorded: each case has its own true sentence."""
+
+import pytest
+from traces import event, host, line, read, ref
+
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import StepRecords
+from profnb.report.notes import notes_of
+from profnb.report.ranking import advise
+from profnb.report.report import build_report
+from profnb.subjects.study import Study
+
+MS = 10**9
+
+
+def study_of(*events, **seen):
+    return Study(read(host(line("python", *events))), recording=Recording(**seen))
+
+
+def report_of(study):
+    return build_report(study, title="t", notes=notes_of(study), overhead_ps=None, advice=advise(study))
+
+
+def call(at, name):
+    return event(name, at * MS, MS, tf_function_call=ref("notTraced-nonXla"))
+
+
+def records(*traced):
+    out = StepRecords(names=["train"])
+    for number, one in enumerate(traced):
+        out.append(number * 10, number * 10 + 5, 0, 0, one, 0, 1, number, 0)
+    return out
+
+
+def test_a_cell_without_tensorflow_is_said_to_be_python():
+    study = study_of(*(event("profnb.clock", at * MS, 1) for at in range(3)), wall_ns=66 * 10**9, environment={"TensorFlow": "2.21.0"})
+    report = report_of(study)
+    assert report.headline == "No TensorFlow ran: 66.0 s of Python and of what it called"
+    assert (report.answer, report.shares, report.advice) == ("", (), None)
+    assert report.notes == ["Nothing of TensorFlow ran while this was captured, so there are no steps."]
+    assert "host compute" not in report.text()
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [{"wall_ns": 0}, {"wall_ns": 10**9, "closed_by": "the code"}],
+    ids=["a saved trace that tells nothing of the code", "the code's own profiler took over"],
+)
+def test_nothing_is_said_of_code_that_was_not_captured_to_its_end(seen):
+    assert "No TensorFlow" not in report_of(study_of(event("profnb.clock", 0, 1), **seen)).headline
+
+
+def test_one_op_is_enough_to_be_tensorflows():
+    study = study_of(event("profnb.clock", 0, 1), event("EagerLocalExecute: AddV2", 5, 5), wall_ns=10**9)
+    assert report_of(study).headline.startswith("No steps found")
+
+
+def test_functions_that_ran_once_are_named():
+    tensorflow = {"environment": {"TensorFlow": "2.21.0"}}
+    assert any("train_step ran once: no loop, so no steps" in note for note in notes_of(study_of(call(0, "train_step"), **tensorflow)))
+    note = notes_of(study_of(*(call(at * 2, name) for at, name in enumerate("abcde")), **tensorflow))[0]
+    assert note.startswith("a, b, c and 2 more ran once each")
+    assert "Keras fit" not in note
+
+
+def test_a_window_of_eager_ops_is_not_told_to_use_keras():
+    note = notes_of(study_of(event("EagerLocalExecute: MatMul", 0, 5), environment={"TensorFlow": "2.21.0"}))[0]
+    assert note.startswith("No loop was found among 1 events")
+    assert "Keras fit" not in note
+
+
+def test_a_window_that_closed_before_the_first_step_had_ended():
+    eager = event("EagerLocalExecute: MatMul", 0, 5)
+    closed = notes_of(study_of(eager, steps=records(0, 0, 0), closed_by="seconds"))[0]
+    assert closed.startswith("The window closed before a first step had ended, so none of 3 steps was traced.")
+    for seen in ({"steps": records(0, 1), "closed_by": "seconds"}, {"steps": records(0), "closed_by": None}):
+        assert not notes_of(study_of(eager, **seen))[0].startswith("The window closed")
+
+
+def jax(**seen):
+    steps = [event("train", at * 10 * MS, 2 * MS, step_num=at, _r=1) for at in range(20)]
+    return study_of(*steps, environment={"TensorFlow": "2.21.0", "Keras": "3.15.1", **seen})
+
+
+def test_keras_on_another_backend_is_never_python_between_steps():
+    report = report_of(jax(**{"Keras backend": "jax"}))
+    assert report.headline == "20 train steps, median 2.00 ms"
+    assert (report.answer, report.shares, report.advice) == ("", (), None)
+    assert any("Keras runs on JAX here" in note for note in report.notes)
+    assert not any("Between steps" in note for note in report.notes)
+
+
+def test_keras_on_tensorflow_is_judged_as_ever():
+    report = report_of(jax())
+    assert "between steps" in report.answer
+    assert [advice.rule for advice in report.advice] == ["python-between-steps"]
+    assert not any("Keras runs on" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("arguments", "is_said"), [(["_arg_x_0_0:_Arg"], True), ([], False)], ids=["fed", "not fed"])
+def test_session_runs_that_were_fed_nothing_are_not_asked_where_their_data_came_from(arguments, is_said):
+    made = []
+    for at in range(20):
+        made.append(event("session_run", at * 10 * MS, 2 * MS, step_num=at, _r=1))
+        made += [event(name, at * 10 * MS, MS) for name in ["m:MatMul", *arguments]]
+    study = study_of(*made, graph_versions=[3] * 20, environment={"TensorFlow": "2.21.0"})
+    assert any("whatever fetches the data" in note for note in notes_of(study)) is is_said
+    assert "model.compile" not in advise(study)[0].code
