@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from profnb.capture.held_back import interrupt_held_back
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
@@ -47,18 +48,24 @@ class CapturedProfile:
         try:
             yield
         finally:
-            self.profile.repeats.append(capture.finish())
-            self._write_beside()
+            with interrupt_held_back():
+                self.profile.repeats.append(capture.finish())
+                self._write_beside()
 
     def finish(
         self, namespace: Mapping[str, object] | None = None, models: Sequence[object] = ()
     ) -> Profile:
-        """End the capture, read its trace, and remove what was temporary.
+        """End the capture, read its trace, and remove what was temporary; an interrupt waits until then.
 
         Args:
             namespace: Where the user's datasets and models live, which know names and shapes.
             models: Models that were given.
         """
+        with interrupt_held_back():
+            self._finish(namespace or {}, models)
+        return self.profile
+
+    def _finish(self, namespace: Mapping[str, object], models: Sequence[object]) -> None:
         recording = self._capture.recording
         try:
             self._capture.finish()
@@ -68,8 +75,8 @@ class CapturedProfile:
             from profnb.tf1.run_metadata import read_run_metadata
             from profnb.trace.files import read_trace
 
-            recording.describe(namespace or {})
-            recording.models = self._capture.models.describe(namespace or {}, models)
+            recording.describe(namespace)
+            recording.models = self._capture.models.describe(namespace, models)
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
@@ -86,7 +93,6 @@ class CapturedProfile:
         finally:
             recording.discard()
         self._write_beside()
-        return self.profile
 
     def _write_beside(self) -> None:
         """Keep what was seen beside a trace that is kept."""
@@ -125,11 +131,15 @@ def profile(
         "contextlib",
     ):
         caller = caller.f_back
-    captured.start()
+    has_begun = False
     try:
+        with interrupt_held_back():
+            captured.start()
+            has_begun = True
         yield captured.profile
     finally:
-        captured.finish(caller.f_globals, as_models(model))
+        if has_begun:
+            captured.finish(caller.f_globals, as_models(model))
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:

@@ -13,6 +13,7 @@ from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
 from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
+from profnb.capture.held_back import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
@@ -95,10 +96,11 @@ class ProfnbMagics(Magics):
         self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
     ) -> None:
         profile = captured.profile
-        self.shell.user_ns["_tfprofile"] = profile
-        if arguments.out is not None:
-            self.shell.user_ns[arguments.out] = profile
-        captured.finish(self.shell.user_ns)
+        with interrupt_held_back():
+            self.shell.user_ns["_tfprofile"] = profile
+            if arguments.out is not None:
+                self.shell.user_ns[arguments.out] = profile
+            captured.finish(self.shell.user_ns)
         sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
         if arguments.label is not None:
             self._kept[arguments.label] = profile
@@ -164,20 +166,38 @@ class ProfnbMagics(Magics):
 
     def _run_cell(self, arguments: Namespace, cell: str, show: Show) -> None:
         """Run a cell's body for a caller that bypassed the input transformer."""
-        captured = self._begin(arguments)
+        captured: CapturedProfile | None = None
         whole = f"%%magic\n{cell}"
         succeeded = False
         try:
+            with interrupt_held_back():
+                captured = self._begin(arguments)
             result = self.shell.run_cell(body_of(whole))
             succeeded = result.success
         finally:
-            self._end(captured, arguments, show, whole if succeeded else None)
+            if captured is not None:
+                self._end(captured, arguments, show, whole if succeeded else None)
         if not succeeded:
             raise _FailedCellError
 
     def _begin_before_cell(self, arguments: Namespace, show: Show) -> None:
-        captured = self._begin(arguments)
-        call_after_cell(self.shell, lambda cell: self._end(captured, arguments, show, cell))
+        with interrupt_held_back():  # until there is somebody to end what was begun
+            captured = self._begin(arguments)
+            call_after_cell(
+                self.shell, lambda cell: self._end_after_cell(captured, arguments, show, cell)
+            )
+
+    def _end_after_cell(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
+        """End the capture; the cell is over, so an interrupt has only our own work to end."""
+        try:
+            self._end(captured, arguments, show, cell)
+        except KeyboardInterrupt:
+            _say(
+                "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
+                "`%tfprofile _tfprofile` shows it."
+            )
 
     @no_var_expand
     @line_magic("_tfprofile_begin")

@@ -830,3 +830,120 @@ def test_a_method_that_is_watched_already_is_watched_twice():
         assert Model().run(4) == 4
     assert Model().run(5) == 5
     assert seen == ["second", "first", "end", "first", "end"]
+
+
+def interrupt_self():
+    import signal
+
+    signal.raise_signal(signal.SIGINT)
+
+
+def leftovers(folder):
+    """What a capture that ended may not leave behind."""
+    left = [f"folder {path.name}" for path in folder.iterdir()]
+    left += [f"timer {thread.name}" for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    left += ["import hook" for finder in sys.meta_path if type(finder).__name__ == "_ImportFinder"]
+    monitoring = getattr(sys, "monitoring", None)
+    left += [f"tool {tool}" for tool in range(6) if monitoring and monitoring.get_tool(tool) == "profnb"]
+    left += [str(f) for f in (tf.profiler.experimental.start, tf.profiler.experimental.stop) if isinstance(f, WatchedCall)]
+    try:
+        stop(save=False)
+        left.append("profiler")
+    except tf.errors.UnavailableError:
+        pass
+    return left
+
+
+PLACES_IN_START = [
+    (session.tempfile, "mkdtemp"), (session.Capture, "_written"), (session.Capture, "_start_taking_over"),
+    (session.Capture, "_note_ignored_options"), (session.Capture, "_set_timer"), (session.SourceWatch, "begin"),
+    (session.Capture, "_tensorflow_imported"), (session.Capture, "_keras_imported"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("owner", "name"), PLACES_IN_START)
+def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tmp_path, monkeypatch, owner, name, when):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    original = getattr(owner, name)
+    begun = []
+
+    def interrupted(*arguments, **keywords):
+        if when == "before":
+            interrupt_self()
+        value = original(*arguments, **keywords)
+        if when == "after":
+            interrupt_self()
+        return value
+
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), profnb.profile():
+        begun.append("the body ran")
+    monkeypatch.undo()
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    assert begun == []
+    assert leftovers(tmp_path) == []
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+    assert not any("already running" in note for note in p.notes)
+
+
+@pytest.mark.parametrize(("owner", "name"), PLACES_IN_START[3:6])
+def test_no_thread_or_memory_to_be_had_while_the_profiler_starts_leaves_no_window_without_an_end(tmp_path, monkeypatch, owner, name):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+
+    def fails(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(owner, name, fails)
+    with profnb.profile() as p:
+        with pytest.raises(tf.errors.UnavailableError):
+            stop(save=False)  # none is running
+        custom_loop(3)
+    assert len(p.step_times) == 3
+    assert any("can't start new thread" in note for note in p.notes)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["_close_window", "_explain_losses"])
+def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    original = getattr(session.Capture, name)
+
+    def interrupted(*arguments):
+        interrupt_self()
+        return original(*arguments)
+
+    monkeypatch.setattr(session.Capture, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), profnb.profile() as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+    assert leftovers(tmp_path) == []
+
+
+def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
+    """Python swallows what is raised there; the code must be interrupted all the same, and only once."""
+
+    class Machine:
+        def step(self):
+            return 5
+
+    lines = []
+    with watch_method(Machine, "step", after=lambda _: interrupt_self()):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            value = Machine().step()
+            lines.append(value)  # not reached
+            lines.append("went on")
+        lines.append("once")
+    assert lines == ["once"]
+    assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
+
+
+def test_without_an_interrupt_no_hook_sends_one():
+    class Machine:
+        def step(self):
+            return 5
+
+    with watch_method(Machine, "step", after=lambda _: None):
+        assert [Machine().step() for _ in range(1000)] == [5] * 1000

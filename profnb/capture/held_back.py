@@ -18,9 +18,10 @@ _PROFILER_LOG = re.compile(
 
 @contextlib.contextmanager
 def interrupt_held_back() -> Iterator[None]:
-    """Let an interrupt wait until the block is over, so that it cannot leave the profiler half stopped.
+    """Let an interrupt wait until the block is over, so that it leaves nothing half begun or half ended.
 
-    Only the main thread is interrupted, and only it may hold an interrupt back.
+    Blocks may stand one inside the other: it waits for the outermost. Several are one. Only the main thread
+    is interrupted, and only it may hold an interrupt back.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):

@@ -95,17 +95,32 @@ class Capture:
     # Begin and end.
 
     def start(self) -> None:
-        """Begin: now, or when the code imports TensorFlow."""
+        """Begin: now, or when the code imports TensorFlow; nothing is left open where that fails."""
+        try:
+            with interrupt_held_back():
+                self._start()
+        except BaseException:
+            with interrupt_held_back():
+                self._abandon()
+            raise
+
+    def _start(self) -> None:
         self.recording.steps = self.recorder.records
         hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
-        try:
-            self._watches.enter_context(on_import(hooks))
-        except BaseException:
-            self._watches.close()
-            raise
+        self._watches.enter_context(on_import(hooks))
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
+
+    def _abandon(self) -> None:
+        """Close what was opened; the code will not run."""
+        try:
+            self._close_window(None)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._watches.close()
+            self.recording.discard()
 
     def _guarded(self, hook: Callable[[], object]) -> None:
         try:
@@ -217,27 +232,35 @@ class Capture:
     # The window.
 
     def _open_window(self) -> None:
+        """Start the profiler, and the clock that stops it; an interrupt waits until both run."""
         options, recording = self.options, self.recording
         begin_ns = time.perf_counter_ns()
-        try:
-            if options.logdir is None:
-                recording.folder = tempfile.mkdtemp(prefix="profnb-")
-            self._logdir = Path(options.logdir or recording.folder or "").expanduser().absolute()
-            self._written_before = self._written()
-            with interrupt_held_back(), profiler_log_held_back() as log:
-                self._start_taking_over(str(self._logdir))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-            recording.messages.append(
-                f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
-                "without it. Restart the kernel if this persists."
-            )
-            return
-        self._note_ignored_options(log)
-        self.source.begin()
-        now = time.perf_counter_ns()
-        recording.overhead_ns += now - begin_ns
-        self._tracing_since_ns = now
-        self._set_timer(options.max_seconds)
+        with interrupt_held_back():
+            try:
+                if options.logdir is None:
+                    recording.folder = tempfile.mkdtemp(prefix="profnb-")
+                self._logdir = (
+                    Path(options.logdir or recording.folder or "").expanduser().absolute()
+                )
+                self._written_before = self._written()
+                with profiler_log_held_back() as log:
+                    self._start_taking_over(str(self._logdir))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                recording.messages.append(
+                    f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
+                    "without it. Restart the kernel if this persists."
+                )
+                return
+            self._tracing_since_ns = time.perf_counter_ns()
+            try:
+                self._note_ignored_options(log)
+                self.source.begin()
+                now = self._tracing_since_ns = time.perf_counter_ns()
+                recording.overhead_ns += now - begin_ns
+                self._set_timer(options.max_seconds)
+            except Exception:
+                self._close_window("a fault")
+                raise
 
     def _note_ignored_options(self, log: list[bytes]) -> None:
         """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
@@ -300,7 +323,7 @@ class Capture:
             self._close_window("seconds")
 
     def _close_window(self, closed_by: str | None) -> None:
-        with self._lock:
+        with interrupt_held_back(), self._lock:
             if self._tracing_since_ns is None:
                 return
             now = time.perf_counter_ns()
@@ -313,7 +336,7 @@ class Capture:
             except Exception as error:  # noqa: BLE001 - the profiler must not be left running
                 self._hook_failed(error)
             try:
-                with interrupt_held_back(), profiler_log_held_back():
+                with profiler_log_held_back():
                     self._stop_profiler()
                 self._find_trace()
             except Exception as error:  # noqa: BLE001 - likewise
