@@ -81,8 +81,8 @@ class CapturedProfile:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
             elif recording.path is not None:
-                # A kept file may be written again by the next capture; a temporary one is ours.
-                in_memory = recording.folder is None
+                # What happens to a kept file is the user's affair; a temporary one is ours.
+                in_memory = self.profile.options.logdir is not None
                 self.profile._set_trace(read_trace(recording.path, in_memory=in_memory))
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
@@ -98,6 +98,8 @@ class CapturedProfile:
         """Keep what was seen beside a trace that is kept."""
         recording = self.profile.recordings[0]
         if recording.path is None or self.profile.options.logdir is None:
+            return
+        if not recording.path.exists():  # it could not be kept there, which was said
             return
         try:
             write_recordings(recording.path, self.profile.options, self.profile.recordings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.session import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
@@ -250,7 +251,8 @@ class Profile(Tables):
         from profnb.timeline.export import export_chrome
 
         target = Path(path).expanduser()
-        export_chrome(self.trace, self.study.steps, target, __version__)
+        with whole_file(target) as partial:
+            export_chrome(self.trace, self.study.steps, partial, __version__)
         return target
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
@@ -263,7 +265,8 @@ class Profile(Tables):
 
         target = Path(path).expanduser()
         study = self.study if self.has_trace else None
-        target.write_text(page_html(self._report, study), encoding="utf-8")
+        with whole_file(target) as partial:
+            partial.write_text(page_html(self._report, study), encoding="utf-8")
         return target
 
     def save(self, logdir: str | os.PathLike[str]) -> Path:

@@ -298,7 +298,7 @@ def test_temporary_traces_are_removed_and_kept_ones_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
     with profnb.profile() as p:
         custom_loop(3)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("*profnb-*")) == []  # AutoGraph's files may be there
     assert len(p.trace.events) > 0
     with profnb.profile(logdir=str(tmp_path / "logs")) as p:
         custom_loop(3)
@@ -366,7 +366,7 @@ def test_a_profiler_that_leaves_a_damaged_file(monkeypatch, tmp_path):
 
     def stop_and_damage():
         stop()
-        for file in tmp_path.glob("plugins/profile/*/*.xplane.pb"):
+        for file in tmp_path.rglob("*.xplane.pb"):
             file.write_bytes(file.read_bytes()[:-7])
 
     monkeypatch.setattr(tf.profiler.experimental, "stop", stop_and_damage)
@@ -446,6 +446,72 @@ def test_two_captures_in_a_row_in_one_logdir(tmp_path):
         with profnb.profile(logdir=str(tmp_path)) as p:
             custom_loop(count)
         assert len(p.steps) == count
+
+
+def one_second(monkeypatch, folder):
+    """Let every run end in the same second, as those of two kernels may."""
+    stop = tf.profiler.experimental.stop
+
+    def stop_in_that_second():
+        stop()
+        for run in folder.rglob("plugins/profile/20*"):
+            if ".profnb-" in str(run):
+                run.rename(run.with_name("2026_01_01_00_00_00"))
+
+    monkeypatch.setattr(tf.profiler.experimental, "stop", stop_in_that_second)
+
+
+def test_captures_that_end_in_one_second_in_one_logdir_are_all_kept(tmp_path, monkeypatch):
+    one_second(monkeypatch, tmp_path)
+    profiles = []
+    for count in (3, 5, 4):
+        with profnb.profile(logdir=str(tmp_path)) as p:
+            custom_loop(count)
+        profiles.append(p)
+    assert [len(p.steps) for p in profiles] == [3, 5, 4]
+    assert [len(profnb.load(p.recording.path).steps) for p in profiles] == [3, 5, 4]
+    assert sorted(run.name for run in (tmp_path / "plugins/profile").iterdir()) == [
+        "2026_01_01_00_00_00", "2026_01_01_00_00_00_2", "2026_01_01_00_00_00_3",
+    ]  # fmt: skip
+    assert all(profnb.load(tmp_path, run=run.name).recording for run in (tmp_path / "plugins/profile").iterdir())
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["plugins"]
+
+
+def test_a_trace_of_others_in_that_second_is_neither_shown_nor_touched(tmp_path, monkeypatch):
+    one_second(monkeypatch, tmp_path)
+    with profnb.profile(logdir=str(tmp_path)) as first:
+        custom_loop(3)
+    theirs = first.recording.path.read_bytes()
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(5)
+    assert len(p.steps) == 5
+    assert first.recording.path.read_bytes() == theirs
+
+
+def test_a_disk_that_fills_as_the_profiler_writes_leaves_no_part_of_a_trace(tmp_path, monkeypatch):
+    stop = tf.profiler.experimental.stop
+
+    def stop_and_run_out():
+        stop()
+        for file in tmp_path.rglob("*.xplane.pb"):
+            file.write_bytes(file.read_bytes()[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tf.profiler.experimental, "stop", stop_and_run_out)
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(3)
+    assert "No space left" in p.notes[0]
+    assert not p.has_trace
+    assert list(tmp_path.rglob("*.pb")) == []
+
+
+def test_a_logdir_that_is_closed_meanwhile_costs_the_file_but_not_the_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "claim_folder", no_space)
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+    assert [note for note in p.notes if "could not be kept" in note and "No space left" in note]
+    assert list(tmp_path.rglob("*.*")) == []
 
 
 def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(capfd):
@@ -840,7 +906,7 @@ def interrupt_self():
 
 def leftovers(folder):
     """What a capture that ended may not leave behind."""
-    left = [f"folder {path.name}" for path in folder.iterdir()]
+    left = [f"folder {path.name}" for path in folder.glob("*profnb-*")]
     left += [f"timer {thread.name}" for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
     left += ["import hook" for finder in sys.meta_path if type(finder).__name__ == "_ImportFinder"]
     monitoring = getattr(sys, "monitoring", None)
@@ -855,7 +921,7 @@ def leftovers(folder):
 
 
 PLACES_IN_START = [
-    (session.tempfile, "mkdtemp"), (session.Capture, "_written"), (session.Capture, "_start_taking_over"),
+    (session.tempfile, "mkdtemp"), (session.Capture, "_make_folder"), (session.Capture, "_start_taking_over"),
     (session.Capture, "_note_ignored_options"), (session.Capture, "_set_timer"), (session.SourceWatch, "begin"),
     (session.Capture, "_tensorflow_imported"), (session.Capture, "_keras_imported"),
 ]  # fmt: skip

@@ -43,6 +43,7 @@ from profnb.capture.seams import (
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import claim_folder
 from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Capture", "Recording"]
@@ -86,8 +87,7 @@ class Capture:
         self._took_over = False
         self._last_step_ns = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
-        self._logdir = Path()
-        self._written_before: dict[Path, int] = {}
+        self._logdir: Path | None = None
 
     def _is_tracing(self) -> bool:
         return self._tracing_since_ns is not None
@@ -237,14 +237,9 @@ class Capture:
         begin_ns = time.perf_counter_ns()
         with interrupt_held_back():
             try:
-                if options.logdir is None:
-                    recording.folder = tempfile.mkdtemp(prefix="profnb-")
-                self._logdir = (
-                    Path(options.logdir or recording.folder or "").expanduser().absolute()
-                )
-                self._written_before = self._written()
+                folder = recording.folder = self._make_folder()
                 with profiler_log_held_back() as log:
-                    self._start_taking_over(str(self._logdir))
+                    self._start_taking_over(folder)
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
                 recording.messages.append(
                     f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
@@ -261,6 +256,18 @@ class Capture:
             except Exception:
                 self._close_window("a fault")
                 raise
+
+    def _make_folder(self) -> str:
+        """A folder that is this capture's alone.
+
+        TensorFlow names a run by the second in which it ends, so that two captures, of one kernel or of
+        several, may write to one file. Inside of the logdir what is written need only be renamed.
+        """
+        if self.options.logdir is None:
+            return tempfile.mkdtemp(prefix="profnb-")
+        logdir = self._logdir = Path(self.options.logdir).expanduser().absolute()
+        logdir.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkdtemp(prefix=".profnb-", dir=logdir)
 
     def _note_ignored_options(self, log: list[bytes]) -> None:
         """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
@@ -346,24 +353,24 @@ class Capture:
                 )
             recording.overhead_ns += time.perf_counter_ns() - now
 
-    def _written(self) -> dict[Path, int]:
-        """The traces in the logdir and when each was written."""
-        traces = self._logdir.glob("plugins/profile/*/*.xplane.pb")
-        return {path: path.stat().st_mtime_ns for path in traces}
-
     def _find_trace(self) -> None:
-        new = {
-            path: written
-            for path, written in self._written().items()
-            if self._written_before.get(path) != written
-        }
-        if not new:
-            self.recording.messages.append(
-                f"The TensorFlow profiler stopped but left no trace in {self._logdir}. Check that "
+        recording, folder = self.recording, Path(self.recording.folder or "")
+        found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+        if not found:
+            recording.messages.append(
+                f"The TensorFlow profiler stopped but left no trace in {self._logdir or folder}. Check that "
                 "the folder is writable and the disk is not full."
             )
             return
-        self.recording.path = max(new, key=lambda path: new[path])
+        recording.path = found[-1]
+        if self._logdir is None:
+            return
+        try:
+            recording.path = _publish(found[-1], folder, self._logdir)
+        except OSError as error:
+            recording.messages.append(
+                f"The trace could not be kept in {self._logdir} ({_first_line(error)}); this result has it."
+            )
 
     def _session_runs_begin(self) -> bool:
         """Make way for FULL_TRACE, unless the window holds steps of another kind."""
@@ -394,6 +401,17 @@ class Capture:
             self._took_over = False
             with profiler_log_held_back():
                 self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
+
+
+def _publish(trace: Path, folder: Path, logdir: Path) -> Path:
+    """Move a run from the folder it was written to into the logdir; where its trace is then."""
+    run = claim_folder(logdir / "plugins" / "profile", trace.parent.name)
+    for file in trace.parent.iterdir():
+        file.replace(run / file.name)
+    for file in folder.iterdir():  # an empty event file, by which TensorBoard knows a logdir
+        if file.is_file():
+            file.replace(logdir / file.name)
+    return run / trace.name
 
 
 class _NeverRaisedError(Exception):
