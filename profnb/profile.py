@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.session import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
+from profnb.core.printable import printable
 from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
@@ -292,7 +293,7 @@ class Profile(Tables):
 
     def __repr__(self) -> str:
         if self._counted is not None:
-            return f"<Profile of {self._counted_source}>"
+            return f"<Profile of {printable(self._counted_source)}>"
         if not self.has_trace:
             return "<Profile without a trace>"
-        return f"<Profile of {self._trace.source}>" if self._trace else "<Profile>"
+        return f"<Profile of {printable(self._trace.source)}>" if self._trace else "<Profile>"

@@ -401,7 +401,7 @@ def test_code_that_profiles_itself_runs_as_without_us(tmp_path):
         with tf.profiler.experimental.Profile(str(tmp_path / "b")):
             custom_loop(2)
     assert len(p.steps) == 4
-    assert any("profiler of its own" in note for note in p.notes)
+    assert any("a TensorFlow profiler of its own" in note for note in p.notes)
     for name in "ab":
         assert list((tmp_path / name).glob("plugins/profile/*/*.xplane.pb"))
 
@@ -439,6 +439,9 @@ def test_a_capture_inside_a_capture():
         custom_loop(4)
     assert len(inner.steps) == 5
     assert len(outer.steps) == 3
+    assert len(outer.step_times) == 12
+    assert any("started a profnb capture of its own" in note for note in outer.notes)
+    assert not any("of its own" in note for note in inner.notes)
 
 
 def test_two_captures_in_a_row_in_one_logdir(tmp_path):
@@ -1013,3 +1016,18 @@ def test_without_an_interrupt_no_hook_sends_one():
 
     with watch_method(Machine, "step", after=lambda _: None):
         assert [Machine().step() for _ in range(1000)] == [5] * 1000
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_tools_of_python_that_others_have_taken_are_said(monkeypatch, says):
+    from types import SimpleNamespace
+
+    from profnb.capture.source import line_watch
+
+    if says:
+        monitoring = SimpleNamespace(get_tool={4: "coverage", 3: "a debugger"}.get)
+        monkeypatch.setattr(line_watch, "MONITORING", SimpleNamespace(find=lambda: monitoring))
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert any("sys.monitoring" in note and "coverage, a debugger" in note for note in p.notes) == says
+    assert len(p.steps) == 3

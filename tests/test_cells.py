@@ -178,7 +178,7 @@ def shown():
         f"%%tfprofile\n{fit[:-1]}, callbacks=[Boom(ValueError('five'))])",
         "len(_tfprofile.steps), len(p.steps), p.options.label",
         "%%tfprofile --steps many\n1",
-        "%%tfprofile -o 3x\n1",
+        "%%tfprofile -o class\n1",
         "%%tfprofile -n 0\n1",
         "%%tfprofile?",
         "%tfprofile p",
@@ -333,6 +333,13 @@ def interrupted():
         f"%%tfprofile --no-live\n{fit}",
         f"%%tfprofile --no-live -o last\n{fit}",
         "len(last.steps)",
+        f"get_ipython = 'a name of mine'\nprint('bound')",
+        f"%%tfprofile --no-live -o shadowed\n{fit}",
+        "get_ipython, len(shadowed.steps), [t[0] for t in shadowed.recording.source.texts.values() if 'shadowed' in t[0]]",
+        "%%tfprofile --no-live\n%%capture\nprint('hidden')",
+        "from IPython import get_ipython",
+        f"%%tfprofile --no-live -o back\n{fit}",
+        "len(back.steps)",
     )
     return cells
 
@@ -352,6 +359,13 @@ def test_an_interrupt_after_the_cell_costs_the_report_at_most_and_that_is_said(i
     assert said.startswith("Interrupted while the result was being shown")
     assert kinds(interrupted[12])[:2] == ["profnb", "plotly"]
     assert interrupted[16].outputs[0].data["text/plain"] == "8"
+
+
+def test_a_variable_that_hides_ipythons_own_name_does_not_fail_the_cell(interrupted):
+    assert kinds(interrupted[18])[0] == "profnb"
+    assert interrupted[19].outputs[0].data["text/plain"] == "('a name of mine', 8, ['%%tfprofile --no-live -o shadowed'])"
+    assert "error" not in kinds(interrupted[20])
+    assert interrupted[23].outputs[0].data["text/plain"] == "8"
 
 
 TERMINAL = """

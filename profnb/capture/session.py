@@ -10,6 +10,7 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
+import inspect
 import sys
 import tempfile
 import threading
@@ -41,6 +42,7 @@ from profnb.capture.seams import (
     Seam,
 )
 from profnb.capture.source.source_watch import SourceWatch
+from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
 from profnb.core.whole_files import claim_folder
@@ -151,6 +153,7 @@ class Capture:
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
+        recording.messages.extend(self.source.messages)
         if self._traces:
             recording.messages.extend(runs.explain())
         if self._tensorflow is not None and len(recording.steps):
@@ -389,9 +392,12 @@ class Capture:
 
     def _code_starts(self) -> None:
         if self._is_tracing():
+            is_ours = _is_called_by_a_capture()
             self._close_window("the code")
+            what = "a profnb capture" if is_ours else "a TensorFlow profiler"
             self.recording.messages.append(
-                "The code started a TensorFlow profiler of its own; this capture ends there."
+                f"The code started {what} of its own, and only one profiler can run: this trace ends "
+                "there, and steps after it are timed but not traced."
             )
 
     def _code_stops(self) -> None:
@@ -412,6 +418,16 @@ def _publish(trace: Path, folder: Path, logdir: Path) -> Path:
         if file.is_file():
             file.replace(logdir / file.name)
     return run / trace.name
+
+
+def _is_called_by_a_capture() -> bool:
+    """Whether the code that starts a profiler is a capture's, inside of the code that another surrounds."""
+    frame = inspect.currentframe()
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        if frame.f_code.co_name == "_start_taking_over":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _NeverRaisedError(Exception):

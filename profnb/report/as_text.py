@@ -1,6 +1,7 @@
 """A report as plain text, for a terminal and wherever HTML is not shown."""
 
-from profnb.drawing.plain import plain_table, printable
+from profnb.core.printable import printable
+from profnb.drawing.plain import plain_table
 from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text
 from profnb.report.content import Content

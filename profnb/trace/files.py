@@ -14,6 +14,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
 from profnb.core.whole_files import claim_folder, whole_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
@@ -59,7 +60,7 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     """
     root = Path(path).expanduser()
     if not root.exists():
-        raise FileNotFoundError(f"No file or folder at {root}.")
+        raise FileNotFoundError(f"No file or folder at {printable(str(root))}.")
     if root.is_file():
         return [_trace_file(root)]
     xplanes: list[Path] = []
@@ -104,13 +105,13 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     run = run if run is not None else runs[-1]
     hosts = [trace for trace in traces if trace.run == run]
     if not hosts:
-        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
+        raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
     if host is None:
         return hosts[0]
     for trace in hosts:
         if trace.host == host:
             return trace
-    names = ", ".join(trace.host for trace in hosts)
+    names = printable(", ".join(trace.host for trace in hosts))
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
