@@ -9,17 +9,23 @@ from pathlib import Path
 
 from profnb import __version__
 from profnb.core.errors import ProfnbError
+from profnb.core.printable import printable_lines
 
 __all__ = ["main"]
 
 _MOST_ROWS = 60
 
 
+def _say(text: str) -> None:
+    """Print text that may hold names of others, which command no terminal."""
+    print(printable_lines(text))
+
+
 def _demo(arguments: argparse.Namespace) -> None:
     from profnb.demo import run_demo
 
     result = run_demo(arguments.out, arguments.steps, arguments.epochs)
-    print(f"\n{result.summary()}\n\nReport: {Path(arguments.out).resolve()}")
+    _say(f"\n{result.summary()}\n\nReport: {Path(arguments.out).resolve()}")
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -29,15 +35,15 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.list:
         for trace in find_traces(arguments.path):
             size_mb = trace.path.stat().st_size / 1e6
-            print(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {trace.path}")
+            _say(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {trace.path}")
         return
     result = load(
         arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
     )
     if arguments.out is not None:
-        print(f"Report: {result.to_html(arguments.out).resolve()}")
+        _say(f"Report: {result.to_html(arguments.out).resolve()}")
     if arguments.text or arguments.out is None:
-        print(result.summary())
+        _say(result.summary())
 
 
 def _timeline(arguments: argparse.Namespace) -> None:
@@ -46,11 +52,11 @@ def _timeline(arguments: argparse.Namespace) -> None:
 
     result = load(arguments.path, run=arguments.run, host=arguments.host)
     if arguments.out is None:
-        print(build_timeline(result.study).text)
+        _say(build_timeline(result.study).text)
     elif arguments.out.endswith((".html", ".htm")):
-        print(f"Timeline: {result.to_html(arguments.out).resolve()}")
+        _say(f"Timeline: {result.to_html(arguments.out).resolve()}")
     else:
-        print(f"Chrome trace: {result.to_chrome_trace(arguments.out).resolve()}")
+        _say(f"Chrome trace: {result.to_chrome_trace(arguments.out).resolve()}")
 
 
 def _table(arguments: argparse.Namespace) -> None:
@@ -62,7 +68,7 @@ def _table(arguments: argparse.Namespace) -> None:
     if arguments.name is None:
         Path(arguments.path).expanduser().stat()  # a path that is not there is an error here too
         width = max(map(len, tables))
-        print("\n".join(f"{name:{width}}  {table.rows}" for name, table in tables.items()))
+        _say("\n".join(f"{name:{width}}  {table.rows}" for name, table in tables.items()))
         return
     if arguments.name not in tables:
         raise ValueError(f"No table {arguments.name!r}; there are: {', '.join(tables)}.")
@@ -73,24 +79,24 @@ def _table(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(table.to_json(frame), default=str))
         return
-    print(table.rows)
+    _say(table.rows)
     if len(frame):
-        print(frame.to_string(index=False, max_rows=_MOST_ROWS, na_rep="-"))
+        _say(frame.to_string(index=False, max_rows=_MOST_ROWS, na_rep="-"))
     if len(frame) > _MOST_ROWS:
-        print(f"{_MOST_ROWS} of {len(frame):,} rows; --json has them all.")
+        _say(f"{_MOST_ROWS} of {len(frame):,} rows; --json has them all.")
     if not len(frame):
-        print("This trace has none.")
+        _say("This trace has none.")
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     from profnb.comparison import compare
 
     result = compare(arguments.first, arguments.second)
-    print(result.summary())
+    _say(result.summary())
     limit = arguments.fail_if_slower
     if limit is None or not result.is_different or result.ratio <= 1 + limit:
         return 0
-    print(f"\nSlower by more than {limit:.1%}.")
+    _say(f"\nSlower by more than {limit:.1%}.")
     return 1
 
 
@@ -105,7 +111,7 @@ def _clean(arguments: argparse.Namespace) -> None:
     from profnb.report.notebook_file import clean_notebook
 
     changes = clean_notebook(arguments.notebook, arguments.out)
-    print("\n".join(changes) or "Nothing to repair.")
+    _say("\n".join(changes) or "Nothing to repair.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -186,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int | None = parsed.run_command(parsed)
     except (ProfnbError, OSError, ValueError) as error:
-        print(f"profnb: {error}", file=sys.stderr)
+        print(printable_lines(f"profnb: {error}"), file=sys.stderr)
         return 1
     return status or 0
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from profnb.capture.held_back import interrupt_held_back
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.saved.sidecar import write_recordings
@@ -49,18 +50,24 @@ class CapturedProfile:
         try:
             yield
         finally:
-            self.profile.repeats.append(capture.finish())
-            self._write_beside()
+            with interrupt_held_back():
+                self.profile.repeats.append(capture.finish())
+                self._write_beside()
 
     def finish(
         self, namespace: Mapping[str, object] | None = None, models: Sequence[object] = ()
     ) -> Profile:
-        """End the capture, read its trace, and remove what was temporary.
+        """End the capture, read its trace, and remove what was temporary; an interrupt waits until then.
 
         Args:
             namespace: Where the user's datasets and models live, which know names and shapes.
             models: Models that were given.
         """
+        with interrupt_held_back():
+            self._finish(namespace or {}, models)
+        return self.profile
+
+    def _finish(self, namespace: Mapping[str, object], models: Sequence[object]) -> None:
         recording = self._capture.recording
         began_ns = None
         try:
@@ -72,14 +79,14 @@ class CapturedProfile:
             from profnb.tf1.run_metadata import read_run_metadata
             from profnb.trace.files import read_trace
 
-            recording.describe(namespace or {})
-            recording.models = self._capture.models.describe(namespace or {}, models)
+            recording.describe(namespace)
+            recording.models = self._capture.models.describe(namespace, models)
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
             elif recording.path is not None:
-                # A kept file may be written again by the next capture; a temporary one is ours.
-                in_memory = recording.folder is None
+                # What happens to a kept file is the user's affair; a temporary one is ours.
+                in_memory = self.profile.options.logdir is not None
                 self.profile._set_trace(read_trace(recording.path, in_memory=in_memory))
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
@@ -92,12 +99,13 @@ class CapturedProfile:
             if recording.cell is not None and began_ns is not None:
                 recording.cell.add(PROFNB, "reading", time.perf_counter_ns() - began_ns)
         self._write_beside()
-        return self.profile
 
     def _write_beside(self) -> None:
         """Keep what was seen beside a trace that is kept."""
         recording = self.profile.recordings[0]
         if recording.path is None or self.profile.options.logdir is None:
+            return
+        if not recording.path.exists():  # it could not be kept there, which was said
             return
         try:
             write_recordings(recording.path, self.profile.options, self.profile.recordings)
@@ -131,11 +139,15 @@ def profile(
         "contextlib",
     ):
         caller = caller.f_back
-    captured.start()
+    has_begun = False
     try:
+        with interrupt_held_back():
+            captured.start()
+            has_begun = True
         yield captured.profile
     finally:
-        captured.finish(caller.f_globals, as_models(model))
+        if has_begun:
+            captured.finish(caller.f_globals, as_models(model))
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:

@@ -1,5 +1,6 @@
 """The magics: parse, capture or load, show. No logic of their own."""
 
+import keyword
 import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -13,9 +14,11 @@ from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
 from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
+from profnb.capture.held_back import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
+from profnb.core.printable import printable
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
@@ -64,13 +67,12 @@ class ProfnbMagics(Magics):
         """Register with a shell and begin compiling in the background."""
         super().__init__(shell)
         self._warming = Warming()
-        self._transform = make_transformer(_CELL_MAGICS)
+        self._transform = make_transformer(_CELL_MAGICS, shell.user_ns)
         self._kept: dict[str, Profile] = {}  # by their labels
 
     def _begin(self, arguments: Namespace) -> CapturedProfile:
         options = capture_options(arguments)
-        if arguments.out is not None and not arguments.out.isidentifier():
-            raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
+        _check_name(arguments.out)
         if arguments.vs is not None:
             arguments.vs = self._source(arguments.vs), arguments.vs
         captured = CapturedProfile(options)
@@ -95,10 +97,11 @@ class ProfnbMagics(Magics):
         self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
     ) -> None:
         profile = captured.profile
-        self.shell.user_ns["_tfprofile"] = profile
-        if arguments.out is not None:
-            self.shell.user_ns[arguments.out] = profile
-        captured.finish(self.shell.user_ns)
+        with interrupt_held_back():
+            self.shell.user_ns["_tfprofile"] = profile
+            if arguments.out is not None:
+                self.shell.user_ns[arguments.out] = profile
+            captured.finish(self.shell.user_ns)
         sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
         if arguments.label is not None:
             self._kept[arguments.label] = profile
@@ -154,30 +157,48 @@ class ProfnbMagics(Magics):
             if isinstance(listed, Sequence) and all(isinstance(one, Profile) for one in listed):
                 return found
             raise UsageError(
-                f"{name} is a {type(found).__name__}, not a profile or a list of them."
+                f"{name!r} is a {type(found).__name__}, not a profile or a list of them."
             )
         path = Path(found or name).expanduser()
         if not path.exists():
-            known = ", ".join(self._kept) or "none"
+            known = printable(", ".join(self._kept)) or "none"
             raise UsageError(f"There is no result, label or path {name!r} (labels: {known}).")
         return path
 
     def _run_cell(self, arguments: Namespace, cell: str, show: Show) -> None:
         """Run a cell's body for a caller that bypassed the input transformer."""
-        captured = self._begin(arguments)
+        captured: CapturedProfile | None = None
         whole = f"%%magic\n{cell}"
         succeeded = False
         try:
+            with interrupt_held_back():
+                captured = self._begin(arguments)
             result = self.shell.run_cell(body_of(whole))
             succeeded = result.success
         finally:
-            self._end(captured, arguments, show, whole if succeeded else None)
+            if captured is not None:
+                self._end(captured, arguments, show, whole if succeeded else None)
         if not succeeded:
             raise _FailedCellError
 
     def _begin_before_cell(self, arguments: Namespace, show: Show) -> None:
-        captured = self._begin(arguments)
-        call_after_cell(self.shell, lambda cell: self._end(captured, arguments, show, cell))
+        with interrupt_held_back():  # until there is somebody to end what was begun
+            captured = self._begin(arguments)
+            call_after_cell(
+                self.shell, lambda cell: self._end_after_cell(captured, arguments, show, cell)
+            )
+
+    def _end_after_cell(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
+        """End the capture; the cell is over, so an interrupt has only our own work to end."""
+        try:
+            self._end(captured, arguments, show, cell)
+        except KeyboardInterrupt:
+            _say(
+                "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
+                "`%tfprofile _tfprofile` shows it."
+            )
 
     @no_var_expand
     @line_magic("_tfprofile_begin")
@@ -244,7 +265,7 @@ class ProfnbMagics(Magics):
             try:
                 results.append(compare(*pair[1], labels=_labels(*pair)))
             except (ProfnbError, OSError, ValueError) as error:
-                raise UsageError(str(error)) from None
+                raise UsageError(printable(str(error))) from None
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = results if len(results) > 1 else results[0]
         for result in [] if arguments.quiet else results:
@@ -260,8 +281,7 @@ class ProfnbMagics(Magics):
         is hidden. The last sweep is in `_tfsweep`, its profiles in `_tfsweep.profiles`.
         """
         arguments = parse_argstring(self.tfsweep_cell, line)
-        if arguments.out is not None and not arguments.out.isidentifier():
-            raise UsageError(f"-o takes a variable name, got {arguments.out!r}.")
+        _check_name(arguments.out)
         from profnb.sweep_magic import sweep_cell
 
         self._warming.pause()
@@ -282,11 +302,16 @@ class ProfnbMagics(Magics):
             try:
                 profile = load(Path(arguments.what), run=arguments.run, host=arguments.host)
             except (ProfnbError, OSError, ValueError) as error:
-                raise UsageError(str(error)) from None
+                raise UsageError(printable(str(error))) from None
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
         _write_json(profile, arguments)
         return profile
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise UsageError(f"-o takes a variable name, got {name!r}.")
 
 
 def _labels(names: list[str], sources: list[Any]) -> tuple[str | None, str | None]:

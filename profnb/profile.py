@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.session import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
+from profnb.core.printable import printable
+from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
@@ -262,7 +264,8 @@ class Profile(Tables):
         from profnb.timeline.export import export_chrome
 
         target = Path(path).expanduser()
-        export_chrome(self.trace, self.study.steps, target, __version__)
+        with whole_file(target) as partial:
+            export_chrome(self.trace, self.study.steps, partial, __version__)
         return target
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
@@ -275,7 +278,8 @@ class Profile(Tables):
 
         target = Path(path).expanduser()
         study = self.study if self.has_trace else None
-        target.write_text(page_html(self._report, study), encoding="utf-8")
+        with whole_file(target) as partial:
+            partial.write_text(page_html(self._report, study), encoding="utf-8")
         return target
 
     def save(self, logdir: str | os.PathLike[str]) -> Path:
@@ -301,10 +305,10 @@ class Profile(Tables):
 
     def __repr__(self) -> str:
         if self._counted is not None:
-            return f"<Profile of {self._counted_source}>"
+            return f"<Profile of {printable(self._counted_source)}>"
         if not self.has_trace:
             return "<Profile without a trace>"
-        return f"<Profile of {self._trace.source}>" if self._trace else "<Profile>"
+        return f"<Profile of {printable(self._trace.source)}>" if self._trace else "<Profile>"
 
 
 def _on_one_clock(trace: "Trace") -> "Trace":

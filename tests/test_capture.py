@@ -298,7 +298,7 @@ def test_temporary_traces_are_removed_and_kept_ones_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
     with profnb.profile() as p:
         custom_loop(3)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("*profnb-*")) == []  # AutoGraph's files may be there
     assert len(p.trace.events) > 0
     with profnb.profile(logdir=str(tmp_path / "logs")) as p:
         custom_loop(3)
@@ -366,7 +366,7 @@ def test_a_profiler_that_leaves_a_damaged_file(monkeypatch, tmp_path):
 
     def stop_and_damage():
         stop()
-        for file in tmp_path.glob("plugins/profile/*/*.xplane.pb"):
+        for file in tmp_path.rglob("*.xplane.pb"):
             file.write_bytes(file.read_bytes()[:-7])
 
     monkeypatch.setattr(tf.profiler.experimental, "stop", stop_and_damage)
@@ -401,7 +401,7 @@ def test_code_that_profiles_itself_runs_as_without_us(tmp_path):
         with tf.profiler.experimental.Profile(str(tmp_path / "b")):
             custom_loop(2)
     assert len(p.steps) == 4
-    assert any("profiler of its own" in note for note in p.notes)
+    assert any("a TensorFlow profiler of its own" in note for note in p.notes)
     for name in "ab":
         assert list((tmp_path / name).glob("plugins/profile/*/*.xplane.pb"))
 
@@ -439,6 +439,9 @@ def test_a_capture_inside_a_capture():
         custom_loop(4)
     assert len(inner.steps) == 5
     assert len(outer.steps) == 3
+    assert len(outer.step_times) == 12
+    assert any("started a profnb capture of its own" in note for note in outer.notes)
+    assert not any("of its own" in note for note in inner.notes)
 
 
 def test_two_captures_in_a_row_in_one_logdir(tmp_path):
@@ -446,6 +449,72 @@ def test_two_captures_in_a_row_in_one_logdir(tmp_path):
         with profnb.profile(logdir=str(tmp_path)) as p:
             custom_loop(count)
         assert len(p.steps) == count
+
+
+def one_second(monkeypatch, folder):
+    """Let every run end in the same second, as those of two kernels may."""
+    stop = tf.profiler.experimental.stop
+
+    def stop_in_that_second():
+        stop()
+        for run in folder.rglob("plugins/profile/20*"):
+            if ".profnb-" in str(run):
+                run.rename(run.with_name("2026_01_01_00_00_00"))
+
+    monkeypatch.setattr(tf.profiler.experimental, "stop", stop_in_that_second)
+
+
+def test_captures_that_end_in_one_second_in_one_logdir_are_all_kept(tmp_path, monkeypatch):
+    one_second(monkeypatch, tmp_path)
+    profiles = []
+    for count in (3, 5, 4):
+        with profnb.profile(logdir=str(tmp_path)) as p:
+            custom_loop(count)
+        profiles.append(p)
+    assert [len(p.steps) for p in profiles] == [3, 5, 4]
+    assert [len(profnb.load(p.recording.path).steps) for p in profiles] == [3, 5, 4]
+    assert sorted(run.name for run in (tmp_path / "plugins/profile").iterdir()) == [
+        "2026_01_01_00_00_00", "2026_01_01_00_00_00_2", "2026_01_01_00_00_00_3",
+    ]  # fmt: skip
+    assert all(profnb.load(tmp_path, run=run.name).recording for run in (tmp_path / "plugins/profile").iterdir())
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["plugins"]
+
+
+def test_a_trace_of_others_in_that_second_is_neither_shown_nor_touched(tmp_path, monkeypatch):
+    one_second(monkeypatch, tmp_path)
+    with profnb.profile(logdir=str(tmp_path)) as first:
+        custom_loop(3)
+    theirs = first.recording.path.read_bytes()
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(5)
+    assert len(p.steps) == 5
+    assert first.recording.path.read_bytes() == theirs
+
+
+def test_a_disk_that_fills_as_the_profiler_writes_leaves_no_part_of_a_trace(tmp_path, monkeypatch):
+    stop = tf.profiler.experimental.stop
+
+    def stop_and_run_out():
+        stop()
+        for file in tmp_path.rglob("*.xplane.pb"):
+            file.write_bytes(file.read_bytes()[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tf.profiler.experimental, "stop", stop_and_run_out)
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(3)
+    assert "No space left" in p.notes[0]
+    assert not p.has_trace
+    assert list(tmp_path.rglob("*.pb")) == []
+
+
+def test_a_logdir_that_is_closed_meanwhile_costs_the_file_but_not_the_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "claim_folder", no_space)
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+    assert [note for note in p.notes if "could not be kept" in note and "No space left" in note]
+    assert list(tmp_path.rglob("*.*")) == []
 
 
 def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(capfd):
@@ -830,3 +899,135 @@ def test_a_method_that_is_watched_already_is_watched_twice():
         assert Model().run(4) == 4
     assert Model().run(5) == 5
     assert seen == ["second", "first", "end", "first", "end"]
+
+
+def interrupt_self():
+    import signal
+
+    signal.raise_signal(signal.SIGINT)
+
+
+def leftovers(folder):
+    """What a capture that ended may not leave behind."""
+    left = [f"folder {path.name}" for path in folder.glob("*profnb-*")]
+    left += [f"timer {thread.name}" for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    left += ["import hook" for finder in sys.meta_path if type(finder).__name__ == "_ImportFinder"]
+    monitoring = getattr(sys, "monitoring", None)
+    left += [f"tool {tool}" for tool in range(6) if monitoring and monitoring.get_tool(tool) == "profnb"]
+    left += [str(f) for f in (tf.profiler.experimental.start, tf.profiler.experimental.stop) if isinstance(f, WatchedCall)]
+    try:
+        stop(save=False)
+        left.append("profiler")
+    except tf.errors.UnavailableError:
+        pass
+    return left
+
+
+PLACES_IN_START = [
+    (session.tempfile, "mkdtemp"), (session.Capture, "_make_folder"), (session.Capture, "_start_taking_over"),
+    (session.Capture, "_note_ignored_options"), (session.Capture, "_set_timer"), (session.SourceWatch, "begin"),
+    (session.Capture, "_tensorflow_imported"), (session.Capture, "_keras_imported"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("owner", "name"), PLACES_IN_START)
+def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tmp_path, monkeypatch, owner, name, when):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    original = getattr(owner, name)
+    begun = []
+
+    def interrupted(*arguments, **keywords):
+        if when == "before":
+            interrupt_self()
+        value = original(*arguments, **keywords)
+        if when == "after":
+            interrupt_self()
+        return value
+
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), profnb.profile():
+        begun.append("the body ran")
+    monkeypatch.undo()
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    assert begun == []
+    assert leftovers(tmp_path) == []
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+    assert not any("already running" in note for note in p.notes)
+
+
+@pytest.mark.parametrize(("owner", "name"), PLACES_IN_START[3:6])
+def test_no_thread_or_memory_to_be_had_while_the_profiler_starts_leaves_no_window_without_an_end(tmp_path, monkeypatch, owner, name):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+
+    def fails(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(owner, name, fails)
+    with profnb.profile() as p:
+        with pytest.raises(tf.errors.UnavailableError):
+            stop(save=False)  # none is running
+        custom_loop(3)
+    assert len(p.step_times) == 3
+    assert any("can't start new thread" in note for note in p.notes)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["_close_window", "_explain_losses"])
+def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
+    original = getattr(session.Capture, name)
+
+    def interrupted(*arguments):
+        interrupt_self()
+        return original(*arguments)
+
+    monkeypatch.setattr(session.Capture, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), profnb.profile() as p:
+        custom_loop(3)
+    assert len(p.steps) == 3
+    assert leftovers(tmp_path) == []
+
+
+def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
+    """Python swallows what is raised there; the code must be interrupted all the same, and only once."""
+
+    class Machine:
+        def step(self):
+            return 5
+
+    lines = []
+    with watch_method(Machine, "step", after=lambda _: interrupt_self()):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            value = Machine().step()
+            lines.append(value)  # not reached
+            lines.append("went on")
+        lines.append("once")
+    assert lines == ["once"]
+    assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
+
+
+def test_without_an_interrupt_no_hook_sends_one():
+    class Machine:
+        def step(self):
+            return 5
+
+    with watch_method(Machine, "step", after=lambda _: None):
+        assert [Machine().step() for _ in range(1000)] == [5] * 1000
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_tools_of_python_that_others_have_taken_are_said(monkeypatch, says):
+    from types import SimpleNamespace
+
+    from profnb.capture.source import line_watch
+
+    if says:
+        monitoring = SimpleNamespace(get_tool={4: "coverage", 3: "a debugger"}.get)
+        monkeypatch.setattr(line_watch, "MONITORING", SimpleNamespace(find=lambda: monitoring))
+    with profnb.profile() as p:
+        custom_loop(3)
+    assert any("sys.monitoring" in note and "coverage, a debugger" in note for note in p.notes) == says
+    assert len(p.steps) == 3

@@ -178,7 +178,7 @@ def shown():
         f"%%tfprofile\n{fit[:-1]}, callbacks=[Boom(ValueError('five'))])",
         "len(_tfprofile.steps), len(p.steps), p.options.label",
         "%%tfprofile --steps many\n1",
-        "%%tfprofile -o 3x\n1",
+        "%%tfprofile -o class\n1",
         "%%tfprofile -n 0\n1",
         "%%tfprofile?",
         "%tfprofile p",
@@ -291,6 +291,81 @@ def test_a_chrome_trace_that_cannot_be_written_is_one_sentence(shown):
 def test_unloading_takes_the_magics_away(shown):
     assert "not found" in str(shown[21].outputs)
     assert "not found" in str(shown[22].outputs)
+
+
+INTERRUPTS = """
+import signal
+from profnb.capture.session import Capture
+from profnb.profile import Profile
+
+def interrupt_at(owner, name, *, after=False):
+    original = getattr(owner, name)
+    def interrupted(*arguments, **keywords):
+        setattr(owner, name, original)
+        if not after:
+            signal.raise_signal(signal.SIGINT)
+        value = original(*arguments, **keywords)
+        if after:
+            signal.raise_signal(signal.SIGINT)
+        return value
+    setattr(owner, name, interrupted)
+"""
+
+
+@pytest.fixture(scope="module")
+def interrupted():
+    fit = "model.fit(x, y, batch_size=8, verbose=0);"
+    cells = notebook(
+        INTERRUPTS,
+        "interrupt_at(Capture, '_set_timer')",
+        f"%%tfprofile --no-live\nran = True\n{fit}",
+        "'ran' in globals(), Capture._set_timer.__name__, len(_tfprofile.recording.steps)",
+        f"%%tfprofile --no-live -o after_start\n{fit}",
+        "len(after_start.steps), [n for n in after_start.notes if 'already running' in n]",
+        "interrupt_at(Capture, 'finish')",
+        f"%%tfprofile --no-live\n{fit}",
+        "interrupt_at(Capture, 'finish', after=True)",
+        f"%%tfprofile --no-live\n{fit}",
+        "interrupt_at(Profile, 'report')",
+        f"%%tfprofile --no-live\n{fit}",
+        "%tfprofile _tfprofile --no-live",
+        "interrupt_at(Profile, 'report', after=True)",
+        f"%%tfprofile --no-live\n{fit}",
+        f"%%tfprofile --no-live -o last\n{fit}",
+        "len(last.steps)",
+        f"get_ipython = 'a name of mine'\nprint('bound')",
+        f"%%tfprofile --no-live -o shadowed\n{fit}",
+        "get_ipython, len(shadowed.steps), [t[0] for t in shadowed.recording.source.texts.values() if 'shadowed' in t[0]]",
+        "%%tfprofile --no-live\n%%capture\nprint('hidden')",
+        "from IPython import get_ipython",
+        f"%%tfprofile --no-live -o back\n{fit}",
+        "len(back.steps)",
+    )
+    return cells
+
+
+def test_an_interrupt_while_the_profiler_starts_is_shown_once_and_the_cell_does_not_run(interrupted):
+    errors = [o.ename for o in interrupted[2].outputs if o.output_type == "error"]
+    assert errors == ["KeyboardInterrupt"]
+    assert interrupted[3].outputs[0].data["text/plain"] == "(False, '_set_timer', 0)"
+    assert interrupted[5].outputs[0].data["text/plain"] == "(8, [])"
+
+
+@pytest.mark.parametrize("cell", [7, 9, 11, 14])
+def test_an_interrupt_after_the_cell_costs_the_report_at_most_and_that_is_said(interrupted, cell):
+    assert "Error in callback" not in str(interrupted[cell].outputs)
+    assert kinds(interrupted[cell])[-1] == "profnb"
+    said = interrupted[cell].outputs[-1].data["text/plain"]
+    assert said.startswith("Interrupted while the result was being shown")
+    assert kinds(interrupted[12])[:2] == ["profnb", "plotly"]
+    assert interrupted[16].outputs[0].data["text/plain"] == "8"
+
+
+def test_a_variable_that_hides_ipythons_own_name_does_not_fail_the_cell(interrupted):
+    assert kinds(interrupted[18])[0] == "profnb"
+    assert interrupted[19].outputs[0].data["text/plain"] == "('a name of mine', 8, ['%%tfprofile --no-live -o shadowed'])"
+    assert "error" not in kinds(interrupted[20])
+    assert interrupted[23].outputs[0].data["text/plain"] == "8"
 
 
 TERMINAL = """

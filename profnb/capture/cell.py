@@ -13,7 +13,7 @@ Five other ways were measured and each breaks one of these: running the body ins
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
@@ -25,11 +25,14 @@ _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
 _HELP = re.compile(r"^\?|(^|\s)(-h|--help)(\s|$)")
 
 
-def make_transformer(magics: Iterable[str]) -> Transformer:
+def make_transformer(
+    magics: Iterable[str], namespace: Mapping[str, object] | None = None
+) -> Transformer:
     """An input transformer for cells that begin with one of our cell magics.
 
     Args:
         magics: Names of cell magics; each needs a line magic ``_NAME_begin`` that starts the capture.
+        namespace: The user's names, one of which may be ``get_ipython``.
 
     Returns:
         A function for ``shell.input_transformers_cleanup``. It leaves alone every other cell, and
@@ -45,16 +48,27 @@ def make_transformer(magics: Iterable[str]) -> Transformer:
         body = lines[1:]
         if _HELP.search(arguments):
             return lines
-        begin = f"get_ipython().run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
+        shell = "get_ipython()"
+        if not _is_ipythons((namespace or {}).get("get_ipython")):
+            shell = f"__import__('IPython').{shell}"
+        begin = f"{shell}.run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
         inner = _CELL_MAGIC.match(body[0]) if body else None
         if inner is not None:
             call = (inner.group(1), inner.group(2).rstrip("\n"), "".join(body[1:]))
-            body = [f"get_ipython().run_cell_magic({', '.join(map(repr, call))})\n"]
+            body = [f"{shell}.run_cell_magic({', '.join(map(repr, call))})\n"]
         return [begin, *body]
 
     # A terminal asks transformers whether a half-typed cell is complete; this one must not answer.
     transform.has_side_effects = True  # type: ignore[attr-defined]
     return transform
+
+
+def _is_ipythons(found: object) -> bool:
+    """Whether what goes by the name of ``get_ipython``, if anything, gives the shell."""
+    return found is None or (
+        getattr(found, "__name__", "") == "get_ipython"
+        and str(getattr(found, "__module__", "")).startswith("IPython.")
+    )
 
 
 def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:

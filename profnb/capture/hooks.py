@@ -5,7 +5,8 @@ no longer fail as it does without the magic. Instead the callable is replaced by
 ``__call__`` is a property: Python looks it up when the call is made, that look-up runs the first
 hook and returns a C-level ``functools.partial`` of the original, and the second hook runs when that
 partial is released, the moment the call returns or raises. A hook that raises is a fault of ours and
-not of the user's code: ``hook_failed`` is given the error, which goes no further. Interrupts pass.
+not of the user's code: ``hook_failed`` is given the error, which goes no further. Interrupts pass: one
+that comes in the second hook, where Python swallows errors, is sent again when it is over (``_send_again``).
 
 ``WatchedCall``, drawn. A call of a watched method ``fit``, from the cell ``model.fit(x)``::
 
@@ -28,14 +29,17 @@ would have three.
 Relies on CPython releasing an object as soon as nothing refers to it.
 """
 
+import _thread
 import functools
 import importlib.abc
 import importlib.util
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from operator import methodcaller
 from types import ModuleType
 from typing import Any
 
@@ -52,9 +56,10 @@ def _nothing(*_: object, **__: object) -> None:
 class _Hooks:
     """What runs around calls, until it ends."""
 
-    __slots__ = ("after", "before", "failed")
+    __slots__ = ("after", "before", "failed", "sender")
 
     def __init__(self, before: MethodHook, after: MethodHook, failed: MethodHook) -> None:
+        self.sender: object = None
         self.before, self.after, self.failed = before, after, failed
 
     def run(self, hook: MethodHook, /, *arguments: Any, **keywords: Any) -> None:
@@ -77,7 +82,26 @@ class _Call(functools.partial[Any]):
     arguments: tuple[Any, ...] = ()
 
     def __del__(self) -> None:
-        self.hooks.run(self.after, *self.arguments)
+        try:
+            self.hooks.run(self.after, *self.arguments)
+        except KeyboardInterrupt:
+            _send_again(self)
+
+
+class _Gone:
+    """Goes when the call does that holds it: after the call's ``__del__``."""
+
+
+class _Sender(weakref.ref[_Gone]):
+    """Interrupts without a line of Python, so that the interrupt comes in the user's code, not here."""
+
+    interrupt = staticmethod(_thread.interrupt_main)
+
+
+def _send_again(call: _Call) -> None:
+    """Interrupt the code that made a call once the hook after the call is over."""
+    call.gone = _Gone()  # type: ignore[attr-defined]
+    call.hooks.sender = _Sender(call.gone, methodcaller("interrupt"))  # type: ignore[attr-defined]
 
 
 class WatchedCall:

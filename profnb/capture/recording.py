@@ -29,8 +29,8 @@ class Recording:
         wall_ns: Wall time of the whole code, without what starting and stopping the profiler took.
         overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
         closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
-            started its own profiler), "session runs" (which are traced one by one), or None if it
-            did not.
+            started its own profiler), "session runs" (which are traced one by one), "a fault" (of
+            ours, as it opened), or None if it did not.
         messages: What the user should know, in sentences.
         graph_runs: The serialized RunMetadata of each traced session run, in order.
         graph: The graph of the first of them, or None.

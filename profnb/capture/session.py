@@ -10,6 +10,7 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
+import inspect
 import sys
 import tempfile
 import threading
@@ -43,8 +44,10 @@ from profnb.capture.seams import (
     Seam,
 )
 from profnb.capture.source.source_watch import SourceWatch
+from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import claim_folder
 from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Capture", "Recording"]
@@ -95,8 +98,7 @@ class Capture:
         self._took_over = False
         self._last_step_ns = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
-        self._logdir = Path()
-        self._written_before: dict[Path, int] = {}
+        self._logdir: Path | None = None
 
     def _is_tracing(self) -> bool:
         return self._tracing_since_ns is not None
@@ -104,22 +106,37 @@ class Capture:
     # Begin and end.
 
     def start(self) -> None:
-        """Begin: now, or when the code imports TensorFlow."""
+        """Begin: now, or when the code imports TensorFlow; nothing is left open where that fails."""
+        try:
+            with interrupt_held_back():
+                self._start()
+        except BaseException:
+            with interrupt_held_back():
+                self._abandon()
+            raise
+
+    def _start(self) -> None:
         self.parts.begin()
         self.recording.steps = self.recorder.records
         hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
         with self.parts.own("start"):
-            try:
-                self._watches.enter_context(self._part_watch.watch_imports())
-                self._watches.enter_context(on_import(hooks))
-            except BaseException:
-                self._watches.close()
-                raise
+            self._watches.enter_context(self._part_watch.watch_imports())
+            self._watches.enter_context(on_import(hooks))
             if self._tensorflow is None:
                 self.source.begin_without_trace()
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
+
+    def _abandon(self) -> None:
+        """Close what was opened; the code will not run."""
+        try:
+            self._close_window(None)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._watches.close()
+            self.recording.discard()
 
     def _guarded(self, hook: Callable[[], object]) -> None:
         with self.parts.own("start"):
@@ -158,6 +175,7 @@ class Capture:
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
+        recording.messages.extend(self.source.messages)
         if self._traces:
             recording.messages.extend(runs.explain())
         if self._tensorflow is not None and len(recording.steps):
@@ -240,27 +258,42 @@ class Capture:
     # The window.
 
     def _open_window(self) -> None:
+        """Start the profiler, and the clock that stops it; an interrupt waits until both run."""
         options, recording = self.options, self.recording
         begin_ns = time.perf_counter_ns()
-        try:
-            if options.logdir is None:
-                recording.folder = tempfile.mkdtemp(prefix="profnb-")
-            self._logdir = Path(options.logdir or recording.folder or "").expanduser().absolute()
-            self._written_before = self._written()
-            with interrupt_held_back(), profiler_log_held_back() as log:
-                self._start_taking_over(str(self._logdir))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-            recording.messages.append(
-                f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
-                "without it. Restart the kernel if this persists."
-            )
-            return
-        self._note_ignored_options(log)
-        self.source.begin()
-        now = time.perf_counter_ns()
-        recording.overhead_ns += now - begin_ns
-        self._tracing_since_ns = now
-        self._set_timer(options.max_seconds)
+        with interrupt_held_back():
+            try:
+                folder = recording.folder = self._make_folder()
+                with profiler_log_held_back() as log:
+                    self._start_taking_over(folder)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                recording.messages.append(
+                    f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
+                    "without it. Restart the kernel if this persists."
+                )
+                return
+            self._tracing_since_ns = time.perf_counter_ns()
+            try:
+                self._note_ignored_options(log)
+                self.source.begin()
+                now = self._tracing_since_ns = time.perf_counter_ns()
+                recording.overhead_ns += now - begin_ns
+                self._set_timer(options.max_seconds)
+            except Exception:
+                self._close_window("a fault")
+                raise
+
+    def _make_folder(self) -> str:
+        """A folder that is this capture's alone.
+
+        TensorFlow names a run by the second in which it ends, so that two captures, of one kernel or of
+        several, may write to one file. Inside of the logdir what is written need only be renamed.
+        """
+        if self.options.logdir is None:
+            return tempfile.mkdtemp(prefix="profnb-")
+        logdir = self._logdir = Path(self.options.logdir).expanduser().absolute()
+        logdir.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkdtemp(prefix=".profnb-", dir=logdir)
 
     def _note_ignored_options(self, log: list[bytes]) -> None:
         """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
@@ -325,7 +358,7 @@ class Capture:
     def _close_window(self, closed_by: str | None) -> None:
         if self._tracing_since_ns is None:
             return
-        with self.parts.own("stop"), self._lock:
+        with interrupt_held_back(), self.parts.own("stop"), self._lock:
             if self._tracing_since_ns is None:  # another thread was faster
                 return
             now = time.perf_counter_ns()
@@ -338,7 +371,7 @@ class Capture:
             except Exception as error:  # noqa: BLE001 - the profiler must not be left running
                 self._hook_failed(error)
             try:
-                with interrupt_held_back(), profiler_log_held_back():
+                with profiler_log_held_back():
                     self._stop_profiler()
                 self._find_trace()
             except Exception as error:  # noqa: BLE001 - likewise
@@ -348,24 +381,24 @@ class Capture:
                 )
             recording.overhead_ns += time.perf_counter_ns() - now
 
-    def _written(self) -> dict[Path, int]:
-        """The traces in the logdir and when each was written."""
-        traces = self._logdir.glob("plugins/profile/*/*.xplane.pb")
-        return {path: path.stat().st_mtime_ns for path in traces}
-
     def _find_trace(self) -> None:
-        new = {
-            path: written
-            for path, written in self._written().items()
-            if self._written_before.get(path) != written
-        }
-        if not new:
-            self.recording.messages.append(
-                f"The TensorFlow profiler stopped but left no trace in {self._logdir}. Check that "
+        recording, folder = self.recording, Path(self.recording.folder or "")
+        found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+        if not found:
+            recording.messages.append(
+                f"The TensorFlow profiler stopped but left no trace in {self._logdir or folder}. Check that "
                 "the folder is writable and the disk is not full."
             )
             return
-        self.recording.path = max(new, key=lambda path: new[path])
+        recording.path = found[-1]
+        if self._logdir is None:
+            return
+        try:
+            recording.path = _publish(found[-1], folder, self._logdir)
+        except OSError as error:
+            recording.messages.append(
+                f"The trace could not be kept in {self._logdir} ({_first_line(error)}); this result has it."
+            )
 
     def _session_runs_begin(self) -> bool:
         """Make way for FULL_TRACE, unless the window holds steps of another kind."""
@@ -384,9 +417,12 @@ class Capture:
 
     def _code_starts(self) -> None:
         if self._is_tracing():
+            is_ours = _is_called_by_a_capture()
             self._close_window("the code")
+            what = "a profnb capture" if is_ours else "a TensorFlow profiler"
             self.recording.messages.append(
-                "The code started a TensorFlow profiler of its own; this capture ends there."
+                f"The code started {what} of its own, and only one profiler can run: this trace ends "
+                "there, and steps after it are timed but not traced."
             )
 
     def _code_stops(self) -> None:
@@ -396,6 +432,27 @@ class Capture:
             self._took_over = False
             with profiler_log_held_back():
                 self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
+
+
+def _publish(trace: Path, folder: Path, logdir: Path) -> Path:
+    """Move a run from the folder it was written to into the logdir; where its trace is then."""
+    run = claim_folder(logdir / "plugins" / "profile", trace.parent.name)
+    for file in trace.parent.iterdir():
+        file.replace(run / file.name)
+    for file in folder.iterdir():  # an empty event file, by which TensorBoard knows a logdir
+        if file.is_file():
+            file.replace(logdir / file.name)
+    return run / trace.name
+
+
+def _is_called_by_a_capture() -> bool:
+    """Whether the code that starts a profiler is a capture's, inside of the code that another surrounds."""
+    frame = inspect.currentframe()
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        if frame.f_code.co_name == "_start_taking_over":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _NeverRaisedError(Exception):

@@ -13,11 +13,11 @@ from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
 from profnb.core.columns import Floats
+from profnb.core.printable import printable
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import figure_text
-from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, MUTED, ROOT, colour_of

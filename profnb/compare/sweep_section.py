@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from profnb.compare.settings_table import settings_table
 from profnb.compare.sweeps import SweepTable, setting_text
+from profnb.core.printable import printable
 from profnb.core.units import (
     MISSING,
     count_text,
@@ -15,7 +16,6 @@ from profnb.core.units import (
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import figure_text
-from profnb.drawing.plain import printable
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
 from profnb.drawing.theme import COLOURS, MUTED, ROOT

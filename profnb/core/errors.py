@@ -7,11 +7,21 @@
 Every message says what was found, with the value, and then what to do about it.
 """
 
+from profnb.core.printable import printable_lines
+
 __all__ = ["CaptureError", "ProfnbError", "TraceFormatError"]
 
 
 class ProfnbError(Exception):
-    """Base of every error that profnb raises on purpose."""
+    """Base of every error that profnb raises on purpose.
+
+    Args:
+        message: May hold names of files, hosts and ops: what would command a terminal is replaced.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        """Say what was found and what to do."""
+        super().__init__(printable_lines(message))
 
 
 class CaptureError(ProfnbError):

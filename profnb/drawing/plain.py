@@ -1,13 +1,10 @@
-"""Text for a terminal: what may be printed, and rows as aligned columns."""
+"""Rows as aligned columns of plain text, for a terminal."""
 
 from collections.abc import Sequence
 
-__all__ = ["plain_table", "printable"]
+from profnb.core.printable import printable
 
-
-def printable(text: str) -> str:
-    """Text from a trace without characters that would command the terminal or break a line."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+__all__ = ["plain_table"]
 
 
 def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from markupsafe import Markup
 
 from profnb.core.glossary import explain
+from profnb.core.printable import printable
 from profnb.core.table import Column, Table
 from profnb.core.units import bar_text
 from profnb.drawing.html_table import Cell, html_table
-from profnb.drawing.plain import plain_table, printable
+from profnb.drawing.plain import plain_table
 from profnb.drawing.sortable import Finder, Key, Sortable, script_data
 from profnb.drawing.theme import BAR, MUTED
 

@@ -5,8 +5,8 @@ from textwrap import fill
 
 from markupsafe import Markup
 
+from profnb.core.printable import printable
 from profnb.core.units import percent_text
-from profnb.drawing.plain import printable
 from profnb.drawing.theme import MUTED
 from profnb.report.ranking import Advice
 

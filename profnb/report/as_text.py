@@ -2,7 +2,8 @@
 
 from textwrap import fill
 
-from profnb.drawing.plain import plain_table, printable
+from profnb.core.printable import printable
+from profnb.drawing.plain import plain_table
 from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text
 from profnb.report.content import Content

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from markupsafe import Markup
 
+from profnb.core.printable import printable
 from profnb.drawing.html_table import note_list
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.theme import ROOT
@@ -88,7 +89,7 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
     shell: Any = get_ipython()
     timeline = build_timeline(study)
     if getattr(shell, "kernel", None) is None:
-        print("\n".join([*(f"Note: {note}" for note in notes), timeline.text]))
+        print("\n".join([*(f"Note: {printable(note)}" for note in notes), timeline.text]))
         return
     magics = shell.magics_manager.registry.get("ProfnbMagics")
     wanted = next((c for c in (live, getattr(magics, "live", None), True) if c is not None), True)
@@ -121,4 +122,5 @@ def show_sentence(sentence: str) -> None:
     """Show one sentence in the cell's output, apart from what the cell printed."""
     from IPython.display import display
 
-    display({"text/html": str(_ROOT.format(ROOT, sentence)), "text/plain": sentence}, raw=True)
+    text = printable(sentence)
+    display({"text/html": str(_ROOT.format(ROOT, sentence)), "text/plain": text}, raw=True)

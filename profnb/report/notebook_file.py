@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from profnb.core.whole_files import whole_file
 from profnb.drawing.widget_marks import HIDDEN, OURS, WIDGET_VIEW
 
 __all__ = ["clean_notebook"]
@@ -46,10 +47,10 @@ def clean_notebook(
     changes = [*_repair_state(notebook), *_remove_controls(notebook)]
     if changes or target is not None:
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-        place = Path(target or source)
-        partial = place.with_name(f"{place.name}.partial")
-        partial.write_text(text, encoding="utf-8")  # a full disk must not cost the notebook
-        partial.replace(place)
+        with whole_file(
+            Path(target or source)
+        ) as partial:  # a full disk must not cost the notebook
+            partial.write_text(text, encoding="utf-8")
     return changes
 
 

@@ -11,8 +11,8 @@ from importlib import resources
 
 from markupsafe import Markup
 
+from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
-from profnb.drawing.plain import printable
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.subjects.study import Study
 from profnb.timeline.pack import fit_timeline

@@ -14,6 +14,8 @@ import numpy as np
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
+from profnb.core.whole_files import claim_folder, whole_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
@@ -58,7 +60,7 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     """
     root = Path(path).expanduser()
     if not root.exists():
-        raise FileNotFoundError(f"No file or folder at {root}.")
+        raise FileNotFoundError(f"No file or folder at {printable(str(root))}.")
     if root.is_file():
         return [_trace_file(root)]
     xplanes: list[Path] = []
@@ -103,13 +105,13 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     run = run if run is not None else runs[-1]
     hosts = [trace for trace in traces if trace.run == run]
     if not hosts:
-        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
+        raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
     if host is None:
         return hosts[0]
     for trace in hosts:
         if trace.host == host:
             return trace
-    names = ", ".join(trace.host for trace in hosts)
+    names = printable(", ".join(trace.host for trace in hosts))
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
@@ -189,18 +191,18 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
 
     Raises:
         TraceFormatError: The trace did not come from an XPlane file.
+        OSError: It cannot be written.
     """
     if trace.recorded is None:
         raise TraceFormatError(f"{trace.source} was not read from an XPlane file.")
     runs = Path(logdir).expanduser() / "plugins" / "profile"
-    name = time.strftime("%Y_%m_%d_%H_%M_%S")
-    folder = runs / name
-    for number in range(2, _MOST_FOLDERS):  # several may be saved in one second
-        if not folder.exists():
-            break
-        folder = runs / f"{name}_{number}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = claim_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
     host = trace.hostnames[0] if trace.hostnames else "host"
     target = folder / (re.sub(r"[^\w.-]", "_", host) + _SUFFIX)
-    target.write_bytes(trace.recorded.tobytes())
+    try:
+        with whole_file(target) as partial:
+            partial.write_bytes(trace.recorded.tobytes())
+    except BaseException:
+        folder.rmdir()
+        raise
     return target

@@ -21,6 +21,7 @@ from profnb.capture.saved.codec import Codec, Limit
 from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import whole_file
 
 __all__ = ["read_recordings", "sidecar_of", "write_recordings"]
 
@@ -50,7 +51,9 @@ def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[
             if run.pop(part, None):
                 _say(run, _left_out(part, "the file would be too large"))
         text = json.dumps(contents, separators=(",", ":"))
-    sidecar_of(trace).write_bytes(gzip.compress(text.encode("ascii"), _LEVEL, mtime=0))
+    packed = gzip.compress(text.encode("ascii"), _LEVEL, mtime=0)
+    with whole_file(sidecar_of(trace)) as partial:
+        partial.write_bytes(packed)
 
 
 def _encode(recording: Recording) -> dict[str, Any]:

@@ -77,11 +77,13 @@ class LineWatch:
 
     Attributes:
         records: What was recorded; complete after ``stop``.
+        taken_by: Who has the tools of Python's that we could have had, if none is left.
     """
 
     def __init__(self) -> None:
         """Nothing is watched yet."""
         self.records = LineRecords()
+        self.taken_by: tuple[str, ...] = ()
         self._batch: list[Any] = []  # time, code, line, time, ...
         self._since_ns = self._cpu_since_ns = 0
         self._codes: list[CodeType] = []
@@ -100,8 +102,10 @@ class LineWatch:
         monitoring = MONITORING.find()
         if monitoring is None:
             return False
-        free = [tool for tool in _TOOL_IDS if monitoring.get_tool(tool) is None]
+        names = [monitoring.get_tool(tool) for tool in _TOOL_IDS]
+        free = [tool for tool, name in zip(_TOOL_IDS, names, strict=True) if name is None]
         if not free:
+            self.taken_by = tuple(map(str, names))
             return False
         self._tool, self._thread = free[0], threading.get_ident()
         events = monitoring.events

@@ -39,6 +39,9 @@ class SourceWatch:
     Args:
         has_lines: Whether to find the lines of ops.
         has_stacks: Whether to sample Python's stack.
+
+    Attributes:
+        messages: What is lost and why, in sentences.
     """
 
     def __init__(self, *, has_lines: bool, has_stacks: bool) -> None:
@@ -53,6 +56,7 @@ class SourceWatch:
         self._lock = threading.Lock()
         self._stacks = StackRecords()
         self._line_records = LineRecords()
+        self.messages: list[str] = []
 
     @contextmanager
     def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
@@ -106,6 +110,8 @@ class SourceWatch:
         if self._has_lines:
             self._lines = LineWatch()
             if not self._lines.start():
+                if self._lines.taken_by:
+                    self.messages.append(_explain_taken(self._lines.taken_by))
                 self._lines = None
         if self._sampler is not None:
             self._sampler.start()
@@ -149,3 +155,11 @@ class SourceWatch:
         numbers = number_cells()
         cells = {file: numbers[file] for file in texts if file in numbers}
         return SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells), stacks
+
+
+def _explain_taken(names: Iterable[str]) -> str:
+    return (
+        f"Others have the tools of Python's sys.monitoring that profnb could use ({', '.join(names)}), so "
+        "eager ops have no lines and Python no time of its own. A debugger or a coverage tool gives them "
+        "back when it ends; --python samples the stack instead."
+    )

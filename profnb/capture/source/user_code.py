@@ -28,7 +28,9 @@ __all__ = [
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
 _LONGEST_TITLE = 110
 # What a cell's first line became (``capture.cell``), and how the user wrote it.
-_OUR_LINE = re.compile(r"^get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$")
+_OUR_LINE = re.compile(
+    r"^(?:__import__\('IPython'\)\.)?get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$"
+)
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
 _ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
 _OURS = Path(__file__).parents[2].as_posix() + "/"
