@@ -825,9 +825,10 @@ def test_fit_finds_a_slow_callbacks_line_and_a_slow_layers_line(tf):
 
 @pytest.fixture
 def all_graphs(monkeypatch):
-    """Other tests of this process leave graphs alive, more than are read."""
-    from profnb.capture.source import graph_lines
+    """Other tests of this process leave graphs and models alive, more than are read."""
+    from profnb.capture.source import graph_lines, layer_lines
 
+    monkeypatch.setattr(layer_lines, "_MOST_MODELS", 10**6)
     monkeypatch.setattr(graph_lines, "_MOST_OPS", 10**8)
     monkeypatch.setattr(graph_lines, "_MOST_OLD_OPS", 10**8)
 
@@ -890,6 +891,23 @@ def test_a_call_that_gives_the_name_goes_before_a_newer_one_that_may_have(tf, mo
     found = find_layer_lines([keras.Model(inputs, given(inputs)), keras.Model(inputs, computed(inputs))])
     first = test_a_call_that_gives_the_name_goes_before_a_newer_one_that_may_have.__code__.co_firstlineno
     assert found == {"given": (__file__, first + 7), "comp": (cell, 1)}
+
+
+@tensorflow
+def test_of_more_models_than_are_looked_at_those_that_the_graphs_name_whole_come_first(tf, monkeypatch):
+    keras = pytest.importorskip("keras")
+    from profnb.capture.source import layer_lines
+
+    monkeypatch.setattr(layer_lines, "_MOST_MODELS", 3)
+    others = [
+        keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(2, name="common"), keras.layers.Dense(3, name=f"o{n}")])
+        for n in range(20)
+    ]
+    one = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(2, name="common"), keras.layers.Dense(23, name="whole")])
+    found = layer_lines.find_layer_lines((), [*others, one], {"common", "whole"})
+    first = test_of_more_models_than_are_looked_at_those_that_the_graphs_name_whole_come_first.__code__.co_firstlineno
+    assert found["whole"] == (__file__, first + 10)
+    assert layer_lines.find_layer_lines((), others, {"elsewhere"}) == {}
 
 
 @tensorflow

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
@@ -108,11 +109,14 @@ def find_layer_lines(
     # The others may be hundreds of thousands of objects, so nothing is called for each.
     known, unsure = ([t for t in things if issubclass(type(t), kinds)] for things in (ran, others))
     sure = [layers for model in known if (layers := _layers_of(model))][:_MOST_MODELS]
-    likely = [
-        layers
+    named = [
+        (sum(layer.name in scopes for layer in layers) / len(layers), layers)
         for layers in map(_layers_of, unsure)
-        if any(layer.name in scopes for layer in layers)
-    ][:_MOST_MODELS]
+        if layers
+    ]
+    # Those of whose layers all are named first: one called "dense" alone may be any model's.
+    named.sort(key=itemgetter(0), reverse=True)
+    likely = [layers for share, layers in named if share][:_MOST_MODELS]
     wanted = {layer.kind for layers in (*sure, *likely) for layer in layers}
     if not wanted:
         return {}
