@@ -1,6 +1,8 @@
 """What tests share: where real traces are, and a shell that keeps what it displays."""
 
+import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,16 @@ def pytest_collection_modifyitems(config, items):
         is_slow = [not SLOW.isdisjoint(mark.name for mark in item.iter_markers()) for item in items]
         config.hook.pytest_deselected(items=[item for item, slow in zip(items, is_slow, strict=True) if slow])
         items[:] = [item for item, slow in zip(items, is_slow, strict=True) if not slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_behind():
+    """Let the models and graphs of a file's tests go: each later capture would look at all that live."""
+    yield
+    for name in ("keras", "tf_keras"):
+        if name in sys.modules:
+            sys.modules[name].backend.clear_session()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from profnb.capture.seams import (
     SEAMS,
     SESSION_RUN,
     TRACE_METADATA,
+    VERSION,
     Seam,
 )
 
@@ -101,6 +102,7 @@ def assert_nothing_runs(tf, stop):
 
 
 @tensorflow
+@pytest.mark.slow
 @pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: seam.path)
 def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam):
     pytest.importorskip("keras")
@@ -123,6 +125,19 @@ def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, mon
     sentences = [note for note in p.notes if " hides " in note]
     assert len(sentences) == (not seam.is_on_objects)
     assert all(seam.lost in sentence for sentence in sentences)
+
+
+@tensorflow
+def test_all_names_gone_at_once_leave_the_code_as_it_is(tf, stop, monkeypatch):
+    find, of = Seam.find, Seam.of
+    with monkeypatch.context() as hiding:  # without a version an import is one that failed half-way
+        hiding.setattr(Seam, "find", lambda self, *root: find(self, *root) if self is VERSION else None)
+        hiding.setattr(Seam, "of", lambda self, thing, default=None: of(self, thing, default) if self is VERSION else default)
+        p = capture(tf)
+    assert_nothing_runs(tf, stop)
+    assert [note for note in p.notes if "A hook of" in note] == []
+    assert any(" hides " in note for note in p.notes)
+    assert p.notes and not p.has_trace
 
 
 @tensorflow

@@ -203,6 +203,7 @@ def test_a_real_sweep_runs_every_setting_and_says_which_was_fastest(shell, capsy
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 def test_failures_and_interrupts_keep_what_is_done(shell, capsys):
     cell = "tf.ones(3) + 1\nmade.append(n)\nif n == {when}: raise {error}"
     shell.run_cell("%%tfsweep n=1,2 --repeat 2 -o found\n" + cell.format(when=2, error="ValueError('two')"))
@@ -218,6 +219,7 @@ def test_failures_and_interrupts_keep_what_is_done(shell, capsys):
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 def test_a_step_of_several_iterations_counts_as_many(shell):
     cell = FIT.replace("width", "16").replace("batch_size=batch_size, epochs=3", "batch_size=8, epochs=4").replace("made.append(16)\n", "")
     assert shell.run_cell("%%tfsweep steps_per_execution=1,8 --repeat 3 -q -o found\n" + cell).success
@@ -231,6 +233,7 @@ def test_a_step_of_several_iterations_counts_as_many(shell):
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 def test_a_switch_without_effect_and_one_with_a_value_that_cannot_be(shell):
     cell = FIT.replace("width", "16").replace("batch_size=batch_size, epochs=3", "batch_size=64").replace("made.append(16)\n", "")
     shell.run_cell("%%tfsweep prefetch=0,2 -q\n" + cell)
