@@ -72,19 +72,21 @@ def launch_bound(study: Study) -> Advice | None:
 
 
 def _fewer_launches(study: Study) -> str:
-    """What makes fewer and larger kernels."""
+    """What makes fewer and larger kernels; what a larger batch saves per example is no part of the bound."""
     return words(
         study.framework,
-        "Fuse small kernels with the framework's compiler, or give each more work: a larger batch.",
-        tensorflow="model.compile(..., jit_compile=True) fuses small kernels; a larger batch makes each do "
-        "more; steps_per_execution=16 queues several steps ahead.",
+        "Fuse small kernels with the framework's compiler. A larger batch takes less time per example "
+        "besides.",
+        tensorflow="model.compile(..., jit_compile=True) fuses small kernels; steps_per_execution=16 queues "
+        "several steps ahead. A larger batch takes less time per example besides.",
         sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 fuses "
-        "small kernels; a larger batch makes each do more; tf.while_loop runs several steps in one run.",
-        jax="Put the whole step into one jax.jit, and several steps into one with jax.lax.scan; a larger "
-        "batch makes each kernel do more.",
+        "small kernels; tf.while_loop runs several steps in one run. A larger batch takes less time per "
+        "example besides.",
+        jax="Put the whole step into one jax.jit, and several steps into one with jax.lax.scan. A larger "
+        "batch takes less time per example besides.",
         pytorch="torch.compile(model, mode='reduce-overhead') fuses small kernels and replays them as one "
-        "CUDA graph; a larger batch makes each do more; torch.optim.AdamW(..., fused=True) for the "
-        "optimizer.",
+        "CUDA graph; torch.optim.AdamW(..., fused=True) for the optimizer. A larger batch takes less time "
+        "per example besides.",
     )
 
 
