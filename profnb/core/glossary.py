@@ -145,7 +145,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "skipped steps",
         ),
         "part (of a cell)": Term(
-            "What some of the cell's wall time went to: training, validation, a callback, imports, Python.",
+            "What some of a cell's wall time went to: train steps, validation, a callback, imports, Python.",
             "The innermost one counts, traced or not; the parts add up to the cell, to the nanosecond.",
             "`p.cell_breakdown`, the report's second line",
         ),

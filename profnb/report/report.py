@@ -117,8 +117,8 @@ def _report_without_trace(
     """What can be said of code that left no trace: how long it took, and where."""
     if cell is None:
         return Report(title, "Nothing was captured", notes=notes)
-    why = "there is no trace of it" if has_tensorflow else "none of it in TensorFlow"
-    headline = f"The code took {duration_text(cell.whole_ps)}; {why}"
+    why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
+    headline = f"{duration_text(cell.whole_ps)}, {why}"
     words = _words(cell, has_eager_ops=has_tensorflow)
     return Report(title, headline, cell=words, notes=notes, sections=cell_sections(cell))
 

@@ -14,6 +14,7 @@ from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 __all__ = ["CellShare", "CellWords", "cell_sections", "cell_words"]
 
 _MOST_SAID, _LEAST_SAID = 6, 0.015
+_LEAST_SHOWN = 0.001
 _SHOWN, _LONGEST, _MOST_LINES = 15, 60, 3
 _REST = "other parts"
 _PYTHON, _EAGER = "Python", "Python and eager ops"
@@ -59,7 +60,7 @@ class CellWords:
 
     Attributes:
         head: How it begins: "Of 20.4 s:".
-        shares: What it names, the largest first, the rest last; they add up to the whole.
+        shares: What it names, the largest first, then the rest and profnb itself; they add up to the whole.
     """
 
     head: str
@@ -85,6 +86,7 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
         title = _title(part, name, python)
         sums[title] = sums.get(title, 0.0) + fraction
         part_of.setdefault(title, part)
+    own = sums.pop(_TITLES[parts.PROFNB], 0.0)
     order = sorted(sums, key=lambda title: -sums[title])
     said = [title for title in order if sums[title] >= _LEAST_SAID][:_MOST_SAID]
     shades = {part: cycle(colours) for part, colours in CELL_SHADES.items()}
@@ -96,6 +98,8 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
     rest = sum(sums[title] for title in order if title not in said)
     if rest > 0:
         shares.append(CellShare(_REST, rest, CELL_COLOURS[_REST]))
+    if own > 0:
+        shares.append(CellShare(_TITLES[parts.PROFNB], own, CELL_COLOURS[parts.PROFNB]))
     return CellWords(f"Of {duration_text(cell.whole_ps)}:", shares)
 
 
@@ -135,6 +139,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
     if cell is None:
         return []
     order = sorted(range(len(cell)), key=lambda row: -cell.wall_ps[row])
+    shown = [row for row in order if cell.fraction[row] >= _LEAST_SHOWN][:_SHOWN]
     most = float(cell.fraction.max()) or 1.0
 
     def part(row: int) -> Cell:
@@ -146,7 +151,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
     def occurrences(row: int) -> str:
         return count_text(int(cell.occurrences[row])) if cell.occurrences[row] else MISSING
 
-    rest = len(cell) - _SHOWN
+    rest = len(cell) - len(shown)
     more = f" {count_text(rest)} smaller parts are in p.cell_breakdown." if rest > 0 else ""
     return [
         section_of(
@@ -168,7 +173,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
                 lambda row: CELL_COLOURS[cell.part[row]],
                 8,
             ),
-            rows=order[:_SHOWN],
+            rows=shown,
         )
     ]
 
