@@ -584,12 +584,13 @@ def test_ops_of_tf_data_and_of_other_threads_are_not_those_of_the_step(tf):
     with profnb.profile(max_steps=10**6) as p:
         for _ in range(10):
             python()
+    assert lines_of(p.source_lines, calls_python, "op_occurrences")[2] >= len(p.study.summary.counted) >= 8
+    with profnb.profile(max_steps=10**6) as p:
         thread = threading.Thread(target=elsewhere)
         thread.start()
         while thread.is_alive():
             step()
-    assert lines_of(p.source_lines, calls_python, "op_occurrences")[2] >= 10
-    assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 30  # the other thread's
+    assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 20  # the other thread's
     assert lines_of(p.source_lines, body, "op_occurrences")[1] % 4 == 0  # whole steps: none of the other thread's
     assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 
