@@ -209,6 +209,8 @@ class Profile(Tables):
             bound, option = f"{self.options.max_steps} steps", "-n STEPS"
         else:
             bound, option = f"{self.options.max_seconds:g} s", "-t SECONDS"
+            if any(recording.steps.was_traced):
+                bound += ", counted from the end of the first step"
         sentence = f"Tracing stopped after {bound}, as it does by default or was asked to"
         times = self._step_times if len(recording.steps) else ()
         if len(times):

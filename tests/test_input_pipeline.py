@@ -11,6 +11,7 @@ import profnb
 from profnb import Profile
 from profnb.report.notes import notes_of
 from profnb.subjects.input.iterators import find_iterators, label_of
+from profnb.report.ranking import advise
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.subjects.input.charges import charge_waiting
@@ -38,6 +39,16 @@ def starved(**more):
     runs = [event("ExecutorState::Process", at * 20 * MS + 11 * MS, 6 * MS, id=70 + at) for at in range(3)]
     ops = [event("decode/MatMul:MatMul", at * 20 * MS + 11 * MS, 5 * MS) for at in range(3)]
     return read(host(line("python", *steps, *waits), line("tf_data_1", *feeds, line_id=2), line("pool", *runs, *ops, line_id=3)), **more)
+
+
+def test_an_iterator_that_only_hands_over_is_not_blamed():
+    """Prefetch, behind which nothing was recorded: a cache behind it would hold what was made already."""
+    steps = [event("train", at * 20 * MS, 8 * MS, step_num=at, _r=1) for at in range(9)]
+    waits = [one for at in range(9) for one in (event(ROOT, at * 20 * MS + 9 * MS, 10 * MS, id=1), event(PREFETCH, at * 20 * MS + 10 * MS, 9 * MS, id=2))]
+    study = Study(read(host(line("python", *steps, *waits))))
+    assert study.input.diagnosis.severity == "none"
+    assert "no stage of the pipeline stands out" in study.input.diagnosis.sentence
+    assert "input-bound" not in {advice.rule for advice in advise(study)}
 
 
 def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():

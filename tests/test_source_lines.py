@@ -658,9 +658,11 @@ def test_lines_in_branches_and_loops_are_found_though_the_function_was_traced_be
             step(tf.constant(1))
             bare()
     runs = lines_of(p.source_lines, body, "op_occurrences")
-    assert [runs.get(line, 0) >= 20 for line in (1, 3, 4, 6)] == [True] * 4
-    assert lines_of(p.source_lines, without_arguments, "op_occurrences")[1] >= 20
-    assert p.source_lines.op_occurrences.sum() == p.ops.occurrences.sum()
+    steady = len(p.study.summary.counted)  # without the step in which they were traced
+    assert steady >= 18
+    assert [runs.get(line, 0) >= steady for line in (1, 3, 4, 6)] == [True] * 4
+    assert lines_of(p.source_lines, without_arguments, "op_occurrences")[1] >= steady
+    assert p.source_lines.op_occurrences.sum() == p.study.ops.steady.occurrences.sum()
 
 
 @tensorflow
@@ -694,21 +696,24 @@ def test_ops_of_tf_data_and_of_other_threads_are_not_those_of_the_step(tf):
     with profnb.profile() as p:
         for _ in data:
             step()
-    # Thirty elements: of each function a matmul with its read of the variable, a sum, and for light an add.
-    assert lines_of(p.source_lines, heavy, "op_occurrences")[1] == 60
-    assert lines_of(p.source_lines, light, "op_occurrences")[1] == 90
-    assert lines_of(p.source_lines, body, "op_occurrences")[1] == 120
+    # Thirty elements, less those that were made before the first steady step: of each function a matmul with
+    # its read of the variable, a sum, and for light an add.
+    steady = len(p.study.summary.counted)
+    assert 20 <= lines_of(p.source_lines, heavy, "op_occurrences")[1] <= 60
+    assert 30 <= lines_of(p.source_lines, light, "op_occurrences")[1] <= 90
+    assert lines_of(p.source_lines, body, "op_occurrences")[1] == 4 * steady
     with profnb.profile(max_steps=10**6) as p:
         for _ in range(10):
             python()
+    assert lines_of(p.source_lines, calls_python, "op_occurrences")[2] >= len(p.study.summary.counted) >= 8
+    with profnb.profile(max_steps=10**6) as p:
         thread = threading.Thread(target=elsewhere)
         thread.start()
         while thread.is_alive():
             step()
-    assert lines_of(p.source_lines, calls_python, "op_occurrences")[2] >= 10
-    assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 30  # the other thread's
+    assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 20  # the other thread's
     assert lines_of(p.source_lines, body, "op_occurrences")[1] % 4 == 0  # whole steps: none of the other thread's
-    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+    assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 
 
 @tensorflow
@@ -728,7 +733,7 @@ def test_eager_ops_of_three_lines_are_found_at_theirs(tf):
         loop(60)
     runs = lines_of(p.source_lines, loop, "op_occurrences")
     assert [runs[line] for line in (2, 3, 4)] == [60, 60, 60]
-    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+    assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 
 
 @tensorflow
@@ -773,7 +778,7 @@ def test_gradients_of_a_custom_loop_point_to_the_forward_line_and_the_tape(tf):
     assert own.backward_us[first + 3] > 0
     assert own.forward_us[first + 3] > 0
     assert own.gradient_us[first + 5] >= own.backward_us[first + 3]
-    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+    assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 
 
 @tensorflow
@@ -853,7 +858,7 @@ def test_layers_that_were_made_before_the_capture_are_found_in_the_text(tf, all_
     for source in ('keras.layers.Conv2D(7, 3, activation="relu"),', 'keras.layers.Conv2D(9, (3, 3), activation="relu"),', 'keras.layers.Dense(11, activation="relu"),', "keras.layers.Dense(units=11),"):
         assert lines.forward_us[source] > 0
         assert lines.backward_us[source] > 0
-    assert p.source_lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+    assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 
 
 @tensorflow
@@ -993,7 +998,7 @@ def test_jit_compiled_code_finds_its_lines(tf):
         pytest.skip("this TensorFlow records no HLO ops on a CPU")
     product = lines[lines.source == "y = tf.matmul(x, x)"]
     assert product.host_us.sum() > 0
-    assert lines.host_us.sum() == pytest.approx(p.ops.self_us.sum())
+    assert lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 
 
 @tensorflow

@@ -4,12 +4,13 @@ import contextlib
 import importlib.util
 import os
 import sys
+from pathlib import Path
 
 from profnb.capture.seams import BACKEND, DEVICES, POLICY, THREADING, VERSION
 
 __all__ = [
     "CORES", "INTER_OP", "INTRA_OP", "KERAS_BACKEND", "describe_environment", "explain_nothing",
-    "list_devices",
+    "list_devices", "resident_bytes",
 ]  # fmt: skip
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
@@ -26,6 +27,15 @@ def explain_nothing() -> str:
     if importlib.util.find_spec("tensorflow") is None:
         return _INSTALL
     return "The code did not import TensorFlow, so there was nothing to capture."
+
+
+def resident_bytes() -> int:
+    """Memory that this process has in use; 0 where the system does not tell it cheaply."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
 
 
 def list_devices() -> tuple[str, ...]:

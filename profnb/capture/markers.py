@@ -113,6 +113,11 @@ class StepRecorder:
         self._parts.step_began(span)
         return span
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether something that may be a first step is running: a batch, a call, a marker, a fit."""
+        return self._batch is not None or bool(self._stack) or bool(self._runs)
+
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
 

@@ -22,7 +22,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.environment import describe_environment, explain_nothing, list_devices
+from profnb.capture.environment import (
+    describe_environment,
+    explain_nothing,
+    list_devices,
+    resident_bytes,
+)
 from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
@@ -51,6 +56,9 @@ from profnb.core.whole_files import claim_folder
 from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Capture", "Recording"]
+
+# How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
+_LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 
 
 class Capture:
@@ -96,6 +104,7 @@ class Capture:
         self._tracing_since_ns: int | None = None
         self._is_due = False
         self._took_over = False
+        self._resident_before = 0
         self._last_step_ns = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
         self._logdir: Path | None = None
@@ -276,6 +285,7 @@ class Capture:
             try:
                 self._note_ignored_options(log)
                 self.source.begin()
+                self._resident_before = resident_bytes()
                 now = self._tracing_since_ns = time.perf_counter_ns()
                 recording.overhead_ns += now - begin_ns
                 self._set_timer(options.max_seconds)
@@ -341,6 +351,9 @@ class Capture:
 
     def _time_is_up(self) -> None:
         """Let a running step end, for a fifth of the window at most, then close."""
+        if not self._last_step_ns and self.recorder.has_begun and self._may_wait():
+            self._set_timer(self.options.max_seconds / 5)
+            return
         idle_ns = time.perf_counter_ns() - self._last_step_ns
         if not self._is_due and self._last_step_ns and idle_ns < self.options.max_seconds * 2e8:
             self._is_due = True
@@ -348,8 +361,34 @@ class Capture:
         else:
             self._close_window("seconds")
 
+    def _may_wait(self) -> bool:
+        """Whether the window stays open for a first step that is still being traced, compiled or run.
+
+        For six times the bound at most, and not while the trace grows fast: a step of many small ops
+        fills the memory.
+        """
+        since = self._tracing_since_ns
+        if since is None:
+            return False
+        waited_s = (time.perf_counter_ns() - since) / 1e9
+        grown = resident_bytes() - self._resident_before
+        if waited_s < _LONGEST_WAIT * self.options.max_seconds and grown < _MOST_GROWTH:
+            return True
+        why = (
+            "" if grown < _MOST_GROWTH else f", in which this process grew by {grown / 1e9:.1f} GB"
+        )
+        self.recording.messages.append(
+            f"The first step had not ended {waited_s:.0f} s after tracing began{why}, so tracing stopped "
+            "without it. -t SECONDS changes how long it may take (six times that)."
+        )
+        return False
+
     def _step_recorded(self, traced_steps: int) -> None:
+        is_first = not self._last_step_ns
         self._last_step_ns = time.perf_counter_ns()
+        if is_first and self._tracing_since_ns is not None and self._timer is not None:
+            self._timer.cancel()  # the bound counts from here
+            self._set_timer(self.options.max_seconds)
         if traced_steps >= self.options.max_steps:
             self._close_window("steps")
         elif self._is_due:

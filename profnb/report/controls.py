@@ -5,11 +5,13 @@ widget), driving one HTML widget. Shown as an output of its own after the report
 nothing.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
+from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.section import section_html
 from profnb.drawing.theme import MUTED, ROOT
@@ -17,10 +19,19 @@ from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
 from profnb.report.as_html import share_table_html
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
+from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import chosen_section, rows_by_type, rows_of_ops
 from profnb.subjects.study import Study
 
 __all__ = ["show_controls"]
+
+
+# What a range of steps can be of, and the rows of each.
+_SCOPES: dict[str, Callable[[Study], Int64s]] = {
+    "steady steps": lambda study: study.summary.counted,
+    "warm-up steps": lambda study: study.summary.warm_up,
+    "steps of all kinds": lambda study: np.arange(len(study.steps)),
+}
 
 
 def show_controls(study: Study) -> None:
@@ -47,32 +58,42 @@ def _build(study: Study) -> Any:
     sides = ["all"] + (["host", "device"] if study.ops.table.is_device.any() else [])
     side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
     group = widgets.Dropdown(options=["by op", "by type"], layout={"width": "96px"})
+    scope = widgets.Dropdown(options=list(_SCOPES), layout={"width": "120px"})
     search = widgets.Text(placeholder="search ops", layout={"width": "160px"})
     output = widgets.HTML()
 
     def update(_: object = None) -> None:
-        part = _part_html(study, steps.value, side.value, group.value, search.value)
+        part = _part_html(study, steps.value, side.value, group.value, search.value, scope.value)
         output.value = str(part)
 
-    for control in (steps, side, group, search):
+    for control in (steps, scope, side, group, search):
         control.observe(update, names="value")
     update()
-    shown = [steps, group, search] if len(sides) == 1 else [steps, side, group, search]
+    shown = [steps, scope, *([side] if len(sides) > 1 else []), group, search]
     row = widgets.HBox(shown, layout={"flex_flow": "row wrap"})
     return widgets.VBox([row, output])
 
 
-def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, search: str) -> Markup:
+def _part_html(
+    study: Study,
+    chosen: tuple[int, int],
+    side: str,
+    group: str,
+    search: str,
+    scope: str = next(iter(_SCOPES)),
+) -> Markup:
     """What the controls ask for: mean step and ops of the steps from first to last (inclusive)."""
     first, last = chosen
-    rows = np.arange(first, min(last + 1, len(study.steps)))
-    warm_up = study.steps.is_warmup[rows]
-    if not warm_up.all():
-        rows = rows[~warm_up]
+    rows = _SCOPES[scope](study)
+    rows = rows[(rows >= first) & (rows <= last)]
+    if not rows.size:
+        return Markup('<div style="{}">no such steps in this range</div>').format(MUTED)
     words = search.lower().split()
     shown = [
         op
-        for op in rows_of_ops(study.ops.of_steps(rows))
+        for op in rows_of_ops(
+            sum_op_runs(study.ops.runs, study.events_of(rows) | study.runs_beside(rows))
+        )
         if side in ("all", op.side)
         and all(word in f"{op.remark} {op.name}".lower() for word in words)
     ]
@@ -81,7 +102,7 @@ def _part_html(study: Study, chosen: tuple[int, int], side: str, group: str, sea
     shares = share_time(study.gaps, study.breakdown, rows)
     durations = study.steps.duration_ps[rows]
     head = (
-        f"{count_text(rows.size)} steps{' without warm-up' if warm_up.any() else ''}, "
+        f"{count_text(rows.size)} {scope}, "
         f"median {duration_text(float(np.median(durations)))}; "
         f"{count_text(len(shown))} {'types' if group == 'by type' else 'ops'}"
     )

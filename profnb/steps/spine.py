@@ -150,6 +150,17 @@ class Spine:
         return summarize(self.steps, self.breakdown, self.examples, self.gaps)
 
     @cached_property
+    def scope(self) -> str:
+        """Which steps tables and sentences speak of where they do not say otherwise, in words."""
+        summary = self.summary
+        count = summary.counted.size
+        if self.steps.is_window or not count:
+            return "the whole capture"
+        kind = "warm-up " if summary.all_warm_up else "steady " if summary.warm_up.size else ""
+        phase = "" if summary.phase == "step" else f"{summary.phase} "
+        return f"{count:,} {kind}{phase}{'step' if count == 1 else 'steps'}"
+
+    @cached_property
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
         if len(self.recording.steps) and self.steps.origin != EAGER_LOOP:
@@ -160,6 +171,31 @@ class Spine:
     def tracing_cost(self) -> TracingCost | None:
         """What tracing did to the steps; None where it was not measured."""
         return tracing_cost(self.step_times, self.summary.phase)
+
+    @cached_property
+    def in_scope(self) -> Bools:
+        """Which events tables are of that speak of steady steps, shape (E,).
+
+        Those of the steps that averages are of, and what runs for no step in their periods: an input
+        pipeline that works ahead, callbacks. Everything where there are no steps.
+        """
+        counted = self.summary.counted
+        if self.steps.is_window or not counted.size:
+            return np.ones(len(self.trace.events), np.bool_)
+        return self.events_of(counted) | self.runs_beside(counted)
+
+    def runs_beside(self, rows: Int64s) -> Bools:
+        """Which events belong to no step and begin in the periods of some, shape (E,).
+
+        Args:
+            rows: The steps, as rows of ``steps``, ascending.
+        """
+        begins = self.trace.events.begin_ps
+        begin = np.minimum(self.steps.begin_ps, self.steps.host_begin_ps)[rows]
+        end = (self.steps.end_ps + self.gaps.own_ps)[rows]
+        row = np.searchsorted(begin, begins, side="right") - 1
+        inside = (row >= 0) & (begins < end[np.maximum(row, 0)])
+        return inside & (self.groups.step < 0)
 
     def events_of(self, rows: Int64s) -> Bools:
         """Which events belong to some of the steps, shape (E,).

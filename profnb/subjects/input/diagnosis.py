@@ -39,6 +39,16 @@ _READERS = (
 _PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _MAPS = ("Map", "ParallelMap", "MapAndBatch")
 _DECODERS = ("Decode", "ParseExample", "ParseSingleExample", "ParseSequenceExample")
+# Iterators that make nothing: a cache behind them would hold what the one before has made already.
+_HANDS_OVER = (
+    "Root",
+    "Model",
+    "Prefetch",
+    "MemoryCache",
+    "FileCache",
+    "ForeverRepeat",
+    "FiniteRepeat",
+)
 _COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 
 # Cause to (what it is, what to change).
@@ -162,6 +172,12 @@ def diagnose_input(
         made = 1e12 / waiting.busy_ps * each
     in_function = int(waiting.charged_ps[row, FUNCTION]) * 2 > int(by_iterator[row])
     cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
+    if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
+        sentence = (
+            f"The training waits {fraction:.1%} of the time for its input, most of it for {table.name(row)}, "
+            "which only hands over what others made: no stage of the pipeline stands out."
+        )
+        return InputDiagnosis("none", -1, "", sentence, "")
     busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
     what, fix = CAUSES[cause]
     if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):

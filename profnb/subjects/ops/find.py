@@ -31,6 +31,13 @@ class Ops:
         """The ops of the whole capture."""
         return sum_op_runs(self.runs)
 
+    @cached_property
+    def steady(self) -> OpTable:
+        """The ops of the steps that averages are of and of what runs beside them; else of everything."""
+        if self._spine.steps.is_window or not self._spine.summary.counted.size:
+            return self.table
+        return sum_op_runs(self.runs, self._spine.in_scope)
+
     def of_steps(self, rows: Int64s) -> OpTable:
         """The ops of some steps only.
 

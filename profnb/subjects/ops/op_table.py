@@ -16,7 +16,7 @@ twice the occurrences there (and half the average); the times agree.
 Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_utils.cc (a27d00aa).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = ["OPS", "OpRuns", "OpTable", "find_op_runs", "sum_op_runs"]
+__all__ = ["OPS", "OpRuns", "OpTable", "find_op_runs", "runs_within", "sum_op_runs"]
 
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__",)
@@ -124,6 +124,23 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int64s | None = 
         np.concatenate(
             [np.ones(host.size, np.bool_), _begins(trace, device, device_code, hlo, step)]
         ),
+    )
+
+
+def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
+    """Some of the runs; their self time stays what it was among all of them.
+
+    Args:
+        runs: The runs.
+        kept: Which of them, shape (N,).
+    """
+    return replace(
+        runs,
+        events=runs.events[kept],
+        code=runs.code[kept],
+        total_ps=runs.total_ps[kept],
+        self_ps=runs.self_ps[kept],
+        is_execution=runs.is_execution[kept],
     )
 
 

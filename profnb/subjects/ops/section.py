@@ -6,7 +6,7 @@ from typing import Any
 
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.plain import plain_table
+from profnb.drawing.plain import plain_table, printable
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.sortable import Finder
 from profnb.drawing.theme import colour_of
@@ -19,6 +19,7 @@ __all__ = ["OpRow", "chosen_section", "ops_section", "ops_sections", "rows_by_ty
 _SHOWN, _MOST, _IN_TEXT = 15, 400, 10
 _LONGEST_NAME = 300
 _RUNNING = "sum %"
+_EVERYTHING = "the whole capture"
 _SIDE_COLOURS = {"host": colour_of("host compute"), "device": colour_of("device compute")}
 
 
@@ -71,8 +72,10 @@ _OPS = Table[Sequence[OpRow]](
 
 def ops_sections(study: Study) -> list[Section]:
     """The table on ops; none where none ran."""
-    ops = rows_of_ops(study.ops.table)
-    return [ops_section(ops)] if ops else []
+    ops, scope = rows_of_ops(study.ops.steady), study.scope
+    if not ops:  # the steps themselves ran none
+        ops, scope = rows_of_ops(study.ops.table), _EVERYTHING
+    return [ops_section(ops, scope)] if ops else []
 
 
 def rows_of_ops(ops: OpTable) -> list[OpRow]:
@@ -112,8 +115,8 @@ def rows_by_type(ops: Sequence[OpRow]) -> list[OpRow]:
     return sorted(rows, key=lambda row: -row.self_ps)
 
 
-def ops_section(ops: Sequence[OpRow]) -> Section:
-    """The table of all ops, and of their types, for a reader to search."""
+def ops_section(ops: Sequence[OpRow], scope: str = _EVERYTHING) -> Section:
+    """The table of all ops of some scope, and of their types, for a reader to search."""
     types = rows_by_type(ops)
     place = {(row.side, row.name): at for at, row in enumerate(types[:_MOST])}
     finder = _finder(
@@ -122,7 +125,13 @@ def ops_section(ops: Sequence[OpRow]) -> Section:
         kinds=_section(types[:_MOST], types, finder=_finder(types, "types")),
         kind_of=[place.get((op.side, op.remark or "-"), -1) for op in ops[:_MOST]],
     )
-    return _section(ops[:_MOST], ops, finder=finder, plain=_text(ops[:_IN_TEXT]))
+    return _section(
+        ops[:_MOST],
+        ops,
+        finder=finder,
+        plain=_text(ops[:_IN_TEXT], scope),
+        sentence=f"Of {scope}; p.ops has the whole capture." if scope != _EVERYTHING else "",
+    )
 
 
 def chosen_section(rows: Sequence[OpRow]) -> Section:
@@ -197,7 +206,7 @@ def _running(rows: Sequence[OpRow]) -> list[float]:
     return running
 
 
-def _text(ops: Sequence[OpRow]) -> str:
+def _text(ops: Sequence[OpRow], scope: str) -> str:
     """The first ops as plain text."""
     cells = [
         (
@@ -208,4 +217,5 @@ def _text(ops: Sequence[OpRow]) -> str:
     ]  # fmt: skip
     head = ("side", "self %", "self", "runs", "type", "op")
     table = plain_table([head, *cells], (False, True, True, True, False, False))
-    return f"Ops with the most self time\n{table}"
+    of_scope = "" if scope == _EVERYTHING else f", of {printable(scope)}"
+    return f"Ops with the most self time{of_scope}\n{table}"

@@ -29,10 +29,10 @@ def source_sections(study: Study) -> list[Section]:
     lines = study.source.lines
     if lines is None or not any(lines.file):
         return []
-    return [_line_section(lines), *_file_sections(lines)]
+    return [_line_section(lines, study.scope), *_file_sections(lines)]
 
 
-def _line_section(lines: SourceLines) -> Section:
+def _line_section(lines: SourceLines, scope: str) -> Section:
     """The source lines that cost most, ops and Python together, whichever file they stand in."""
     cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
     of_user = [row for row in range(len(lines)) if lines.file[row]]
@@ -55,7 +55,7 @@ def _line_section(lines: SourceLines) -> Section:
         ),
         title="Lines of your code",
         tab="Source",
-        sentence=" ".join([_sentence(lines), *lines.remarks]),
+        sentence=" ".join([_sentence(lines, scope), *lines.remarks]),
         bar=Bar(lambda row: float(cost[row] / most), _colour(lines), 8),
         rows=shown,
     )
@@ -88,13 +88,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _sentence(lines: SourceLines) -> str:
+def _sentence(lines: SourceLines, scope: str) -> str:
     ops = lines.device_ps if lines.has_device else lines.host_ps
     whole = int(ops.sum())
     of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
     side = "device" if lines.has_device else "host"
+    found = percent_text(of_user / whole) if whole else MISSING
     text = (
-        f"{percent_text(of_user / whole) if whole else MISSING} of the {side} time of ops was found in your "
+        f"Ops of {scope}, Python of the whole capture. {found} of the {side} time of ops was found in your "
         f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
     )
     if lines.gradient_ps.any():

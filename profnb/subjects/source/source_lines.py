@@ -111,6 +111,7 @@ SOURCE_LINES = Table[SourceLines](
             "op_occurrences", lambda t: t.op_occurrences, "how often ops of it ran", alias="op_runs"
         ),
     ),
-    "With the row of no file, host and device times add up to all ops'. No row for a saved trace or without "
-    "``source``; what was not watched is NaN.",
+    "Ops are those of the steady steps and of what ran beside them, of everything without steps; Python's "
+    "time is of the whole capture. With the row of no file, host and device times add up to all those ops'. "
+    "No row for a saved trace or without ``source``; what was not watched is NaN.",
 )

@@ -1,0 +1,238 @@
+"""Loops of people's own, run here: as many steps as an independent counter says, phase by phase."""
+
+import functools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import profnb
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+COUNT = Counter()
+LOOPS = {}
+
+
+def loop(phases):
+    """A loop; ``phases`` says what profnb calls that which the loop counts under a name."""
+
+    def keep(function):
+        LOOPS[function.__name__] = (function, phases)
+        return function
+
+    return keep
+
+
+def data(count=12):
+    return tf.data.Dataset.from_tensor_slices(np.ones((count * 4, 8), np.float32)).batch(4, drop_remainder=True)
+
+
+def variable():
+    return tf.Variable(np.ones((8, 1), np.float32) * 0.1)
+
+
+@functools.cache
+def step_of(name):
+    """A tf.function of that name; the first run of a loop traces it."""
+    w = variable()
+
+    def step(x):
+        return tf.reduce_sum(tf.matmul(x, w))
+
+    step.__name__ = name
+    function = tf.function(step)
+
+    def counted(x):
+        COUNT[name] += 1
+        return function(x)
+
+    return counted
+
+
+def descend(x, w):
+    """One eager training step."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, w)))
+    w.assign_sub(0.1 * tape.gradient(loss, w))
+
+
+@tf.function
+def inner(x):
+    return tf.reduce_sum(x * x)
+
+
+@tf.function
+def outer(x):
+    return inner(x) + inner(x + 1.0)
+
+
+@loop({"train_step": "train_step"})
+def one_function_over_a_dataset():
+    step = step_of("train_step")
+    for _ in range(2):
+        for x in data():
+            step(x)
+
+
+@loop({"train_step": "train_step", "test_step": "test_step"})
+def two_functions_epoch_by_epoch():
+    train, test = step_of("train_step"), step_of("test_step")
+    for _ in range(3):
+        for x in data(8):
+            train(x)
+        for x in data(5):
+            test(x)
+
+
+@loop({"train_step": "train_step", "log_image": "log_image"})
+def a_function_now_and_then():
+    train, log = step_of("train_step"), step_of("log_image")
+    for at, x in enumerate(data(20)):
+        train(x)
+        if at % 5 == 4:
+            log(x)
+
+
+@loop({"critic": "critic", "generator": "generator"})
+def five_of_one_for_one_of_the_other():
+    critic, generator = step_of("critic"), step_of("generator")
+    x = tf.ones((4, 8))
+    for _ in range(6):
+        for _ in range(5):
+            critic(x)
+        generator(x)
+
+
+@loop({"turn": "discriminator"})
+def two_functions_in_turn():
+    discriminator, generator = step_of("discriminator"), step_of("generator")
+    for x in data(15):
+        COUNT["turn"] += 1
+        discriminator(x)
+        generator(x)
+    del COUNT["discriminator"], COUNT["generator"]
+
+
+@loop({"outer": "outer"})
+def a_function_inside_a_function():
+    for x in data(14):
+        COUNT["outer"] += 1
+        outer(x)
+
+
+@loop({"train_step": "train_step"})
+def numpy_batches():
+    step = step_of("train_step")
+    for at in range(17):
+        step(tf.constant(np.full((4, 8), at, np.float32)))
+
+
+@loop({"train_step": "train_step"})
+def a_generator_of_pythons():
+    step = step_of("train_step")
+
+    def batches():
+        for _ in range(11):
+            yield tf.ones((4, 8))
+
+    for x in batches():
+        step(x)
+
+
+@loop({"train_step": "train_step"})
+def a_loop_that_is_left():
+    step = step_of("train_step")
+    for at, x in enumerate(data(30)):
+        step(x)
+        if at == 9:
+            break
+
+
+@loop({"turn": "train"})
+def eager_training():
+    w = variable()
+    for _ in range(2):
+        for x in data(9):
+            COUNT["turn"] += 1
+            descend(x, w)
+
+
+@loop({"turn": "train", "check": "loop"})
+def eager_training_and_validation():
+    w = variable()
+    for _ in range(2):
+        for x in data(9):
+            COUNT["turn"] += 1
+            descend(x, w)
+        for x in data(4):
+            COUNT["check"] += 1
+            tf.reduce_sum(tf.matmul(x, w))
+
+
+@loop({"turn": "loop"})
+def nothing_but_python_over_a_generator_dataset():
+    def numbers():
+        yield from range(13)
+
+    for _ in tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int64)).prefetch(2):
+        COUNT["turn"] += 1
+
+
+@loop({"turn": "loop"})
+def two_datasets_side_by_side():
+    for one, two in zip(data(10), data(10).prefetch(2)):
+        COUNT["turn"] += 1
+        tf.reduce_sum(one * two)
+
+
+@loop({"turn": "train"})
+def an_iterator_by_hand():
+    w, iterator = variable(), iter(data(40).repeat())
+    for _ in range(21):
+        COUNT["turn"] += 1
+        descend(next(iterator), w)
+
+
+@loop({"turn": "train"})
+def eager_training_that_stops_early():
+    w = variable()
+    for at, x in enumerate(data(40)):
+        COUNT["turn"] += 1
+        descend(x, w)
+        if at == 12:
+            break
+
+
+@loop({"turn": "train"})
+def steps_marked_by_hand():
+    w = variable()
+    for at, x in enumerate(data(10)):
+        with profnb.step(at):
+            COUNT["turn"] += 1
+            descend(x, w)
+
+
+@loop({"run": "session_run"})
+def session_runs():
+    tf1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = tf1.placeholder(tf.float32, (4, 8))
+        total = tf.reduce_sum(x * x)
+    with tf1.Session(graph=graph) as session:
+        for _ in range(16):
+            COUNT["run"] += 1
+            session.run(total, {x: np.ones((4, 8))})
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_as_many_steps_as_the_loop_counted(name):
+    run, phases = LOOPS[name]
+    run()  # whatever is done once is done
+    COUNT.clear()
+    with profnb.profile(source=False) as p:
+        run()
+    expected = {phases[own]: count for own, count in COUNT.items() if own in phases}
+    assert p.steps.groupby("phase").size().to_dict() == expected, p.notes
+    assert p.step_times.groupby("phase").size().to_dict() == expected
