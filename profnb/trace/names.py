@@ -14,6 +14,7 @@ __all__ = [
     "DERIVED_LINES",
     "EXECUTOR_PROCESS",
     "FUNCTION_CALL",
+    "GRAPH_RUNS",
     "GRAPH_TYPE",
     "GROUP_ID",
     "IMPLICIT_ROOTS",
@@ -38,6 +39,8 @@ __all__ = [
 # Planes (XPL).
 _HOST_PLANE = "/host:CPU"
 _DEVICE_PREFIXES = ("/device:GPU:", "/device:TPU:")
+
+GRAPH_RUNS = "session"  # the plane of ours that marks the runs of a TF1 session
 
 # Lines that a profiler derived from other lines of the same device plane; counting them as well
 # would count the work twice (XPL kStepLineName and its neighbours).
