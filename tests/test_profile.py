@@ -225,3 +225,64 @@ def test_memory_is_a_table_by_allocator_and_time(shared_traces, tmp_path):
     torch = profnb.load(shared_traces / "kineto" / "resnet50.pt.trace.json.gz").memory
     assert set(torch.allocator) == {"CPU", "GPU:0"}
     assert len(Profile(read(BUILT)).memory) == 0
+
+
+DEEP = "[" * 30_000 + "]" * 30_000
+NESTED = '{"cells": [], "metadata": {"widgets": {}, "deep": ' + "[" * 900 + "]" * 900 + "}}"
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"cells": ' + DEEP + "}", "{", "[]", "\udcff"], ids=range(5))
+def test_what_is_no_notebook_is_refused_in_one_way_and_leaves_nothing(tmp_path, text):
+    file = tmp_path / "nb.ipynb"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ValueError, match="is not a notebook"):
+        clean_notebook(file)
+    assert [path.name for path in tmp_path.iterdir()] == ["nb.ipynb"]
+
+
+def test_a_deep_notebook_is_repaired_or_refused_and_leaves_nothing(tmp_path):
+    file = tmp_path / "nb.ipynb"
+    file.write_text(NESTED)
+    try:
+        assert clean_notebook(file) != []
+    except ValueError:
+        assert file.read_text() == NESTED
+    assert [path.name for path in tmp_path.iterdir()] == ["nb.ipynb"]
+
+
+@pytest.mark.parametrize("shown", [5, None, {"a": 1}, [1, 2], ["x", 3], [["x"]], True])
+def test_outputs_that_are_no_text_are_let_alone(tmp_path, shown):
+    notebook = colab_notebook()
+    view = "application/vnd.jupyter.widget-view+json"
+    odd = {"output_type": "display_data", "data": {view: {}, "text/plain": shown, "text/html": shown}}
+    notebook["cells"][1]["outputs"].append(odd)
+    file = tmp_path / "nb.ipynb"
+    file.write_text(json.dumps(notebook))
+    assert len(clean_notebook(file)) == 2
+    assert json.loads(file.read_text())["cells"][1]["outputs"][-1] == odd
+
+
+def test_half_a_character_survives_a_repair(tmp_path):
+    notebook = colab_notebook()
+    notebook["cells"][0]["source"] = "half \ud83d of an emoji"
+    file = tmp_path / "nb.ipynb"
+    file.write_text(json.dumps(notebook))
+    clean_notebook(file)
+    assert json.loads(file.read_text())["cells"][0]["source"] == "half \ud83d of an emoji"
+
+
+def test_a_disk_that_is_full_costs_no_notebook_and_leaves_nothing(tmp_path, monkeypatch):
+    file = tmp_path / "nb.ipynb"
+    file.write_text(json.dumps(colab_notebook()))
+    before = file.read_text()
+
+    def half(path, data):
+        with path.open("wb") as written:
+            written.write(data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(file), "write_bytes", half)
+    with pytest.raises(OSError, match="No space"):
+        clean_notebook(file)
+    assert file.read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["nb.ipynb"]

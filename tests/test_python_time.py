@@ -267,3 +267,25 @@ def test_a_profile_that_was_damaged_anywhere_is_read_or_refused(saved):
             read_pstats(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :], "bad.prof")
         except TraceFormatError:
             pass
+
+
+def counted(calls=1, alone=0.5, total=1.0, line=3):
+    return {("a.py", line, "f"): (1, calls, alone, total, {})}
+
+
+HUGE = [counted(alone=1e300), counted(total=1e300), counted(alone=9.1e6, total=9.1e6), counted(total=-1e300), counted(calls=1 << 80), counted(line=1 << 40)]
+
+
+@pytest.mark.parametrize("stats", [*HUGE, {("a.py", n, "f"): (1, 1, 8e6, 8e6, {}) for n in range(3)}], ids=range(len(HUGE) + 1))
+def test_numbers_that_no_profile_can_have_are_refused_with_the_documented_error(tmp_path, stats):
+    file = tmp_path / "huge.prof"
+    file.write_bytes(marshal.dumps(stats))
+    with pytest.raises(TraceFormatError, match=r"huge\.prof is no profile of Python"):
+        profnb.load(file)
+
+
+def test_a_profile_of_three_months_and_a_clock_that_ran_backwards_open(tmp_path):
+    file = tmp_path / "long.prof"
+    file.write_bytes(marshal.dumps(counted(alone=7.8e6, total=7.8e6) | {("b.py", 1, "g"): (1, 1, -1e-6, 2e-6, {})}))
+    assert profnb.load(file).python.self_ms.max() == 7.8e9
+    assert "f" in profnb.load(file).summary()

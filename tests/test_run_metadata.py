@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import profnb
 from conftest import SHARED
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
@@ -366,3 +367,13 @@ def test_a_matrix_product_of_a_million_floats_takes_four_million_bytes():
     assert product["total_bytes"] == product["peak_bytes"] == product["output_bytes"] == 4_000_000
     assert product["output_shapes"] == "0: float32[1000,1000]"
     assert max(counter.value.max() for counter in trace.counters) >= 4_000_000
+
+
+def test_runs_keep_their_line_and_their_steps_through_a_timeline(tmp_path):
+    runs = [metadata({CPU: [node("a", 1000 + 100 * r, 40), node("b", 1010 + 100 * r, 20)]}) for r in range(3)]
+    runs.append(metadata({CPU: [node("init", 2000, 7)]}))
+    before = Profile(read_run_metadata(runs, "x"))
+    after = profnb.load(before.to_chrome_trace(tmp_path / "timeline.json"))
+    assert sorted(events(after.trace)) == sorted(events(before.trace))
+    columns = ["step_num", "phase", "begin_ms", "duration_ms", "gap_ms", "host_compute_ms"]
+    assert after.steps[columns].round(9).equals(before.steps[columns].round(9))

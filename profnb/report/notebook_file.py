@@ -38,7 +38,7 @@ def clean_notebook(
     source = Path(path)
     try:
         notebook = json.loads(source.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{source} is not a notebook ({error}).") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(  # noqa: TRY004 - the file is wrong, not the caller
@@ -46,12 +46,21 @@ def clean_notebook(
         )
     changes = [*_repair_state(notebook), *_remove_controls(notebook)]
     if changes or target is not None:
-        text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-        with whole_file(
-            Path(target or source)
-        ) as partial:  # a full disk must not cost the notebook
-            partial.write_text(text, encoding="utf-8")
+        text = _written(notebook, source)
+        with whole_file(Path(target or source)) as partial:
+            partial.write_bytes(text)
     return changes
+
+
+def _written(notebook: dict[str, Any], source: Path) -> bytes:
+    try:
+        text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+    except RecursionError as error:
+        raise ValueError(f"{source} is not a notebook ({error}).") from None
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:  # half a character, which JSON can only name
+        return (json.dumps(notebook, indent=1) + "\n").encode("ascii")
 
 
 def _repair_state(notebook: dict[str, Any]) -> list[str]:
@@ -70,8 +79,13 @@ def _is_ours(output: Any) -> bool:
     data = output.get("data") if isinstance(output, dict) else None
     if not isinstance(data, dict) or WIDGET_VIEW not in data:
         return False
-    shown = "".join(data.get("text/plain", "")), "".join(data.get("text/html", ""))
-    return OURS in shown[0] or shown[1] == HIDDEN
+    return OURS in _text(data.get("text/plain")) or _text(data.get("text/html")) == HIDDEN
+
+
+def _text(value: Any) -> str:
+    """A text, as one or as lines; nothing where it is something else."""
+    lines = value if isinstance(value, list) else [value]
+    return "".join(line for line in lines if isinstance(line, str))
 
 
 def _remove_controls(notebook: dict[str, Any]) -> list[str]:

@@ -1,9 +1,9 @@
 """A trace of TF1 session runs to ``timeline.json``, as TensorFlow's own ``Timeline`` writes it.
 
 The same events: each node once per device string, named by its op type, with name, op and inputs as args,
-in whole microseconds of the epoch. Timeline's flow arrows and its thread numbers, which it deals out
-anew, are not events and differ; and a kernel labelled ``name:Op regs:...`` has its op here, where Timeline
-says "unknown".
+in whole microseconds of the epoch. The runs are marked besides, in a process of their own. Timeline's flow
+arrows and its thread numbers, which it deals out anew, are not events and differ; and a kernel labelled
+``name:Op regs:...`` has its op here, where Timeline says "unknown".
 
 Source: Timeline._show_compute and _emit_op in tensorflow/python/client/timeline.py (2.21).
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 from profnb.tf1.node_stats import GraphStats
 from profnb.trace.chrome.writer import open_text
 from profnb.trace.model import Trace
+from profnb.trace.names import GRAPH_RUNS, ROOT_LEVEL, STEP_NUM
 
 __all__ = ["is_graph_run", "write_graph_timeline"]
 
-_RUNS = "session"  # the plane that marks the runs, which Timeline does not have
 _PIECE = 10_000
 
 
@@ -57,25 +57,27 @@ def _device(trace: Trace, line: int) -> str:
 
 def _events(trace: Trace) -> Iterator[dict[str, object]]:
     devices = [_device(trace, line) for line in range(len(trace.lines))]
-    pids = {
-        device: pid for pid, device in enumerate(dict.fromkeys(devices), start=1) if device != _RUNS
-    }
+    pids = {device: pid for pid, device in enumerate(dict.fromkeys(devices), start=1)}
     for device, pid in pids.items():
-        yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"{device} Compute"}}
+        process = device if device == GRAPH_RUNS else f"{device} Compute"
+        yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": process}}
     for line, device in enumerate(devices):
-        if device not in pids:
-            continue
         for event in range(trace.lines.offsets[line], trace.lines.offsets[line + 1]):
             stats = trace.stats.of_event(event)
-            args = {
-                name: value
-                for name, value in stats.items()
-                if name in ("name", "op") or (name.startswith("input") and name[5:].isdecimal())
-            }
+            if device == GRAPH_RUNS:  # a run has no group here, as its nodes have none
+                name = trace.names[int(trace.events.name[event])]
+                args = {key: stats[key] for key in (STEP_NUM, ROOT_LEVEL)}
+            else:
+                name = str(stats.get("op", ""))
+                args = {
+                    key: value
+                    for key, value in stats.items()
+                    if key in ("name", "op") or (key.startswith("input") and key[5:].isdecimal())
+                }
             begin_ns = trace.epoch_ns + int(trace.events.begin_ps[event]) // 1000
             end_ns = begin_ns + int(trace.events.duration_ps[event]) // 1000
             yield {
-                "ph": "X", "cat": "Op", "name": str(args.get("op", "")), "pid": pids[device],
+                "ph": "X", "cat": "Op", "name": name, "pid": pids[device],
                 "tid": int(trace.lines.ids[line]), "ts": begin_ns // 1000,
                 "dur": end_ns // 1000 - begin_ns // 1000, "args": args,
             }  # fmt: skip

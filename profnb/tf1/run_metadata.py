@@ -26,7 +26,7 @@ from profnb.tf1.node_stats import GraphStats, Label, parse_label
 from profnb.tf1.nodes import Messages, Nodes, read_nodes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
-from profnb.trace.names import split_graph_device
+from profnb.trace.names import GRAPH_RUNS, split_graph_device
 
 __all__ = ["looks_like_run_metadata", "read_run_metadata"]
 
@@ -243,7 +243,7 @@ def _spread_over_lines(
     order = np.lexsort((-duration_ps, begin_ps, group))
     _assign_lanes(order, group, begin_ps, begin_ps + duration_ps, lane)
     pairs, line = np.unique(group * _MOST_LANES + lane, return_inverse=True)
-    homes = [*map(split_graph_device, devices), ("session", "runs", "host")]
+    homes = [*map(split_graph_device, devices), (GRAPH_RUNS, "runs", "host")]
     lines = []
     for row, number in (divmod(pair, _MOST_LANES) for pair in pairs.tolist()):
         plane, name, side = homes[row]

@@ -15,6 +15,7 @@ __all__ = [
     "DEVICE_ORDINAL",
     "EXECUTOR_PROCESS",
     "FUNCTION_CALL",
+    "GRAPH_RUNS",
     "GRAPH_TYPE",
     "GROUP_ID",
     "IMPLICIT_ROOTS",
@@ -42,6 +43,8 @@ __all__ = [
 # Planes (XPL).
 _HOST_PLANE = "/host:CPU"
 _DEVICE_PREFIXES = ("/device:GPU:", "/device:TPU:")
+
+GRAPH_RUNS = "session"  # the plane of ours that marks the runs of a TF1 session
 
 # Lines that a profiler derived from other lines of the same device plane; counting them as well
 # would count the work twice (XPL kStepLineName and its neighbours).

@@ -8,7 +8,6 @@ that occur are read here, and nothing but them.
 Source: Lib/cProfile.py, Lib/pstats.py, Python/marshal.c (3.13).
 """
 
-import math
 import struct
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from profnb.core.errors import TraceFormatError
 
 __all__ = ["CallCounts", "read_pstats"]
 
+_LONGEST_S, _MOST_CALLS, _LAST_LINE = 9e6, 1 << 53, 1 << 31  # 104 days: what picoseconds can hold
 _DEEPEST, _MOST_BYTES, _LONGEST = 12, 256 << 20, 2_000
 _DICT, _END, _REF = ord("{"), ord("0"), 0x80
 _TEXTS_OF_4, _TEXTS_OF_1 = frozenset(b"uastAt"), frozenset(b"zZ")
@@ -147,7 +147,7 @@ class _Reader:
 
 def _function(key: object) -> Function:
     match key:
-        case (str(file), int(line), str(name)):
+        case (str(file), int(line), str(name)) if abs(line) < _LAST_LINE:
             return name, file, line
     raise ValueError("a key is not (file, line, function)")
 
@@ -156,7 +156,8 @@ def _measured(value: object) -> tuple[int, float, float]:
     """(calls, seconds alone, seconds in all) of (primitive calls, calls, seconds, seconds, ...)."""
     match value:
         case (int(), int(calls), float() | int() as alone, float() | int() as total, *_):
-            if calls >= 0 and math.isfinite(alone) and math.isfinite(total):
+            is_time = abs(alone) < _LONGEST_S and abs(total) < _LONGEST_S  # NaN is not
+            if 0 <= calls < _MOST_CALLS and is_time:
                 return calls, float(alone), float(total)
     raise ValueError("a function's counts are not what they should be")
 
@@ -178,5 +179,7 @@ def _counts(stats: object) -> CallCounts:
             row = rows.get(_function(caller))
             if row is not None:
                 edges.append((row, rows[_function(key)], _measured(part)[2]))
+    if sum(alone for _, alone, _ in measured) > _LONGEST_S:
+        raise ValueError("its functions took longer than 104 days")
     calls, alone, total = zip(*measured, strict=True) if measured else ((), (), ())
     return CallCounts(tuple(rows), calls, alone, total, tuple(edges))

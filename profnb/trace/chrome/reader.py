@@ -28,6 +28,7 @@ from profnb.trace.chrome.kineto import is_kineto, read_kineto
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import StatColumn, StringTable, Trace
 from profnb.trace.names import (
+    GRAPH_RUNS,
     is_device_plane,
     is_host_plane,
     split_graph_device,
@@ -233,7 +234,8 @@ def _read_timeline(raw: RawEvents, buffer: Bytes, processes: dict[str, str]) -> 
         plane, line, side = split_graph_device(name.removesuffix(_COMPUTE).removesuffix(_TENSORS))
         number = number_of(thread)
         suffix = f" #{number + 1}" if number else ""
-        lines.append(FoundLine(plane, side, (line or "ops") + suffix, number))
+        line = line or ("runs" if plane == GRAPH_RUNS else "ops")
+        lines.append(FoundLine(plane, side, line + suffix, number))
         is_compute.append(not name.endswith(_TENSORS) and name != _ALLOCATORS)
     begins, ends = raw.args_spans()
     stats = ChromeStats(buffer, begins, ends, {})
