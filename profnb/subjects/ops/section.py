@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from profnb.core.printable import printable
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.plain import plain_table, printable
