@@ -7,7 +7,7 @@ from typing import Any
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.plain import plain_table, printable
+from profnb.drawing.plain import plain_table
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.sortable import Finder
 from profnb.drawing.theme import colour_of
