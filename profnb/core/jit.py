@@ -1,7 +1,9 @@
 """The one door to Numba: how our kernels are compiled.
 
 A kernel is compiled on its first call and kept on disk (``_KernelCache``), and lets other threads run while
-it works (``nogil``). Numba does not check array bounds; every kernel has to.
+it works (``nogil``). Numba does not check array bounds; every kernel has to. A kernel allocates nothing: its
+arrays are its caller's, so Numba need not count references to them (``_nrt``), which at each call of one
+kernel by another took longer than the call.
 """
 
 import contextlib
@@ -106,7 +108,7 @@ class _KernelCompiler(Compiler):  # type: ignore[misc]
 def _compile(function: Kernel, **options: str | bool) -> Kernel:
     # No C code calls a kernel, so none has to be callable from there.
     kernel: Kernel = njit(
-        nogil=True, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler, **options
+        nogil=True, no_cfunc_wrapper=True, _nrt=False, pipeline_class=_KernelCompiler, **options
     )(function)
     if isinstance(kernel, Dispatcher):  # else Numba is switched off
         # Where neither the package nor the home folder is writable there is nowhere to keep it.

@@ -114,10 +114,14 @@ def _host_lane_beside_device(name: str) -> int:
 
 
 def _device_lanes(trace: Trace) -> Int8s:
-    """The lane of each event if it is work of a device, shape (E,)."""
+    """The lane of each event of a device, shape (E,)."""
     of_direction = [_COPIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
-    copies = np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace)]
-    return np.where(kinds_of_work(trace) == COLLECTIVE, np.int8(COLLECTIVES), copies)
+    events = trace.lines.events_of(trace.is_device_line)
+    copies = np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace, events)]
+    lanes = np.zeros(len(trace.events), np.int8)
+    is_collective = kinds_of_work(trace, events) == COLLECTIVE
+    lanes[events] = np.where(is_collective, np.int8(COLLECTIVES), copies)
+    return lanes
 
 
 def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int64s) -> Int8s:

@@ -187,26 +187,32 @@ def _outermost(trace: Trace, events: Int64s) -> Int64s:
     lines = trace.lines.of_event[events]
     totals = np.bincount(lines, trace.events.duration_ps[events].astype(np.float64))
     events = events[lines == totals.argmax()]
-    kept, covered_until = [], np.iinfo(np.int64).min
-    for event in events.tolist():
-        if trace.events.begin_ps[event] >= covered_until:
-            kept.append(event)
-            covered_until = trace.events.end_ps[event]
-    return np.array(kept, np.int64)
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    is_outer = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])
+    if (end <= end[is_outer][np.cumsum(is_outer) - 1]).all():
+        return np.asarray(events[is_outer])
+    kept, covered_until = [], np.iinfo(np.int64).min  # some only partly overlap an earlier one
+    for row in range(events.size):
+        if begin[row] >= covered_until:
+            kept.append(row)
+            covered_until = end[row]
+    return events[kept]
 
 
 def _marked_steps(trace: Trace) -> Steps | None:
     numbers = _host_events_with(trace, STEP_NUM)
     levels = trace.stats.integers(ROOT_LEVEL)
     roots = levels.events[levels.values.astype(np.int64) >= 1]
-    candidates = set(roots.tolist()) | set(numbers)
-    candidates -= set(trace.stats.integers(IS_ABANDONED).events.tolist())
+    is_marker = np.zeros(len(trace.events), np.bool_)
+    is_marker[roots] = True
+    is_marker[list(numbers)] = True
+    is_marker[trace.stats.integers(IS_ABANDONED).events] = False
+    sources = _texts_of(trace, MARKER_SOURCE)
+    is_marker[[event for event, source in sources.items() if source == CALL]] = False
+    markers = np.flatnonzero(is_marker)
     implicit = trace.names.rows_where(lambda name: name in IMPLICIT_ROOTS)
-    on_host = trace.is_host_event & ~implicit[trace.events.name]
-    markers = np.array(sorted(event for event in candidates if on_host[event]), np.int64)
-    source_of = _texts_of(trace, MARKER_SOURCE)
-    trusted = [m for m in markers.tolist() if source_of.get(m) != CALL]
-    roots = _outermost(trace, np.array(trusted, np.int64))
+    on_host = trace.is_host_line[trace.lines.of_event[markers]]
+    roots = _outermost(trace, markers[on_host & ~implicit[trace.events.name[markers]]])
     if not roots.size:
         return None
     graphs = _texts_of(trace, GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase

@@ -1,6 +1,10 @@
-"""The stats of a trace by key: one pass over them all, after which each key's are next to each other.
+"""The stats of an XSpace's messages: where they are, and all of them read in one go.
 
-Tables ask for a stat of all events by its name, dozens of times; what they get are slices.
+They are read by event (CSR: event e owns entries ``offsets[e]:offsets[e + 1]``) or, which tables ask for
+dozens of times, by the name of their key: once counted, then put where they belong, so that what a table gets
+are slices. Text stays in the file.
+
+Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, message XStat.
 """
 
 from dataclasses import dataclass
@@ -9,36 +13,36 @@ import numpy as np
 
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
 from profnb.core.jit import compiled
-from profnb.trace.chrome.stat_texts import StatCsr
+from profnb.trace.chrome.stat_texts import DOUBLE, StatCsr
+from profnb.trace.model import StringTable
+from profnb.trace.wire import Number, check, find_row, read_tag, read_varint, split_field
 
-__all__ = ["GroupedStats", "group_stats"]
+__all__ = ["GroupedStats", "StatEntries", "StatKeys", "read_csr", "read_grouped"]
+
+_LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedStats:
-    """N entries by key, in the order of the events inside a key.
+    """N entries by the name of their key, in the order of the events inside a name.
 
     Attributes:
-        first: Key k has the entries ``first[k]:first[k + 1]``, shape (K + 1,).
+        span: The first entry of each name, and the one behind its last.
         event: The event of each entry, shape (N,).
         kind: Number of the value's field in XStat, shape (N,).
         value: The bits of a number, the row of a reference, or where a text begins, shape (N,).
         size: How many bytes a text has, shape (N,).
     """
 
-    first: Int64s
+    span: dict[str, tuple[int, int]]
     event: Int64s
     kind: Bytes
     value: Int64s
     size: Int32s
 
-    def of_keys(self, keys: list[int]) -> "GroupedStats":
-        """The entries of some keys, in the order of the events; ``first`` stays as it is."""
-        if len(keys) == 1:
-            return self._take(slice(int(self.first[keys[0]]), int(self.first[keys[0] + 1])))
-        parts = [np.arange(self.first[key], self.first[key + 1]) for key in keys]
-        entries = np.concatenate([np.empty(0, np.int64), *parts])
-        return self._take(entries[np.argsort(self.event[entries], kind="stable")])
+    def of_name(self, name: str) -> "GroupedStats":
+        """The entries of one name, not copied; ``span`` stays as it is."""
+        return self._take(slice(*self.span.get(name, (0, 0))))
 
     def of_kinds(self, kinds: tuple[int, ...]) -> "GroupedStats":
         """The entries whose values are of some kinds."""
@@ -47,52 +51,163 @@ class GroupedStats:
         chosen = is_wanted[self.kind]
         return self if chosen.all() else self._take(chosen)
 
-    def _take(self, rows: slice | Int64s | Bools) -> "GroupedStats":
+    def _take(self, rows: slice | Bools) -> "GroupedStats":
         return GroupedStats(
-            self.first, self.event[rows], self.kind[rows], self.value[rows], self.size[rows]
+            self.span, self.event[rows], self.kind[rows], self.value[rows], self.size[rows]
         )
 
 
-@compiled
-def _group(
-    offsets: Int64s, key: Int32s, kind: Bytes, value: Int64s, size: Int32s, at: Int64s,
-    event: Int64s, by_kind: Bytes, by_value: Int64s, by_size: Int32s,
-) -> None:  # fmt: skip
-    """Write each event's entries behind the others of their key; the next goes to ``at[key + 1]``."""
-    for owner in range(offsets.size - 1):
-        for entry in range(offsets[owner], offsets[owner + 1]):
-            slot = at[key[entry] + 1]
-            at[key[entry] + 1] = slot + 1
-            event[slot] = owner
-            by_kind[slot] = kind[entry]
-            by_value[slot] = value[entry]
-            if size[entry] > 0:
-                by_size[slot] = size[entry]
+@dataclass(frozen=True, slots=True)
+class StatKeys:
+    """The stat dictionaries of all planes: names, and texts that stats refer to.
 
-
-def group_stats(csr: StatCsr, keys: int) -> GroupedStats:
-    """Put the stats of each key next to each other.
-
-    Args:
-        csr: The stats by event.
-        keys: K, how many keys there are.
+    Attributes:
+        texts: One row per entry, plane after plane, by id inside a plane.
+        offsets: Plane p owns rows ``offsets[p]:offsets[p + 1]``.
+        ids: The id of each row.
     """
-    counts = np.zeros(keys + 1, np.int64)
-    for begin in range(
-        0, csr.key.size, 1 << 16
-    ):  # piece by piece: bincount copies what is not int64
-        counts += np.bincount(csr.key[begin : begin + (1 << 16)] + 1, minlength=keys + 1)
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    count = csr.key.size
-    grouped = GroupedStats(
-        first[1:],
-        np.empty(count, np.int64),
-        np.empty(count, np.uint8),
-        np.empty(count, np.int64),
-        np.zeros(count, np.int32),
-    )
-    _group(
-        csr.offsets, csr.key, csr.kind, csr.value, csr.size, first[:-1].copy(),
-        grouped.event, grouped.kind, grouped.value, grouped.size,
+
+    texts: StringTable
+    offsets: Int64s
+    ids: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class StatEntries:
+    """Where the stats are: field ``field`` of messages at the given spans.
+
+    Attributes:
+        begins: Where each event's message begins, or its first stat does, shape (E,), in the order of the
+            trace's events.
+        ends: Where it ends, shape (E,).
+        line_offsets: Line l owns events ``line_offsets[l]:line_offsets[l + 1]``.
+        plane_of_line: Each line's plane.
+        field: The field number of the stats in the message.
+        counts: How many stats each event has, shape (E,); None where nobody counted them yet.
+    """
+
+    begins: Int64s
+    ends: Int64s
+    line_offsets: Int64s
+    plane_of_line: Int64s
+    field: int
+    counts: Int32s | None = None
+
+
+@compiled
+def _fill_stats(
+    buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
+    owners: Int64s, field: int, ids: Int64s, group: Int32s, at: Int64s,
+    label: Int64s, kind: Bytes, value: Int64s, size: Int32s,
+) -> Number:  # fmt: skip
+    """Count the stats of each group of keys, and keep them where there is room.
+
+    Owner o of events ``owners[o]:owners[o + 1]`` has the keys between ``first_key[o]`` and ``last_key[o]``.
+    Key k is of ``group[k + 1]``, and the next entry of a group goes to ``at[group]``. Its label is the event,
+    or where there is but one group the key. Most stats are a tag and a size of one byte each, and in them
+    tags of one byte and numbers: read here, all others by ``read_tag``.
+    """
+    opening = field << 3 | 2
+    for owner in range(owners.size - 1):
+        first, last = first_key[owner], last_key[owner]
+        for row in range(owners[owner], owners[owner + 1]):
+            outer, end = begins[row], ends[row]
+            while outer < end:
+                start: Number = outer
+                if outer + 1 < end and buffer[outer] == opening and buffer[outer + 1] < 0x80:
+                    inner = outer + 2
+                    outer = inner + np.int64(buffer[outer + 1])
+                    if outer > end:
+                        return start
+                else:
+                    number, wire, _, inner, outer = read_tag(buffer, outer, end)
+                    if outer < 0 or (number == field and wire != 2):
+                        return start
+                    if number != field:
+                        continue
+                name: Number = -1
+                sort: Number = 0
+                content: Number = 0
+                length: Number = 0
+                while inner < outer:
+                    start = payload = inner
+                    if 8 <= buffer[inner] < 0x80 and buffer[inner] & 7 == 0:
+                        number, wire = np.int64(buffer[inner] >> 3), np.int64(0)
+                        bits, inner = read_varint(buffer, inner + 1, outer)
+                    else:
+                        number, wire, bits, payload, inner = read_tag(buffer, inner, outer)
+                    if inner < 0:
+                        return start
+                    if number == 1:
+                        name = find_row(ids, first, last, np.int64(bits))
+                    elif number <= 7:
+                        expected = 1 if number == 2 else 2 if number == 5 or number == 6 else 0
+                        if wire != expected or inner - payload > _LONGEST_TEXT:
+                            return start
+                        sort, content = number, np.int64(bits)
+                        if number == 7:
+                            content = find_row(ids, first, last, np.int64(bits))
+                        elif expected > 0:
+                            content, length = payload, inner - payload
+                slot = at[group[name + 1]]
+                at[group[name + 1]] = slot + 1
+                if slot < kind.size:
+                    label[slot] = row if at.size > 1 else name
+                    kind[slot], value[slot] = sort, content
+                    if length > 0:
+                        size[slot] = length
+    return -1
+
+
+def _fill(
+    buffer: Bytes, entries: StatEntries, keys: StatKeys, group: Int32s, at: Int64s, room: int
+) -> tuple[Int64s, Bytes, Int64s, Int32s]:
+    """Labels, kinds, values and sizes of all stats, as ``_fill_stats`` places them; moves ``at`` on."""
+    planes = entries.plane_of_line
+    label, kind = np.empty(room, np.int64), np.empty(room, np.uint8)
+    value, size = np.empty(room, np.int64), np.zeros(room, np.int32)
+    filled = _fill_stats(
+        buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
+        entries.line_offsets, entries.field, keys.ids, group, at, label, kind, value, size,
     )  # fmt: skip
-    return grouped
+    check(filled, "XStat")
+    doubles = np.flatnonzero(kind == DOUBLE)
+    raw = buffer[value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
+    value[doubles] = raw.view("<i8").ravel()
+    return label, kind, value, size
+
+
+def read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
+    """The stats by event."""
+    if entries.counts is None:
+        offsets, _, _ = split_field(buffer, entries.begins, entries.ends, entries.field, "XStat")
+    else:
+        offsets = np.zeros(entries.begins.size + 1, np.int64)
+        np.cumsum(entries.counts, out=offsets[1:])
+    one_group = np.zeros(len(keys.texts) + 1, np.int32)
+    at = np.zeros(1, np.int64)
+    label, kind, value, size = _fill(buffer, entries, keys, one_group, at, int(offsets[-1]))
+    return StatCsr(offsets, label.astype(np.int32), kind, value, size)
+
+
+def read_grouped(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> GroupedStats:
+    """The stats by the name of their key; planes have dictionaries of their own."""
+    rows = len(keys.texts) + 1  # the first: a key that the file lacks
+    counts = np.zeros(max(rows, 2), np.int64)
+    _fill(buffer, entries, keys, np.arange(rows, dtype=np.int32), counts, 0)
+    group = np.zeros(rows, np.int32)
+    codes: dict[str | None, int] = {None: 0}
+    for row in np.flatnonzero(counts[1:]).tolist():
+        group[row + 1] = codes.setdefault(keys.texts[row], len(codes))
+    totals = np.zeros(max(len(codes), 2), np.int64)
+    np.add.at(totals, group, counts[:rows])
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
+    columns = _fill(buffer, entries, keys, group, first[:-1].copy(), int(first[-1]))
+    return GroupedStats(
+        {
+            name: (int(first[code]), int(first[code + 1]))
+            for name, code in codes.items()
+            if name is not None
+        },
+        *columns,
+    )

@@ -192,7 +192,7 @@ def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | No
     lanes = np.where(trace.is_host_event, of_activity[activity], _NOTHING).astype(np.int8)
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
-    lanes[work] = of_kind[kinds_of_work(trace)[work]]
+    lanes[work] = of_kind[kinds_of_work(trace, work)]
     lanes[steps.roots] = _NOTHING
     chosen = np.flatnonzero(lanes != _NOTHING)
     kinds = [lanes[chosen], np.full(len(steps), _STEP, np.int8), np.full(1, _NOTHING, np.int8)]
