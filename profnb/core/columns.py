@@ -10,9 +10,9 @@ __all__ = [
     "Int8s",
     "Int32s",
     "Int64s",
-    "group_rows",
     "look_up",
     "match",
+    "stable_order",
 ]
 
 Bools = npt.NDArray[np.bool_]
@@ -21,9 +21,6 @@ Int8s = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-# Of a row's hash: an odd number without pattern (2**64 over the golden ratio), and half the bits.
-_MIXES, _HALF, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(1)
 
 
 def look_up(keys: Int64s, values: Int64s, wanted: Int64s, missing: int = -1) -> Int64s:
@@ -62,40 +59,17 @@ def match(one: Int64s, two: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return one[in_one], in_one, in_two[in_one]
 
 
-def group_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
-    """Put equal rows of columns of the same size next to each other.
+def stable_order(keys: Int64s | Int32s) -> Int64s:
+    """What ``argsort(kind="stable")`` returns, of keys that are not negative, several times faster.
 
-    NumPy sorts numbers much faster than it finds their order, so the rows' hashes are sorted, each with its
-    row number behind it. Should two different rows have one hash, the order of the rows themselves is found.
-
-    Returns:
-        The rows group by group, ascending inside a group, shape (N,); and where each group begins, shape
-        (number of groups,). The groups are in no order.
+    NumPy sorts numbers much faster than it finds their order, so each is sorted with its row behind it.
     """
-    bits = np.uint64(columns[0].size.bit_length())
-    hashes = np.zeros(columns[0].size, np.uint64)
-    for column in columns:
-        hashes ^= column.view(np.uint64)
-        hashes *= _MIXES
-        hashes ^= hashes >> _HALF
-    hashes *= _MIXES
-    hashes >>= bits
-    hashes <<= bits
-    hashes |= np.arange(hashes.size, dtype=np.uint64)
-    hashes.sort()
-    order = (hashes & ((_ONE << bits) - _ONE)).view(np.int64)
-    hashes >>= bits
-    is_new = hashes[1:] != hashes[:-1]
-    if (_changes(columns, order) & ~is_new).any():
-        order = np.lexsort(columns)
-        is_new = _changes(columns, order)
-    return order, np.flatnonzero(np.append(True, is_new)[: order.size])
-
-
-def _changes(columns: tuple[Int64s, ...], order: Int64s) -> Bools:
-    """Where, of rows in some order, one differs from the one before it; shape (N - 1,)."""
-    changes = np.zeros(max(order.size - 1, 0), np.bool_)
-    for column in columns:
-        ordered = column[order]
-        changes |= ordered[1:] != ordered[:-1]
-    return changes
+    bits = keys.size.bit_length()
+    if not keys.size or int(keys.max()) >= 1 << (63 - bits):
+        return np.argsort(keys, kind="stable")
+    rows = keys.astype(np.int64)
+    rows <<= bits
+    rows |= np.arange(keys.size)
+    rows.sort()
+    rows &= (1 << bits) - 1
+    return rows

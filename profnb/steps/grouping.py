@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from profnb.core.columns import Bools, Int64s, group_rows, look_up, match
+from profnb.core.columns import Bools, Int64s, look_up, match, stable_order
 from profnb.core.jit import compiled
+from profnb.core.joining import number_keys
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
@@ -122,7 +124,7 @@ class _Links(NamedTuple):
         producers: Events that set others going, shape (N,); one has as many entries as it has contexts.
         first: Where the consumers of each begin, shape (N,).
         last: Where they end, shape (N,).
-        consumers: Events that were set going, context by context, and whatever stands between them.
+        consumers: Events that were set going, context by context.
     """
 
     producers: Int64s
@@ -135,8 +137,13 @@ def _keyed_by(trace: Trace, first: str, second: str) -> _Keyed:
     """The events that carry both of two integer stats, by their two values."""
     one, two = trace.stats.integers(first), trace.stats.integers(second)
     events, in_one, in_two = match(one.events, two.events)
-    keys = one.values[in_one].astype(np.int64), two.values[in_two].astype(np.int64)
-    return _Keyed(events, keys)
+    if in_one is in_two and events.size == len(one):
+        return _Keyed(events, (_longs(one.values), _longs(two.values)))
+    return _Keyed(events, (_longs(one.values)[in_one], _longs(two.values)[in_two]))
+
+
+def _longs(values: npt.NDArray[np.generic]) -> Int64s:
+    return values.astype(np.int64, copy=False)
 
 
 def _find_links(trace: Trace) -> list[_Links]:
@@ -145,30 +152,29 @@ def _find_links(trace: Trace) -> list[_Links]:
     Both sides carry a key, and events of the same key belong together: its *context*. An example with
     keys (type, id):
 
-        producers               consumers              contexts              links
-        event 3  (1, 70)        event 10  (1, 70)      (1, 70): 3, 10, 11    3 -> 10, 3 -> 11
-        event 5  (1, 71)        event 11  (1, 70)      (1, 71): 5, 8, 12     5 -> 12
-        event 8  (1, 71)        event 12  (1, 71)                            8 -> 12
+        producers               consumers              contexts         links
+        event 3  (1, 70)        event 10  (1, 70)      0: (1, 70)       3 -> 10, 3 -> 11
+        event 5  (1, 71)        event 11  (1, 70)      1: (1, 71)       5 -> 12
+        event 8  (1, 71)        event 12  (1, 71)                       8 -> 12
 
-    As entries: producers [3, 5, 8], first [1, 5, 5], last [3, 6, 6], consumers [3, 10, 11, 5, 8, 12].
+    As entries: producers [3, 5, 8], first [0, 2, 2], last [2, 3, 3], consumers [10, 11, 12].
     """
     return [_link(producing, consuming) for producing, consuming in _keyed_sides(trace)]
 
 
 def _link(producing: _Keyed, consuming: _Keyed) -> _Links:
-    keys = (np.concatenate(columns) for columns in zip(producing.keys, consuming.keys, strict=True))
-    rows, begins = group_rows(*keys)
-    ends = np.append(begins, rows.size)[1:]
-    is_producer = rows < producing.events.size  # they come first in their context
-    before = np.cumsum(is_producer)
-    producers = np.diff(before[ends - 1], prepend=0)
-    tells = _tells_cause(producers, ends - begins - producers)
-    chosen = is_producer & np.repeat(tells, ends - begins)
-    producers, begins, ends = producers[tells], begins[tells], ends[tells]
-    events = np.concatenate([producing.events, consuming.events])[rows]
+    context, wanted = number_keys(producing.keys, consuming.keys)
+    is_known = wanted >= 0
+    wanted, consumers = wanted[is_known], consuming.events[is_known]
+    consuming_count = np.bincount(wanted, minlength=int(context.max(initial=-1)) + 1)
+    tells = _tells_cause(np.bincount(context), consuming_count)
+    last = np.cumsum(consuming_count)
+    chosen = tells[context]
+    context = context[chosen]
     return _Links(
-        events[chosen], np.repeat(begins + producers, producers), np.repeat(ends, producers), events
-    )
+        producing.events[chosen], (last - consuming_count)[context], last[context],
+        consumers[stable_order(wanted)],
+    )  # fmt: skip
 
 
 def _tells_cause(producers: Int64s, consumers: Int64s) -> Bools:
@@ -178,12 +184,12 @@ def _tells_cause(producers: Int64s, consumers: Int64s) -> Bools:
     have too much in common to be cause and effect.
 
     Args:
-        producers: How many producers each context has, shape (number of contexts,).
+        producers: How many producers each context has, shape (number of contexts,); at least one.
         consumers: How many consumers.
     """
     is_telling = np.minimum(producers, consumers) <= 1
     is_telling |= producers * consumers < _TOO_COMMON**2
-    return np.asarray(is_telling & (producers > 0) & (consumers > 0))
+    return np.asarray(is_telling & (consumers > 0))
 
 
 def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:

@@ -8,6 +8,7 @@ Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, mess
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from profnb.trace.wire import Number, check, find_row, read_tag, read_varint, sp
 
 __all__ = ["GroupedStats", "StatEntries", "StatKeys", "read_csr", "read_grouped"]
 
+_Columns = tuple[Int64s, Bytes, Int64s, Int32s]
+_COUNT_QUICKLY, _COUNT, _KEEP = range(3)
+_MORE = -2  # of a group's stats than were counted
 _LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
 
 
@@ -97,15 +101,16 @@ class StatEntries:
 @compiled
 def _fill_stats(
     buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
-    owners: Int64s, field: int, ids: Int64s, group: Int32s, at: Int64s,
+    owners: Int64s, field: int, ids: Int64s, group: Int32s, at: Int64s, until: Int64s, how: int,
     label: Int64s, kind: Bytes, value: Int64s, size: Int32s,
 ) -> Number:  # fmt: skip
-    """Count the stats of each group of keys, and keep them where there is room.
+    """Count the stats of each group of keys, or keep them.
 
     Owner o of events ``owners[o]:owners[o + 1]`` has the keys between ``first_key[o]`` and ``last_key[o]``.
     Key k is of ``group[k + 1]``, and the next entry of a group goes to ``at[group]``. Its label is the event,
     or where there is but one group the key. Most stats are a tag and a size of one byte each, and in them
-    tags of one byte and numbers: read here, all others by ``read_tag``.
+    tags of one byte and numbers: read here, all others by ``read_tag``. To count quickly is to look only at
+    the key where it comes first; a group that then has more entries than end at ``until`` gives ``_MORE``.
     """
     opening = field << 3 | 2
     for owner in range(owners.size - 1):
@@ -126,6 +131,10 @@ def _fill_stats(
                     if number != field:
                         continue
                 name: Number = -1
+                is_quick = how == _COUNT_QUICKLY and inner + 1 < outer
+                if is_quick and buffer[inner] == 8 and buffer[inner + 1] < 0x80:
+                    name = find_row(ids, first, last, np.int64(buffer[inner + 1]))
+                    inner = outer
                 sort: Number = 0
                 content: Number = 0
                 length: Number = 0
@@ -151,7 +160,9 @@ def _fill_stats(
                             content, length = payload, inner - payload
                 slot = at[group[name + 1]]
                 at[group[name + 1]] = slot + 1
-                if slot < kind.size:
+                if how == _KEEP:
+                    if slot >= until[group[name + 1]]:
+                        return _MORE
                     label[slot] = row if at.size > 1 else name
                     kind[slot], value[slot] = sort, content
                     if length > 0:
@@ -159,18 +170,25 @@ def _fill_stats(
     return -1
 
 
-def _fill(
-    buffer: Bytes, entries: StatEntries, keys: StatKeys, group: Int32s, at: Int64s, room: int
-) -> tuple[Int64s, Bytes, Int64s, Int32s]:
-    """Labels, kinds, values and sizes of all stats, as ``_fill_stats`` places them; moves ``at`` on."""
-    planes = entries.plane_of_line
+def _pass(
+    buffer: Bytes, entries: StatEntries, keys: StatKeys, group: Int32s, bounds: Int64s, how: int
+) -> _Columns | None:
+    """Labels, kinds, values and sizes of all stats, each group's between its bounds; None if it has more.
+
+    To count is to add to ``bounds``, which come as zeros.
+    """
+    planes, room = entries.plane_of_line, int(bounds[-1])
+    at = bounds[:-1].copy() if how == _KEEP else bounds
     label, kind = np.empty(room, np.int64), np.empty(room, np.uint8)
     value, size = np.empty(room, np.int64), np.zeros(room, np.int32)
-    filled = _fill_stats(
+    position = _fill_stats(
         buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
-        entries.line_offsets, entries.field, keys.ids, group, at, label, kind, value, size,
+        entries.line_offsets, entries.field, keys.ids, group, at, bounds[1:], how,
+        label, kind, value, size,
     )  # fmt: skip
-    check(filled, "XStat")
+    if position == _MORE:
+        return None
+    check(position, "XStat")
     doubles = np.flatnonzero(kind == DOUBLE)
     raw = buffer[value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
     value[doubles] = raw.view("<i8").ravel()
@@ -185,29 +203,29 @@ def read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
         offsets = np.zeros(entries.begins.size + 1, np.int64)
         np.cumsum(entries.counts, out=offsets[1:])
     one_group = np.zeros(len(keys.texts) + 1, np.int32)
-    at = np.zeros(1, np.int64)
-    label, kind, value, size = _fill(buffer, entries, keys, one_group, at, int(offsets[-1]))
+    columns = _pass(buffer, entries, keys, one_group, offsets[[0, -1]], _KEEP)
+    assert columns is not None  # all stats have been counted
+    label, kind, value, size = columns
     return StatCsr(offsets, label.astype(np.int32), kind, value, size)
 
 
 def read_grouped(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> GroupedStats:
     """The stats by the name of their key; planes have dictionaries of their own."""
     rows = len(keys.texts) + 1  # the first: a key that the file lacks
-    counts = np.zeros(max(rows, 2), np.int64)
-    _fill(buffer, entries, keys, np.arange(rows, dtype=np.int32), counts, 0)
-    group = np.zeros(rows, np.int32)
-    codes: dict[str | None, int] = {None: 0}
-    for row in np.flatnonzero(counts[1:]).tolist():
-        group[row + 1] = codes.setdefault(keys.texts[row], len(codes))
-    totals = np.zeros(max(len(codes), 2), np.int64)
-    np.add.at(totals, group, counts[:rows])
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
-    columns = _fill(buffer, entries, keys, group, first[:-1].copy(), int(first[-1]))
-    return GroupedStats(
-        {
-            name: (int(first[code]), int(first[code + 1]))
-            for name, code in codes.items()
-            if name is not None
-        },
-        *columns,
-    )
+    for how in (_COUNT_QUICKLY, _COUNT):
+        counts = np.zeros(rows + 1, np.int64)
+        _pass(buffer, entries, keys, np.arange(rows, dtype=np.int32), counts, how)
+        group = np.zeros(rows, np.int32)
+        codes: dict[str | None, int] = {None: 0}
+        for row in np.flatnonzero(counts[1:]).tolist():
+            group[row + 1] = codes.setdefault(keys.texts[row], len(codes))
+        bounds = np.zeros(max(len(codes), 2) + 1, np.int64)
+        np.add.at(bounds, group + 1, counts[:rows])
+        np.cumsum(bounds, out=bounds)
+        columns = _pass(buffer, entries, keys, group, bounds, _KEEP)
+        if columns is not None:
+            break
+    assert columns is not None
+    spans = pairwise(bounds.tolist())
+    named = {name: span for name, span in zip(codes, spans, strict=False) if name is not None}
+    return GroupedStats(named, *columns)
