@@ -24,8 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int8s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.activities import (
     ACTIVITIES,
@@ -38,6 +37,7 @@ from profnb.steps.activities import (
     WAITING_FOR_INPUT,
     find_activities,
 )
+from profnb.steps.breakdown import find_stretches, sum_stretches
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
@@ -117,48 +117,6 @@ class IdleTable:
     bins_ps: Int64s
 
 
-@compiled
-def _charge(
-    times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, occurrences: Int64s, longest: Int64s,
-    bins: Int64s, active: Int64s,
-) -> None:  # fmt: skip
-    """Walk the boundaries in time order and charge each stretch to the lowest active lane.
-
-    Rows of the results are the lanes; of the two last, row 9 is what no lane explains inside of a step, row
-    10 what none explains between steps. ``active`` comes as eleven zeros.
-    """
-    count = lanes.size
-    current, since, at_bin = -1, np.int64(0), 0
-    for index in range(order.size):
-        boundary = order[index]
-        is_begin = boundary < count
-        lane = lanes[boundary if is_begin else boundary - count]
-        active[lane] += 1 if is_begin else -1
-        now = times[boundary]
-        if index + 1 < order.size and times[order[index + 1]] == now:
-            continue  # decide when all boundaries of this instant are known
-        lowest = 0
-        while lowest < 10 and active[lowest] == 0:
-            lowest += 1
-        if active[10] == 0:
-            lowest = -1  # outside the window
-        if lowest == current:
-            continue
-        if current >= 0:
-            occurrences[current] += 1
-            if now - since > longest[current]:
-                longest[current] = now - since
-            while since < now:
-                while edges[at_bin + 1] <= since:
-                    at_bin += 1
-                until = now
-                if edges[at_bin + 1] < until:
-                    until = edges[at_bin + 1]
-                bins[at_bin, current] += until - since
-                since = until
-        current, since = lowest, now
-
-
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane with one more: what nothing explains in a step, where the host is not recorded."""
     result = np.concatenate([column, np.zeros_like(column[..., :1])], axis=-1)
@@ -203,14 +161,14 @@ def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | No
     end = np.clip(np.concatenate(ends), *window)
     some = end > begin
     begin, end, lane = begin[some], end[some], lane[some]
-    times = np.concatenate([begin, end])
-    occurrences, longest = (np.zeros(11, np.int64) for _ in range(2))
+    since, highest = find_stretches(begin, end, _NOTHING - lane, _NOTHING + 1)
+    lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
     edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
     edges[[0, -1]] = window
-    bins = np.zeros((edges.size - 1, 11), np.int64)
-    active = np.zeros(11, np.int64)
-    order = np.argsort(times, kind="stable")
-    _charge(times, order, lane, edges, occurrences, longest, bins, active)
+    bins = sum_stretches(since, lowest, edges, _NOTHING + 1)
+    occurrences, longest = (np.zeros(_NOTHING + 1, np.int64) for _ in range(2))
+    np.add.at(occurrences, lowest[:-1], 1)
+    np.maximum.at(longest, lowest[:-1], np.diff(since))
     has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
     occurrences, longest, bins = (
         _tell_unknown(c, has_host=has_host) for c in (occurrences, longest, bins)
