@@ -21,6 +21,7 @@ from profnb.trace.wire import Number, check, find_row, read_tag, read_varint, sp
 __all__ = ["GroupedStats", "StatEntries", "StatKeys", "read_csr", "read_grouped"]
 
 _Columns = tuple[Int64s, Bytes, Int64s, Int32s]
+_WIRES = np.array([0, 0, 1, 0, 0, 2, 2, 0])  # the wire type of each field of a stat
 _COUNT_QUICKLY, _COUNT, _KEEP = range(3)
 _MORE = -2  # of a group's stats than were counted
 _LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
@@ -131,32 +132,31 @@ def _fill_stats(
                     if number != field:
                         continue
                 name: Number = -1
+                sort: Number = 0
+                content: Number = 0
+                length: Number = 0
                 is_quick = how == _COUNT_QUICKLY and inner + 1 < outer
                 if is_quick and buffer[inner] == 8 and buffer[inner + 1] < 0x80:
                     name = find_row(ids, first, last, np.int64(buffer[inner + 1]))
                     inner = outer
-                sort: Number = 0
-                content: Number = 0
-                length: Number = 0
                 while inner < outer:
                     start = payload = inner
-                    if 8 <= buffer[inner] < 0x80 and buffer[inner] & 7 == 0:
-                        number, wire = np.int64(buffer[inner] >> 3), np.int64(0)
+                    number, wire = np.int64(buffer[inner] >> 3), np.int64(0)
+                    if buffer[inner] & 0x87 == 0:  # a tag of one byte before a number
                         bits, inner = read_varint(buffer, inner + 1, outer)
                     else:
                         number, wire, bits, payload, inner = read_tag(buffer, inner, outer)
-                    if inner < 0:
+                    if inner < 0 or number == 0:
                         return start
                     if number == 1:
                         name = find_row(ids, first, last, np.int64(bits))
                     elif number <= 7:
-                        expected = 1 if number == 2 else 2 if number == 5 or number == 6 else 0
-                        if wire != expected or inner - payload > _LONGEST_TEXT:
+                        if wire != _WIRES[number] or inner - payload > _LONGEST_TEXT:
                             return start
                         sort, content = number, np.int64(bits)
                         if number == 7:
-                            content = find_row(ids, first, last, np.int64(bits))
-                        elif expected > 0:
+                            content = find_row(ids, first, last, content)
+                        elif wire > 0:
                             content, length = payload, inner - payload
                 slot = at[group[name + 1]]
                 at[group[name + 1]] = slot + 1

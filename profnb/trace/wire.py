@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import compiled, inlined, inner
+from profnb.core.jit import compiled, inner
 
 __all__ = [
     "LENGTH",
@@ -62,7 +62,7 @@ def check(position: Number, what: str) -> None:
         )
 
 
-@inlined
+@inner
 def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Number]:
     """One varint: (value, position after it), or position -1 where it is cut off or too long."""
     value = _ZERO
