@@ -90,10 +90,11 @@ def kernel_by_kernel() -> Iterator[str]:
 def _read() -> Generator[str, None, "Trace"]:
     import numpy as np
 
+    from profnb.trace.grouped_stats import StatKeys
     from profnb.trace.model import StringTable
     from profnb.trace.wire import LENGTH, read_fields, split_field
     from profnb.trace.xplane import read_xplane
-    from profnb.trace.xplane_stats import StatKeys, read_plane_stats
+    from profnb.trace.xplane_stats import read_plane_stats
 
     yield "imports"
     buffer = np.frombuffer(tiny_trace(), np.uint8)

@@ -15,14 +15,15 @@ PROGRAM = """
 import json
 import numpy as np
 from profnb.subjects.source.code_times import _follow
-from profnb.trace.xplane_stats import _fill_stats
+from profnb.trace.grouped_stats import _fill_stats
 
 def longs(*values):
     return np.array(values, np.int64)
 
-stat = np.array([0x12, 2, 8, 5], np.uint8)  # field 2, with key 5
-key = np.array([-1], np.int32)
-_fill_stats(stat, longs(0), longs(4), longs(0), longs(1), longs(0, 1), longs(0, 1), 2, longs(5), key, stat[:1], longs(0), longs(0))
+stat = np.array([0x12, 0x82, 0, 8, 5], np.uint8)  # field 2 of two bytes, with key 5
+key, of_one_group = longs(-1), np.zeros(2, np.int32)
+kind, size = np.zeros(1, np.uint8), np.zeros(1, np.int32)
+_fill_stats(stat, longs(0), longs(5), longs(0), longs(1), longs(0, 1), 2, longs(5), of_one_group, longs(0), longs(1), 2, key, kind, longs(0), size)
 place = longs(0, 0, 0)
 _follow(longs(1, 1, 1), longs(-1, 5, 0), longs(7, 7, 7), place, np.zeros((4, 2), np.int64))  # in, line 5, out
 hits, misses = ([sum(getattr(kernel.stats, name).values()) for kernel in (_fill_stats, _follow)] for name in ("cache_hits", "cache_misses"))

@@ -156,13 +156,16 @@ def test_all_a_traces_stats_are_parsed_once_for_all_tables(cpu_trace_path, monke
     from profnb.trace import xplane_stats
 
     parsed = []
-    read = xplane_stats._read_csr
 
-    def counted(buffer, entries, keys):
-        parsed.append(entries.begins.size)
-        return read(buffer, entries, keys)
+    def count(read):
+        def counted(buffer, entries, keys):
+            parsed.append(entries.begins.size)
+            return read(buffer, entries, keys)
 
-    monkeypatch.setattr(xplane_stats, "_read_csr", counted)
+        return counted
+
+    for name in ("read_grouped", "read_csr"):
+        monkeypatch.setattr(xplane_stats, name, count(getattr(xplane_stats, name)))
     p = profnb.load(cpu_trace_path)
     p.summary(), p.ops, p.layers, p.input_pipeline, p.memory, p.kernels
     assert parsed.count(len(p.trace.events)) == 1

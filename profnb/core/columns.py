@@ -10,7 +10,6 @@ __all__ = [
     "Int8s",
     "Int32s",
     "Int64s",
-    "codes_of",
     "look_up",
     "match",
     "stable_order",
@@ -22,8 +21,6 @@ Int8s = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-_DENSE = 16  # a table may be this many times as long as what it saves sorting
 
 
 def look_up(keys: Int64s, values: Int64s, wanted: Int64s, missing: int = -1) -> Int64s:
@@ -46,11 +43,12 @@ def match(one: Int64s, two: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
     Of a value that stands in one of them several times, the first row.
     """
-    ascends = bool((np.diff(one) > 0).all() and (np.diff(two) > 0).all())
+    is_same = np.array_equal(one, two)
+    ascends = bool((one[1:] > one[:-1]).all() and (is_same or (two[1:] > two[:-1]).all()))
     if not ascends:
         values, in_one, in_two = np.intersect1d(one, two, return_indices=True)
         return values, in_one, in_two
-    if np.array_equal(one, two):
+    if is_same:
         rows = np.arange(one.size)
         return one, rows, rows
     if two.size < one.size:
@@ -61,31 +59,7 @@ def match(one: Int64s, two: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return one[in_one], in_one, in_two[in_one]
 
 
-def codes_of(*columns: Int64s) -> Int64s:
-    """A number from 0 on for each distinct row of columns of the same size, ascending as the rows do."""
-    codes = np.zeros(columns[0].size, np.int64)
-    most = 1
-    for column in columns:
-        values, count = _ranks(column)
-        codes, most = _ranks(codes * count + values) if most > 1 else (values, count)
-    return codes
-
-
-def _ranks(values: Int64s) -> tuple[Int64s, int]:
-    """The rank of each value among the distinct ones, and how many those are."""
-    if not values.size:
-        return values, 0
-    lowest, highest = int(values.min()), int(values.max())
-    if highest - lowest < _DENSE * values.size:
-        there = np.zeros(highest - lowest + 1, np.bool_)
-        there[values - lowest] = True
-        rank = np.cumsum(there) - 1
-        return rank[values - lowest], int(rank[-1]) + 1
-    distinct, ranks = np.unique(values, return_inverse=True)
-    return ranks, distinct.size
-
-
-def stable_order(keys: Int64s) -> Int64s:
+def stable_order(keys: Int64s | Int32s) -> Int64s:
     """What ``argsort(kind="stable")`` returns, of keys that are not negative, several times faster.
 
     NumPy sorts numbers much faster than it finds their order, so each is sorted with its row behind it.
@@ -93,4 +67,9 @@ def stable_order(keys: Int64s) -> Int64s:
     bits = keys.size.bit_length()
     if not keys.size or int(keys.max()) >= 1 << (63 - bits):
         return np.argsort(keys, kind="stable")
-    return np.sort(keys << bits | np.arange(keys.size)) & ((1 << bits) - 1)
+    rows = keys.astype(np.int64)
+    rows <<= bits
+    rows |= np.arange(keys.size)
+    rows.sort()
+    rows &= (1 << bits) - 1
+    return rows

@@ -1,7 +1,9 @@
 """The one door to Numba: how our kernels are compiled.
 
 A kernel is compiled on its first call and kept on disk (``_KernelCache``), and lets other threads run while
-it works (``nogil``). Numba does not check array bounds; every kernel has to.
+it works (``nogil``). Numba does not check array bounds; every kernel has to. A kernel allocates nothing: its
+arrays are its caller's, so Numba need not count references to them (``_nrt``), which at each call of one
+kernel by another took longer than the call.
 """
 
 import contextlib
@@ -14,10 +16,11 @@ import numpy as np
 from numba import njit
 from numba.core import config
 from numba.core.caching import FunctionCache
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["compiled", "inlined", "inner"]
+__all__ = ["compiled", "inner"]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
@@ -88,13 +91,61 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         return *super()._index_key(sig, codegen), _fingerprint(self._kernel)
 
 
-class _KernelCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler without vectorizing: our loops branch at every element, so it only takes time.
+# What kernels have no need of: closures, ``with``, literals, constructs that Numba rewrites or inlines.
+_NEEDLESS_PASSES = frozenset(
+    {
+        "DeadBranchPrune",
+        "DumpParforDiagnostics",
+        "FindLiterallyCalls",
+        "GenericRewrites",
+        "InlineClosureLikes",
+        "InlineInlinables",
+        "InlineOverloads",
+        "LiteralPropagationSubPipelinePass",
+        "LiteralUnroll",
+        "MakeFunctionToJitFunction",
+        "NoPythonSupportedFeatureValidation",
+        "NopythonRewrites",
+        "RewriteDynamicRaises",
+        "RewriteSemanticConstants",
+        "WithLifting",
+    }
+)
 
-    The settings are Numba's and global, but whoever compiles holds Numba's lock, and they are put back.
+
+class _KernelFlags(Flags):  # type: ignore[misc]
+    """Flags of which Numba need not compare every one.
+
+    It does so thousands of times a kernel, to learn whether an operator is compiled already. What the
+    kernels' flags differ in, wrappers, makes no difference to that.
     """
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _KernelFlags)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class _KernelCompiler(Compiler):  # type: ignore[misc]
+    """Numba's compiler without what costs kernels time and gains them nothing.
+
+    That is vectorizing too: our loops branch at every element. Its settings are Numba's and global, but
+    whoever compiles holds Numba's lock, and they are put back.
+    """
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Numba's passes without the needless ones."""
+        lean = PassManager("kernel")
+        for manager in super().define_pipelines():
+            for each, description in manager.passes:
+                if each.__name__ not in _NEEDLESS_PASSES:
+                    lean.add_pass(each, description)
+        lean.finalize()
+        return [lean]
+
     def _compile_core(self) -> object:
+        self.state.flags = _KernelFlags(self.state.flags)
         vectorizers = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
         config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
         try:
@@ -106,7 +157,7 @@ class _KernelCompiler(Compiler):  # type: ignore[misc]
 def _compile(function: Kernel, **options: str | bool) -> Kernel:
     # No C code calls a kernel, so none has to be callable from there.
     kernel: Kernel = njit(
-        nogil=True, no_cfunc_wrapper=True, pipeline_class=_KernelCompiler, **options
+        nogil=True, no_cfunc_wrapper=True, _nrt=False, pipeline_class=_KernelCompiler, **options
     )(function)
     if isinstance(kernel, Dispatcher):  # else Numba is switched off
         # Where neither the package nor the home folder is writable there is nowhere to keep it.
@@ -123,8 +174,3 @@ def compiled(function: Kernel) -> Kernel:
 def inner(function: Kernel) -> Kernel:
     """Compile a function that kernels alone call, never Python."""
     return _compile(function, no_cpython_wrapper=True)
-
-
-def inlined(function: Kernel) -> Kernel:
-    """Compile a small function into each kernel that calls it."""
-    return _compile(function, inline="always")

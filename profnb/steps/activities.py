@@ -136,10 +136,14 @@ def _host_lane_beside_device(name: str) -> int:
 
 
 def _device_lanes(trace: Trace) -> Int8s:
-    """The lane of each event if it is work of a device, shape (E,)."""
+    """The lane of each event of a device, shape (E,)."""
     of_direction = [_COPIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
-    copies = np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace)]
-    return np.where(kinds_of_work(trace) == COLLECTIVE, np.int8(COLLECTIVES), copies)
+    events = trace.lines.events_of(trace.is_device_line)
+    copies = np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace, events)]
+    lanes = np.zeros(len(trace.events), np.int8)
+    is_collective = kinds_of_work(trace, events) == COLLECTIVE
+    lanes[events] = np.where(is_collective, np.int8(COLLECTIVES), copies)
+    return lanes
 
 
 def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int64s) -> Int8s:
@@ -158,16 +162,16 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
         if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
             host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
-        lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
+        lanes = trace.by_name(host) * trace.is_host_event
         lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
-        return lanes.astype(np.int8)
+        return lanes
     host = np.fromiter(map(_host_lane_beside_device, texts), np.int8, len(texts))
     if trace.is_op_name is not None:
         # What is neither op nor runtime is Python's, or the user's annotation.
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
         host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
-    lanes = np.where(trace.is_host_event, host[trace.events.name], 0)
+    lanes = trace.by_name(host) * trace.is_host_event
     of_work = _device_lanes(trace)
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
@@ -188,7 +192,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     lanes[trace.is_device_line[trace.lines.of_event]] = NOTHING
     lanes[on_device] = of_work[on_device]
     lanes[steps.roots] = NOTHING
-    return lanes.astype(np.int8)
+    return lanes
 
 
 def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:

@@ -48,7 +48,9 @@ __all__ = [
     "break_down_steps",
     "categorize_events",
     "category_column",
+    "find_stretches",
     "host_pieces",
+    "sum_stretches",
 ]
 
 
@@ -96,46 +98,83 @@ def categorize_events(trace: Trace, steps: Steps, parent: Int64s) -> Int8s:
 
 
 @compiled
-def _sweep(
-    times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, active: Int64s, charged: Int64s,
-    first_of_device: int, busy: Int64s,
-) -> None:  # fmt: skip
-    """Walk the boundaries in time order and charge each stretch to the highest active lane.
+def _walk(
+    times: Int64s, order: Int64s, lanes: Int8s, active: Int64s, since: Int64s, highest: Int8s
+) -> int:
+    """Note when the highest open lane changes, in time order; returns how often.
 
     Args:
-        times: Begins of the N intervals, then their ends, shape (2N,).
+        times: Begins of N intervals, then their ends, shape (2N,).
         order: What sorts them.
         lanes: The intervals' lanes, shape (N,).
-        edges: Bounds of the P pieces that time is divided into, ascending, shape (P + 1,).
         active: How many intervals of each lane are open: zeros.
-        charged: Where time is added up, shape (P, lanes).
-        first_of_device: Lanes from here on are the device's.
-        busy: Where the device's time is added up, shape (P,).
+        since: Room for when, shape (2N,).
+        highest: Room for the lane from then on, -1 for none, shape (2N,).
     """
-    count = lanes.size
-    highest = 0
-    before = edges[0]
-    piece = 0
+    count, changes, current = lanes.size, 0, -1
     for index in range(order.size):
         boundary = order[index]
-        now = times[boundary]
-        while before < now:
-            while piece < edges.size - 2 and edges[piece + 1] <= before:
-                piece += 1
-            until = now
-            if piece < edges.size - 2 and edges[piece + 1] < now:
-                until = edges[piece + 1]
-            if highest > 0:
-                charged[piece, highest] += until - before
-                if highest >= first_of_device:
-                    busy[piece] += until - before
-            before = until
-        active[lanes[boundary if boundary < count else boundary - count]] += (
-            1 if boundary < count else -1
-        )
-        highest = active.size - 1
-        while highest > 0 and active[highest] == 0:
-            highest -= 1
+        if boundary < count:
+            active[lanes[boundary]] += 1
+        else:
+            active[lanes[boundary - count]] -= 1
+        if index + 1 < order.size and times[order[index + 1]] == times[boundary]:
+            continue  # decide when all boundaries of this instant are known
+        lane = active.size - 1
+        while lane >= 0 and active[lane] == 0:
+            lane -= 1
+        if lane != current:
+            since[changes], highest[changes] = times[boundary], lane
+            changes += 1
+            current = lane
+    return changes
+
+
+def find_stretches(
+    begin_ps: Int64s, end_ps: Int64s, lanes: Int8s, count: int
+) -> tuple[Int64s, Int8s]:
+    """Which of the lanes that are open at a time is the highest.
+
+    Of [0, 9) in lane 1 and [2, 5) in lane 3 these are the stretches [0, 2) of lane 1, [2, 5) of lane 3,
+    [5, 9) of lane 1, and from 9 on none: since [0, 2, 5, 9], lanes [1, 3, 1, -1].
+
+    Args:
+        begin_ps: Begins of N intervals.
+        end_ps: Their ends, later than the begins.
+        lanes: The lane of each, shape (N,).
+        count: How many lanes there are.
+
+    Returns:
+        Since when, ascending, and the lane from then on, both of shape (number of stretches,).
+    """
+    times = np.concatenate([begin_ps, end_ps])
+    since, highest = np.empty(times.size, np.int64), np.empty(times.size, np.int8)
+    order = np.argsort(times, kind="stable")
+    changes = _walk(times, order, lanes, np.zeros(count, np.int64), since, highest)
+    return since[:changes], highest[:changes]
+
+
+def sum_stretches(since: Int64s, lanes: Int8s, edges: Int64s, count: int) -> Int64s:
+    """Time of each lane in each of P pieces of time; what lies behind the last one counts as its.
+
+    Args:
+        since: As ``find_stretches`` returns it.
+        lanes: Likewise.
+        edges: Bounds of the pieces, ascending, shape (P + 1,).
+        count: How many lanes there are.
+
+    Returns:
+        Picoseconds, shape (P, count).
+    """
+    cuts = np.sort(np.concatenate([since, edges]))
+    begin, duration = cuts[:-1], np.diff(cuts)
+    row = np.searchsorted(since, begin, side="right") - 1
+    piece = np.minimum(np.searchsorted(edges, begin, side="right") - 1, edges.size - 2)
+    lane = np.where(row >= 0, lanes[row], -1) if lanes.size else np.full(begin.size, -1)
+    chosen = (piece >= 0) & (lane >= 0) & (duration > 0)
+    sums = np.zeros((edges.size - 1) * count, np.int64)
+    np.add.at(sums, piece[chosen] * count + lane[chosen], duration[chosen])
+    return sums.reshape(-1, count)
 
 
 def break_down_steps(
@@ -164,13 +203,10 @@ def break_down_steps(
         host_pieces(trace, steps, groups, lanes),
     ]
     begin, end, events = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    times = np.concatenate([begin, end])
     edges = np.append(np.stack([steps.begin_ps, steps.end_ps], axis=1).ravel(), steps.end_ps[-1])
-    charged = np.zeros((2 * count, len(ACTIVITIES)), np.int64)
-    busy = np.zeros(2 * count, np.int64)
-    active = np.zeros(len(ACTIVITIES), np.int64)
-    order = np.argsort(times, kind="stable")
-    _sweep(times, order, lanes[events], edges, active, charged, FIRST_OF_DEVICE, busy)
+    stretches = find_stretches(begin, end, lanes[events], len(ACTIVITIES))
+    charged = sum_stretches(*stretches, edges, len(ACTIVITIES))
+    busy = charged[:, FIRST_OF_DEVICE:].sum(axis=1)
     picoseconds = np.zeros((2 * count, len(CATEGORIES)), np.int64)
     for column, category in enumerate(ACTIVITIES[1:], start=1):
         picoseconds[:, CATEGORIES.index(category)] += charged[:, column]

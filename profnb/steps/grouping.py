@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from profnb.core.columns import Bools, Int64s, codes_of, look_up, match, stable_order
+from profnb.core.columns import Bools, Int64s, look_up, match, stable_order
 from profnb.core.jit import compiled
+from profnb.core.joining import number_keys
 from profnb.steps.launching import follow_programs
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
@@ -120,13 +122,13 @@ class _Keyed(NamedTuple):
 
 
 class _Links(NamedTuple):
-    """Who set what going, as CSR: producer i set going ``consumers[first[i]:last[i]]``.
+    """Who set what going: entry i is ``producers[i]``, which set going ``consumers[first[i]:last[i]]``.
 
     Attributes:
-        producers: Events that set others going, ascending, shape (P,).
-        first: Where the consumers of each begin, shape (P,).
-        last: Where they end, shape (P,).
-        consumers: Events that were set going, shape (number of links,).
+        producers: Events that set others going, shape (N,); one has as many entries as it has contexts.
+        first: Where the consumers of each begin, shape (N,).
+        last: Where they end, shape (N,).
+        consumers: Events that were set going, context by context.
     """
 
     producers: Int64s
@@ -139,12 +141,17 @@ def _keyed_by(trace: Trace, first: str, second: str) -> _Keyed:
     """The events that carry both of two integer stats, by their two values."""
     one, two = trace.stats.integers(first), trace.stats.integers(second)
     events, in_one, in_two = match(one.events, two.events)
-    keys = one.values[in_one].astype(np.int64), two.values[in_two].astype(np.int64)
-    return _Keyed(events, keys)
+    if in_one is in_two and events.size == len(one):
+        return _Keyed(events, (_longs(one.values), _longs(two.values)))
+    return _Keyed(events, (_longs(one.values)[in_one], _longs(two.values)[in_two]))
 
 
-def _find_links(trace: Trace) -> _Links:
-    """Links from the events that set work going to the events that are this work.
+def _longs(values: npt.NDArray[np.generic]) -> Int64s:
+    return values.astype(np.int64, copy=False)
+
+
+def _find_links(trace: Trace) -> list[_Links]:
+    """Links from the events that set work going to the events that are this work, of each kind of link.
 
     Both sides carry a key, and events of the same key belong together: its *context*. An example with
     keys (type, id):
@@ -154,77 +161,39 @@ def _find_links(trace: Trace) -> _Links:
         event 5  (1, 71)        event 11  (1, 70)      1: (1, 71)       5 -> 12
         event 8  (1, 71)        event 12  (1, 71)                       8 -> 12
 
-    As CSR: producers [3, 5, 8], first [0, 2, 3], last [2, 3, 4], consumers [10, 11, 12, 12].
+    As entries: producers [3, 5, 8], first [0, 2, 2], last [2, 3, 3], consumers [10, 11, 12].
     """
-    none = np.empty(0, np.int64)
-    producers, consumers = [none], [none]
-    for producing, consuming in _keyed_sides(trace):
-        contexts = _number_contexts(producing.keys, consuming.keys)
-        is_linked = _tells_cause(*contexts)
-        producing_linked, consuming_linked = (is_linked[context] for context in contexts)
-        producer, consumer = _pair(
-            producing.events[producing_linked], contexts[0][producing_linked],
-            consuming.events[consuming_linked], contexts[1][consuming_linked],
-        )  # fmt: skip
-        producers.append(producer)
-        consumers.append(consumer)
-        del producing, consuming, contexts
-    producer, consumer = np.concatenate(producers), np.concatenate(consumers)
-    order = stable_order(producer)
-    producer = producer[order]
-    first = np.flatnonzero(np.diff(producer, prepend=-1))
-    return _Links(producer[first], first, np.append(first[1:], producer.size), consumer[order])
+    return [_link(producing, consuming) for producing, consuming in _keyed_sides(trace)]
 
 
-def _number_contexts(
-    producing: tuple[Int64s, ...], consuming: tuple[Int64s, ...]
-) -> tuple[Int64s, Int64s]:
-    """Keys of several numbers to one number each, the same on both sides, counted from 0.
+def _link(producing: _Keyed, consuming: _Keyed) -> _Links:
+    context, wanted = number_keys(producing.keys, consuming.keys)
+    is_known = wanted >= 0
+    wanted, consumers = wanted[is_known], consuming.events[is_known]
+    consuming_count = np.bincount(wanted, minlength=int(context.max(initial=-1)) + 1)
+    tells = _tells_cause(np.bincount(context), consuming_count)
+    last = np.cumsum(consuming_count)
+    chosen = tells[context]
+    context = context[chosen]
+    return _Links(
+        producing.events[chosen], (last - consuming_count)[context], last[context],
+        consumers[stable_order(wanted)],
+    )  # fmt: skip
 
-    Producers' keys (1, 70), (1, 71), (1, 71) and consumers' (1, 70), (1, 70), (1, 71) become 0, 1, 1
-    and 0, 0, 1.
-    """
-    contexts = codes_of(
-        *(np.concatenate(columns) for columns in zip(producing, consuming, strict=True))
-    )
-    return contexts[: producing[0].size], contexts[producing[0].size :]
 
-
-def _tells_cause(producing: Int64s, consuming: Int64s) -> Bools:
+def _tells_cause(producers: Int64s, consumers: Int64s) -> Bools:
     """Which contexts link their events: those with both sides, and not too many of both.
 
     One producer may have any number of consumers, and one consumer any number of producers; 64 of each
     have too much in common to be cause and effect.
 
     Args:
-        producing: The context of each producer.
-        consuming: The context of each consumer.
-
-    Returns:
-        Shape (number of contexts,).
+        producers: How many producers each context has, shape (number of contexts,); at least one.
+        consumers: How many consumers.
     """
-    count = max(producing.max(initial=-1), consuming.max(initial=-1)) + 1
-    producers = np.bincount(producing, minlength=count)
-    consumers = np.bincount(consuming, minlength=count)
     is_telling = np.minimum(producers, consumers) <= 1
     is_telling |= producers * consumers < _TOO_COMMON**2
-    return np.asarray(is_telling & (producers > 0) & (consumers > 0))
-
-
-def _pair(
-    producers: Int64s, producing: Int64s, consumers: Int64s, consuming: Int64s
-) -> tuple[Int64s, Int64s]:
-    """Each producer with each consumer of its context: (producer, consumer) of every link.
-
-    Producers 3, 5, 8 of contexts 0, 1, 1 and consumers 10, 11, 12 of contexts 0, 0, 1 give the links
-    (3, 10), (3, 11), (5, 12), (8, 12).
-    """
-    by_context = stable_order(consuming)
-    counts = np.bincount(consuming, minlength=producing.max(initial=-1) + 1)
-    first, links = (np.cumsum(counts) - counts)[producing], counts[producing]
-    # The number of a link among its producer's: 0, 1 for event 3, 0 for event 5, 0 for event 8.
-    number = np.arange(links.sum()) - np.repeat(np.cumsum(links) - links, links)
-    return np.repeat(producers, links), consumers[by_context[np.repeat(first, links) + number]]
+    return np.asarray(is_telling & (consumers > 0))
 
 
 def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
@@ -254,22 +223,31 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
         yield launches.where(~is_on_device), launches.where(is_on_device)
 
 
-def _claim(steps: Steps, parent: Int64s, links: _Links, step: Int64s) -> None:
+def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> None:
     """Fill in the step of each event that a root contains, or that its work set going."""
-    link = np.full(parent.size, -1, np.int64)
-    link[links.producers] = np.arange(links.producers.size)
-    stack = np.empty(steps.roots.size + links.consumers.size, np.int64)
+    link = np.full(parent.size, -1, np.int64)  # of each event the last of its entries
+    others = []  # of each entry the one before it of the same event, or -1
+    counts = np.cumsum([0, *(kind.producers.size for kind in links)])
+    places = np.cumsum([0, *(kind.consumers.size for kind in links)])
+    for kind, count in zip(links, counts.tolist(), strict=False):
+        others.append(link[kind.producers])
+        link[kind.producers] = np.arange(count, count + kind.producers.size)
+    none = np.empty(0, np.int64)
+    first = np.concatenate([none, *(k.first + p for k, p in zip(links, places, strict=False))])
+    last = np.concatenate([none, *(k.last + p for k, p in zip(links, places, strict=False))])
+    consumers = np.concatenate([none, *(kind.consumers for kind in links)])
+    stack = np.empty(steps.roots.size + int((last - first).sum()), np.int64)
     behind = np.arange(1, parent.size + 1)
     _spread(
-        steps.roots, steps.first_root, parent, link, links.first, links.last, links.consumers,
-        behind, stack, step,
+        steps.roots, steps.first_root, parent, link, np.concatenate([none, *others]), first, last,
+        consumers, behind, stack, step,
     )  # fmt: skip
 
 
 @compiled
 def _spread(
-    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int64s, first: Int64s, last: Int64s,
-    consumers: Int64s, behind: Int64s, stack: Int64s, step: Int64s,
+    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int64s, other: Int64s, first: Int64s,
+    last: Int64s, consumers: Int64s, behind: Int64s, stack: Int64s, step: Int64s,
 ) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going.
 
@@ -277,7 +255,8 @@ def _spread(
     them belong to step 0, and no later step claims them again.
 
     ``behind`` comes as each event's successor, and becomes the first event behind all that it contains;
-    ``link`` is each event's link, or -1; ``stack`` has room for each root and each end of a link.
+    ``link`` is each event's entry of ``first`` and ``last``, or -1, and ``other`` each entry's next one of
+    the same event; ``stack`` has room for each root and each end of a link.
     """
     for event in range(parent.size - 1, -1, -1):
         owner = parent[event]
@@ -297,10 +276,11 @@ def _spread(
                         continue
                     step[event] = row
                     index = link[event]
-                    if index >= 0:
+                    while index >= 0:
                         for target in range(first[index], last[index]):
                             stack[top] = consumers[target]
                             top += 1
+                        index = other[index]
                     event += 1
 
 

@@ -6,6 +6,7 @@ behind it (``Async XLA Ops``). Lines that a profiler derived from others are nev
 """
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -62,19 +63,38 @@ def raw_device_lines(trace: Trace) -> Bools:
     return raw
 
 
-def directions_of_copies(trace: Trace) -> Int8s:
-    """In which direction each event copies, by name or, for work of a device, by its details or its launch.
+def _of_names(trace: Trace, events: Int64s, kind_of: Callable[[str], int]) -> Int8s:
+    """A number for each of N events by its name, which is looked at once; shape (N,)."""
+    names = trace.events.name[events]
+    kinds = np.zeros(len(trace.names), np.int8)
+    for row in np.flatnonzero(np.bincount(names)).tolist():
+        kinds[row] = kind_of(trace.names[row])
+    return kinds[names]
+
+
+def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
+    """In which direction events copy, by name or, for work of a device, by their details or their launch.
 
     ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one, or
     copies with a kernel (``__amd_rocclr_copyBuffer``) that ``hipMemcpyHtoDAsync`` launched.
 
+    Args:
+        trace: The trace.
+        events: Indices of N events.
+
     Returns:
-        Row of ``DIRECTIONS``, -1 for what is no copy, shape (E,).
+        Row of ``DIRECTIONS``, -1 for what is no copy, shape (N,).
     """
-    texts = trace.names.texts
-    by_name = [copy_direction(text) for text in texts]
-    rows = [-1 if direction is None else DIRECTIONS.index(direction) for direction in by_name]
-    directions = np.array(rows, np.int8)[trace.events.name] if texts else np.empty(0, np.int8)
+
+    def by_name(name: str) -> int:
+        direction = copy_direction(name)
+        return -1 if direction is None else DIRECTIONS.index(direction)
+
+    def by_call(name: str) -> int:
+        direction = copy_direction_of_call(name)
+        return -1 if direction is None else DIRECTIONS.index(direction)
+
+    directions = _of_names(trace, events, by_name)
     for stat in _DETAILS:
         details = trace.stats.texts(stat)
         if not len(details):
@@ -83,29 +103,28 @@ def directions_of_copies(trace: Trace) -> Int8s:
             "set" if stat == _DETAILS[1] else copy_direction_of_details(t) for t in details.texts
         ]
         of_detail = np.array([DIRECTIONS.index(direction) for direction in told], np.int8)
-        is_unclear = np.isin(directions[details.events], _UNCLEAR)
-        on_device = raw_device_lines(trace)[trace.lines.of_event[details.events]]
-        chosen = is_unclear & on_device
-        directions[details.events[chosen]] = of_detail[details.values[chosen]]
-    unclear = directions == DIRECTIONS.index("other")
-    if unclear.any():
-        told_by_call = [copy_direction_of_call(text) for text in texts]
-        of_call = [-1 if told is None else DIRECTIONS.index(told) for told in told_by_call]
+        on_device = raw_device_lines(trace)[trace.lines.of_event[events]]
+        row = details.of(events)
+        chosen = np.isin(directions, _UNCLEAR) & on_device & (row >= 0)
+        directions[chosen] = of_detail[row[chosen]]
+    unclear = np.flatnonzero(directions == DIRECTIONS.index("other"))
+    if unclear.size:
         calls, launched = find_launches(trace)
-        direction = np.array(of_call, np.int8)[trace.events.name[calls]]
-        chosen = unclear[launched] & (direction >= 0)
-        directions[launched[chosen]] = direction[chosen]
+        call = look_up(launched, calls, events[unclear])
+        unclear, call = unclear[call >= 0], call[call >= 0]
+        direction = _of_names(trace, call, by_call)
+        directions[unclear[direction >= 0]] = direction[direction >= 0]
     return directions
 
 
-def kinds_of_work(trace: Trace) -> Int8s:
-    """Whether each event computes, copies (or sets) memory, or exchanges it with devices, shape (E,)."""
-    kinds = [
-        COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
-        for name in trace.names.texts
-    ]
-    of_event = np.array(kinds, np.int8)[trace.events.name] if kinds else np.empty(0, np.int8)
-    return np.where(directions_of_copies(trace) >= 0, np.int8(COPY), of_event)
+def kinds_of_work(trace: Trace, events: Int64s) -> Int8s:
+    """Whether N events compute, copy (or set) memory, or exchange it with devices, shape (N,)."""
+
+    def by_name(name: str) -> int:
+        return COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+
+    kinds = _of_names(trace, events, by_name)
+    return np.where(directions_of_copies(trace, events) >= 0, np.int8(COPY), kinds)
 
 
 def working_devices(trace: Trace) -> list[int]:
@@ -117,12 +136,13 @@ def working_devices(trace: Trace) -> list[int]:
 
 def busiest_device(trace: Trace) -> int | None:
     """The device plane with the most work on its streams, or None if no device ran anything."""
-    work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event])
-    if not work.size:
+    lines = np.flatnonzero(raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0))
+    if not lines.size:
         return None
     totals = np.zeros(len(trace.planes), np.int64)
-    plane = trace.lines.plane[trace.lines.of_event[work]]
-    np.add.at(totals, plane, trace.events.duration_ps[work])
+    for line in lines.tolist():
+        part = slice(int(trace.lines.offsets[line]), int(trace.lines.offsets[line + 1]))
+        totals[trace.lines.plane[line]] += trace.events.duration_ps[part].sum()
     return int(totals.argmax())
 
 

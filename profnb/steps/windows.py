@@ -125,9 +125,13 @@ def outermost(trace: Trace, events: Int64s) -> Int64s:
     lines = trace.lines.of_event[events]
     totals = np.bincount(lines, trace.events.duration_ps[events].astype(np.float64))
     events = events[lines == totals.argmax()]
-    kept, covered_until = [], np.iinfo(np.int64).min
-    for event in events.tolist():
-        if trace.events.begin_ps[event] >= covered_until:
-            kept.append(event)
-            covered_until = trace.events.end_ps[event]
-    return np.array(kept, np.int64)
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    is_outer = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])
+    if (end <= end[is_outer][np.cumsum(is_outer) - 1]).all():
+        return np.asarray(events[is_outer])
+    kept, covered_until = [], np.iinfo(np.int64).min  # some only partly overlap an earlier one
+    for row in range(events.size):
+        if begin[row] >= covered_until:
+            kept.append(row)
+            covered_until = end[row]
+    return events[kept]

@@ -212,21 +212,23 @@ def _find_labels(nodes: Nodes, is_device: Sequence[bool], distinct: _Distinct) -
 
 
 @compiled
-def _assign_lanes(order: Int64s, group: Int64s, begin: Int64s, end: Int64s, lane: Int64s) -> None:
+def _assign_lanes(
+    order: Int64s, group: Int64s, begin: Int64s, end: Int64s, busy_until: Int64s, lane: Int64s
+) -> None:
     """Put each event on the first lane of its group that is free; ``order`` is by group and begin.
 
     Events [0, 5), [2, 4) and [4, 8) of one group stand on lanes 0, 1 and 1. Past the most lanes there may
-    be, events share the last one and overlap there.
+    be, events share the last one and overlap there. ``busy_until`` has room for each lane.
     """
-    busy_until = np.empty(_MOST_LANES, np.int64)
     lane_count, current = 0, np.int64(-1)
-    for event in order:
+    for row in range(order.size):
+        event = order[row]
         if group[event] != current:
             lane_count, current = 0, group[event]
         free = 0
         while free < lane_count and busy_until[free] > begin[event]:
             free += 1
-        if free == _MOST_LANES:
+        if free == busy_until.size:
             free -= 1
             busy_until[free] = max(busy_until[free], end[event])
         else:
@@ -241,7 +243,8 @@ def _spread_over_lines(
     """The lines of the devices and, last, of the runs; and the line of each event, shape (E,)."""
     lane = np.zeros(group.size, np.int64)
     order = np.lexsort((-duration_ps, begin_ps, group))
-    _assign_lanes(order, group, begin_ps, begin_ps + duration_ps, lane)
+    busy_until = np.empty(_MOST_LANES, np.int64)
+    _assign_lanes(order, group, begin_ps, begin_ps + duration_ps, busy_until, lane)
     pairs, line = np.unique(group * _MOST_LANES + lane, return_inverse=True)
     homes = [*map(split_graph_device, devices), (GRAPH_RUNS, "runs", "host")]
     lines = []

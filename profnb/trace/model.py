@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s
 from profnb.trace.names import is_device_plane, is_host_plane
 
 _FEW_NAMES = 6  # comparing a column with so many numbers is faster than looking all of it up
+Value = TypeVar("Value", bound=np.generic)
 _EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
 
 __all__ = ["Counter", "Events", "Lines", "Plane", "StatColumn", "Stats", "StringTable", "Trace"]
@@ -315,8 +316,19 @@ class Trace:
         wanted = self.names.rows_where(condition)
         rows = np.flatnonzero(wanted)
         if rows.size > _FEW_NAMES:
-            return wanted[self.events.name]
+            return self.by_name(wanted)
         selected = np.zeros(len(self.events), np.bool_)
         for row in rows.tolist():
             selected |= self.events.name == row
         return selected
+
+    def by_name(self, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
+        """For each event the value of its name, shape (E,).
+
+        Args:
+            values: One for each row of ``names``.
+        """
+        if not len(self.names):
+            return values[:0]
+        # Without "clip" NumPy first looks whether every index is there: readers have seen to that.
+        return values.take(self.events.name, mode="clip")

@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import compiled, inlined, inner
+from profnb.core.jit import compiled, inner
 
 __all__ = [
     "LENGTH",
@@ -42,6 +42,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _ZERO, _THREE, _SEVEN, _SEVENTY = np.uint64(0), np.uint64(3), np.uint64(7), np.uint64(70)
 _LAST_TAG = np.uint64((1 << 32) - 1)
 _BITS, _MORE = np.uint8(0x7F), np.uint8(0x80)
+_LONGEST_VARINT = 10
 
 
 def check(position: Number, what: str) -> None:
@@ -61,7 +62,7 @@ def check(position: Number, what: str) -> None:
         )
 
 
-@inlined
+@inner
 def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Number]:
     """One varint: (value, position after it), or position -1 where it is cut off or too long."""
     value = _ZERO
@@ -125,7 +126,7 @@ def find_row(ids: Int64s, first: Number, last: Number, wanted: Number) -> Number
 
 @compiled
 def _split(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s,
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, other: int, counts: Int64s,
     child_begins: Int64s, child_ends: Int64s,
 ) -> int:  # fmt: skip
     """Count the children of each parent, and keep where they are if there is room."""
@@ -136,7 +137,7 @@ def _split(
         while at < end:
             start = at
             number, wire, _, payload, at = read_tag(buffer, at, end)
-            if at < 0 or (number == field and wire != LENGTH):
+            if at < 0 or (number == field and wire != LENGTH and wire != other):
                 return start
             if number == field:
                 if child < child_begins.size:
@@ -147,7 +148,7 @@ def _split(
 
 
 def split_field(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str
+    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str, other: int = LENGTH
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Find the messages of one repeated field inside each of P parent messages.
 
@@ -157,6 +158,7 @@ def split_field(
         ends: Where each parent ends, shape (P,).
         field: The field's number.
         what: The parents' kind, for error texts.
+        other: The wire type that the field may have besides a message's.
 
     Returns:
         ``offsets`` of shape (P + 1,): parent p owns children ``offsets[p]:offsets[p + 1]``; and the
@@ -167,12 +169,12 @@ def split_field(
     """
     counts = np.zeros(begins.size, np.int64)
     none = np.empty(0, np.int64)
-    check(_split(buffer, begins, ends, field, counts, none, none), what)
+    check(_split(buffer, begins, ends, field, other, counts, none, none), what)
     offsets = np.zeros(begins.size + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     child_begins = np.empty(offsets[-1], np.int64)
     child_ends = np.empty(offsets[-1], np.int64)
-    _split(buffer, begins, ends, field, counts, child_begins, child_ends)
+    _split(buffer, begins, ends, field, other, counts, child_begins, child_ends)
     return offsets, child_begins, child_ends
 
 
@@ -222,38 +224,6 @@ def read_fields(
     return table
 
 
-@compiled
-def _read_numbers(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, counts: Int64s, numbers: Int64s
-) -> Number:
-    """Count the numbers of each message, and keep them where there is room."""
-    filled = 0
-    for row in range(begins.size):
-        at = begins[row]
-        while at < ends[row]:
-            start = at
-            number, wire, value, payload, at = read_tag(buffer, at, ends[row])
-            if at < 0 or (number == field and wire != VARINT and wire != LENGTH):
-                return start
-            if number != field:
-                continue
-            inner = payload if wire == LENGTH else at
-            if wire == VARINT:
-                counts[row] += 1
-                if filled < numbers.size:
-                    numbers[filled] = np.int64(value)
-                filled += 1
-            while inner < at:
-                value, inner = read_varint(buffer, inner, at)
-                if inner < 0:
-                    return start
-                counts[row] += 1
-                if filled < numbers.size:
-                    numbers[filled] = np.int64(value)
-                filled += 1
-    return -1
-
-
 def split_numbers(
     buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str
 ) -> tuple[Int64s, Int64s]:
@@ -272,10 +242,20 @@ def split_numbers(
     Raises:
         TraceFormatError: A message is malformed, or the field has another wire type.
     """
-    counts = np.zeros(begins.size, np.int64)
-    check(_read_numbers(buffer, begins, ends, field, counts, np.empty(0, np.int64)), what)
-    offsets = np.zeros(begins.size + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    numbers = np.empty(offsets[-1], np.int64)
-    _read_numbers(buffer, begins, ends, field, counts, numbers)
-    return offsets, numbers
+    of_message, begins, ends = split_field(buffer, begins, ends, field, what, VARINT)
+    sizes = ends - begins
+    place = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])  # of each field in ``raw``
+    raw = buffer[np.repeat(begins - place[:-1], sizes) + np.arange(place[-1])]
+    is_last = raw < _MORE
+    last = np.flatnonzero(is_last)
+    first = np.append(0, last + 1)[: last.size]
+    is_cut = (sizes > 0) & ~is_last[np.maximum(place[1:], 1) - 1] if raw.size else sizes > 0
+    check(int(begins[is_cut][0]) if is_cut.any() else OK, what)
+    lengths = last - first + 1
+    is_long = lengths > _LONGEST_VARINT
+    if is_long.any():
+        check(int(begins[np.searchsorted(place, first[is_long][0], side="right") - 1]), what)
+    shift = 7 * (np.arange(raw.size) - np.repeat(first, lengths))
+    bits = (raw & _BITS).astype(np.uint64) << shift.astype(np.uint64)
+    numbers = np.bitwise_or.reduceat(bits, first) if first.size else bits
+    return np.append(0, np.cumsum(is_last))[place[of_message]], numbers.view(np.int64)

@@ -16,6 +16,7 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
+from profnb.trace.grouped_stats import StatEntries, StatKeys
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
     LENGTH,
@@ -26,7 +27,7 @@ from profnb.trace.wire import (
     read_tag,
     split_field,
 )
-from profnb.trace.xplane_stats import StatEntries, StatKeys, XPlaneStats, read_plane_stats
+from profnb.trace.xplane_stats import XPlaneStats, read_plane_stats
 
 __all__ = ["read_xplane"]
 

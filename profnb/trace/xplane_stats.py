@@ -8,13 +8,11 @@ Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, mess
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Floats, Int32s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.columns import Bytes, Floats, Int64s
 from profnb.trace.chrome.stat_texts import (
     BYTES,
     DOUBLE,
@@ -25,134 +23,23 @@ from profnb.trace.chrome.stat_texts import (
     StatCsr,
     StatTexts,
 )
-from profnb.trace.grouped_stats import GroupedStats, group_stats
-from profnb.trace.model import StatColumn, Stats, StringTable
-from profnb.trace.wire import Number, check, find_row, read_tag, split_field
+from profnb.trace.grouped_stats import (
+    GroupedStats,
+    StatEntries,
+    StatKeys,
+    read_csr,
+    read_grouped,
+)
+from profnb.trace.model import StatColumn, Stats
+from profnb.trace.wire import split_field
 
-__all__ = ["StatEntries", "StatKeys", "XPlaneStats", "read_plane_stats"]
+__all__ = ["XPlaneStats", "read_plane_stats"]
 
-
-_LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
 
 Value = int | float | str | bytes
 _Values = tuple[
     Int64s | Floats, tuple[str, ...]
 ]  # a column's values, and the texts that they are rows of
-
-
-@dataclass(frozen=True, slots=True)
-class StatKeys:
-    """The stat dictionaries of all planes: names, and texts that stats refer to.
-
-    Attributes:
-        texts: One row per entry, plane after plane, by id inside a plane.
-        offsets: Plane p owns rows ``offsets[p]:offsets[p + 1]``.
-        ids: The id of each row.
-    """
-
-    texts: StringTable
-    offsets: Int64s
-    ids: Int64s
-
-
-@dataclass(frozen=True, slots=True)
-class StatEntries:
-    """Where the stats are: field ``field`` of messages at the given spans.
-
-    Attributes:
-        begins: Where each event's message begins, or its first stat does, shape (E,), in the order of the
-            trace's events.
-        ends: Where it ends, shape (E,).
-        line_offsets: Line l owns events ``line_offsets[l]:line_offsets[l + 1]``.
-        plane_of_line: Each line's plane.
-        field: The field number of the stats in the message.
-        counts: How many stats each event has, shape (E,); None where nobody counted them yet.
-    """
-
-    begins: Int64s
-    ends: Int64s
-    line_offsets: Int64s
-    plane_of_line: Int64s
-    field: int
-    counts: Int32s | None = None
-
-
-@compiled
-def _fill_stats(
-    buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
-    owners: Int64s, offsets: Int64s, field: int, ids: Int64s,
-    key: Int32s, kind: Bytes, value: Int64s, size: Int32s,
-) -> Number:  # fmt: skip
-    """Fill the CSR columns; owner o of events ``owners[o]:owners[o + 1]`` has the keys between."""
-    for owner in range(owners.size - 1):
-        first, last = first_key[owner], last_key[owner]
-        for event in range(owners[owner], owners[owner + 1]):
-            at, end = begins[event], ends[event]
-            entry = offsets[event]
-            while at < end:
-                start = at
-                number, wire, _, payload, at = read_tag(buffer, at, end)
-                if number != field:
-                    continue
-                if wire != 2:
-                    return start
-                inner, key[entry] = payload, -1
-                while inner < at:
-                    start = inner
-                    if (
-                        inner + 1 < at
-                        and buffer[inner] < 0x80
-                        and buffer[inner + 1] < 0x80
-                        and (buffer[inner] >= 8 and buffer[inner] & 7 == 0)
-                    ):  # what most are: a tag and a number of one byte each
-                        number, wire = np.int64(buffer[inner] >> 3), np.int64(0)
-                        bits = np.uint64(buffer[inner + 1])
-                        inner += 2
-                    else:
-                        number, wire, bits, payload, inner = read_tag(buffer, inner, at)
-                        if inner < 0:
-                            return start
-                    if number == 1:
-                        key[entry] = find_row(ids, first, last, np.int64(bits))
-                    elif number <= 7:
-                        expected = 1 if number == 2 else 2 if number == 5 or number == 6 else 0
-                        if wire != expected or inner - payload > _LONGEST_TEXT:
-                            return start
-                        kind[entry] = number
-                        value[entry] = np.int64(bits)
-                        if number == 7:
-                            value[entry] = find_row(ids, first, last, np.int64(bits))
-                        elif expected > 0:
-                            value[entry], size[entry] = payload, inner - payload
-                entry += 1
-    return -1
-
-
-def _read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
-    if entries.counts is None:
-        offsets, _, _ = split_field(buffer, entries.begins, entries.ends, entries.field, "XStat")
-    else:
-        offsets = np.zeros(entries.begins.size + 1, np.int64)
-        np.cumsum(entries.counts, out=offsets[1:])
-    count = int(offsets[-1])
-    csr = StatCsr(
-        offsets,
-        np.empty(count, np.int32),
-        np.zeros(count, np.uint8),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int32),
-    )
-    planes = entries.plane_of_line
-    filled = _fill_stats(
-        buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
-        entries.line_offsets, offsets, entries.field, keys.ids,
-        csr.key, csr.kind, csr.value, csr.size,
-    )  # fmt: skip
-    check(filled, "XStat")
-    doubles = np.flatnonzero(csr.kind == DOUBLE)
-    raw = buffer[csr.value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
-    csr.value[doubles] = raw.view("<i8").ravel()
-    return csr
 
 
 def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | GroupedStats, entry: int) -> Value:
@@ -180,7 +67,7 @@ def read_plane_stats(
     offsets, _, _ = split_field(buffer, begins, ends, field, "XPlane")
     planes = np.arange(begins.size)
     owners = np.arange(begins.size + 1)
-    csr = _read_csr(buffer, StatEntries(begins, ends, owners, planes, field), keys)
+    csr = read_csr(buffer, StatEntries(begins, ends, owners, planes, field), keys)
     return [
         {
             keys.texts[csr.key[entry]]: _value_of(buffer, keys, csr, entry)
@@ -202,24 +89,15 @@ class XPlaneStats(Stats):
     @cached_property
     def _csr(self) -> StatCsr:
         """Entries by event; read apart from those by key, which most are asked for."""
-        return _read_csr(self._buffer, self._entries, self._keys)
+        return read_csr(self._buffer, self._entries, self._keys)
 
     @cached_property
     def _grouped(self) -> GroupedStats:
-        csr = _read_csr(self._buffer, self._entries, self._keys)
-        return group_stats(csr, len(self._keys.texts))
-
-    @cached_property
-    def _rows_of_name(self) -> dict[str, list[int]]:
-        """The rows of each key's name; planes have dictionaries of their own."""
-        rows: dict[str, list[int]] = {}
-        for row in np.flatnonzero(np.diff(self._grouped.first)).tolist():
-            rows.setdefault(self._keys.texts[row], []).append(row)
-        return rows
+        return read_grouped(self._buffer, self._entries, self._keys)
 
     def _select(self, name: str, kinds: tuple[int, ...]) -> GroupedStats:
         """The entries with this key and one of these kinds."""
-        return self._grouped.of_keys(self._rows_of_name.get(name, [])).of_kinds(kinds)
+        return self._grouped.of_name(name).of_kinds(kinds)
 
     def _column(
         self, name: str, kinds: tuple[int, ...], values_of: Callable[[GroupedStats], _Values]

@@ -39,14 +39,16 @@ def marked_steps(trace: Trace) -> Steps | None:
     numbers = _host_events_with(trace, STEP_NUM)
     levels = trace.stats.integers(ROOT_LEVEL)
     roots = levels.events[levels.values.astype(np.int64) >= 1]
-    candidates = set(roots.tolist()) | set(numbers)
-    candidates -= set(trace.stats.integers(IS_ABANDONED).events.tolist())
+    is_marker = np.zeros(len(trace.events), np.bool_)
+    is_marker[roots] = True
+    is_marker[list(numbers)] = True
+    is_marker[trace.stats.integers(IS_ABANDONED).events] = False
+    sources = _texts_of(trace, MARKER_SOURCE)
+    is_marker[[event for event, source in sources.items() if source == CALL]] = False
+    markers = np.flatnonzero(is_marker)
     implicit = trace.names.rows_where(lambda name: name in IMPLICIT_ROOTS)
-    on_host = trace.is_host_event & ~implicit[trace.events.name]
-    markers = np.array(sorted(event for event in candidates if on_host[event]), np.int64)
-    source_of = _texts_of(trace, MARKER_SOURCE)
-    trusted = [m for m in markers.tolist() if source_of.get(m) != CALL]
-    roots = outermost(trace, np.array(trusted, np.int64))
+    on_host = trace.is_host_line[trace.lines.of_event[markers]]
+    roots = outermost(trace, markers[on_host & ~implicit[trace.events.name[markers]]])
     if not roots.size:
         return None
     graphs = _texts_of(trace, GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase

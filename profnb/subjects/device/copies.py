@@ -81,11 +81,12 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
         trace: The trace.
         within: Which events count, shape (E,); all of them by default.
     """
-    directions = directions_of_copies(trace)
-    copies = trace.lines.events_of(raw_device_lines(trace))
-    copies = copies[directions[copies] >= 0]
+    work = trace.lines.events_of(raw_device_lines(trace))
+    directions = directions_of_copies(trace, work)
+    is_copy = directions >= 0
     if within is not None:
-        copies = copies[within[copies]]
+        is_copy &= within[work]
+    copies, directions = work[is_copy], directions[is_copy]
     details = np.full(copies.size, -1, np.int64)
     parsed: list[tuple[str, str, int]] = []
     for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
@@ -96,7 +97,7 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     size = np.array([row[2] for row in parsed] or [-1], np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     codes = np.empty(copies.size, np.int64)
-    pairs = zip(directions[copies].tolist(), details.tolist(), strict=True)
+    pairs = zip(directions.tolist(), details.tolist(), strict=True)
     for index, (direction, detail) in enumerate(pairs):
         kinds = parsed[detail][:2] if detail >= 0 else ("", "")
         codes[index] = keys.setdefault((DIRECTIONS[direction], *kinds), len(keys))

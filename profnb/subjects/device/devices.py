@@ -83,7 +83,7 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
     begin = np.clip(trace.events.begin_ps[work], *window)
     end = np.clip(trace.events.end_ps[work], *window)
     plane = trace.lines.plane[trace.lines.of_event[work]]
-    kind = kinds_of_work(trace)[work]
+    kind = kinds_of_work(trace, work)
     planes = np.unique(plane)
     rows = np.zeros((planes.size, 5), np.int64)
     for row, number in enumerate(planes.tolist()):

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int8s, Int64s
-from profnb.core.jit import compiled
 from profnb.core.table import Column, Table
 from profnb.steps.activities import (
     ACTIVITIES,
@@ -40,7 +39,7 @@ from profnb.steps.activities import (
     WAITING_FOR_INPUT,
     find_activities,
 )
-from profnb.steps.breakdown import host_pieces
+from profnb.steps.breakdown import find_stretches, host_pieces, sum_stretches
 from profnb.steps.gaps import Gaps
 from profnb.steps.grouping import Groups
 from profnb.steps.streams import (
@@ -127,50 +126,6 @@ class IdleTable:
     bins_ps: Int64s
 
 
-@compiled
-def _charge(
-    times: Int64s, order: Int64s, lanes: Int8s, edges: Int64s, occurrences: Int64s, longest: Int64s,
-    bins: Int64s, active: Int64s,
-) -> None:  # fmt: skip
-    """Walk the boundaries in time order and charge each stretch to the lowest active lane.
-
-    Rows of the results are the lanes; of the two last, row 10 is what no lane explains inside of a step, row
-    11 what none explains between steps. ``active`` comes as twelve zeros.
-    """
-    count = lanes.size
-    current, since, at_bin = -1, np.int64(0), 0
-    for index in range(order.size):
-        boundary = order[index]
-        is_begin = boundary < count
-        lane = lanes[boundary if is_begin else boundary - count]
-        active[lane] += 1 if is_begin else -1
-        now = times[boundary]
-        if index + 1 < order.size and times[order[index + 1]] == now:
-            continue  # decide when all boundaries of this instant are known
-        lowest = 0
-        while lowest < 11 and active[lowest] == 0:
-            lowest += 1
-        if lowest == 9:  # waiting for a result is as copying it back
-            lowest = 6
-        if active[11] == 0:
-            lowest = -1  # outside the window
-        if lowest == current:
-            continue
-        if current >= 0:
-            occurrences[current] += 1
-            if now - since > longest[current]:
-                longest[current] = now - since
-            while since < now:
-                while edges[at_bin + 1] <= since:
-                    at_bin += 1
-                until = now
-                if edges[at_bin + 1] < until:
-                    until = edges[at_bin + 1]
-                bins[at_bin, current] += until - since
-                since = until
-        current, since = lowest, now
-
-
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
     known, step, gap = column[..., :_AWAITED], column[..., [_STEP]], column[..., [_NOTHING]]
@@ -236,7 +191,7 @@ def _pieces(
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
     begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
     end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
-    of_work = of_kind[kinds_of_work(trace)[work]]
+    of_work = of_kind[kinds_of_work(trace, work)]
     lane = np.concatenate([of_work, of_activity[activity[host]], np.full(len(steps), _STEP)])
     begin, end = np.clip(begin, *window), np.clip(end, *window)
     some = end > begin
@@ -256,15 +211,27 @@ def _sweep(
     bins: int,
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Each lane's occurrences, longest stretch and time in each bin, while the window is open."""
-    begin, end, lane = pieces
-    begin, end = np.concatenate([begin, open_[0]]), np.concatenate([end, open_[1]])
-    lane = np.concatenate([lane, np.full(open_[0].size, _NOTHING, np.int8)])
-    times = np.concatenate([begin, end])
-    occurrences, longest, active = (np.zeros(_LANES, np.int64) for _ in range(3))
-    charged = np.zeros((bins, _LANES), np.int64)
-    order = np.argsort(times, kind="stable")
-    _charge(times, order, lane, _edges(window, bins), occurrences, longest, charged, active)
-    return occurrences, longest, charged
+    begin, end = np.append(pieces[0], window[0]), np.append(pieces[1], window[1])
+    lane = np.append(pieces[2], np.int8(_NOTHING))
+    since, highest = find_stretches(begin, end, _NOTHING - lane, _LANES)
+    lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
+    lowest[lowest == _AWAITED] = _SYNCHRONISING  # waiting for a result is as copying it back
+    since, lowest = _while_open(since, lowest, open_)
+    occurrences, longest = (np.zeros(_LANES, np.int64) for _ in range(2))
+    row = np.flatnonzero(lowest[:-1] >= 0)
+    np.add.at(occurrences, lowest[row], 1)
+    np.maximum.at(longest, lowest[row], np.diff(since)[row])
+    return occurrences, longest, sum_stretches(since, lowest, _edges(window, bins), _LANES)
+
+
+def _while_open(since: Int64s, lanes: Int8s, open_: tuple[Int64s, Int64s]) -> tuple[Int64s, Int8s]:
+    """Stretches cut to the times between some begins and ends; -1 is the lane elsewhere."""
+    cuts = np.unique(np.concatenate([since, *open_]))
+    row = np.searchsorted(since, cuts, side="right") - 1
+    opened, closed = (np.searchsorted(np.sort(edge), cuts, side="right") for edge in open_)
+    lane = np.where((opened > closed) & (row >= 0), lanes[row], np.int8(-1))
+    changes = np.append(True, lane[1:] != lane[:-1])
+    return cuts[changes], lane[changes]
 
 
 def _fraction(part_ps: Int64s, whole_ps: int) -> Floats:

@@ -177,7 +177,7 @@ def _copies_by_itself(study: Study) -> bool:
     """Whether XLA's own instructions are most of the time of copies from the host."""
     trace = study.trace
     copies = trace.lines.events_of(raw_device_lines(trace))
-    to_device = directions_of_copies(trace)[copies] == DIRECTIONS.index("host to device")
+    to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
     of_xla = trace.select_names(lambda name: name.lstrip("%").startswith("copy-"))[copies]
     spent = trace.events.duration_ps[copies]
     return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())

@@ -163,9 +163,7 @@ class KernelTable:
 def find_kernels(trace: Trace) -> Int64s:
     """The events that are kernels, ascending."""
     on_stream = trace.lines.events_of(raw_device_lines(trace))
-    if not on_stream.size:
-        return on_stream
-    return on_stream[directions_of_copies(trace)[on_stream] < 0]
+    return on_stream[directions_of_copies(trace, on_stream) < 0]
 
 
 def tabulate_kernels(

@@ -185,11 +185,11 @@ def tabulate_streams(trace: Trace, window: tuple[int, int]) -> StreamTable:
         window: Begin and end of what counts towards its busy time.
     """
     lines = np.flatnonzero(raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0))
-    is_copy = kinds_of_work(trace) == COPY
     table = np.zeros((lines.size, 3), np.int64)
     for row, line in enumerate(lines.tolist()):
         part = slice(int(trace.lines.offsets[line]), int(trace.lines.offsets[line + 1]))
-        copies = int(is_copy[part].sum())
+        events = np.arange(part.start, part.stop)
+        copies = int((kinds_of_work(trace, events) == COPY).sum())
         begin = np.clip(trace.events.begin_ps[part], *window)
         busy = int((np.clip(trace.events.end_ps[part], *window) - begin).sum())
         table[row] = part.stop - part.start - copies, copies, busy

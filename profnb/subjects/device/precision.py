@@ -82,7 +82,7 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     """
     kernels = find_kernels(trace)
     texts = trace.names.texts
-    kernels = kernels[kinds_of_work(trace)[kernels] != COLLECTIVE]
+    kernels = kernels[kinds_of_work(trace, kernels) != COLLECTIVE]
     of_name = np.array([WIDTHS.index(width_of(text)) for text in texts], np.int64)
     width = of_name[trace.events.name[kernels]] if len(texts) else kernels
     shapes = trace.stats.texts("shape")

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
-from profnb.core.jit import compiled
+from profnb.core.columns import Bools, Int64s, stable_order
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
@@ -75,49 +74,33 @@ class Charges:
         return sums
 
 
-@compiled
-def _self_pieces(
-    begin: Int64s, end: Int64s, above: Int64s, covered: Int64s, top: Int64s, out: Int64s
-) -> int:
-    """Stretches of each call that no call inside it covers: rows of (begin, end, call), and how many.
-
-    A call 0-10 with one 3-5 inside it gives (0, 3, outer), (3, 5, inner) and (5, 10, outer). ``covered``
-    comes as a copy of ``begin``: how far each call is accounted for.
-    """
-    count = 0
-    inner = np.int64(-1)  # the innermost call that is still open; the others are above it
-    for call in range(begin.size + 1):
-        owner = above[call] if call < begin.size else -1
-        while inner >= 0:
-            until = begin[call] if inner == owner else end[inner]
-            if until > covered[inner]:
-                out[count, 0], out[count, 1], out[count, 2] = covered[inner], until, inner
-                count += 1
-            if inner == owner:
-                break
-            inner = above[inner]
-        if call < begin.size:
-            top[call] = call
-            if owner >= 0:
-                top[call] = top[owner]
-                if end[call] > covered[owner]:
-                    covered[owner] = end[call]
-            inner = np.int64(call)
-    return count
-
-
 def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
     """Where each call itself was running, not a call inside it.
 
+    A call 0-10 with one 3-5 inside it gives (0, 3, outer), (5, 10, outer) and (3, 5, inner).
+
     Returns:
-        The pieces, labelled with rows of ``tree.events``; and for each call the outermost one on its
-        thread that it lies inside.
+        The pieces thread by thread, labelled with rows of ``tree.events``; and for each call the outermost
+        one on its thread that it lies inside.
     """
     begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
-    top = np.empty(begin.size, np.int64)
-    out = np.empty((2 * begin.size + 1, 3), np.int64)
-    count = _self_pieces(begin, end, tree.above, begin.copy(), top, out)
-    return _pieces_of(out[:count]), top
+    above, calls = tree.above, np.arange(begin.size)
+    top = np.maximum.accumulate(np.where(above < 0, calls, 0))
+    inner = stable_order(above + 1)
+    inner = inner[above[inner] >= 0]  # by the call that they lie inside, and by time
+    outer = above[inner]
+    follows = np.append(False, outer[1:] == outer[:-1])[: inner.size]
+    before = np.where(follows, np.append(0, end[inner][:-1])[: inner.size], begin[outer])
+    covered = begin.copy()
+    covered[outer] = end[inner]  # the last one of several
+    pieces = Pieces(
+        np.concatenate([before, covered]),
+        np.concatenate([begin[inner], end]),
+        np.concatenate([outer, calls]),
+    )
+    lasting = np.flatnonzero(pieces.end_ps > pieces.begin_ps)
+    order = lasting[stable_order(top[pieces.label[lasting]])]
+    return Pieces(*(column[order] for column in pieces)), top
 
 
 def _pieces_of(rows: Int64s) -> Pieces:

@@ -29,7 +29,7 @@ class Input:
     @cached_property
     def iterators(self) -> IteratorTree:
         """The iterators of tf.data."""
-        return find_iterators(self._spine.trace)
+        return find_iterators(self._spine.trace, self._spine.parent)
 
     @cached_property
     def _charges(self) -> Charges:
@@ -40,7 +40,7 @@ class Input:
         """What each iterator of tf.data cost."""
         spine = self._spine
         return tabulate_input_pipeline(
-            spine.trace, self.iterators, self._charges, spine.recording.datasets
+            spine.trace, self.iterators, self._charges, spine.parent, spine.recording.datasets
         )
 
     @cached_property

@@ -7,7 +7,6 @@ import numpy as np
 
 from profnb.capture.datasets import Chain
 from profnb.core.columns import Bools, Int64s
-from profnb.steps.nesting import find_parents
 from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
@@ -64,17 +63,24 @@ def _links(chain: Chain) -> list[tuple[str, str]]:
     return [link for link in chain if link[0].removeprefix("Parallel") in _WITH_FUNCTION]
 
 
-def find_function_ops(trace: Trace, tree: IteratorTree) -> tuple[tuple[OpShare, ...], ...]:
+def find_function_ops(
+    trace: Trace, tree: IteratorTree, outside: Int64s
+) -> tuple[tuple[OpShare, ...], ...]:
     """The ops inside each iterator's function that took most time, at most three, most time first.
 
     TensorFlow's executor runs a function in pieces on any thread, each an event with the run's id; an op of
     the function lies directly inside such a piece.
+
+    Args:
+        trace: The trace.
+        tree: Its iterators.
+        outside: Each event's parent on its line, or -1, shape (E,).
     """
     spent: list[dict[str, tuple[int, int]]] = [{} for _ in range(len(tree))]
     if tree.runs.size:
         types = [_op_type(text) for text in trace.names.texts]
         is_op = np.array([text != "" for text in types] or [False], np.bool_)
-        ops, iterator = _ops_of_runs(trace, tree, is_op)
+        ops, iterator = _ops_of_runs(trace, tree, outside, is_op)
         pairs = iterator * len(types) + trace.events.name[ops]
         distinct, row, often = np.unique(pairs, return_inverse=True, return_counts=True)
         time_ps = np.zeros(distinct.size, np.int64)
@@ -94,28 +100,23 @@ def find_function_ops(trace: Trace, tree: IteratorTree) -> tuple[tuple[OpShare, 
     )
 
 
-def _ops_of_runs(trace: Trace, tree: IteratorTree, is_op: Bools) -> tuple[Int64s, Int64s]:
+def _ops_of_runs(
+    trace: Trace, tree: IteratorTree, outside: Int64s, is_op: Bools
+) -> tuple[Int64s, Int64s]:
     """Events of ops that ran in users' functions, and the iterator of each.
 
     Args:
         trace: The trace.
         tree: Its iterators, with at least one run of a function.
+        outside: Each event's parent on its line, or -1, shape (E,).
         is_op: Which of the trace's names are of ops.
     """
-    ids = trace.stats.integers("id")
-    run_id = np.zeros(len(trace.events), np.int64)
-    run_id[ids.events] = ids.values.astype(np.int64)
-    order = np.argsort(run_id[tree.runs], kind="stable")
-    sorted_ids = run_id[tree.runs][order]
-    parents = find_parents(trace.events.end_ps, trace.lines.offsets)
     is_work = trace.select_names(lambda name: name in _FUNCTION_WORK)
-    ops = np.flatnonzero(is_op[trace.events.name] & (parents >= 0) & trace.is_host_event)
-    ops = ops[is_work[parents[ops]]]
-    wanted = run_id[parents[ops]]
-    at = np.minimum(np.searchsorted(sorted_ids, wanted), sorted_ids.size - 1)
-    of_a_run = (sorted_ids[at] == wanted) & (wanted != 0)
-    iterator = tree.run_node[order[at[of_a_run]]]
-    return ops[of_a_run][iterator >= 0], iterator[iterator >= 0]
+    is_piece = is_work & (tree.run_of_event >= 0)
+    ops = np.flatnonzero(trace.by_name(is_op) & trace.is_host_event & (outside >= 0))
+    ops = ops[is_piece[outside[ops]]]
+    iterator = tree.run_node[tree.run_of_event[outside[ops]]]
+    return ops[iterator >= 0], iterator[iterator >= 0]
 
 
 def _op_type(text: str) -> str:

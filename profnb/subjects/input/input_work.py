@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from profnb.core.columns import Int64s, look_up
+from profnb.core.columns import Int64s
 from profnb.steps.nesting import last_around
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
@@ -33,15 +33,10 @@ def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: In
         return iterator
     run = last_around(trace, tree.runs, wanted)
     iterator[run >= 0] = tree.run_node[run[run >= 0]]
-    ids = trace.stats.integers("id")
-    numbers = ids.values.astype(np.int64)
-    run_id = look_up(ids.events, numbers, tree.runs, 0)
-    distinct, first = np.unique(run_id[run_id != 0], return_index=True)
-    node = tree.run_node[np.flatnonzero(run_id != 0)[first]]
     # What the executor does for a run on another thread has the run's id, or is inside an event that has it.
     for events in (parent[wanted], wanted):
-        rest = np.flatnonzero(iterator < 0)
-        event_id = look_up(ids.events, numbers, events[rest], 0)
-        of_run = look_up(distinct, np.maximum(node, NO_FUNCTION), event_id, NOT_INPUT)
-        iterator[rest] = np.where(event_id != 0, of_run, iterator[rest]).clip(iterator[rest])
+        rest = np.flatnonzero((iterator < 0) & (events >= 0))
+        run_of = tree.run_of_event[events[rest]]
+        rest, run_of = rest[run_of >= 0], run_of[run_of >= 0]
+        iterator[rest] = np.maximum(iterator[rest], tree.run_node[run_of])
     return iterator

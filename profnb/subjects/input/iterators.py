@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s
+from profnb.core.joining import number_keys
 from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 
@@ -55,6 +56,7 @@ class IteratorTree:
         run_node: The iterator whose function each is, or -1, shape (R,).
         run_end_ps: When the last work for each ended, shape (R,).
         run_busy_ps: Time that threads worked for each, shape (R,).
+        run_of_event: The run that each event has the id of, as row of ``runs``, or -1, shape (E,).
     """
 
     path: tuple[str, ...]
@@ -69,20 +71,28 @@ class IteratorTree:
     run_node: Int64s
     run_end_ps: Int64s
     run_busy_ps: Int64s
+    run_of_event: Int32s
 
     def __len__(self) -> int:
         return len(self.path)
 
 
-def find_iterators(trace: Trace) -> IteratorTree:
-    """Find the iterators of a trace, and which calls and runs of functions are whose."""
+def find_iterators(trace: Trace, outside: Int64s | None = None) -> IteratorTree:
+    """Find the iterators of a trace, and which calls and runs of functions are whose.
+
+    Args:
+        trace: The trace.
+        outside: Each event's parent on its line, or -1, shape (E,); found if not given.
+    """
+    if outside is None:
+        outside = find_parents(trace.events.end_ps, trace.lines.offsets)
     texts = trace.names.texts
     paths: dict[str, int] = {}
     for text in texts:
         if text.startswith(PREFIX):
             paths.setdefault(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), 0)
     used = trace.names.rows_where(lambda text: text.startswith(PREFIX))
-    events = np.flatnonzero(used[trace.events.name] & trace.is_host_event)
+    events = np.flatnonzero(trace.by_name(used) & trace.is_host_event)
     ordered = sorted(paths, key=lambda path: (path.count("::"), path))
     rows = {path: row for row, path in enumerate(ordered)}
     of_name = np.array(
@@ -100,10 +110,13 @@ def find_iterators(trace: Trace) -> IteratorTree:
     is_outer = (above < 0) & (parent[node] >= 0) if node.size else above < 0
     asked_elsewhere = np.bincount(parent[node[is_outer]], minlength=len(ordered))
     asked_inside = np.bincount(node[above[above >= 0]], minlength=len(ordered))
-    runs, run_node, run_end, run_busy = _find_runs(trace, events, node, parent)
+    is_run = trace.select_names(lambda name: name.startswith(_FUNCTION_RUNS))
+    runs = np.flatnonzero(is_run & trace.is_host_event)
+    run_of_event = _run_of_event(trace, runs)
+    run_end, run_busy = _work_of_runs(trace, runs, run_of_event)
     return IteratorTree(
         tuple(ordered), parent, depth, asked_elsewhere > asked_inside, events, node, above, alone,
-        runs, run_node, run_end, run_busy,
+        runs, _owners(outside, runs, events, node, parent), run_end, run_busy, run_of_event,
     )  # fmt: skip
 
 
@@ -117,47 +130,66 @@ def _parent_of(path: str, rows: dict[str, int]) -> int:
     return -1
 
 
-def _find_runs(
-    trace: Trace, calls: Int64s, node: Int64s, parent: Int64s
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Runs of users' functions: (events, iterator, end, busy time).
+def _owners(outside: Int64s, runs: Int64s, calls: Int64s, node: Int64s, parent: Int64s) -> Int64s:
+    """The iterator whose function each run is of, or -1, shape (R,).
 
     A run lies inside the call of a synchronous iterator. One of an asynchronous iterator lies beside the
-    call that fetched its argument, both inside the same event of the thread that feeds it. What the
-    executor does for a run carries the run's id, on whatever thread.
+    call that fetched its argument, both inside the same event of the thread that feeds it.
+
+    Args:
+        outside: Each event's parent, shape (E,).
+        runs: Runs of users' functions, shape (R,).
+        calls: Calls of iterators, shape (E',).
+        node: The iterator of each call.
+        parent: The iterator that asks each iterator.
     """
-    is_run = trace.select_names(lambda name: name.startswith(_FUNCTION_RUNS))
-    runs = np.flatnonzero(is_run & trace.is_host_event)
-    if not runs.size:
-        return runs, runs, runs, runs
-    everything = find_parents(trace.events.end_ps, trace.lines.offsets)
-    node_of = np.full(len(trace.events), -1, np.int64)
-    node_of[calls] = node
-    feeder = np.full(len(trace.events), -1, np.int64)  # whose thread an outer event belongs to
-    outer = everything[calls]
-    fed = (outer >= 0) & (node_of[np.maximum(outer, 0)] < 0)
-    feeder[outer[fed]] = parent[node[fed]]
     owner = np.full(runs.size, -1, np.int64)
-    at = everything[runs]
-    while (at >= 0).any():
-        event = np.maximum(at, 0)
-        iterator = np.where(node_of[event] >= 0, node_of[event], feeder[event])
-        owner = np.where((owner < 0) & (at >= 0), iterator, owner)
-        at = np.where((at >= 0) & (owner < 0), everything[event], -1)
+    if not runs.size:
+        return owner
+    whose = np.full(outside.size, -1, np.int32)  # whose call an event is, or whose thread it is on
+    around = outside[calls]
+    is_outer = around >= 0
+    is_call = np.zeros(outside.size, np.bool_)
+    is_call[calls] = True
+    fed = is_outer & ~is_call[around]
+    whose[around[fed]] = parent[node[fed]]
+    whose[calls] = node
+    rows, at = np.arange(runs.size), outside[runs]
+    while rows.size:  # one level further out each time
+        inside = at >= 0
+        rows, at = rows[inside], at[inside]
+        owner[rows] = whose[at]
+        unknown = owner[rows] < 0
+        rows, at = rows[unknown], outside[at[unknown]]
+    return owner
+
+
+def _run_of_event(trace: Trace, runs: Int64s) -> Int32s:
+    """Which of some runs each event has the id of, the first of several; -1 for none, shape (E,)."""
+    of_event = np.full(len(trace.events), -1, np.int32)
     ids = trace.stats.integers("id")
-    step = np.zeros(len(trace.events), np.int64)
-    step[ids.events] = ids.values.astype(np.int64)
-    end, busy = trace.events.end_ps[runs].copy(), np.zeros(runs.size, np.int64)
+    if not runs.size or not len(ids):
+        return of_event
+    numbers = ids.values.astype(np.int64, copy=False)
+    number, found = number_keys((ids.of(runs, 0),), (numbers,))
+    first = np.full(number.size + 1, -1, np.int32)  # the last: of what is not found
+    first[number[::-1]] = np.arange(number.size)[::-1]
+    of_event[ids.events] = np.where(numbers == 0, -1, first[found])  # 0: no id
+    return of_event
+
+
+def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int64s, Int64s]:
+    """When the last work for each run ended, and how long threads worked for it, both shape (R,).
+
+    What the executor does for a run carries the run's id, on whatever thread.
+    """
+    end, busy = trace.events.end_ps[runs], np.zeros(runs.size, np.int64)
     work = np.flatnonzero(trace.select_names(lambda name: name in _EXECUTOR))
-    order = np.argsort(step[runs], kind="stable")
-    row = np.minimum(np.searchsorted(step[runs][order], step[work]), runs.size - 1)
-    row = order[row]
-    same = (step[runs[row]] == step[work]) & (step[work] != 0)
-    np.maximum.at(end, row[same], trace.events.end_ps[work[same]])
-    np.add.at(busy, row[same], trace.events.duration_ps[work[same]])
-    none = busy == 0  # a function that ran inline
-    busy[none] = trace.events.duration_ps[runs[none]]
-    return runs, owner, end, busy
+    row = run_of_event[work]
+    work, row = work[row >= 0], row[row >= 0]
+    np.maximum.at(end, row, trace.events.end_ps[work])
+    np.add.at(busy, row, trace.events.duration_ps[work])
+    return end, np.where(busy == 0, trace.events.duration_ps[runs], busy)  # 0: ran inline
 
 
 def count_first_fill(trace: Trace, tree: IteratorTree) -> list[int]:

@@ -112,7 +112,11 @@ def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
 
 
 def tabulate_input_pipeline(
-    trace: Trace, tree: IteratorTree, charges: Charges, chains: Sequence[Chain] = ()
+    trace: Trace,
+    tree: IteratorTree,
+    charges: Charges,
+    outside: Int64s,
+    chains: Sequence[Chain] = (),
 ) -> InputPipeline:
     """Sum up the iterators of a trace.
 
@@ -120,6 +124,7 @@ def tabulate_input_pipeline(
         trace: The trace.
         tree: Its iterators.
         charges: The training's waiting, as ``charge_waiting`` charges it.
+        outside: Each event's parent on its line, or -1, shape (E,).
         chains: The user's pipelines, which have the names of functions.
     """
     count = len(tree)
@@ -146,7 +151,7 @@ def tabulate_input_pipeline(
         longest_ps=longest,
         function_occurrences=runs,
         function_ps=function,
-        function_ops=find_function_ops(trace, tree),
+        function_ops=find_function_ops(trace, tree, outside),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
         is_autotuned=np.array([text == "true" for text in autotune], np.bool_),

@@ -199,7 +199,7 @@ def _host_runs(
         if key is not None:
             code_of_name[row] = codes_of.setdefault(key, len(codes_of))
     events = trace.events
-    codes = code_of_name[events.name]
+    codes = trace.by_name(code_of_name)
     if hlo is not None and len(hlo):
         keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
         codes[hlo.events] = keys[hlo.code]
@@ -225,7 +225,7 @@ def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], 
         name = text.removeprefix(_EAGER)
         if name != text and name.isidentifier() and not name.startswith(_NO_EAGER_OPS):
             eager[row] = codes_of.setdefault((name, name), len(codes_of))
-    chosen = np.flatnonzero((eager[trace.events.name] >= 0) & trace.is_host_event)
+    chosen = np.flatnonzero(trace.by_name(eager >= 0) & trace.is_host_event)
     if not chosen.size:
         return
     known = np.flatnonzero(codes >= 0)

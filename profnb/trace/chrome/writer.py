@@ -64,13 +64,18 @@ def open_text(target: Path) -> gzip.GzipFile | BufferedWriter:
 
 
 @compiled
-def _spread(begin: Int64s, end: Int64s, offsets: Int64s, most: int, lane: Int64s) -> None:
-    """The first thread of its line on which each event nests with those before it."""
-    # Events that are still open, per thread, as linked lists: the innermost of each, and what is around it.
-    around = np.full(begin.size, -1, np.int64)
-    innermost = np.full(most, -1, np.int64)
+def _spread(
+    begin: Int64s, end: Int64s, offsets: Int64s, around: Int64s, innermost: Int64s, lane: Int64s
+) -> None:
+    """The first thread of its line on which each event nests with those before it.
+
+    Events that are still open are linked lists, one per thread: ``innermost`` is the last of each, shape
+    (threads,), and ``around`` what is around an event, shape (E,).
+    """
+    most = innermost.size
     for line in range(offsets.size - 1):
-        innermost[:] = -1
+        for thread in range(most):
+            innermost[thread] = -1
         for event in range(offsets[line], offsets[line + 1]):
             for thread in range(most):
                 top = innermost[thread]
@@ -124,10 +129,11 @@ def write_chrome(trace: Trace, target: Path, additions: Additions, version: str)
     Raises:
         OSError: The file cannot be written.
     """
-    lane = np.zeros(len(trace.events), np.int64)
+    lane, around = (np.zeros(len(trace.events), np.int64) for _ in range(2))
     _spread(
-        trace.events.begin_ps, trace.events.end_ps, trace.lines.offsets, _MOST_EXTRA_THREADS, lane
-    )
+        trace.events.begin_ps, trace.events.end_ps, trace.lines.offsets, around,
+        np.empty(_MOST_EXTRA_THREADS, np.int64), lane,
+    )  # fmt: skip
     process = trace.lines.plane[trace.lines.of_event] + 1
     extra, number = np.unique(
         trace.lines.of_event.astype(np.int64)[lane > 0] * _MOST_EXTRA_THREADS + lane[lane > 0],
