@@ -505,7 +505,7 @@ def test_jax_on_a_cpu_that_runs_ahead_has_steps_as_long_as_its_programs():
     assert study.steps.steps_ahead == 6  # 8, 10, 9, ... 1 of the twelve have begun when one is done
     assert any("The calls run 6 steps ahead of their programs" in note for note in notes_of(study))
     assert study.summary.shares[0].category == "host compute"
-    assert study.summary.shares[0].fraction == pytest.approx(96 / 97, abs=0.01)
+    assert study.summary.shares[0].fraction == 1  # another program runs in the first millisecond
     # Where calls and runs cannot be paired, the calls are all that is known.
     fewer = Study(read(host(line("python", *calls), line("tf_XLAPjRtCpuClient", *programs[:-4]))))
     assert fewer.steps.duration_ps.tolist() == [MS] * 12
