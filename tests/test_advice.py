@@ -443,7 +443,17 @@ def test_the_argument_whose_shape_compiles_anew_is_named():
     events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="step") for at in range(5)]
     programs = metadata_plane(**{f"step{size}": (size, of(size)) for size in (8, 9)})
     study = Study(read(host(line("python", *steps_of()), line("compiler", *events, line_id=2)), programs))
-    assert "argument 1 was f32[8,16], then other shapes (f32[8,16], f32[9,16])" in rules_of(study)["recompiling"].evidence
+    assert "argument 1 had several shapes (f32[8,16], f32[9,16])" in rules_of(study)["recompiling"].evidence
+
+
+def test_a_program_compiled_again_with_the_shapes_it_had_is_not_told_to_fix_its_shapes():
+    text = program("step", {"main": [parameter("x", 0, shape(F32, 8, 16)), op("t", "tanh", shape(F32, 8, 16), "x")]}, "main")
+    events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="step") for at in range(5)]
+    planes = host(line("python", *steps_of()), line("compiler", *events, line_id=2))
+    found = rules_of(Study(read(planes, metadata_plane(step1=(1, text), step2=(2, text)))))["recompiling"]
+    assert "its shapes are the same" in found.evidence
+    assert "shape" not in found.code
+    assert "or the function is made anew" in rules_of(Study(read(planes)))["recompiling"].evidence  # no program is saved
 
 
 def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():

@@ -491,9 +491,28 @@ def test_what_xla_computes_on_the_cpu_after_the_call_returned_is_host_compute_an
     programs = [event("dot.1", at * 10 * MS + MS, 5 * MS, hlo_module="jit_f") for at in range(6)]
     study = Study(read(host(line("python", *calls), line("tf_XLAPjRtCpuClient", *programs))))
     shares_of = {share.category: share.fraction for share in study.summary.shares}
-    assert shares_of["host compute"] == pytest.approx(5 * 5 / 51)  # of the last period only the call is known
+    assert study.steps.duration_ps.tolist() == [6 * MS] * 6  # each to the end of its program
+    assert shares_of["host compute"] == pytest.approx(6 * 5 / 56)
     [advice] = [advice for advice in advise(study) if advice.rule == "python-between-steps"]
-    assert advice.bound_fraction == pytest.approx((5 * 4 + 6 * 1) / 51)
+    assert advice.bound_fraction == pytest.approx((5 * 4 + 6 * 1) / 56)
+
+
+def test_jax_on_a_cpu_that_runs_ahead_has_steps_as_long_as_its_programs():
+    """Twelve calls of 1 ms; their programs of 8 ms run one after the other, and XLA's own threads compute half of each unseen."""
+    calls = [event("PjitFunction(f)", at * MS, MS) for at in range(12)]
+    programs = [one for at in range(12) for one in (
+        event("add.1", (1 + 8 * at) * MS, MS, hlo_module="jit_f"), event("dot.1", (2 + 8 * at) * MS, 3 * MS, hlo_module="jit_f"),
+        event("ThunkExecutor::Execute (wait for completion)", (5 + 8 * at) * MS, 3 * MS), event("tanh.1", (8 + 8 * at) * MS, MS, hlo_module="jit_f"))]  # fmt: skip
+    other = event("add.9", 0, MS, hlo_module="jit_g")
+    study = Study(read(host(line("python", *calls), line("tf_XLAPjRtCpuClient", *programs), line("t", other, line_id=3))))
+    assert study.steps.duration_ps.tolist() == [9 * MS] + [8 * MS] * 11
+    assert study.steps.steps_ahead == 6  # 8, 10, 9, ... 1 of the twelve have begun when one is done
+    assert any("The calls run 6 steps ahead of their programs" in note for note in notes_of(study))
+    assert study.summary.shares[0].category == "host compute"
+    assert study.summary.shares[0].fraction == 1  # another program runs in the first millisecond
+    # Where calls and runs cannot be paired, the calls are all that is known.
+    fewer = Study(read(host(line("python", *calls), line("tf_XLAPjRtCpuClient", *programs[:-4]))))
+    assert fewer.steps.duration_ps.tolist() == [MS] * 12
 
 
 def test_sending_a_batch_is_no_waiting_for_it():

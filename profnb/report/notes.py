@@ -66,7 +66,7 @@ def notes_of(study: Study) -> list[str]:
             note_window(study) if study.steps.is_window else "",
         ),
         *note_backend(study),
-        *_note_steps_ahead(study.steps),
+        *_note_steps_ahead(study.steps, has_device=study.has_device),
         *note_devices(study.trace, worked=worked, framework=study.framework),
         *note_missing_devices(
             study.trace, study.recording.devices, worked=worked, framework=study.framework
@@ -154,10 +154,15 @@ def _steps_text(count: int) -> str:
     return "1 step" if count == 1 else f"{count_text(count)} steps"
 
 
-def _note_steps_ahead(steps: Steps) -> list[str]:
-    """That a step is the device's period, where the host does not wait for it."""
+def _note_steps_ahead(steps: Steps, *, has_device: bool) -> list[str]:
+    """That a step is the device's period, or the programs', where the host does not wait for it."""
     if steps.steps_ahead < 1:
         return []
+    if not has_device:
+        return [
+            f"The calls run {_steps_text(steps.steps_ahead)} ahead of their programs, so a step is the "
+            "period of the programs: from the end of one step's to the end of the next one's."
+        ]
     return [
         f"The host runs {_steps_text(steps.steps_ahead)} ahead of the device, so a step is the period of the "
         "device's work: from the end of one step's work to the end of the next one's."

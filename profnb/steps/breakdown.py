@@ -214,6 +214,7 @@ def break_down_steps(
     return StepBreakdown(picoseconds[::2], picoseconds[1::2], busy[::2], busy[1::2])
 
 
+_XLA_ON_CPU = "ThunkExecutor::Execute"  # with "(wait for completion)": its own threads compute
 Pieces = tuple[Int64s, Int64s, Int64s]  # begins, ends, the event of each
 
 
@@ -241,6 +242,7 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     is_anytime = lanes == AWAITING
     if not trace.is_device_line.any():
         is_anytime[trace.stats.texts(HLO_MODULE).events] = True
+        is_anytime |= trace.select_names(lambda name: name.startswith(_XLA_ON_CPU))
     parent = np.maximum(groups.parent, 0)
     hidden = (groups.parent >= 0) & (lanes[parent] == lanes) & (groups.step[parent] == groups.step)
     anytime = np.flatnonzero(is_host & is_anytime)

@@ -8,6 +8,8 @@ period of the device's work, which is what an iteration costs.
     device   |   [ work of 0 ][ work of 1 ][ work of 2 ][ work of 3 ]
     steps    |[ 0            ][ 1         ][ 2         ][ 3         ]      the host runs 3 steps ahead
 
+JAX on a CPU runs its programs so as well: there the program that each call asked for is the device's work.
+
 No two steps overlap, and from the first step's begin to the end of the last device work every instant belongs
 to one step or to the gap after it.
 """
@@ -16,12 +18,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from profnb.core.columns import Int64s
 from profnb.steps.grouping import Groups
 from profnb.steps.streams import busiest_device, raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
+from profnb.trace.names import HLO_MODULE
 
 __all__ = ["extend_to_device_work"]
+
+_CALL = "PjitFunction("
 
 
 def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
@@ -35,15 +41,65 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     Returns:
         The steps with their new bounds, and how many steps the host runs ahead.
     """
-    plane = busiest_device(trace)
-    if plane is None or steps.is_window or not len(steps):
+    if steps.is_window or not len(steps):
         return steps
-    lines = raw_device_lines(trace) & (trace.lines.plane == plane)
-    work = np.flatnonzero(lines[trace.lines.of_event] & (groups.step >= 0))
+    plane = busiest_device(trace)
+    if plane is None:
+        row, ends = _programs_on_the_cpu(trace, steps, groups)
+    else:
+        lines = raw_device_lines(trace) & (trace.lines.plane == plane)
+        work = np.flatnonzero(lines[trace.lines.of_event] & (groups.step >= 0))
+        row, ends = groups.step[work], trace.events.end_ps[work]
+    if not row.size:
+        return steps
     last = steps.end_ps.copy()
-    np.maximum.at(last, groups.step[work], trace.events.end_ps[work])
+    np.maximum.at(last, row, ends)
     end = np.maximum.accumulate(last)
     begin = np.maximum(steps.begin_ps, np.append(steps.begin_ps[:1], end[:-1]))
     later = np.searchsorted(steps.begin_ps, end) - 1 - np.arange(len(steps))
     ahead = int(np.median(later[:-1])) if len(steps) > 1 else 0
     return replace(steps, begin_ps=begin, end_ps=end, steps_ahead=max(ahead, 0))
+
+
+def _programs_on_the_cpu(trace: Trace, steps: Steps, groups: Groups) -> tuple[Int64s, Int64s]:
+    """When the programs ended that calls of JAX's functions in the steps asked for, where there is no device.
+
+    The third call of ``PjitFunction(f)`` asked for the third run of ``jit_f``, if each call has its run. Of
+    each run the instruction that is last in the first one ends it.
+
+    Returns:
+        The step and the end of each run, shape (N,); none where calls and runs cannot be paired.
+    """
+    none = np.empty(0, np.int64)
+    modules = trace.stats.texts(HLO_MODULE)
+    if not len(modules) or not steps.roots.size or trace.is_device_line.any():
+        return none, none
+    is_call = trace.names.rows_where(lambda name: name.startswith(_CALL))
+    calls = np.flatnonzero(is_call[trace.events.name])
+    parent = np.maximum(groups.parent[calls], 0)
+    is_repeat = (
+        trace.events.name[parent] == trace.events.name[calls]
+    )  # each is recorded twice, nested
+    calls = calls[~(is_repeat & (groups.parent[calls] >= 0))]
+    rows, ends = [none], [none]
+    for name in np.unique(trace.events.name[calls]).tolist():
+        own = calls[trace.events.name[calls] == name]
+        own = own[np.argsort(trace.events.begin_ps[own], kind="stable")]
+        function = trace.names[name].removeprefix(_CALL).removesuffix(")")
+        is_module = np.array([text == f"jit_{function}" for text in modules.texts], np.bool_)
+        last = _last_instruction(trace, modules.events[is_module[modules.values]], own.size)
+        inside = groups.step[own] >= 0
+        if last.size:
+            rows.append(groups.step[own][inside])
+            ends.append(last[inside])
+    return np.concatenate(rows), np.concatenate(ends)
+
+
+def _last_instruction(trace: Trace, events: Int64s, count: int) -> Int64s:
+    """The ends of the instruction, of those that ran so often, that is last in the first run, ascending."""
+    latest = np.empty(0, np.int64)
+    for name in np.unique(trace.events.name[events]).tolist():
+        ends = np.sort(trace.events.end_ps[events[trace.events.name[events] == name]])
+        if ends.size == count and (not latest.size or ends[0] > latest[0]):
+            latest = ends
+    return latest

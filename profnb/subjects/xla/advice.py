@@ -27,6 +27,9 @@ _ELEMENTWISE = frozenset({
     "SquaredDifference", "Sub", "Tanh", "TanhGrad", "TruncateDiv", "Xdivy", "ZerosLike",
 })  # fmt: skip
 _SHOWN_SHAPES = 4
+_SAME_SHAPES = (
+    "its shapes are the same, so a new function or another static argument came with each call"
+)
 
 
 def recompiling(study: Study) -> Advice | None:
@@ -39,12 +42,15 @@ def recompiling(study: Study) -> Advice | None:
     if modules.compilations[row] < 3 or spent / window < LEAST:
         return None
     compiling = np.flatnonzero(study.trace.select_names(is_compilation))
+    why = _why_compiled(study, modules.module[row])
     return Advice(
         "recompiling", "Compile once",
         f"XLA compiled {modules.module[row][:100]} {count_text(int(modules.compilations[row]))} times, "
-        f"{duration_text(spent)} in all: {_why_compiled(study, modules.module[row])}.",
+        f"{duration_text(spent)} in all: {why}.",
         min(max(spent / window, excess_share(study, compiling)), 1.0),
-        words(
+        "Make the compiled function once, outside of the loop, and pass what changes as arguments."
+        if why == _SAME_SHAPES
+        else words(
             study.framework,
             "Give every batch one shape: drop the last, smaller one, pad sequences to a few lengths.",
             tensorflow="Give every batch one shape: .batch(n, drop_remainder=True), pad sequences to a "
@@ -61,12 +67,14 @@ def _why_compiled(study: Study, module: str) -> str:
     """Which shapes its arguments had, where the trace holds several of the name."""
     saved = [other for other in study.xla.hlo.modules.values() if other.name == module]
     shapes = [argument_shapes(other) for other in saved]
-    for at, of_first in enumerate(shapes[0] if shapes else ()):
+    for at in range(len(shapes[0]) if shapes else 0):
         distinct = list(dict.fromkeys(shape[at] for shape in shapes if at < len(shape)))
         if len(distinct) > 1:
             listed = ", ".join(distinct[:_SHOWN_SHAPES])
-            return f"argument {at + 1} was {of_first}, then other shapes ({listed})"
-    return "its shapes change from call to call"
+            return f"argument {at + 1} had several shapes ({listed})"
+    if len(saved) > 1:
+        return _SAME_SHAPES
+    return "its shapes change from call to call, or the function is made anew"
 
 
 def small_ops_without_xla(study: Study) -> Advice | None:
