@@ -1,6 +1,7 @@
 """Where the whole cell's wall time went: by a made clock to the nanosecond, and seconds planted into real cells."""
 
 import contextlib
+import pickle
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import profnb
+from profnb.capture.hooks import watch_method
 from profnb.capture.parts import part_stack
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import (
@@ -691,3 +693,18 @@ print(p.summary())
     assert done.returncode == 0, done.stderr
     assert "none of it in TensorFlow" in done.stdout.splitlines()[0]
     assert "Python" in done.stdout.splitlines()[1]
+
+
+class Counted:
+    """A callback that somebody's class hierarchy calls twice."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        return epoch
+
+
+def test_a_watched_class_that_is_pickled_whole_keeps_its_own_methods(cell):
+    with watch_method(Counted, "on_epoch_end", lambda _: cell.clock.enter(CALLBACKS, "Counted.on_epoch_end")):
+        attribute = vars(Counted)["on_epoch_end"]
+        assert type(attribute).__name__ == "_WatchedMethod"
+        assert pickle.loads(pickle.dumps(attribute)) is Counted.on_epoch_end
+    assert vars(Counted)["on_epoch_end"] is pickle.loads(pickle.dumps(Counted.on_epoch_end))

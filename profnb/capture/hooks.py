@@ -183,6 +183,15 @@ class _WatchedMethod:
             return method
         return WatchedCall.of_method(method, self._hooks, instance)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _same, (
+            self._method,
+        )  # a class that is pickled whole (cloudpickle) has its own method
+
+
+def _same(value: object) -> object:
+    return value
+
 
 @contextmanager
 def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]:

@@ -90,6 +90,7 @@ class StepRecorder:
         self._thread = threading.get_ident()
         self._stack: list[OpenStep] = []
         self._batch: OpenStep | None = None
+        self._untraceable: OpenStep | None = None
         self._session_run: OpenStep | None = None
         self._session_runs = 0
         self._batches_begun = 0
@@ -263,7 +264,11 @@ class StepRecorder:
 
     def _batch_began(self, phase: str) -> None:
         self._batch_abandoned()
-        if threading.get_ident() != self._thread or not self._has_tensorflow:
+        if threading.get_ident() != self._thread:
+            return
+        if not self._has_tensorflow:  # Keras on another backend: no step, but part of the cell
+            self._untraceable = OpenStep(None, KERAS, phase, 0, 0, was_traced=False, step_num=0)
+            self._parts.step_began(self._untraceable)
             return
         self._report()
         if self._inside_step():
@@ -276,6 +281,9 @@ class StepRecorder:
         self._batches_begun += 1
 
     def _batch_ended(self) -> None:
+        if self._untraceable is not None and threading.get_ident() == self._thread:
+            self._parts.step_ended(self._untraceable, is_step=True)
+            self._untraceable = None
         if self._batch is None or threading.get_ident() != self._thread:
             return
         batch, end_ns = self._batch, time.perf_counter_ns()
@@ -284,6 +292,9 @@ class StepRecorder:
         self._record(batch, end_ns)
 
     def _batch_abandoned(self, _: object = None, *, failed: bool = False) -> None:
+        if self._untraceable is not None and threading.get_ident() == self._thread:
+            self._parts.step_ended(self._untraceable, is_step=False, failed=failed)
+            self._untraceable = None
         if self._batch is None or threading.get_ident() != self._thread:
             return
         batch, self._batch = self._batch, None

@@ -45,6 +45,7 @@ _CHEAP_NS = 3_000  # no op is dispatched in less
 _OFTEN = 8  # times in fast batches
 _RARE = 64  # one of so many occurrences, and one more, may have been interrupted
 _MOST_ROWS = 2_000_000
+_MOST_SWITCHES = 400  # after each, Python looks at all code anew
 _MOST_UNWOUND = 50_000  # exceptions through functions; at 0.3 us each, some 15 ms
 _REARMED_NS, _REARMING_SHARE = 100_000, 100  # asking again may take a hundredth of the time
 
@@ -92,7 +93,7 @@ class LineWatch:
         self._muted: set[tuple[int, int]] = set()
         self._rearm_at_ns: dict[int, int] = {}  # when to ask for a function's muted lines again
         self._ignored: set[int] = set()
-        self._unwound = 0
+        self._unwound = self._switches = 0
         self._tool = -1
         self._thread = 0
         self._lock = threading.RLock()
@@ -131,7 +132,8 @@ class LineWatch:
         5 % longer.
         """
         with self._lock:
-            if self._tool >= 0:
+            self._switches += 1
+            if self._tool >= 0 and (are_seen or self._switches < _MOST_SWITCHES):
                 events = sys.monitoring.events
                 exceptions = events.PY_UNWIND | events.PY_THROW
                 are_seen &= self._unwound < _MOST_UNWOUND
@@ -222,6 +224,7 @@ class LineWatch:
         self._function_left(code)
         self._unwound += 1
         if self._unwound == _MOST_UNWOUND:
+            self._switches = 0
             self.see_exceptions(are_seen=False)
 
     def _begin_batch(self) -> None:

@@ -13,7 +13,7 @@ from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 
 __all__ = ["CellShare", "CellWords", "cell_sections", "cell_words"]
 
-_MOST_SAID, _LEAST_SAID = 6, 0.015
+_MOST_SAID, _LEAST_SAID, _LEAST_REST = 6, 0.015, 0.005
 _LEAST_SHOWN = 0.001
 _SHOWN, _LONGEST, _MOST_LINES = 15, 60, 3
 _REST = "other parts"
@@ -60,7 +60,8 @@ class CellWords:
 
     Attributes:
         head: How it begins: "Of 20.4 s:".
-        shares: What it names, the largest first, then the rest and profnb itself; they add up to the whole.
+        shares: What it names, the largest first, then the rest and profnb itself: of the whole all but
+            what rounds to nothing.
     """
 
     head: str
@@ -96,7 +97,7 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
         colour = next(shades[part]) if part in shades else CELL_COLOURS[part]
         shares.append(CellShare(title, sums[title], colour, _remark(cell, part)))
     rest = sum(sums[title] for title in order if title not in said)
-    if rest > 0:
+    if rest >= _LEAST_REST:
         shares.append(CellShare(_REST, rest, CELL_COLOURS[_REST]))
     if own > 0:
         shares.append(CellShare(_TITLES[parts.PROFNB], own, CELL_COLOURS[parts.PROFNB]))
