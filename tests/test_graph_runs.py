@@ -314,9 +314,53 @@ def test_there_is_no_copy_of_what_cannot_be_copied_faithfully(monkeypatch):
     assert copy_inside(Subject.go, Doubled, ("value",)) is None
 
 
-def test_where_there_is_no_source_runs_are_plain(model, monkeypatch):
+def test_where_there_is_no_source_runs_are_traced_all_the_same(model, monkeypatch):
     monkeypatch.setattr(sys.modules["profnb.tf1.session_runs"], "copy_inside", lambda *_: None)
-    with profnb.profile() as p, start(model) as session:
-        assert run_it(session) == [1e9]
+    with profnb.profile(max_steps=2) as p, start(model) as session:
+        assert run_it(session, 3) == [1e9] * 3
+    assert len(p.recording.graph_runs) == 2
+    assert p.step_times.was_traced.sum() == 2
+
+
+def wrapped_by(monkeypatch, make):
+    """Somebody's wrapper in the place of ``Session.run``."""
+    owner = next(base for base in v1.Session.__mro__ if "run" in vars(base))
+    monkeypatch.setattr(owner, "run", make(vars(owner)["run"]))
+    return owner
+
+
+def test_session_runs_that_somebody_wrapped_are_bounded_and_traced(model, monkeypatch):
+    calls = []
+
+    def make(run):
+        def counting(self, *arguments, **keywords):
+            calls.append(len(arguments))
+            return run(self, *arguments, **keywords)
+
+        return counting
+
+    owner = wrapped_by(monkeypatch, make)
+    theirs = vars(owner)["run"]
+    with profnb.profile(max_steps=3) as p, start(model) as session:
+        assert run_it(session, 6) == [1e9] * 6
+        session.run("total:0", {"x:0": X}, None, None)
+    assert vars(owner)["run"] is theirs
+    assert len(calls) == 8
+    assert len(p.recording.graph_runs) == 3
+    assert p.step_times.was_traced.tolist() == [True] * 3 + [False] * 5
+
+
+def test_errors_pass_a_wrapped_run_without_an_entry_of_ours(model, monkeypatch):
+    wrapped_by(monkeypatch, lambda run: lambda self, *arguments, **keywords: run(self, *arguments, **keywords))
+    with profnb.profile(), start(model) as session:
+        with pytest.raises(Exception, match="nowhere") as caught:
+            session.run("nowhere:0")
+    assert not [entry for entry in caught.traceback if "/profnb/tf1/" in str(entry.path).replace("\\", "/")]
+
+
+def test_a_wrapper_that_takes_no_options_is_left_alone_and_said(model, monkeypatch):
+    wrapped_by(monkeypatch, lambda run: lambda self, fetches, feed_dict=None: run(self, fetches, feed_dict))
+    with profnb.profile(max_steps=2) as p, start(model) as session:
+        assert run_it(session, 4) == [1e9] * 4
     assert p.recording.graph_runs == []
-    assert p.has_trace
+    assert any("Session.run was replaced by code that takes no options" in note for note in p.notes)

@@ -92,6 +92,22 @@ def test_what_xla_runs_on_the_host_is_the_op_it_was_compiled_from():
     assert rows(sum_op_runs(find_op_runs(trace))) == [("host", "f", "Call", 1, 100, 100)]
 
 
+def test_waiting_for_a_program_of_xla_on_other_threads_is_no_self_time_of_the_function_that_runs_it():
+    """30 of 100 are before and behind the program, which runs an op of 20 here and one of 40 elsewhere."""
+    instructions = [parameter("x", 0, shape(F32, 4)), op("tanh.1", "tanh", shape(F32, 4), "x", op_name="model/act/Tanh", op_type="Tanh")]
+    stats = {"hlo_op": "tanh.1", "hlo_module": "jit_f", "program_id": 3}
+    here = [event("f:Call", 0, 100), event("CpuExecutable::ExecuteAsyncOnStream", 20, 70), event("tanh.1", 25, 20, **stats)]
+    trace = read(
+        metadata_plane(jit_f=(3, program("jit_f", {"main": instructions}, "main"))),
+        host(line("a", *here), line("pool", event("tanh.1", 40, 40, **stats), line_id=2)),
+    )
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
+        ("host", "model/act/Tanh", "Tanh", 2, 60, 60),
+        ("host", "f", "Call", 1, 100, 30),
+    ]
+    assert rows(sum_op_runs(find_op_runs(trace))) == [("host", "f", "Call", 1, 100, 100)]  # nothing of it was recorded
+
+
 def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twice():
     trace = read(
         gpu(

@@ -20,6 +20,7 @@ from profnb.subjects.source.code_times import busy_within, find_busy, follow_lin
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex
 from profnb.subjects.source.source_charges import tabulate_source_lines
 from profnb.subjects.study import Study
+from profnb.capture.source import user_code
 from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
 from profnb.capture.source import line_watch
 from profnb.capture.source.line_watch import LineWatch
@@ -1085,3 +1086,32 @@ def test_trouble_with_source_lines_costs_a_sentence(tf, monkeypatch):
         tf.ones(3) + 1
     assert p.has_trace
     assert any("could not be read (odd)" in note for note in p.notes)
+
+
+@pytest.mark.parametrize(
+    ("cell", "lines"),
+    [
+        ("get_ipython().run_line_magic('_tfprofile_begin', '-q')\nget_ipython().run_cell_magic('time', '', 'for i in x:\\n    f(\\'a\\')\\n')\n", ("for i in x:", "    f('a')")),
+        ("get_ipython().run_cell_magic('time', '--no-raise', \"print('b')\\n\")\n", ("print('b')",)),
+        ("f(1)\n", None),
+        ("get_ipython().run_cell_magic('timeit', '', 'f()')\n", None),
+    ],
+    ids=["below ours", "with an option", "no magic", "another magic"],
+)
+def test_lines_below_time_are_the_users_own_and_have_their_text(monkeypatch, cell, lines):
+    """IPython compiles them as a file of their own, "<timed exec>"."""
+
+    class Shell:
+        class history_manager:
+            input_hist_parsed = ["", "get_ipython().run_cell_magic('time', '', 'older()')", cell]
+
+    class Seam:
+        def __init__(self, value):
+            self.find = lambda: value
+
+    monkeypatch.setattr(user_code, "SHELL_IS_THERE", Seam(lambda: True))
+    monkeypatch.setattr(user_code, "SHELL_INSTANCE", Seam(Shell))
+    assert user_code.is_user_file("<timed exec>")
+    assert not user_code.is_user_file("<string>")
+    assert user_code.read_sources(["<timed exec>"]) == ({} if lines is None else {"<timed exec>": lines})
+    assert user_code.file_title("<timed exec>", {}) == "Below %%time"

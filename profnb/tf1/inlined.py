@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-__all__ = ["Around", "copy_inside"]
+__all__ = ["Around", "copy_inside", "run_around"]
 
 # Given the instance and the arguments' values: a context manager that yields their values to use.
 Around = Callable[..., AbstractContextManager[tuple[Any, ...]]]
 
 _AROUND = "profnb_around"
+_RUN_ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
 
 
 def copy_inside(method: Any, around: Around, arguments: Sequence[str]) -> types.FunctionType | None:
@@ -157,3 +158,42 @@ class _Nested:
     def __exit__(self, *error: object) -> None:
         for manager in (self._inner, self._outer):
             manager.__exit__(*error)  # type: ignore[arg-type]
+
+
+def run_around(run: Any, around: Around) -> Callable[..., Any] | None:
+    """A wrapper of ``Session.run`` for where there is no copy: somebody wrapped it, or its source is gone.
+
+    An error that passes through loses the traceback's entry for the wrapper.
+
+    Args:
+        run: Whatever stands in the method's place.
+        around: As for ``copy_inside``, given the session, ``options`` and ``run_metadata``.
+
+    Returns:
+        The wrapper; None where ``run`` does not take both arguments, and so cannot be traced.
+    """
+    try:
+        signature = inspect.signature(run)
+        signature.bind("session", "fetches", options=None, run_metadata=None)
+    except (TypeError, ValueError):
+        return None
+
+    @functools.wraps(run)
+    def watched(session: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        placed = dict(zip(_RUN_ARGUMENTS, arguments, strict=False)) | keywords
+        given = placed.get("options"), placed.get("run_metadata")
+        with around(session, *given) as used:
+            for name, value in zip(("options", "run_metadata"), used, strict=True):
+                at = _RUN_ARGUMENTS.index(name)
+                if at < len(arguments):
+                    arguments = (*arguments[:at], value, *arguments[at + 1 :])
+                elif value is not None or name in keywords:
+                    keywords[name] = value
+            try:
+                return run.__get__(session, type(session))(*arguments, **keywords)
+            except BaseException as error:
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next
+                raise
+
+    return watched

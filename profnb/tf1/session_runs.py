@@ -26,13 +26,17 @@ from profnb.capture.seams import (
     RUN_OPTIONS,
     SESSION_RUN,
 )
-from profnb.tf1.inlined import copy_inside
+from profnb.tf1.inlined import copy_inside, run_around
 
 __all__ = ["GraphRuns"]
 
 _ARGUMENTS = ("options", "run_metadata")
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS = 10_000
+_HIDDEN = (
+    "Session.run was replaced by code that takes no options, so session runs are not traced one by one and "
+    "-n does not bound them."
+)
 
 
 class GraphRuns:
@@ -78,6 +82,7 @@ class GraphRuns:
         self._bytes = 0
         self._is_inside = False
         self._is_refused = False
+        self._is_hidden = False
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
@@ -93,9 +98,14 @@ class GraphRuns:
         owners = {_owner_of_run(seam.owner(tensorflow.module)) for seam in sessions} - {None}
         with ExitStack() as stack:
             for owner in owners:
-                copy = copy_inside(vars(owner)["run"], self._around, _ARGUMENTS)
-                if copy is not None:  # else TensorFlow's source is not at hand
-                    stack.enter_context(replace_attribute(owner, "run", copy))
+                run = vars(owner)["run"]
+                watched = copy_inside(run, self._around, _ARGUMENTS) or run_around(
+                    run, self._around
+                )
+                if watched is None:  # somebody wrapped it, and hands no options on
+                    self._is_hidden = True
+                    continue
+                stack.enter_context(replace_attribute(owner, "run", watched))
             yield
 
     def _around(
@@ -157,7 +167,7 @@ class GraphRuns:
 
     def explain(self) -> list[str]:
         """What was traced and what was not, and why, in sentences."""
-        sentences = []
+        sentences = [_HIDDEN] if self._is_hidden else []
         traced = len(self.runs)
         if traced < self.ended - self.untraced and traced:
             sentences.append(

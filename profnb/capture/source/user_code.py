@@ -5,6 +5,7 @@ neither the standard library, nor ``site-packages``, nor profnb. TensorFlow's Au
 functions to temporary files, which stand for the function they were made from and are nobody's own.
 """
 
+import ast
 import linecache
 import re
 import sysconfig
@@ -31,6 +32,11 @@ _LONGEST_TITLE = 110
 _OUR_LINE = re.compile(
     r"^(?:__import__\('IPython'\)\.)?get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$"
 )
+# What IPython compiles the lines below ``%%time`` as; they are numbered from there.
+_TIMED = ("<timed exec>", "<timed eval>")
+_TIMED_CELL = re.compile(
+    r"^get_ipython\(\)\.run_cell_magic\('time', .*?, ('.*'|\".*\")\)$", re.MULTILINE
+)
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
 _ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
 _OURS = Path(__file__).parents[2].as_posix() + "/"
@@ -43,7 +49,7 @@ _LIBRARY = tuple(
 def is_user_file(file: str) -> bool:
     """Whether code of this file name is the user's own, here or on a machine that it was saved on."""
     if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
-        return file.startswith(("<ipython-input", "<stdin>"))
+        return file.startswith(("<ipython-input", "<stdin>", *_TIMED))
     path = file.replace("\\", "/")
     if path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES):
         return False
@@ -97,7 +103,7 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
     texts: dict[str, tuple[str, ...]] = {}
     for file in list(dict.fromkeys(files))[:_MOST_FILES]:
         try:
-            lines = linecache.getlines(file)
+            lines = _timed_lines() if file in _TIMED else linecache.getlines(file)
         except (OSError, UnicodeError, MemoryError):  # gone, or no text
             continue
         if lines:
@@ -106,10 +112,22 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return texts
 
 
+def _timed_lines() -> list[str]:
+    """The lines below the ``%%time`` of the cell that ran last; none where that has no such line."""
+    is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
+    if is_there is None or instance is None or not is_there():
+        return []
+    inputs = CELL_TEXTS.of(getattr(instance(), "history_manager", None), ())
+    found = _TIMED_CELL.search(inputs[-1]) if len(inputs) else None
+    return [] if found is None else str(ast.literal_eval(found[1])).splitlines()
+
+
 def file_title(file: str, cells: Mapping[str, int]) -> str:
     """What a person calls a file: the cell's number, or the end of its path."""
     if file in cells:
         return f"Cell [{cells[file]}]"
+    if file in _TIMED:
+        return "Below %%time"
     parts = file.replace("\\", "/").split("/")
     return "/".join(parts[-2:])[-_LONGEST_TITLE:]
 

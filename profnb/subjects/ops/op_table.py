@@ -2,7 +2,8 @@
 
 Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow op, ``name:type`` for
 a JAX primitive, ``Iterator::...`` for a tf.data iterator, or if XLA ran an HLO instruction there. Total
-time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread.
+time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread, and
+in a program of XLA's, whose ops are recorded on their own.
 Device side: every event of a stream is work of one op (``device.ops``); lines that a profiler derived
 from the streams are left out.
 
@@ -36,6 +37,9 @@ _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__",)
 # What they call is recorded inside them, and they take time of their own.
 _DATASET = "Dataset"
+# A call that runs a program of XLA's on the CPU (TensorFlow 2.21): its ops are recorded on their own, on
+# whatever thread, and the rest of it waits for them.
+_PROGRAMS = frozenset({"CpuExecutable::ExecuteAsyncOnStream"})
 _ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
 
 
@@ -204,11 +208,17 @@ def _host_runs(
         keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
         codes[hlo.events] = keys[hlo.code]
     _add_eager_ops(trace, codes, codes_of)
-    ops = np.flatnonzero((codes >= 0) & trace.is_host_event)
-    begin, end = events.begin_ps[ops], events.end_ps[ops]
-    offsets = np.searchsorted(ops, trace.lines.offsets)
+    is_op = (codes >= 0) & trace.is_host_event
+    is_program = np.zeros(len(events), np.bool_)
+    if hlo is not None and len(hlo):
+        is_program = trace.select_names(lambda name: name in _PROGRAMS) & trace.is_host_event
+    counted = np.flatnonzero(is_op | is_program)
+    begin, end = events.begin_ps[counted], events.end_ps[counted]
+    offsets = np.searchsorted(counted, trace.lines.offsets)
     own = self_times(begin, end, find_parents(end, offsets))
-    return list(codes_of), codes[ops], ops, own
+    is_kept = is_op[counted]
+    ops = counted[is_kept]
+    return list(codes_of), codes[ops], ops, own[is_kept]
 
 
 def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:

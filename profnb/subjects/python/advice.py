@@ -44,10 +44,15 @@ def python_between_steps(study: Study) -> Advice | None:
     if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
         return None  # a new input for each step (predict in a loop): not what the remedies below are for
     each = duration_text(rest / rows.size)
+    what = (
+        f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
+        if study.steps.origin == EAGER_LOOP
+        else f"{each} a step, is Python between steps and around {_whose(study)} work: callbacks, logging, "
+        "metrics, fetching data by hand."
+    )
     return Advice(
         "python-between-steps", "Do less between steps",
-        f"{percent_text(share)} of the time, {each} a step, is Python between steps and around "
-        f"{_whose(study)} work: callbacks, logging, metrics, fetching data by hand.",
+        f"{percent_text(share)} of the time, {what}",
         share,
         words(
             study.framework,

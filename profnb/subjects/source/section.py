@@ -94,8 +94,9 @@ def _sentence(lines: SourceLines, scope: str) -> str:
     of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
     side = "device" if lines.has_device else "host"
     found = percent_text(of_user / whole) if whole else MISSING
+    python = ", Python of the whole capture" if (lines.python_ps >= 0).any() else ""
     text = (
-        f"Ops of {scope}, Python of the whole capture. {found} of the {side} time of ops was found in your "
+        f"Ops of {scope}{python}. {found} of the {side} time of ops was found in your "
         f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
     )
     if lines.gradient_ps.any():
