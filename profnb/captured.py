@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from profnb.capture.held_back import interrupt_held_back
@@ -17,6 +18,8 @@ from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 
 __all__ = ["CapturedProfile", "profile", "step"]
+
+_NAMELESS = "capture"
 
 
 class CapturedProfile:
@@ -87,7 +90,11 @@ class CapturedProfile:
             elif recording.path is not None:
                 # What happens to a kept file is the user's affair; a temporary one is ours.
                 in_memory = self.profile.options.logdir is not None
-                self.profile._set_trace(read_trace(recording.path, in_memory=in_memory))
+                trace = read_trace(recording.path, in_memory=in_memory)
+                # The file is named for the host, which nobody who is shown the result needs to know.
+                self.profile._set_trace(
+                    replace(trace, source=self.profile.options.label or _NAMELESS)
+                )
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first

@@ -1,5 +1,6 @@
 """Which line of the user's code an op came from: by name, by the frame that ran it, and in real programs."""
 
+import os
 import contextlib
 import linecache
 import os
@@ -25,11 +26,14 @@ from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED,
 from profnb.capture.source import line_watch
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording
+from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.user_code import is_user_file
 
 US = 1_000_000
 HAS_MONITORING = hasattr(sys, "monitoring")
 needs_monitoring = pytest.mark.skipif(not HAS_MONITORING, reason="lines are told since Python 3.12")
+
+HERE = shorten_files([__file__], os.getcwd())[__file__]  # what this file is called in a result
 
 
 def graph(name, *ops, calls=None):
@@ -630,7 +634,7 @@ def tf():
 def lines_of(frame, function, column="host_us"):
     """Host time by line, counted from a function's first."""
     first = function.__code__.co_firstlineno
-    own = frame[frame.file == __file__]
+    own = frame[frame.file == HERE]
     return {int(line) - first: spent for line, spent in zip(own.line, own[column], strict=True)}
 
 
@@ -774,7 +778,7 @@ def test_gradients_of_a_custom_loop_point_to_the_forward_line_and_the_tape(tf):
     with profnb.profile() as p:
         for _ in range(5):
             step(tf.ones((64, 128)))
-    own = p.source_lines[p.source_lines.file == __file__].set_index("line")
+    own = p.source_lines[p.source_lines.file == HERE].set_index("line")
     first = step.python_function.__code__.co_firstlineno
     assert own.backward_us[first + 3] > 0
     assert own.forward_us[first + 3] > 0

@@ -5,9 +5,15 @@ escapes what is plain text and leaves what is ``Markup``. Nothing in profnb writ
 literal or escapes by hand; a test looks for both. What is no literal becomes ``Markup`` here alone.
 """
 
+import base64
+import hashlib
+
 from markupsafe import Markup, escape
 
-__all__ = ["figure_text", "script_element"]
+__all__ = ["content_policy", "figure_text", "script_element"]
+
+_NOTHING = "'none'"
+_OPENED, _CLOSED = "<script>", "</script>"
 
 
 def figure_text(text: str) -> str:
@@ -21,5 +27,32 @@ def script_element(program: str) -> Markup:
     Args:
         program: Ours or plotly's, never what comes from a trace.
     """
-    closed = program.replace("</script", "<\\/script")
+    closed = program.replace("</script", "<\\/script").replace("\r\n", "\n")
     return Markup("<script>{}</script>").format(Markup(closed))  # noqa: S704  # our own program
+
+
+def content_policy(*scripts: Markup) -> Markup:
+    """What a page of its own may do, as an element for its head: run these programs, and nothing else.
+
+    No network, no frame, no form, no other program: should a name from a trace ever become markup, it could
+    do nothing. Styles stand in attributes, and charts are saved as pictures, so both are allowed.
+
+    Args:
+        scripts: Elements that ``script_element`` made; empty ones count for nothing.
+    """
+    hashes = []
+    for script in filter(None, scripts):
+        program = str(script).removeprefix(_OPENED).removesuffix(_CLOSED)
+        digest = hashlib.sha256(program.encode("utf-8", "replace")).digest()
+        hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
+    rules = (
+        "default-src 'none'",
+        f"script-src {' '.join(hashes or [_NOTHING])}",
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return Markup('<meta http-equiv="Content-Security-Policy" content="{}">').format(
+        "; ".join(rules)
+    )

@@ -48,6 +48,9 @@ def content_html(content: Content, figure: Markup, section_figures: Sequence[Mar
         tabs[section.tab] = tabs.get(section.tab, Markup("")) + section_block(section) + chart
     tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
     parts.extend(tab.format(name, body) for name, body in tabs.items())
+    if content.foot:
+        foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:10px 0 0">{}</div>')
+        parts.append(foot.format(MUTED, content.foot))
     return Markup('<div class="profnb" style="{}">{}</div>').format(ROOT, Markup("").join(parts))
 
 

@@ -29,6 +29,7 @@ class Content:
         chart: The step times; None without steps.
         sections: The tables, in order.
         advice: What to change; None where the question makes no sense.
+        foot: What whoever is given the report can read in it; "" for nothing to say.
     """
 
     title: str
@@ -41,3 +42,4 @@ class Content:
     chart: StepChart | None = None
     sections: Sequence[Section] = ()
     advice: Sequence[Advice] | None = None
+    foot: str = ""

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from profnb.drawing.markup import script_element
+from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.plotly import figure_html, plotly_script
 from profnb.report.as_html import content_html
 from profnb.report.report import Report
@@ -42,8 +42,9 @@ def page_html(report: Report, study: Study | None) -> Markup:
         built = build_timeline(study, is_page=True)
         timeline = built.html()
         script = script_element(timeline_script()) if built.data else script
+    own = script_element(report_script())
     return Markup(
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body>"
         '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}{scripts}</body></html>'
@@ -53,5 +54,6 @@ def page_html(report: Report, study: Study | None) -> Markup:
         plotly=plotly,
         report=content_html(report, figure, charts),
         timeline=timeline,
-        scripts=script_element(report_script()) + script,
+        scripts=own + script,
+        policy=content_policy(plotly, own, script),
     )

@@ -108,6 +108,19 @@ def build_report(
         chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
         sections=[*_sections(study), *cell_sections(cell)],
         advice=None if (steps.is_window or not answer) and not advice else advice,
+        foot=_foot(study),
+    )
+
+
+def _foot(study: Study) -> str:
+    """What a reader of the report, the notebook or the page learns besides times."""
+    names = "names of ops, layers, threads and devices"
+    lines = study.source.lines
+    if lines is None or not any(lines.texts.values()):
+        return f"Shared, this shows {names}, and no source code."
+    return (
+        f"Shared, this shows {names}, and the lines of your code that ran or made ops, with up to two "
+        "around each (--no-source leaves them out)."
     )
 
 

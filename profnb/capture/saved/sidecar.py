@@ -11,6 +11,7 @@ recording that does not pass is left out, and a sentence in the recording says s
 
 import gzip
 import json
+import stat
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,8 @@ def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[
         text = json.dumps(contents, separators=(",", ":"))
     packed = gzip.compress(text.encode("ascii"), _LEVEL, mtime=0)
     with whole_file(sidecar_of(trace)) as partial:
-        partial.write_bytes(packed)
+        partial.write_bytes(packed)  # it holds source, so it is at most the user's and the group's
+        partial.chmod(stat.S_IMODE(partial.stat().st_mode) & ~stat.S_IRWXO)
 
 
 def _encode(recording: Recording) -> dict[str, Any]:

@@ -8,15 +8,18 @@ Where Python cannot tell of lines as they run (before 3.12), the samples of its 
 for; taken only for that, they would cost 2 to 3 %.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.seams import TRACE
 from profnb.capture.source.graph_lines import GraphWatch
+from profnb.capture.source.kept_source import shorten_files, shorten_source, shorten_stacks
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.source.source_records import (
     CLOCK_EVENT,
@@ -56,6 +59,7 @@ class SourceWatch:
         self._lock = threading.Lock()
         self._stacks = StackRecords()
         self._line_records = LineRecords()
+        self._folder = ""
         self.messages: list[str] = []
 
     @contextmanager
@@ -104,6 +108,8 @@ class SourceWatch:
             self.end()
 
     def _begin(self) -> None:
+        with contextlib.suppress(OSError):  # the folder is gone
+            self._folder = str(Path.cwd())
         self._tell_clock()
         if self._has_stacks:
             self._sampler = StackSampler()
@@ -147,14 +153,20 @@ class SourceWatch:
             models: The Keras models that are known to have run.
         """
         stacks = self._stacks if self._has_stacks else None
+        graphs = self._graphs.finish(graph_of_runs, models) if self._has_lines else ()
+        lines, places = self._line_records, self._places.listed
+        files = [*lines.files, *(file for file, _ in places)]
+        frames = () if stacks is None else (file for _, file, _, _ in stacks.frames)
+        names = shorten_files([*files, *frames], self._folder)
+        if stacks is not None:
+            stacks = shorten_stacks(stacks, names)
         if not self._has_lines:
             return None, stacks
-        graphs = self._graphs.finish(graph_of_runs, models)
-        lines, places = self._line_records, self._places.listed
-        texts = read_sources([*lines.files, *(file for file, _ in places)])
+        texts = read_sources(files)
         numbers = number_cells()
         cells = {file: numbers[file] for file in texts if file in numbers}
-        return SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells), stacks
+        source = SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells)
+        return shorten_source(source, names), stacks
 
 
 def _explain_taken(names: Iterable[str]) -> str:

@@ -51,6 +51,9 @@ def is_user_file(file: str) -> bool:
     if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
         return file.startswith(("<ipython-input", "<stdin>", *_TIMED))
     path = file.replace("\\", "/")
+    path = (
+        path if path.startswith("/") else f"/{path}"
+    )  # a short name begins with site-packages, say
     if path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES):
         return False
     return _ANY_LIBRARY.search(path) is None

@@ -1,5 +1,7 @@
 """The user's source as the report shows it: the costliest lines, then each file with times in its gutter."""
 
+from collections.abc import Sequence
+
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
@@ -122,7 +124,7 @@ def _file_sections(lines: SourceLines) -> list[Section]:
 def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) -> Section:
     of_line = {int(lines.line[row]): row for row in rows}
     text = lines.texts[file]
-    shown = _shown_lines(of_line, len(text), cost)
+    shown = _shown_lines(of_line, text, cost)
     ops = lines.host_ps + lines.device_ps
     most = int(ops[rows].max()) or 1
     cells: list[tuple[Cell, ...]] = []
@@ -159,10 +161,19 @@ def _notable(value_ps: int, longest_ps: int) -> str:
     return _time(value_ps) if value_ps > longest_ps * _SMALL else ""
 
 
-def _shown_lines(of_line: dict[int, int], count: int, cost: Floats) -> list[int]:
-    """The lines to show: all of a short file, else those that cost most and what stands around them."""
+def _shown_lines(of_line: dict[int, int], text: Sequence[str], cost: Floats) -> list[int]:
+    """The lines to show: all that is kept of a short file, else those that cost most and what is around them.
+
+    A line that is empty may not have been kept; between two that were it is shown.
+    """
+    count = len(text)
     if count <= _WHOLE_FILE:
-        return list(range(1, count + 1))
+        is_there = [False, *(bool(line.strip()) for line in text), False]
+        return [
+            at
+            for at in range(1, count + 1)
+            if is_there[at] or at in of_line or (is_there[at - 1] and is_there[at + 1])
+        ]
     kept: set[int] = set()
     for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):
         around = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)

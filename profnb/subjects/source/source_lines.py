@@ -74,7 +74,8 @@ SOURCE_LINES = Table[SourceLines](
         Column(
             "file",
             lambda t: t.file,
-            'the file it stands in, "" in the row of ops that no line made',
+            'the file it stands in, from the working folder or its package on, "" in the row of ops that no '
+            "line made",
         ),
         Column("line", lambda t: t.line, "its number in the file, 0 in that row"),
         Column("source", lambda t: [text.strip() for text in t.text], "its text"),
