@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Int64s, look_up, match, stable_order
+from profnb.core.columns import Bools, Int32s, Int64s, look_up, match, stable_order
 from profnb.core.jit import compiled
 from profnb.core.joining import number_keys
 from profnb.steps.nesting import find_parents
@@ -217,19 +217,19 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
 
 def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> None:
     """Fill in the step of each event that a root contains, or that its work set going."""
-    link = np.full(parent.size, -1, np.int64)  # of each event the last of its entries
+    link = np.full(parent.size, -1, np.int32)  # of each event the last of its entries
     others = []  # of each entry the one before it of the same event, or -1
     counts = np.cumsum([0, *(kind.producers.size for kind in links)])
     places = np.cumsum([0, *(kind.consumers.size for kind in links)])
     for kind, count in zip(links, counts.tolist(), strict=False):
         others.append(link[kind.producers])
         link[kind.producers] = np.arange(count, count + kind.producers.size)
-    none = np.empty(0, np.int64)
-    first = np.concatenate([none, *(k.first + p for k, p in zip(links, places, strict=False))])
-    last = np.concatenate([none, *(k.last + p for k, p in zip(links, places, strict=False))])
-    consumers = np.concatenate([none, *(kind.consumers for kind in links)])
+    none = np.empty(0, np.int32)
+    first = np.concatenate([k.first + p for k, p in zip(links, places, strict=False)])
+    last = np.concatenate([k.last + p for k, p in zip(links, places, strict=False)])
+    consumers = np.concatenate([kind.consumers for kind in links])
     stack = np.empty(steps.roots.size + int((last - first).sum()), np.int64)
-    behind = np.arange(1, parent.size + 1)
+    behind = np.arange(1, parent.size + 1, dtype=np.int32)
     _spread(
         steps.roots, steps.first_root, parent, link, np.concatenate([none, *others]), first, last,
         consumers, behind, stack, step,
@@ -238,8 +238,8 @@ def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> N
 
 @compiled
 def _spread(
-    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int64s, other: Int64s, first: Int64s,
-    last: Int64s, consumers: Int64s, behind: Int64s, stack: Int64s, step: Int64s,
+    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int32s, other: Int32s, first: Int64s,
+    last: Int64s, consumers: Int64s, behind: Int32s, stack: Int64s, step: Int64s,
 ) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going.
 
