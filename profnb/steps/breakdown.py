@@ -170,7 +170,11 @@ def sum_stretches(since: Int64s, lanes: Int8s, edges: Int64s, count: int) -> Int
 
 
 def break_down_steps(
-    trace: Trace, steps: Steps, groups: Groups, device: int | None = None
+    trace: Trace,
+    steps: Steps,
+    groups: Groups,
+    device: int | None = None,
+    activities: Int8s | None = None,
 ) -> StepBreakdown:
     """Charge every picosecond of each step, and of the gap after it, to exactly one category.
 
@@ -180,6 +184,7 @@ def break_down_steps(
         groups: Which step each event belongs to; a host event counts only in its own step, or if it
             belongs to none and runs on the thread of the steps, in the gaps.
         device: The plane whose work counts; what the others do is then no part of it. None for all.
+        activities: What each event is, as ``find_activities`` finds it for this device, shape (E,).
 
     Returns:
         Picoseconds per step and category; each row sums to that step's duration.
@@ -188,14 +193,16 @@ def break_down_steps(
     if not count:
         none = np.empty((0, len(CATEGORIES)), np.int64)
         return StepBreakdown(none, none, none[:, 0], none[:, 0])
-    lanes = find_activities(trace, steps, device, groups.parent)
-    parent = np.maximum(groups.parent, 0)
-    hidden = (groups.parent >= 0) & (lanes[parent] == lanes) & (groups.step[parent] == groups.step)
+    lanes = activities
+    if lanes is None:
+        lanes = find_activities(trace, steps, device, groups.parent)
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    is_device = lanes >= FIRST_OF_DEVICE
+    host = np.flatnonzero((lanes > 0) & (lanes < FIRST_OF_DEVICE))
+    parent = groups.parent[host]
+    is_hidden = (lanes[parent] == lanes[host]) & (groups.step[parent] == groups.step[host])
     pieces = [
-        _device_pieces(trace, groups, np.flatnonzero(is_device), window),
-        _host_pieces(trace, steps, groups, np.flatnonzero((lanes > 0) & ~is_device & ~hidden)),
+        _device_pieces(trace, groups, np.flatnonzero(lanes >= FIRST_OF_DEVICE), window),
+        _host_pieces(trace, steps, groups, host[~is_hidden | (parent < 0)]),
     ]
     begin, end, events = (np.concatenate(column) for column in zip(*pieces, strict=True))
     edges = np.append(np.stack([steps.begin_ps, steps.end_ps], axis=1).ravel(), steps.end_ps[-1])

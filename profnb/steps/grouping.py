@@ -91,8 +91,8 @@ def _close_regions(trace: Trace) -> Int64s:
     Of a start event [5, 6) and a stop event at 30 on one line, the start event becomes [5, 30), so that
     what the thread pool ran in between is inside it.
     """
-    start = trace.select_names(lambda name: name == _REGION_START)
-    stop = trace.select_names(lambda name: name == _REGION_STOP)
+    start = trace.select_named(_REGION_START)
+    stop = trace.select_named(_REGION_STOP)
     bounds = np.flatnonzero(start | stop)
     lines = trace.lines.of_event[bounds]
     paired = start[bounds][:-1] & stop[bounds][1:] & (lines[:-1] == lines[1:])
@@ -202,9 +202,9 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
         _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
         _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
     )
-    is_wait = trace.select_names(lambda name: name in _ITERATOR_WAITS)
+    is_wait = trace.select_named(*_ITERATOR_WAITS)
     if is_wait.any():
-        is_run = trace.select_names(lambda name: name == EXECUTOR_PROCESS)
+        is_run = trace.select_named(EXECUTOR_PROCESS)
         iterations = _keyed_by(trace, "id", "iter_num")
         events = iterations.events
         yield iterations.where(is_run[events]), iterations.where(is_wait[events])

@@ -41,7 +41,7 @@ class Devices:
     @cached_property
     def idle(self) -> IdleTable | None:
         """Why the busiest device was idle; None without a device."""
-        return attribute_idle(self._spine.trace, self._spine.steps, self._spine.groups.parent)
+        return attribute_idle(self._spine.trace, self._spine.steps, self._spine.activities)
 
     @cached_property
     def unused(self) -> tuple[str, ...]:

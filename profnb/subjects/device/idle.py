@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int8s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.activities import (
     ACTIVITIES,
@@ -35,7 +35,6 @@ from profnb.steps.activities import (
     NOTHING,
     SYNCHRONISING,
     WAITING_FOR_INPUT,
-    find_activities,
 )
 from profnb.steps.breakdown import find_stretches, sum_stretches
 from profnb.steps.streams import (
@@ -125,13 +124,13 @@ def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     return result
 
 
-def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | None:
+def attribute_idle(trace: Trace, steps: Steps, activities: Int8s) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
 
     Args:
         trace: The trace.
         steps: Its steps; they set the window that is looked at.
-        parent: Index of each event's parent on its line, or -1, shape (E,).
+        activities: What each event is, as index into ``ACTIVITIES``, for the busiest device, shape (E,).
 
     Returns:
         The table, or None if no device ran anything or there are no steps.
@@ -143,11 +142,10 @@ def attribute_idle(trace: Trace, steps: Steps, parent: Int64s) -> IdleTable | No
     if window[1] <= window[0]:
         return None
     events, line = trace.events, trace.lines.of_event
-    activity = find_activities(trace, steps, plane, parent)
     of_activity = np.array(
         [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
     )
-    lanes = np.where(trace.is_host_event, of_activity[activity], _NOTHING).astype(np.int8)
+    lanes = np.where(trace.is_host_event, of_activity[activities], _NOTHING).astype(np.int8)
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
     lanes[work] = of_kind[kinds_of_work(trace, work)]

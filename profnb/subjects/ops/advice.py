@@ -107,7 +107,7 @@ def eager_ops(study: Study) -> Advice | None:
     each = events.size / counted.size
     if each < 20 or not whole or spent / whole < 0.1:
         return None
-    runs = trace.select_names(lambda name: name == _EAGER_RUN) & trace.is_host_event
+    runs = trace.select_named(_EAGER_RUN) & trace.is_host_event
     kernels = np.union1d(np.flatnonzero(runs), op_events(study, lambda *_: True))
     return Advice(
         "eager-ops", "Put the step into a tf.function",
