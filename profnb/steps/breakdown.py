@@ -178,7 +178,11 @@ def sum_stretches(since: Int64s, lanes: Int8s, edges: Int64s, count: int) -> Int
 
 
 def break_down_steps(
-    trace: Trace, steps: Steps, groups: Groups, device: int | None = None
+    trace: Trace,
+    steps: Steps,
+    groups: Groups,
+    device: int | None = None,
+    activities: Int8s | None = None,
 ) -> StepBreakdown:
     """Charge every picosecond of each step, and of the gap after it, to exactly one category.
 
@@ -188,6 +192,7 @@ def break_down_steps(
         groups: Which step each event belongs to; a host event counts only in its own step, or if it
             belongs to none and runs on the thread of the steps, in the gaps.
         device: The plane whose work counts; what the others do is then no part of it. None for all.
+        activities: What each event is, as ``find_activities`` finds it for this device, shape (E,).
 
     Returns:
         Picoseconds per step and category; each row sums to that step's duration.
@@ -196,7 +201,9 @@ def break_down_steps(
     if not count:
         none = np.empty((0, len(CATEGORIES)), np.int64)
         return StepBreakdown(none, none, none[:, 0], none[:, 0])
-    lanes = find_activities(trace, steps, device, groups.parent)
+    lanes = activities
+    if lanes is None:
+        lanes = find_activities(trace, steps, device, groups.parent)
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
     pieces = [
         _device_pieces(trace, groups, np.flatnonzero(lanes >= FIRST_OF_DEVICE), window),
@@ -243,10 +250,11 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     if not trace.is_device_line.any():
         is_anytime[trace.stats.texts(HLO_MODULE).events] = True
         is_anytime |= trace.select_names(lambda name: name.startswith(_XLA_ON_CPU))
-    parent = np.maximum(groups.parent, 0)
-    hidden = (groups.parent >= 0) & (lanes[parent] == lanes) & (groups.step[parent] == groups.step)
     anytime = np.flatnonzero(is_host & is_anytime)
-    events = np.flatnonzero(is_host & ~is_anytime & ~hidden)
+    events = np.flatnonzero(is_host & ~is_anytime)
+    parent = groups.parent[events]
+    is_hidden = (lanes[parent] == lanes[events]) & (groups.step[parent] == groups.step[events])
+    events = events[~is_hidden | (parent < 0)]
     row = groups.step[events]
     own = events[row >= 0]
     row = row[row >= 0]

@@ -67,7 +67,7 @@ def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
 
 def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
     """The distinct (shapes, types) of root iterators."""
-    is_root = trace.select_names(lambda name: name in ("Iterator::Root", "Iterator::Model"))
+    is_root = trace.select_named("Iterator::Root", "Iterator::Model")
     shapes, types = trace.stats.texts("shapes"), trace.stats.texts("types")
     events, at, there = np.intersect1d(shapes.events, types.events, return_indices=True)
     rooted = is_root[events]
@@ -80,7 +80,7 @@ def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
 def _told_batch_size(trace: Trace) -> int | None:
     """The batch size that Keras 2 wrote with its step markers, or None."""
     told = trace.stats.integers("batch_size")
-    is_marker = trace.select_names(lambda name: name in _MARKERS)[told.events]
+    is_marker = trace.select_named(*_MARKERS)[told.events]
     sizes = np.unique(told.values[is_marker].astype(np.int64))
     return int(sizes[0]) if sizes.size == 1 and 0 < sizes[0] < 1 << 31 else None
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Int64s, look_up, match, stable_order
+from profnb.core.columns import Bools, Int32s, Int64s, look_up, match, stable_order
 from profnb.core.jit import compiled
 from profnb.core.joining import number_keys
 from profnb.steps.launching import follow_programs
@@ -95,8 +95,8 @@ def _close_regions(trace: Trace) -> Int64s:
     Of a start event [5, 6) and a stop event at 30 on one line, the start event becomes [5, 30), so that
     what the thread pool ran in between is inside it.
     """
-    start = trace.select_names(lambda name: name == _REGION_START)
-    stop = trace.select_names(lambda name: name == _REGION_STOP)
+    start = trace.select_named(_REGION_START)
+    stop = trace.select_named(_REGION_STOP)
     bounds = np.flatnonzero(start | stop)
     lines = trace.lines.of_event[bounds]
     paired = start[bounds][:-1] & stop[bounds][1:] & (lines[:-1] == lines[1:])
@@ -207,9 +207,9 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
         _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
         _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
     )
-    is_wait = trace.select_names(lambda name: name in _ITERATOR_WAITS)
+    is_wait = trace.select_named(*_ITERATOR_WAITS)
     if is_wait.any():
-        is_run = trace.select_names(lambda name: name == EXECUTOR_PROCESS)
+        is_run = trace.select_named(EXECUTOR_PROCESS)
         iterations = _keyed_by(trace, "id", "iter_num")
         events = iterations.events
         yield iterations.where(is_run[events]), iterations.where(is_wait[events])
@@ -225,19 +225,19 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
 
 def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> None:
     """Fill in the step of each event that a root contains, or that its work set going."""
-    link = np.full(parent.size, -1, np.int64)  # of each event the last of its entries
+    link = np.full(parent.size, -1, np.int32)  # of each event the last of its entries
     others = []  # of each entry the one before it of the same event, or -1
     counts = np.cumsum([0, *(kind.producers.size for kind in links)])
     places = np.cumsum([0, *(kind.consumers.size for kind in links)])
     for kind, count in zip(links, counts.tolist(), strict=False):
         others.append(link[kind.producers])
         link[kind.producers] = np.arange(count, count + kind.producers.size)
-    none = np.empty(0, np.int64)
-    first = np.concatenate([none, *(k.first + p for k, p in zip(links, places, strict=False))])
-    last = np.concatenate([none, *(k.last + p for k, p in zip(links, places, strict=False))])
-    consumers = np.concatenate([none, *(kind.consumers for kind in links)])
+    none = np.empty(0, np.int32)
+    first = np.concatenate([k.first + p for k, p in zip(links, places, strict=False)])
+    last = np.concatenate([k.last + p for k, p in zip(links, places, strict=False)])
+    consumers = np.concatenate([kind.consumers for kind in links])
     stack = np.empty(steps.roots.size + int((last - first).sum()), np.int64)
-    behind = np.arange(1, parent.size + 1)
+    behind = np.arange(1, parent.size + 1, dtype=np.int32)
     _spread(
         steps.roots, steps.first_root, parent, link, np.concatenate([none, *others]), first, last,
         consumers, behind, stack, step,
@@ -246,8 +246,8 @@ def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> N
 
 @compiled
 def _spread(
-    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int64s, other: Int64s, first: Int64s,
-    last: Int64s, consumers: Int64s, behind: Int64s, stack: Int64s, step: Int64s,
+    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int32s, other: Int32s, first: Int64s,
+    last: Int64s, consumers: Int64s, behind: Int32s, stack: Int64s, step: Int64s,
 ) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going.
 

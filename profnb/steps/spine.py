@@ -9,6 +9,7 @@ import numpy as np
 
 from profnb.capture.recording import Recording
 from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.steps.activities import find_activities
 from profnb.steps.breakdown import (
     StepBreakdown,
     break_down_steps,
@@ -78,7 +79,13 @@ class Spine:
     def breakdown(self) -> StepBreakdown:
         """Where each step's time went, on the busiest device if there are several."""
         device = busiest_device(self.trace)
-        return break_down_steps(self.trace, self.steps, self.groups, device)
+        return break_down_steps(self.trace, self.steps, self.groups, device, self.activities)
+
+    @cached_property
+    def activities(self) -> Int8s:
+        """What each event is, as index into ``ACTIVITIES``, where the busiest device's work counts."""
+        device = busiest_device(self.trace)
+        return find_activities(self.trace, self.steps, device, self.groups.parent)
 
     @cached_property
     def device_breakdowns(self) -> dict[str, StepBreakdown]:

@@ -12,9 +12,7 @@ from profnb.steps.activities import (
     FIRST_OF_DEVICE,
     HOST_TO_DEVICE,
     WAITING_FOR_INPUT,
-    find_activities,
 )
-from profnb.steps.streams import busiest_device
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
@@ -124,8 +122,7 @@ def input_shares(study: Study) -> tuple[float, float]:
     """
     if study.steps.is_window or not study.summary.counted.size:
         return 0.0, 0.0
-    device = busiest_device(study.trace)
-    activity = find_activities(study.trace, study.steps, device, study.parent)
+    activity = study.activities
     # A thread that fetches ahead waits for nobody: what belongs to no step is left out, as in the breakdown.
     is_input = np.isin(activity, (COPYING_IN, WAITING_FOR_INPUT)) & (study.groups.step >= 0)
     work = np.flatnonzero((activity >= FIRST_OF_DEVICE) & (activity != HOST_TO_DEVICE))

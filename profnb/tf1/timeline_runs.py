@@ -35,7 +35,7 @@ class GraphRuns:
 
 def find_graph_runs(trace: Trace) -> GraphRuns | None:
     """The session runs of a trace, or None if nothing in it begins like one."""
-    first = np.flatnonzero(trace.select_names(lambda name: name == _FIRST_NODE))
+    first = np.flatnonzero(trace.select_named(_FIRST_NODE))
     first = first[trace.is_host_event[first]]
     if not first.size:
         return None

@@ -18,7 +18,7 @@ from profnb.trace.chrome.stat_texts import DOUBLE, StatCsr
 from profnb.trace.model import StringTable
 from profnb.trace.wire import Number, check, find_row, read_tag, read_varint, split_field
 
-__all__ = ["GroupedStats", "StatEntries", "StatKeys", "read_csr", "read_grouped"]
+__all__ = ["GroupedStats", "StatEntries", "StatKeys", "narrow", "read_csr", "read_grouped"]
 
 _Columns = tuple[Int64s, Bytes, Int64s, Int32s]
 _WIRES = np.array([0, 0, 1, 0, 0, 2, 2, 0])  # the wire type of each field of a stat
@@ -83,7 +83,7 @@ class StatEntries:
 
     Attributes:
         begins: Where each event's message begins, or its first stat does, shape (E,), in the order of the
-            trace's events.
+            trace's events; see ``narrow``.
         ends: Where it ends, shape (E,).
         line_offsets: Line l owns events ``line_offsets[l]:line_offsets[l + 1]``.
         plane_of_line: Each line's plane.
@@ -91,17 +91,23 @@ class StatEntries:
         counts: How many stats each event has, shape (E,); None where nobody counted them yet.
     """
 
-    begins: Int64s
-    ends: Int64s
+    begins: Int64s | Int32s
+    ends: Int64s | Int32s
     line_offsets: Int64s
     plane_of_line: Int64s
     field: int
     counts: Int32s | None = None
 
 
+def narrow(positions: Int64s | Int32s, buffer: Bytes) -> Int64s | Int32s:
+    """Positions in a buffer in 32 bits where they fit, as in every file that protobuf itself can write."""
+    fits = buffer.size <= _LONGEST_TEXT and positions.dtype != np.int32
+    return positions.astype(np.int32) if fits else positions
+
+
 @compiled
 def _fill_stats(
-    buffer: Bytes, begins: Int64s, ends: Int64s, first_key: Int64s, last_key: Int64s,
+    buffer: Bytes, begins: Int32s | Int64s, ends: Int32s | Int64s, first_key: Int64s, last_key: Int64s,
     owners: Int64s, field: int, ids: Int64s, group: Int32s, at: Int64s, until: Int64s, how: int,
     label: Int64s, kind: Bytes, value: Int64s, size: Int32s,
 ) -> Number:  # fmt: skip
@@ -178,11 +184,12 @@ def _pass(
     To count is to add to ``bounds``, which come as zeros.
     """
     planes, room = entries.plane_of_line, int(bounds[-1])
+    begins, ends = narrow(entries.begins, buffer), narrow(entries.ends, buffer)
     at = bounds[:-1].copy() if how == _KEEP else bounds
     label, kind = np.empty(room, np.int64), np.empty(room, np.uint8)
     value, size = np.empty(room, np.int64), np.zeros(room, np.int32)
     position = _fill_stats(
-        buffer, entries.begins, entries.ends, keys.offsets[planes], keys.offsets[planes + 1],
+        buffer, begins, ends, keys.offsets[planes], keys.offsets[planes + 1],
         entries.line_offsets, entries.field, keys.ids, group, at, bounds[1:], how,
         label, kind, value, size,
     )  # fmt: skip
@@ -198,7 +205,8 @@ def _pass(
 def read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
     """The stats by event."""
     if entries.counts is None:
-        offsets, _, _ = split_field(buffer, entries.begins, entries.ends, entries.field, "XStat")
+        spans = entries.begins.astype(np.int64), entries.ends.astype(np.int64)
+        offsets, _, _ = split_field(buffer, *spans, entries.field, "XStat")
     else:
         offsets = np.zeros(entries.begins.size + 1, np.int64)
         np.cumsum(entries.counts, out=offsets[1:])

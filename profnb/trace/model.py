@@ -60,6 +60,14 @@ class StringTable:
         """Every string, in row order."""
         return [self[row] for row in range(len(self))]
 
+    @cached_property
+    def rows(self) -> dict[str, list[int]]:
+        """The rows of each text."""
+        rows: dict[str, list[int]] = {}
+        for row, text in enumerate(self.texts):
+            rows.setdefault(text, []).append(row)
+        return rows
+
     def rows_where(self, condition: Callable[[str], bool]) -> Bools:
         """For each row, whether its text meets a condition; shape (N,)."""
         return np.fromiter((condition(text) for text in self.texts), np.bool_, len(self))
@@ -310,6 +318,13 @@ class Trace:
         """Whether each line belongs to a device plane, shape (L,)."""
         flags = np.array([plane.is_device for plane in self.planes], np.bool_)
         return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
+
+    def select_named(self, *names: str) -> Bools:
+        """For each event, whether it has one of some names, shape (E,)."""
+        selected = np.zeros(len(self.events), np.bool_)
+        for row in (row for name in names for row in self.names.rows.get(name, ())):
+            selected |= self.events.name == row
+        return selected
 
     def select_names(self, condition: Callable[[str], bool]) -> Bools:
         """For each event, whether its name meets a condition, shape (E,)."""

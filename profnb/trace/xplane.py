@@ -16,7 +16,7 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
-from profnb.trace.grouped_stats import StatEntries, StatKeys
+from profnb.trace.grouped_stats import StatEntries, StatKeys, narrow
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
     LENGTH,
@@ -234,7 +234,14 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
     return _Decoded(
         Lines(planes, _texts(buffer, table, _LINE_NAME), messages.offsets, table[:, 2 * _LINE_ID]),
         Events(name, begin, duration),
-        StatEntries(event_begins, event_ends, messages.offsets, planes, _EVENT_STATS, stats),
+        StatEntries(
+            narrow(event_begins, buffer),
+            narrow(event_ends, buffer),
+            messages.offsets,
+            planes,
+            _EVENT_STATS,
+            stats,
+        ),
     )
 
 

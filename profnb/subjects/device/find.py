@@ -43,7 +43,12 @@ class Devices:
         """Why the busiest device was idle; None without a device."""
         spine = self._spine
         return attribute_idle(
-            spine.trace, spine.steps, spine.gaps, spine.groups, spine.summary.counted
+            spine.trace,
+            spine.steps,
+            spine.gaps,
+            spine.groups,
+            spine.summary.counted,
+            spine.activities,
         )
 
     @cached_property

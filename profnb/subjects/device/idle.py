@@ -37,7 +37,6 @@ from profnb.steps.activities import (
     NOTHING,
     SYNCHRONISING,
     WAITING_FOR_INPUT,
-    find_activities,
 )
 from profnb.steps.breakdown import find_stretches, host_pieces, sum_stretches
 from profnb.steps.gaps import Gaps
@@ -134,7 +133,7 @@ def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
 
 
 def attribute_idle(
-    trace: Trace, steps: Steps, gaps: Gaps, groups: Groups, counted: Int64s
+    trace: Trace, steps: Steps, gaps: Gaps, groups: Groups, counted: Int64s, activities: Int8s
 ) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
 
@@ -144,6 +143,7 @@ def attribute_idle(
         gaps: The gaps after them.
         groups: Which step each event belongs to.
         counted: Rows of the steps that the averages are of.
+        activities: What each event is, as index into ``ACTIVITIES``, for the busiest device, shape (E,).
 
     Returns:
         The table, or None if no device ran anything or there are no steps.
@@ -155,7 +155,7 @@ def attribute_idle(
     begin, end = periods_of(steps, gaps, counted)
     if not (end > begin).any():
         return None
-    pieces = _pieces(trace, steps, groups, plane, window)
+    pieces = _pieces(trace, steps, groups, plane, activities, window)
     occurrences, longest, bins = _sweep(pieces, (begin, end), window, 1)
     has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
     occurrences, longest, total = (
@@ -178,21 +178,25 @@ def attribute_idle(
 
 
 def _pieces(
-    trace: Trace, steps: Steps, groups: Groups, plane: int, window: tuple[int, int]
+    trace: Trace,
+    steps: Steps,
+    groups: Groups,
+    plane: int,
+    activities: Int8s,
+    window: tuple[int, int],
 ) -> tuple[Int64s, Int64s, Int8s]:
     """Begins, ends and lanes of all that the device and the host did, and of the steps."""
-    activity = find_activities(trace, steps, plane, groups.parent)
     of_activity = np.array(
         [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
     )
-    host_begin, host_end, host = host_pieces(trace, steps, groups, activity)
+    host_begin, host_end, host = host_pieces(trace, steps, groups, activities)
     line = trace.lines.of_event
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
     begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
     end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
     of_work = of_kind[kinds_of_work(trace, work)]
-    lane = np.concatenate([of_work, of_activity[activity[host]], np.full(len(steps), _STEP)])
+    lane = np.concatenate([of_work, of_activity[activities[host]], np.full(len(steps), _STEP)])
     begin, end = np.clip(begin, *window), np.clip(end, *window)
     some = end > begin
     return begin[some], end[some], lane[some].astype(np.int8)

@@ -111,7 +111,7 @@ def _ops_of_runs(
         outside: Each event's parent on its line, or -1, shape (E,).
         is_op: Which of the trace's names are of ops.
     """
-    is_work = trace.select_names(lambda name: name in _FUNCTION_WORK)
+    is_work = trace.select_named(*_FUNCTION_WORK)
     is_piece = is_work & (tree.run_of_event >= 0)
     ops = np.flatnonzero(trace.by_name(is_op) & trace.is_host_event & (outside >= 0))
     ops = ops[is_piece[outside[ops]]]

@@ -184,7 +184,7 @@ def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int
     What the executor does for a run carries the run's id, on whatever thread.
     """
     end, busy = trace.events.end_ps[runs], np.zeros(runs.size, np.int64)
-    work = np.flatnonzero(trace.select_names(lambda name: name in _EXECUTOR))
+    work = np.flatnonzero(trace.select_named(*_EXECUTOR))
     row = run_of_event[work]
     work, row = work[row >= 0], row[row >= 0]
     np.maximum.at(end, row, trace.events.end_ps[work])

@@ -91,7 +91,7 @@ class Allocator:
 
 def find_allocators(trace: Trace) -> list[Allocator]:
     """The allocators of a trace, by name; none where it has no memory events."""
-    is_memory = trace.select_names(lambda name: name in (_ALLOCATION, _DEALLOCATION))
+    is_memory = trace.select_named(_ALLOCATION, _DEALLOCATION)
     events = np.flatnonzero(is_memory)
     if not events.size:
         return []
@@ -100,7 +100,7 @@ def find_allocators(trace: Trace) -> list[Allocator]:
     code = names.of(events)
     columns = {stat: trace.stats.integers(stat).of(events) for stat in _STATS}
     fragmentation = trace.stats.numbers("fragmentation").of(events, np.nan)
-    allocates = trace.select_names(lambda name: name == _ALLOCATION)
+    allocates = trace.select_named(_ALLOCATION)
     allocators = []
     for number in np.unique(code).tolist():
         chosen = code == number

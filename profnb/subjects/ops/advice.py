@@ -115,7 +115,7 @@ def eager_ops(study: Study) -> Advice | None:
         if each - _OPS_TO_MAKE_A_VARIABLE * made.sum() < _MANY_EAGER_OPS:
             return None
         what = f"Python ran {count_text(events.size)} ops one by one in {duration_text(whole)}"
-    runs = trace.select_names(lambda name: name == _EAGER_RUN) & trace.is_host_event
+    runs = trace.select_named(_EAGER_RUN) & trace.is_host_event
     kernels = np.union1d(np.flatnonzero(runs), op_events(study, lambda *_: True))
     return Advice(
         "eager-ops", "Put the step into a tf.function",

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
@@ -192,7 +192,7 @@ def _host_runs(
 ) -> tuple[list[tuple[str, str]], Int64s, Int64s, Int64s]:
     """(keys, key of each run, the runs' events, their self time)."""
     codes_of: dict[tuple[str, str], int] = {}
-    code_of_name = np.full(len(trace.names), -1, np.int64)
+    code_of_name = np.full(len(trace.names), -1, np.int32)
     for row, text in enumerate(trace.names.texts):
         key = parse_op(text)
         if trace.is_op_name is not None and not trace.is_op_name[row]:
@@ -218,10 +218,10 @@ def _host_runs(
     own = self_times(begin, end, find_parents(end, offsets))
     is_kept = is_op[counted]
     ops = counted[is_kept]
-    return list(codes_of), codes[ops], ops, own[is_kept]
+    return list(codes_of), codes[ops].astype(np.int64), ops, own[is_kept]
 
 
-def _add_eager_ops(trace: Trace, codes: Int64s, codes_of: dict[tuple[str, str], int]) -> None:
+def _add_eager_ops(trace: Trace, codes: Int32s, codes_of: dict[tuple[str, str], int]) -> None:
     """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
 
     Calls of functions are not ops: what they run is recorded on its own. Ops on iterators are, although the

@@ -51,7 +51,7 @@ def read_clock(trace: Trace) -> Clock | None:
     Each was written just after the clock was read, so the one with the least delay is the truest.
     """
     readings = trace.stats.integers(CLOCK_NS)
-    named = trace.select_names(lambda name: name == CLOCK_EVENT)
+    named = trace.select_named(CLOCK_EVENT)
     kept = named[readings.events] & trace.is_host_event[readings.events]
     events, values = readings.events[kept], readings.values[kept].astype(np.int64)
     if not events.size:
