@@ -5,7 +5,7 @@ gaps between them: the same time that the headline speaks of, so that warm-up an
 aside are left out. What the host did is what the breakdown of a step has, too: its work for the steps, and on
 their thread between steps. Every instant is charged to exactly one cause, the first of these that holds:
 
-- **compiling**: XLA compiles a program on some host thread;
+- **compiling**: XLA compiles a program, or a function is traced and none of its ops is at work;
 - **waiting for input**: a thread waits in ``IteratorGetNext`` for the next element;
 - **copying input**: the host is in a call that copies to the device;
 - **synchronising copy**: the host copies back, or waits for a result (in a ``...Synchronize`` call, in JAX's
@@ -37,6 +37,7 @@ from profnb.steps.activities import (
     HOST_COMPUTE,
     NOTHING,
     SYNCHRONISING,
+    TRACING,
     WAITING_FOR_INPUT,
     find_activities,
 )
@@ -68,8 +69,8 @@ IDLE_CAUSES = (
     "unknown",
 )
 WORK = ("compute", "collectives", "copies")
-# Lanes of the sweep, a lower one wins: the device's work, then causes; _AWAITED is Python waiting for a
-# result, _STEP says that a step is running, _NOTHING that the window is open.
+# Lanes of the sweep, a lower one wins: the device's work, then causes; _TRACED and _AWAITED come after
+# them and count as compiling and synchronising, _STEP is a running step, _NOTHING the open window.
 (
     _COMPUTING,
     _EXCHANGING,
@@ -81,14 +82,15 @@ WORK = ("compute", "collectives", "copies")
     _CPU,
     _LAUNCHING,
 ) = range(9)
-_AWAITED, _STEP, _NOTHING = 9, 10, 11
-_LANES = 12
+_TRACED, _AWAITED, _STEP, _NOTHING = 9, 10, 11, 12
+_LANES = 13
 _LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
 _BINS = 96
 # What the host does, as the breakdown of a step has it too.
 _LANE_OF_ACTIVITY = {
     NOTHING: _NOTHING,
     AWAITING: _AWAITED,
+    TRACING: _TRACED,
     COMPILING: _COMPILING,
     WAITING_FOR_INPUT: _INPUT,
     COPYING_IN: _COPYING_IN,
@@ -133,8 +135,8 @@ def _charge(
 ) -> None:  # fmt: skip
     """Walk the boundaries in time order and charge each stretch to the lowest active lane.
 
-    Rows of the results are the lanes; of the two last, row 10 is what no lane explains inside of a step, row
-    11 what none explains between steps. ``active`` comes as twelve zeros.
+    Rows of the results are the lanes; of the two last, row 11 is what no lane explains inside of a step, row
+    12 what none explains between steps. ``active`` comes as thirteen zeros.
     """
     count = lanes.size
     current, since, at_bin = -1, np.int64(0), 0
@@ -147,11 +149,13 @@ def _charge(
         if index + 1 < order.size and times[order[index + 1]] == now:
             continue  # decide when all boundaries of this instant are known
         lowest = 0
-        while lowest < 11 and active[lowest] == 0:
+        while lowest < 12 and active[lowest] == 0:
             lowest += 1
-        if lowest == 9:  # waiting for a result is as copying it back
+        if lowest == 9:  # tracing a function is as compiling it
+            lowest = 3
+        if lowest == 10:  # waiting for a result is as copying it back
             lowest = 6
-        if active[11] == 0:
+        if active[12] == 0:
             lowest = -1  # outside the window
         if lowest == current:
             continue
@@ -172,7 +176,7 @@ def _charge(
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
-    known, step, gap = column[..., :_AWAITED], column[..., [_STEP]], column[..., [_NOTHING]]
+    known, step, gap = column[..., :_TRACED], column[..., [_STEP]], column[..., [_NOTHING]]
     none = np.zeros_like(step)
     return np.concatenate([known, *([step, gap, none] if has_host else [none, gap, step])], axis=-1)
 
