@@ -60,6 +60,25 @@ def test_compilation_is_shown():
     assert shares(trace) == {"compilation": 40, "all others": 60}
 
 
+@pytest.mark.parametrize(("kind", "expected"), [
+    ("traced-nonXla", {"compilation": 75, "host compute": 15, "all others": 10}),
+    ("notTraced-nonXla", {"compilation": 30, "host compute": 60, "all others": 10}),
+])  # fmt: skip
+def test_tracing_a_function_is_no_computing_but_what_its_ops_compute(kind, expected):
+    """A call of 90: 30 build its graph, 50 run it, of which the kernel takes 15."""
+    call = [event("step", 5, 90, tf_function_call=kind), event("tf.function-graph_building", 5, 30), event("TFE_Py_ExecuteCancelable", 40, 50)]
+    run = [event("EagerExecute", 42, 40), event("KernelAndDeviceFunc::Run", 60, 15)]
+    assert shares(read(host(line("python", marker(0, 100, 0), *call, *run)))) == expected
+
+
+def test_beside_a_device_tracing_a_function_is_no_launching():
+    call = [event("step", 0, 80, tf_function_call="traced-nonXla"), event("TFE_Py_ExecuteCancelable", 40, 40), event("cuLaunchKernel", 60, 5, correlation_id=1)]
+    trace = read(host(line("python", marker(0, 100, 0), *call)), gpu(line("Stream #1", event("k", 90, 10, correlation_id=1))))
+    assert shares(trace) == {"compilation": 75, "kernel launch": 5, "device compute": 10, "all others": 10}
+    causes = dict(zip(IDLE_CAUSES, Study(trace).device.idle.total_ps.tolist(), strict=True))
+    assert (causes["compiling"], causes["kernel launch"], causes["Python in the step"]) == (75, 5, 10)
+
+
 def test_copies_are_recognised_by_the_names_that_cupti_writes():
     trace = read(
         host(line("python", marker(0, 100, 0))),

@@ -36,7 +36,7 @@ _MEANING = {
     "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
     "output": "copying results to the host, or waiting for them",
-    "compilation": "XLA compiling",
+    "compilation": "XLA compiling, or functions being traced",
     "all others": "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
 }

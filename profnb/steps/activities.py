@@ -23,12 +23,13 @@ from profnb.steps.streams import (
 )
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
+from profnb.trace.names import FUNCTION_CALL
 from profnb.trace.op_names import parse_op
 
 __all__ = [
     "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
-    "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "WAITING_FOR_INPUT",
-    "find_activities",
+    "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "TRACING",
+    "WAITING_FOR_INPUT", "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -48,6 +49,7 @@ CATEGORIES = (
 ACTIVITIES = (
     "all others",
     "output",  # Python waiting for a result
+    "compilation",  # a function being traced, where none of its ops is at work
     "kernel launch",  # preparing work for a device: executors, eager dispatch, runtimes
     "output",  # a call of the driver that waits for what the device does
     "host compute",
@@ -63,9 +65,9 @@ ACTIVITIES = (
     "output",
     "device compute",
 )
-NOTHING, AWAITING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(7)
-_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(7, 11)
-HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(11, 16)
+NOTHING, AWAITING, TRACING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(8)
+_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(8, 12)
+HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(12, 17)
 FIRST_OF_DEVICE = HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
@@ -94,6 +96,7 @@ _CALLS = {
     _OUTPUT: COPYING_OUT,
     _DEVICE_TO_DEVICE: _COPYING_ACROSS,
 }
+_GRAPH_BUILDING, _TAKES_IN = "tf.function-graph_building", "TFE_Py_Execute"
 # Calls of the drivers and runtimes, in traces whose ops are marked as such (PyTorch's).
 _RUNTIME = ("cuda", "cu", "hip", "xpu", "ze")
 # An op without a launch inside that takes this long computes on the CPU; what is shorter (a reshape, a
@@ -164,6 +167,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
             host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
         lanes = trace.by_name(host) * trace.is_host_event
         lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
+        _mark_tracing(trace, parent, lanes)
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
         return lanes
     host = np.fromiter(map(_host_lane_beside_device, texts), np.int8, len(texts))
@@ -172,6 +176,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
         host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
     lanes = trace.by_name(host) * trace.is_host_event
+    _mark_tracing(trace, parent, lanes)
     of_work = _device_lanes(trace)
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
@@ -193,6 +198,26 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     lanes[on_device] = of_work[on_device]
     lanes[steps.roots] = NOTHING
     return lanes
+
+
+def _mark_tracing(trace: Trace, parent: Int64s, lanes: Int8s) -> None:
+    """Charge the calls in which a ``tf.function`` was traced to that, but for what its ops compute.
+
+    The graph is built in the call; then the runtime takes the function in, which is the rest of it.
+    """
+    lanes[trace.select_names(lambda name: name == _GRAPH_BUILDING) & trace.is_host_event] = (
+        COMPILING
+    )
+    calls = trace.stats.texts(FUNCTION_CALL)
+    if not len(calls):
+        return
+    traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)
+    is_traced = np.zeros(len(trace.events), np.bool_)
+    is_traced[calls.events[traced[calls.values]]] = True
+    takes_in = trace.select_names(lambda name: name.startswith(_TAKES_IN)) & (parent >= 0)
+    takes_in[takes_in] = is_traced[parent[takes_in]]
+    lanes[takes_in] = NOTHING
+    lanes[is_traced] = TRACING
 
 
 def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:

@@ -5,7 +5,7 @@ gaps between them: the same time that the headline speaks of, so that warm-up an
 aside are left out. What the host did is what the breakdown of a step has, too: its work for the steps, and on
 their thread between steps. Every instant is charged to exactly one cause, the first of these that holds:
 
-- **compiling**: XLA compiles a program on some host thread;
+- **compiling**: XLA compiles a program, or a function is traced and none of its ops is at work;
 - **waiting for input**: a thread waits in ``IteratorGetNext`` for the next element;
 - **copying input**: the host is in a call that copies to the device;
 - **synchronising copy**: the host copies back, or waits for a result (in a ``...Synchronize`` call, in JAX's
@@ -36,6 +36,7 @@ from profnb.steps.activities import (
     HOST_COMPUTE,
     NOTHING,
     SYNCHRONISING,
+    TRACING,
     WAITING_FOR_INPUT,
 )
 from profnb.steps.breakdown import find_stretches, host_pieces, sum_stretches
@@ -67,8 +68,8 @@ IDLE_CAUSES = (
     "unknown",
 )
 WORK = ("compute", "collectives", "copies")
-# Lanes of the sweep, a lower one wins: the device's work, then causes; _AWAITED is Python waiting for a
-# result, _STEP says that a step is running, _NOTHING that the window is open.
+# Lanes of the sweep, a lower one wins: the device's work, then causes; _TRACED and _AWAITED come after
+# them and count as compiling and synchronising, _STEP is a running step, _NOTHING the open window.
 (
     _COMPUTING,
     _EXCHANGING,
@@ -80,14 +81,15 @@ WORK = ("compute", "collectives", "copies")
     _CPU,
     _LAUNCHING,
 ) = range(9)
-_AWAITED, _STEP, _NOTHING = 9, 10, 11
-_LANES = 12
+_TRACED, _AWAITED, _STEP, _NOTHING = 9, 10, 11, 12
+_LANES = 13
 _LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
 _BINS = 96
 # What the host does, as the breakdown of a step has it too.
 _LANE_OF_ACTIVITY = {
     NOTHING: _NOTHING,
     AWAITING: _AWAITED,
+    TRACING: _TRACED,
     COMPILING: _COMPILING,
     WAITING_FOR_INPUT: _INPUT,
     COPYING_IN: _COPYING_IN,
@@ -127,7 +129,7 @@ class IdleTable:
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
-    known, step, gap = column[..., :_AWAITED], column[..., [_STEP]], column[..., [_NOTHING]]
+    known, step, gap = column[..., :_TRACED], column[..., [_STEP]], column[..., [_NOTHING]]
     none = np.zeros_like(step)
     return np.concatenate([known, *([step, gap, none] if has_host else [none, gap, step])], axis=-1)
 
@@ -219,6 +221,7 @@ def _sweep(
     lane = np.append(pieces[2], np.int8(_NOTHING))
     since, highest = find_stretches(begin, end, _NOTHING - lane, _LANES)
     lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
+    lowest[lowest == _TRACED] = _COMPILING
     lowest[lowest == _AWAITED] = _SYNCHRONISING  # waiting for a result is as copying it back
     since, lowest = _while_open(since, lowest, open_)
     occurrences, longest = (np.zeros(_LANES, np.int64) for _ in range(2))
