@@ -2,6 +2,7 @@
 
 session, cell, held_back    the TensorFlow profiler around a cell: started, bounded, always stopped
 markers, step_records       every step timed, and marked while a trace is recorded
+parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 hooks                       before and after other people's calls, with no frame of ours in their tracebacks
 environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached
 models/, source/            the Keras models that ran; the user's own code, its lines and samples of its stack

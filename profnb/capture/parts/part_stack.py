@@ -151,10 +151,14 @@ class PartStack:
 
     def _charge(self, part: str, name: str, one: Open, since_ns: int | None = None) -> None:
         """Charge what has not been charged of something as one occurrence of a part."""
+        wall_ns, one.self_ns = one.self_ns, 0
+        row = self._rows.get((part, name))
+        if row is not None and wall_ns <= row.longest_ns:  # as most are: nothing else can change
+            row.occurrences += 1
+            row.wall_ns += wall_ns
+            return
         first_ns = one.begin_ns if since_ns is None else since_ns
-        row = self._row((part, name), first_ns)
-        row.add(first_ns, 1, one.self_ns, one.self_ns, one.place)
-        one.self_ns = 0
+        self._row((part, name), first_ns).add(first_ns, 1, wall_ns, wall_ns, one.place)
 
     # What begins and ends.
 
@@ -189,10 +193,10 @@ class PartStack:
         if not self._is_running_here():
             return False
         stack = self._stack
-        for at in range(len(stack) - 1, 0, -1):
-            if stack[at].part == part:
-                break
-        else:
+        at = len(stack) - 1
+        while at > 0 and stack[at].part != part:  # as a rule it is the last one
+            at -= 1
+        if at <= 0:
             return False
         if stack[at].depth:
             stack[at].depth -= 1
