@@ -19,6 +19,7 @@ from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
+from profnb.drawing.live_outputs import LiveOutputs
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
@@ -69,6 +70,7 @@ class ProfnbMagics(Magics):
         self._warming = Warming()
         self._transform = make_transformer(_CELL_MAGICS, shell.user_ns)
         self._kept: dict[str, Profile] = {}  # by their labels
+        self.live_outputs = LiveOutputs(shell)
 
     def _begin(self, arguments: Namespace) -> CapturedProfile:
         options = capture_options(arguments)
@@ -351,6 +353,7 @@ def unload_magics(shell: Any) -> None:
     if magics is None:
         return
     shell.input_transformers_cleanup.remove(magics._transform)
+    magics.live_outputs.end()
     for kind, names in magics.magics.items():
         for name in names:
             shell.magics_manager.magics[kind].pop(name, None)

@@ -7,13 +7,20 @@ literal or escapes by hand; a test looks for both. What is no literal becomes ``
 
 import base64
 import hashlib
+import re
 
 from markupsafe import Markup, escape
 
-__all__ = ["content_policy", "figure_text", "script_element"]
+__all__ = ["content_policy", "figure_text", "script_element", "without_controls"]
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _NOTHING = "'none'"
 _OPENED, _CLOSED = "<script>", "</script>"
+
+
+def without_controls(html: Markup) -> Markup:
+    """HTML without characters that are no text: controls, and those that turn what follows around."""
+    return Markup(_CONTROLS.sub("\ufffd", str(html)))  # noqa: S704  # nothing becomes markup by this
 
 
 def figure_text(text: str) -> str:

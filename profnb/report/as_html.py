@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from markupsafe import Markup, escape
 
 from profnb.drawing.html_table import Cell, html_table, note_list
+from profnb.drawing.markup import without_controls
 from profnb.drawing.section import section_block, titled_block
 from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
 from profnb.report.advice import advice_html
@@ -51,7 +52,8 @@ def content_html(content: Content, figure: Markup, section_figures: Sequence[Mar
     if content.foot:
         foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:10px 0 0">{}</div>')
         parts.append(foot.format(MUTED, content.foot))
-    return Markup('<div class="profnb" style="{}">{}</div>').format(ROOT, Markup("").join(parts))
+    whole = Markup('<div class="profnb" style="{}">{}</div>').format(ROOT, Markup("").join(parts))
+    return without_controls(whole)
 
 
 def _cell_html(cell: CellWords) -> Markup:

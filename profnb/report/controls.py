@@ -6,6 +6,7 @@ nothing.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from markupsafe import Markup
 
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text
+from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.section import section_html
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
@@ -34,8 +36,12 @@ _SCOPES: dict[str, Callable[[Study], Int64s]] = {
 }
 
 
-def show_controls(study: Study) -> None:
-    """Display the controls and the part of the report they drive."""
+def show_controls(study: Study) -> Callable[[], None]:
+    """Display the controls and the part of the report they drive.
+
+    Returns:
+        Closes them, and lets the trace go.
+    """
     from IPython.display import display
 
     controls = _build(study)
@@ -45,6 +51,7 @@ def show_controls(study: Study) -> None:
     view = {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}
     bundle = {WIDGET_VIEW: view, "text/html": html, "text/plain": WITHOUT_KERNEL}
     display(bundle, raw=True)
+    return partial(close_widgets, controls)
 
 
 def _build(study: Study) -> Any:
@@ -56,20 +63,23 @@ def _build(study: Study) -> Any:
         layout={"width": "360px"},
     )  # fmt: skip
     sides = ["all"] + (["host", "device"] if study.ops.table.is_device.any() else [])
-    side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
+    side = None  # a trace of the host alone has no choice
+    if len(sides) > 1:
+        side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
     group = widgets.Dropdown(options=["by op", "by type"], layout={"width": "96px"})
     scope = widgets.Dropdown(options=list(_SCOPES), layout={"width": "120px"})
     search = widgets.Text(placeholder="search ops", layout={"width": "160px"})
     output = widgets.HTML()
 
     def update(_: object = None) -> None:
-        part = _part_html(study, steps.value, side.value, group.value, search.value, scope.value)
+        chosen_side = "all" if side is None else side.value
+        part = _part_html(study, steps.value, chosen_side, group.value, search.value, scope.value)
         output.value = str(part)
 
-    for control in (steps, scope, side, group, search):
+    shown = [control for control in (steps, scope, side, group, search) if control is not None]
+    for control in shown:
         control.observe(update, names="value")
     update()
-    shown = [steps, scope, *([side] if len(sides) > 1 else []), group, search]
     row = widgets.HBox(shown, layout={"flex_flow": "row wrap"})
     return widgets.VBox([row, output])
 

@@ -9,7 +9,8 @@
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.drawing.html_table import note_list
+from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
@@ -71,7 +73,7 @@ def show_report(report: Report, study: Study | None, live: bool | None) -> None:
             live = choice
             break
     if live and study is not None and len(study.steps):
-        show_controls(study)
+        _keep_until_replaced(magics, show_controls(study))
 
 
 def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None:
@@ -102,7 +104,16 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
         script = {"application/javascript": timeline_script(), "text/plain": ""}
         display(script, raw=True)
     if asks:
-        show_live_detail(study, timeline_id)
+        box = show_live_detail(study, timeline_id)
+        if box is not None:
+            _keep_until_replaced(magics, partial(close_widgets, box))
+
+
+def _keep_until_replaced(magics: Any, close: Callable[[], object]) -> None:
+    """Close what was shown when its cell runs again; for ever where the extension is not loaded."""
+    outputs = getattr(magics, "live_outputs", None)
+    if outputs is not None:
+        outputs.keep(close)
 
 
 def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:

@@ -2,6 +2,7 @@
 
 from markupsafe import Markup
 
+from profnb.core.printable import printable
 from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.plotly import figure_html, plotly_script
 from profnb.report.as_html import content_html
@@ -49,7 +50,7 @@ def page_html(report: Report, study: Study | None) -> Markup:
         "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body>"
         '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}{scripts}</body></html>'
     ).format(
-        title=report.title,
+        title=printable(report.title),
         style=_STYLE,
         plotly=plotly,
         report=content_html(report, figure, charts),

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
+from profnb.drawing.markup import without_controls
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.subjects.study import Study
 from profnb.timeline.pack import fit_timeline
@@ -69,9 +70,9 @@ class Timeline:
             ROOT,
             Markup(' data-id="{}"').format(timeline_id) if timeline_id else "",
             Markup(' data-timeline="{}"').format(self.data) if self.data else "",
-            self.headline,
+            printable(self.headline),
             Markup("").join(remark.format(MUTED, text) for text in self.remarks),
-            self.still,
+            without_controls(self.still),
         )
 
 

@@ -57,21 +57,25 @@ def answer_question(scene: Scene, question: str) -> str:
     return ""
 
 
-def show_live_detail(study: Study, timeline_id: str) -> None:
+def show_live_detail(study: Study, timeline_id: str) -> Any:
     """Make the kernel answer the timeline of this id.
 
     Shows an output of its own with two hidden widgets; in Colab nothing.
+
+    Returns:
+        The widgets; None in Colab, where what answers is forgotten with the runtime.
     """
     scene = Scene(study)
     if "google.colab" in sys.modules:
         _register_in_colab(scene, timeline_id)
-        return
+        return None
     from IPython.display import display
 
     box = _build(scene, timeline_id)
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     # Nothing to see, with a kernel or without one; the viewer says whether it can ask.
     display({WIDGET_VIEW: view, "text/html": HIDDEN, "text/plain": ""}, raw=True)
+    return box
 
 
 def _build(scene: Scene, timeline_id: str) -> Any:

@@ -1,0 +1,209 @@
+"""What hostile files are made from: a few small, whole files of each format, and how one is damaged.
+
+Which case is which hangs on its format and number alone. Formats that have a structure (JSON, a sidecar, marshal)
+are damaged in it too, so that more than the outermost reader is met.
+"""
+
+import cProfile
+import json
+import marshal
+import random
+import struct
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
+from traces import event, gpu, host, line, message, plane, ref, xspace
+
+FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook")
+SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb"}
+DATA = Path(__file__).parents[1] / "data"
+# Where it stands in a page as it is, a name has become markup.
+PAYLOAD = "<svg/onload=fuzz()>"
+_TEXTS = [PAYLOAD, "\x1b[31m", "", "a" * 3000, "/device:GPU:0", "\ud800", "../../etc", "%s{}", "\x00", "tf_op", "1e999"]
+_NUMBERS = [0, -1, 1, 1 << 31, (1 << 63) - 1, -(1 << 63), 1 << 64, 1 << 200, 0.5, 1e308, -1e308, 1e15, 3]
+_US = 10**6
+
+
+def _small():
+    ops = [event(f"n{i}:MatMul", i * 10 * _US, 7 * _US, _r=1, step_num=i, k=ref("t"), group_id=i, tf_op=f"n{i}") for i in range(8)]
+    kernels = [event("gemm_kernel", i * 10 * _US + 2 * _US, 4 * _US, correlation_id=i, tf_op=f"n{i}:MatMul", kernel_details="regs:32 grid:4,1,1 block:256,1,1") for i in range(8)]
+    memory = [event("MemoryAllocation", i * 10 * _US, 0, allocator_name="GPU_0_bfc", bytes_allocated=1 << i, peak_bytes_in_use=1 << i, requested_bytes=8) for i in range(6)]
+    input_ = [event("Iterator::Prefetch::Map", i * 10 * _US, 3 * _US, id=i, parent_id=i - 1) for i in range(6)]
+    return xspace(
+        host(line("python", *ops), line("input", *input_, line_id=2), line("memory", *memory, line_id=3)),
+        gpu(line("Stream #1(Compute)", *kernels), stats={"core_count": 40, "clock_rate": 1_590_000, "memory_bandwidth": 320_064_000_000}),
+        hostnames=("host-a",),
+    )
+
+
+def _with_program():
+    compiled = program(
+        "jit_step",
+        {"main": [parameter("a", 0, shape(BF16, 64, 128)), parameter("b", 1, shape(BF16, 128, 256)),
+                  dot("dot.1", shape(F32, 64, 256), "a", "b", op_name="model/dense/MatMul", op_type="MatMul", source=("/u/model.py", 12)),
+                  op("add.1", "add", shape(F32, 64, 256), "dot.1", "dot.1")]},
+        "main", (), [(49152, 5)],
+    )  # fmt: skip
+    ran = [event("dot.1", i * 10 * _US, 6 * _US, hlo_op="dot.1", hlo_module="jit_step", program_id=7) for i in range(6)]
+    marks = [event("train", i * 10 * _US, 9 * _US, _r=1, step_num=i) for i in range(6)]
+    return xspace(metadata_plane(jit_step=(7, compiled)), host(line("python", *marks)), gpu(line("XLA Ops", *ran)), plane("Task Environment", line("x")))
+
+
+def _run_metadata():
+    def node(name, begin_us, duration_us, op):
+        memory = message((1, "cpu"), (2, 4096), (3, 4096))
+        return message((1, name), (2, begin_us), (3, 1), (4, duration_us), (5, duration_us), (6, memory), (8, f"{name} = {op}(a, b)"))
+
+    cpu = "/job:localhost/replica:0/task:0/device:CPU:0"
+    nodes = [node("_SOURCE", 1000, 1, "NoOp"), node("a", 1002, 30, "MatMul"), node("b", 1040, 20, "Add")]
+    devices = {cpu: nodes, "/device:GPU:0/stream:13": [node("a:MatMul", 1005, 10, "MatMul")]}
+    return message((1, message(*((1, message((1, name), *((2, n) for n in of))) for name, of in devices.items()))))
+
+
+def _sidecar():
+    from profnb.capture.recording import Recording
+    from profnb.capture.saved.sidecar import sidecar_of, write_recordings
+    from profnb.capture.source.source_records import GraphLines, LineRecords, SourceRecords, StackRecords
+    from profnb.core.options import CaptureOptions
+    import gzip
+
+    recording = Recording(window_ns=10**9, wall_ns=2 * 10**9, overhead_ns=5, messages=["a note"], devices=("/device:GPU:0",), environment={"tensorflow": "2.21"})
+    recording.cardinalities = {"data": 100}
+    for row in range(6):
+        recording.steps.append(row * 10**6, row * 10**6 + 9 * 10**5, 0, 0, True, False, 1, row, 1)
+    recording.steps.names.append("train")
+    lines = LineRecords(files=["a.py", "b.py"])
+    lines.time_ns.extend([1, 2, 3, 4]), lines.code.extend([0, 0, 1, 0]), lines.line.extend([-1, 2, 1, 3])
+    graph = GraphLines("step", ("MatMul", "while"), ("MatMul", "While"), (0, 1), (False, True), {"while": ("body", "cond")})
+    recording.source = SourceRecords([("a.py", 2), ("b.py", 1)], lines, (graph,), {"dense": 0}, {"a.py": ("x", "y = 1", "z")}, {"a.py": 3})
+    recording.stacks = StackRecords(1, stacks=[(0, 1)], frames=[("f", "a.py", 1, 2), ("g", "b.py", 1, 1)])
+    recording.stacks.time_ns.extend([1, 2]), recording.stacks.stack.extend([0, 0])
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "x.xplane.pb"
+        write_recordings(trace, CaptureOptions(), [recording])
+        return gzip.decompress(sidecar_of(trace).read_bytes())
+
+
+def _prof():
+    profiler = cProfile.Profile()
+    profiler.runcall(lambda: json.dumps([sorted(range(9)), {"a": [1, 2]}]))
+    profiler.create_stats()
+    return marshal.dumps(profiler.stats)
+
+
+def _notebook():
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "profnb controls", "text/html": "<b></b>"}
+    cells = [{"cell_type": "code", "source": "1", "outputs": [{"output_type": "display_data", "data": view}, {"output_type": "stream", "text": "x"}]}]
+    state = {"widgets": {"application/vnd.jupyter.widget-state+json": {"1": {}}}}
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": state, "cells": cells}).encode()
+
+
+@cache
+def seeds(kind):
+    """The whole files of a format."""
+    if kind == "xplane":
+        return [_small(), _small(), _with_program(), _with_program(), (DATA / "cpu-cnn.xplane.pb").read_bytes()]
+    if kind == "chrome":
+        import numpy as np
+
+        import profnb
+        from profnb.profile import Profile
+        from profnb.tf1.run_metadata import read_run_metadata
+
+        found = []
+        with tempfile.TemporaryDirectory() as folder:
+            for raw in (_small(), _with_program()):
+                file = Path(folder) / "x.xplane.pb"
+                file.write_bytes(raw)
+                found.append(profnb.load(file).to_chrome_trace(Path(folder) / "x.json").read_bytes())
+            run = read_run_metadata([np.frombuffer(_run_metadata(), np.uint8)], "x")
+            found.append(Profile(run).to_chrome_trace(Path(folder) / "y.json").read_bytes())
+        plain = [{"ph": p, "name": "f", "cat": "cpu_op", "ts": t, "dur": 5, "pid": 1, "tid": 2, "args": {"correlation": t}} for t, p in ((1, "X"), (8, "B"), (9, "E"), (12, "X"), (20, "C"))]
+        found.append(json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "V100"}], "traceEvents": plain}).encode())
+        return found
+    return [{"run-metadata": _run_metadata, "sidecar": _sidecar, "prof": _prof, "notebook": _notebook}[kind]()]
+
+
+def case(kind, number):
+    """The bytes of one hostile file."""
+    rng = random.Random(f"{kind} {number}")
+    base = rng.choice(seeds(kind))
+    if kind in ("chrome", "sidecar", "notebook") and rng.random() < 0.7:
+        return _damaged_json(base, rng)
+    if kind == "prof" and rng.random() < 0.5:
+        return marshal.dumps(_damaged_value(marshal.loads(base), rng))
+    return _damaged_bytes(base, rng, seeds(kind))
+
+
+def _damaged_json(base, rng):
+    value = json.loads(base)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        value = _damaged_value(value, rng)
+    text = json.dumps(value)
+    if rng.random() < 0.05:
+        text = text[: rng.randrange(len(text))]
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _damaged_value(value, rng):
+    """A value of the same shape with one part changed, most often to another of its type."""
+    if isinstance(value, dict) and value and rng.random() < 0.97:
+        key = rng.choice(list(value))
+        what = rng.random()
+        if what < 0.04:
+            return {k: v for k, v in value.items() if k != key}
+        if what < 0.07 and isinstance(key, str):
+            return value | {key + rng.choice(_TEXTS): value[key]}
+        return value | {key: _damaged_value(value[key], rng)}
+    if isinstance(value, (list, tuple)) and value and rng.random() < 0.97:
+        at, listed = rng.randrange(len(value)), list(value)
+        what = rng.random()
+        if what < 0.04:
+            del listed[at]
+        elif what < 0.08:
+            listed *= rng.choice((2, 2, 50))
+        else:
+            listed[at] = _damaged_value(listed[at], rng)
+        return type(value)(listed)
+    if rng.random() < 0.15:
+        return rng.choice([None, True, [], {}, "x", 0, -1, [[]], 1.5, {"a": 1}])
+    if isinstance(value, str):
+        return rng.choice([value + rng.choice(_TEXTS), rng.choice(_TEXTS), value[: len(value) // 2]])
+    if isinstance(value, (int, float)):
+        number = rng.choice([*_NUMBERS, value + 1, -value, value * 1000])
+        return number
+    return rng.choice([None, 0, "x", []])
+
+
+def _damaged_bytes(base, rng, others):
+    raw, keeps_length = bytearray(base), rng.random() < 0.6  # else most are refused at the first length
+    for _ in range(rng.choice((1, 1, 2, 4, 12))):
+        at = rng.randrange(len(raw) or 1)
+        what = rng.choice((0, 0, 6, 7)) if keeps_length else rng.randrange(9)
+        if what <= 2 and raw:
+            raw[at] = rng.choice((raw[at] ^ 1 << rng.randrange(8), 0, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        elif what == 3:
+            del raw[at : at + rng.choice((1, 2, 8, 100))]
+        elif what == 4:
+            raw[at:at] = raw[at : at + rng.choice((1, 8, 60, 400))]
+        elif what == 5:
+            raw[at : at + 9] = b"\xff" * rng.choice((4, 8, 9)) + b"\x01"
+        elif what == 6:
+            wide = struct.pack("<Q", rng.choice((0, 1, 1 << 31, 1 << 62, (1 << 64) - 1)))
+            raw[at : at + 8] = wide[: len(raw) - at] if keeps_length else wide
+        elif what == 7:
+            text = rng.choice(_TEXTS).encode("utf-8", "surrogatepass")
+            text = text[: len(raw) - at] if keeps_length else text
+            raw[at : at + (len(text) if keeps_length or rng.random() < 0.7 else 0)] = text
+        else:
+            other = rng.choice(others)
+            begin = rng.randrange(len(other))
+            raw[at : at + rng.choice((0, 50))] = other[begin : begin + rng.choice((10, 80, 500))]
+    if not keeps_length and rng.random() < 0.1:
+        del raw[rng.randrange(len(raw) or 1) :]
+    return bytes(raw)
