@@ -123,7 +123,8 @@ def _fill_stats(
     for owner in range(owners.size - 1):
         first, last = first_key[owner], last_key[owner]
         for row in range(owners[owner], owners[owner + 1]):
-            outer, end = begins[row], ends[row]
+            outer: Number = np.int64(begins[row])
+            end: Number = np.int64(ends[row])
             while outer < end:
                 start: Number = outer
                 if outer + 1 < end and buffer[outer] == opening and buffer[outer + 1] < 0x80:
