@@ -71,7 +71,8 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
     median = duration_text(summary.median_ps)
-    if cost is not None and cost.fraction >= _TELLING_COST:
+    tells = cost is not None and cost.fraction >= _TELLING_COST
+    if cost is not None and tells and cost.untraced_ps < summary.median_ps:
         median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
     return f"{count_text(count)} {phase}steps, median {median}{aside}"
 

@@ -245,20 +245,32 @@ def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
     Calls of iterators, what lies inside of one or of a run of a user's function, all of tf.data's own
     threads, and what an executor does for such a run. What a step waits for is in the wait itself.
     """
-    named = trace.select_names(lambda name: name.startswith(_OF_PIPELINES)) & trace.is_host_event
-    marks = np.flatnonzero(named)
-    threads = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
-    if not marks.size and not threads.any():
+    of_line = trace.lines.of_event
+    is_thread = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
+    names = trace.names.rows_where(lambda name: name.startswith(_OF_PIPELINES))
+    if not names.any() and not is_thread.any():
         return np.empty(0, np.int64)
-    ids = trace.stats.integers("id")
-    of_run = trace.select_names(lambda name: name.startswith(_FUNCTION_RUNS))[ids.events]
-    runs = np.unique(ids.values[of_run])
-    has_id = np.isin(ids.values, runs[runs != 0]) & trace.is_host_event[ids.events]
-    marks = np.union1d(marks, ids.events[has_id])
-    above = find_parents(trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets))
-    marks = marks[above < 0]
-    own = threads[trace.lines.of_event[events]] | named[events]
-    return events[own | (last_around(trace, marks, events) >= 0)]
+    own = is_thread[of_line[events]] | names[trace.events.name[events]]
+    marks = np.flatnonzero(names[trace.events.name] & trace.is_host_event)
+    marks = marks[
+        ~is_thread[of_line[marks]]
+    ]  # what lies on pipelines' own threads is theirs already
+    runs = trace.names.rows_where(lambda name: name.startswith(_FUNCTION_RUNS))
+    if runs.any():
+        ids = trace.stats.integers("id")
+        of_runs = np.unique(ids.values[runs[trace.events.name[ids.events]]])
+        has_id = ~is_thread[of_line[ids.events]] & np.isin(ids.values, of_runs[of_runs != 0])
+        marks = np.union1d(marks, ids.events[has_id & trace.is_host_event[ids.events]])
+    if marks.size:
+        above = find_parents(
+            trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
+        )
+        marks = marks[above < 0]
+        has_marks = np.zeros(trace.lines.offsets.size, np.bool_)
+        has_marks[of_line[marks]] = True
+        rest = np.flatnonzero(~own & has_marks[of_line[events]])
+        own[rest] = last_around(trace, marks, events[rest]) >= 0
+    return events[own]
 
 
 def _has_inside(parent: Int64s, marked: Bools) -> Bools:

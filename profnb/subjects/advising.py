@@ -93,6 +93,10 @@ def is_own_loop(study: Study) -> bool:
     """Whether the steps are a loop of the user's own, so that what Keras' ``compile`` takes cannot help."""
     if not study.steps.origin.startswith("step markers") or "session_run" in study.steps.phase:
         return not study.steps.is_window
+    seen = study.recording.steps
+    kinds = {seen.kinds[kind] for kind in set(seen.kind)}
+    if kinds:
+        return KERAS not in kinds
     sources = study.trace.stats.texts(MARKER_SOURCE).texts
     return len(sources) > 0 and KERAS not in sources
 

@@ -59,7 +59,9 @@ def python_between_steps(study: Study) -> Advice | None:
             "Log every 100 steps instead of each, and fetch data in another thread or process.",
             tensorflow="Log every 100 steps instead of each; "
             + (
-                "put the loop, or several steps of it, into one tf.function."
+                "run several steps in one session.run (tf.while_loop)."
+                if "session_run" in study.steps.phase
+                else "put the loop, or several steps of it, into one tf.function."
                 if is_own_loop(study)
                 else "model.compile(..., steps_per_execution=16) runs 16 steps for each return to Python; in "
                 "a loop of your own put several steps into one tf.function."
