@@ -105,7 +105,7 @@ def five_of_one_for_one_of_the_other():
         generator(x)
 
 
-@loop({"turn": "discriminator"})
+@loop({"turn": "discriminator or generator"})  # whichever takes longer
 def two_functions_in_turn():
     discriminator, generator = step_of("discriminator"), step_of("generator")
     for x in data(15):
@@ -234,5 +234,6 @@ def test_as_many_steps_as_the_loop_counted(name):
     with profnb.profile(source=False) as p:
         run()
     expected = {phases[own]: count for own, count in COUNT.items() if own in phases}
-    assert p.steps.groupby("phase").size().to_dict() == expected, p.notes
-    assert p.step_times.groupby("phase").size().to_dict() == expected
+    for table in (p.steps, p.step_times):
+        found = {next((one for one in expected if name in one.split(" or ")), name): size for name, size in table.groupby("phase").size().items()}
+        assert found == expected, p.notes

@@ -143,7 +143,7 @@ def test_the_step_chart_shows_what_was_done_in_the_gaps_as_the_headline_does():
     waits = [event("IteratorGetNext", (at * 10 + 8) * ms, 2 * ms) for at in range(2)]
     kernels = [event("k", (at * 10 + 5) * ms, 3 * ms) for at in range(2)]
     study = Study(read(host(line("python", *steps, *waits)), gpu(line("Stream #1", *kernels))))
-    chart = step_chart(study.steps, study.breakdown)
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert dict(chart.stacks) == {"device compute": [3, 3, 0], "input": [2, 2, 0], "between steps": [1, 1, 0], "all others": [4, 4, 4]}
     assert chart.ceiling_ms == pytest.approx(10 * 1.12)
     shares = {share.category: share.mean_ps * 3 / ms for share in study.summary.shares}

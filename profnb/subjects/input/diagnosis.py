@@ -180,7 +180,7 @@ def diagnose_input(
         return InputDiagnosis("none", -1, "", sentence, "")
     busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
     what, fix = CAUSES[cause]
-    if not table.tree.is_async.any() and cause not in ("no prefetch", "python"):
+    if not _runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     threads = ""
     allowed = int(table.parallelism[row])
@@ -259,9 +259,16 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
         cause = "shuffle"
     elif kind in _COPIES:
         cause = "batch"
-    elif not table.tree.is_async.any():
+    elif not _runs_ahead(table):
         cause = "no prefetch"
     return cause
+
+
+def _runs_ahead(table: InputPipeline) -> bool:
+    """Whether anything of the pipeline works beside the training, as far as was recorded."""
+    return bool(table.tree.is_async.any()) or any(
+        kind.startswith("Prefetch") for kind in table.kind
+    )
 
 
 def _reads_a_file_each(table: InputPipeline, row: int) -> bool:
