@@ -39,7 +39,7 @@ def leftovers():
     left += ["tool" for tool in range(6) if monitoring and monitoring.get_tool(tool) == "profnb"]
     experimental = tf.profiler.experimental
     left += ["hook" for f in (experimental.start, experimental.stop) if type(f).__name__ == "WatchedCall"]
-    left += ["cell hook" for name in ("pre_run_cell", "post_run_cell") for f in get_ipython().events.callbacks[name] if "cell" in getattr(f, "__qualname__", "") and "profnb" in getattr(f, "__module__", "")]
+    left += ["cell hook" for name in ("pre_run_cell", "post_run_cell") for f in get_ipython().events.callbacks[name] if getattr(f, "__module__", "") == "profnb.capture.cell"]
     try:
         experimental.stop(save=False)
         left.append("profiler")
