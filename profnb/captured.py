@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from profnb.capture.held_back import interrupt_held_back
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
+from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture

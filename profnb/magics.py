@@ -14,7 +14,7 @@ from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
 from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
-from profnb.capture.held_back import interrupt_held_back
+from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError

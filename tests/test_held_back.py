@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from profnb.capture import held_back
+from profnb.capture.profiler import held_back
 
 PROFILERS = b"2026-01-01 00:00:00.000000: I external/local_tsl/tsl/profiler/lib/profiler_session.cc:103] Profiler session initializing.\n"
 DYING = {
@@ -20,7 +20,7 @@ DYING = {
 
 def run(code):
     """Standard error of a process that runs code while the log is held back."""
-    script = f"import ctypes, faulthandler, os, sys\nfrom profnb.capture.held_back import profiler_log_held_back\n{code}"
+    script = f"import ctypes, faulthandler, os, sys\nfrom profnb.capture.profiler.held_back import profiler_log_held_back\n{code}"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
 
 

@@ -10,9 +10,7 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
-import inspect
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +26,6 @@ from profnb.capture.environment import (
     list_devices,
     resident_bytes,
 )
-from profnb.capture.held_back import interrupt_held_back, profiler_log_held_back
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
@@ -36,12 +33,12 @@ from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_watch import PartWatch
+from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line, is_called_by_a_capture
 from profnb.capture.recording import Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.seams import (
-    ALREADY_RUNNING,
     MODEL,
-    PROFILER_OPTIONS,
     SHELL,
     START,
     STOP,
@@ -49,10 +46,8 @@ from profnb.capture.seams import (
     Seam,
 )
 from profnb.capture.source.source_watch import SourceWatch
-from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import claim_folder
 from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Capture", "Recording"]
@@ -73,6 +68,7 @@ class Capture:
         """Prepare; nothing starts before ``start``."""
         self.options = options
         self.recording = Recording()
+        self.profiler = ProfilerDoor(options, self.recording.messages)
         self.parts = PartClock()
         self.recorder = StepRecorder(self._is_tracing, self._step_recorded, self.parts)
         self._traces = traces
@@ -99,15 +95,11 @@ class Capture:
         self._libraries: list[Library] = []
         self._tensorflow: Library | None = None
         self._hook_error: Exception | None = None
-        self._start_profiler: Any = None
-        self._stop_profiler: Any = None
         self._tracing_since_ns: int | None = None
         self._is_due = False
-        self._took_over = False
         self._resident_before = 0
         self._last_step_ns = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
-        self._logdir: Path | None = None
 
     def _is_tracing(self) -> bool:
         return self._tracing_since_ns is not None
@@ -180,7 +172,7 @@ class Capture:
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
-                f"Source lines could not be read ({_first_line(error)}); --no-source leaves them out."
+                f"Source lines could not be read ({first_line(error)}); --no-source leaves them out."
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
@@ -201,7 +193,7 @@ class Capture:
                 self._look_up(sys.modules[name])
         sentences = explain_missing(self._libraries)
         if self._hook_error is not None:
-            error = f"{type(self._hook_error).__name__}: {_first_line(self._hook_error)}"
+            error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
             sentences.append(
                 f"A hook of profnb's failed ({error}), so this result may lack something; the code ran "
                 "as without it."
@@ -234,11 +226,11 @@ class Capture:
         if not self._traces:
             return
         self._watch(self.source.watch_tensorflow(tensorflow))
-        self._start_profiler, self._stop_profiler = tensorflow.take(START), tensorflow.take(STOP)
-        if self._start_profiler is None or self._stop_profiler is None:
+        functions = self.profiler.find(tensorflow)
+        if functions is None:
             return
-        self._watch_everywhere(START, self._start_profiler, self._code_starts)
-        self._watch_everywhere(STOP, self._stop_profiler, self._code_stops)
+        self._watch_everywhere(START, functions[0], self._code_starts)
+        self._watch_everywhere(STOP, functions[1], self._code_stops)
         self._open_window()
 
     def _watch_everywhere(self, seam: Seam, function: Any, hook: Callable[[], object]) -> None:
@@ -272,18 +264,17 @@ class Capture:
         begin_ns = time.perf_counter_ns()
         with interrupt_held_back():
             try:
-                folder = recording.folder = self._make_folder()
-                with profiler_log_held_back() as log:
-                    self._start_taking_over(folder)
+                recording.folder = self.profiler.make_folder()
+                log = self.profiler.start(recording.folder)
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
                 recording.messages.append(
-                    f"The TensorFlow profiler did not start ({_first_line(error)}), so the code ran "
+                    f"The TensorFlow profiler did not start ({first_line(error)}), so the code ran "
                     "without it. Restart the kernel if this persists."
                 )
                 return
             self._tracing_since_ns = time.perf_counter_ns()
             try:
-                self._note_ignored_options(log)
+                self.profiler.note_ignored_options(log)
                 self.source.begin()
                 self._resident_before = resident_bytes()
                 now = self._tracing_since_ns = time.perf_counter_ns()
@@ -292,56 +283,6 @@ class Capture:
             except Exception:
                 self._close_window("a fault")
                 raise
-
-    def _make_folder(self) -> str:
-        """A folder that is this capture's alone.
-
-        TensorFlow names a run by the second in which it ends, so that two captures, of one kernel or of
-        several, may write to one file. Inside of the logdir what is written need only be renamed.
-        """
-        if self.options.logdir is None:
-            return tempfile.mkdtemp(prefix="profnb-")
-        logdir = self._logdir = Path(self.options.logdir).expanduser().absolute()
-        logdir.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkdtemp(prefix=".profnb-", dir=logdir)
-
-    def _note_ignored_options(self, log: list[bytes]) -> None:
-        """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
-
-        They log it, but a log level may hide that.
-        """
-        options, default = self.options, CaptureOptions()
-        asked = (options.host_level, options.python_tracer, options.device_tracer)
-        if asked == (default.host_level, default.python_tracer, default.device_tracer):
-            return
-        version = str(VERSION.find())
-        logged = any(b"_tracer_level expects" in line for line in log)
-        if logged or version.startswith(("2.20.", "2.21.")):
-            self.recording.messages.append(
-                f"TensorFlow {version} ignored the profiler options it was given (a defect of 2.20 "
-                "and 2.21), so this trace has host level 2, the device, and no Python calls."
-            )
-
-    def _start_taking_over(self, logdir: str) -> None:
-        assert self._tensorflow is not None
-        asked = self.options
-        levels = (asked.host_level, int(asked.python_tracer), int(asked.device_tracer))
-        options_type = self._tensorflow.take(PROFILER_OPTIONS)
-        options = None
-        if options_type is not None:
-            options = options_type(**dict(zip(PROFILER_OPTIONS.keywords, levels, strict=True)))
-        already_running = self._tensorflow.take(ALREADY_RUNNING) or _NeverRaisedError
-        try:
-            self._start_profiler(logdir, options)
-        except already_running:
-            self._stop_profiler()
-            self._took_over = True
-            self.recording.messages.append(
-                "A TensorFlow profiler was already running (started by earlier code and never "
-                "stopped); it was stopped, its trace saved to its own logdir, and this capture "
-                "started."
-            )
-            self._start_profiler(logdir, options)
 
     def _set_timer(self, seconds: float) -> None:
         seconds = min(seconds, threading.TIMEOUT_MAX)
@@ -410,34 +351,13 @@ class Capture:
             except Exception as error:  # noqa: BLE001 - the profiler must not be left running
                 self._hook_failed(error)
             try:
-                with profiler_log_held_back():
-                    self._stop_profiler()
-                self._find_trace()
+                recording.path = self.profiler.stop(Path(recording.folder or ""))
             except Exception as error:  # noqa: BLE001 - likewise
                 recording.messages.append(
-                    f"The TensorFlow profiler did not stop cleanly ({_first_line(error)}), so there "
+                    f"The TensorFlow profiler did not stop cleanly ({first_line(error)}), so there "
                     "is no trace. The code's own results are complete."
                 )
             recording.overhead_ns += time.perf_counter_ns() - now
-
-    def _find_trace(self) -> None:
-        recording, folder = self.recording, Path(self.recording.folder or "")
-        found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
-        if not found:
-            recording.messages.append(
-                f"The TensorFlow profiler stopped but left no trace in {self._logdir or folder}. Check that "
-                "the folder is writable and the disk is not full."
-            )
-            return
-        recording.path = found[-1]
-        if self._logdir is None:
-            return
-        try:
-            recording.path = _publish(found[-1], folder, self._logdir)
-        except OSError as error:
-            recording.messages.append(
-                f"The trace could not be kept in {self._logdir} ({_first_line(error)}); this result has it."
-            )
 
     def _session_runs_begin(self) -> bool:
         """Make way for FULL_TRACE, unless the window holds steps of another kind."""
@@ -456,7 +376,7 @@ class Capture:
 
     def _code_starts(self) -> None:
         if self._is_tracing():
-            is_ours = _is_called_by_a_capture()
+            is_ours = is_called_by_a_capture()
             self._close_window("the code")
             what = "a profnb capture" if is_ours else "a TensorFlow profiler"
             self.recording.messages.append(
@@ -467,37 +387,4 @@ class Capture:
     def _code_stops(self) -> None:
         if self._is_tracing():
             self._close_window("the code")
-        if self._took_over:  # the session it means to stop was ours to replace: give it one
-            self._took_over = False
-            with profiler_log_held_back():
-                self._start_profiler(tempfile.mkdtemp(prefix="profnb-"))
-
-
-def _publish(trace: Path, folder: Path, logdir: Path) -> Path:
-    """Move a run from the folder it was written to into the logdir; where its trace is then."""
-    run = claim_folder(logdir / "plugins" / "profile", trace.parent.name)
-    for file in trace.parent.iterdir():
-        file.replace(run / file.name)
-    for file in folder.iterdir():  # an empty event file, by which TensorBoard knows a logdir
-        if file.is_file():
-            file.replace(logdir / file.name)
-    return run / trace.name
-
-
-def _is_called_by_a_capture() -> bool:
-    """Whether the code that starts a profiler is a capture's, inside of the code that another surrounds."""
-    frame = inspect.currentframe()
-    while frame is not None and is_own_file(frame.f_code.co_filename):
-        if frame.f_code.co_name == "_start_taking_over":
-            return True
-        frame = frame.f_back
-    return False
-
-
-class _NeverRaisedError(Exception):
-    """Stands for an error that TensorFlow does not have any more."""
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
+        self.profiler.give_back()

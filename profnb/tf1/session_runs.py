@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from profnb.capture.held_back import profiler_log_held_back
 from profnb.capture.hooks import replace_attribute
 from profnb.capture.library import Library
+from profnb.capture.profiler.held_back import profiler_log_held_back
 from profnb.capture.seams import (
     FULL_TRACE,
     INTERACTIVE_RUN,
