@@ -167,9 +167,7 @@ class PartStack:
         """Charge what has not been charged of something as one occurrence of a part."""
         wall_ns, one.self_ns = one.self_ns, 0
         if wall_ns >= _LONG_NS and part in _TIMED and name:
-            longest = self._long.setdefault((part, name), [])
-            keep = heapq.heappush if len(longest) < _MOST_LONG else heapq.heappushpop
-            keep(longest, (wall_ns, one.begin_ns, self._last_ns))
+            self._keep_long((part, name), (wall_ns, one.begin_ns, self._last_ns))
         row = self._rows.get((part, name))
         if row is not None and wall_ns <= row.longest_ns:  # as most are: nothing else can change
             row.occurrences += 1
@@ -177,6 +175,14 @@ class PartStack:
             return
         first_ns = one.begin_ns if since_ns is None else since_ns
         self._row((part, name), first_ns).add(first_ns, 1, wall_ns, wall_ns, one.place)
+
+    def _keep_long(self, key: tuple[str, str], call: tuple[int, int, int]) -> None:
+        """Keep a call that ends now, if it is one of the longest of its row."""
+        if key not in self._long and len(self._long) >= MOST_ROWS:
+            return
+        longest = self._long.setdefault(key, [])
+        keep = heapq.heappush if len(longest) < _MOST_LONG else heapq.heappushpop
+        keep(longest, call)
 
     # What begins and ends.
 

@@ -95,10 +95,10 @@ def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -
         np.add.at(own_ps, part[inside], took[inside] * PS_PER_NS)
         # All that is known to have been something else may have been while the call ran.
         own_ps -= max(end_ps - begin_ps - gap, 0) + spare
-        taken_ps += np.maximum(own_ps, 0)
+        taken_ps += np.clip(own_ps, 0, gap)
     most = int(taken_ps.argmax())
     whole_ps = int((gap_ps - aside).sum())
-    if whole_ps <= 0 or taken_ps[most] * 2 <= whole_ps:
+    if whole_ps <= 0 or int(taken_ps[most]) * 2 <= whole_ps:
         return None
     found = cell.parts[most]
     source = spine.recording.source
@@ -136,7 +136,7 @@ def _wall_gap(steps: Steps, times: StepTimes, row: int, first: int) -> tuple[int
     if row + 1 >= len(steps):
         return None
     at = first + row
-    begin_ps = int(times.begin_ps[at] + times.duration_ps[at])
+    begin_ps = int(times.begin_ps[at]) + int(times.duration_ps[at])
     end_ps = int(times.begin_ps[at + 1])
     of_trace_ps = int(steps.host_begin_ps[row + 1] - steps.host_end_ps[row])
     is_same = abs(of_trace_ps - (end_ps - begin_ps)) <= max(_NEAR_PS, of_trace_ps // _NEAR_OF_GAP)
