@@ -44,7 +44,7 @@ class Cell:
         self.clock.begin()
 
     def work(self, ms):
-        self.now += ms * MS
+        self.now += int(ms * MS)
 
     def step(self, ms, kind=KERAS, name="train", *, retraced=False, is_step=True, failed=False, inside=None):
         span = OpenStep(None, None if kind == CALL else kind, name, 0, 0, was_traced=False, step_num=0)
@@ -277,6 +277,40 @@ def test_rows_and_stretches_are_bounded(cell, monkeypatch):
     assert records.wall_ns == 4000 * MS == sum(part.wall_ns for part in records.parts)
     assert len(records.parts) < 330
     assert len(records.python_begin_ns) == 100
+
+
+def test_when_the_longest_calls_of_callbacks_ran_is_kept(cell):
+    """By itself 3 of 8 ms; what it calls has a time of its own; steps and what is shorter than 1 ms have none."""
+    cell.step(100)
+    cell.work(2)
+    cell.part(CALLBACKS, 3, "C.on_epoch_end", inside=lambda: cell.part(CHECKPOINTING, 5, "Model.save"))
+    cell.part(CALLBACKS, 0.5, "C.on_epoch_end")
+    cell.clock.enter(CALLBACKS, "D.on_epoch_end")
+    cell.work(4)
+    records = cell.clock.finish()
+    calls = zip(records.long_part, records.long_begin_ns, records.long_end_ns, records.long_wall_ns, strict=True)
+    named = [(records.parts[row].name, (begin - 7) / MS, (end - 7) / MS, wall / MS) for row, begin, end, wall in calls]
+    assert named == [
+        ("C.on_epoch_end", 102, 110, 3),
+        ("Model.save", 105, 110, 5),
+        ("D.on_epoch_end", 110.5, 114.5, 4),
+    ]  # fmt: skip
+
+
+def test_of_many_calls_the_longest_are_kept_of_as_many_rows_as_there_are(cell):
+    for number in range(200):
+        cell.part(CALLBACKS, 2 + number % 50, "C.on_epoch_end")
+    records = cell.clock.finish()
+    assert sorted(records.long_wall_ns) == [ms * MS for ms in sorted(2 + number % 50 for number in range(200))[-64:]]
+    assert list(records.long_begin_ns) == sorted(records.long_begin_ns)
+
+
+def test_callbacks_beyond_all_rows_keep_no_calls(cell):
+    for number in range(2000):
+        cell.part(CALLBACKS, 2, f"C{number}.on_epoch_end")
+    records = cell.clock.finish()
+    assert len(records.long_part) <= 300
+    assert all(records.parts[row].name for row in records.long_part)
 
 
 def test_many_calls_do_not_use_up_the_stretches_of_the_codes_own_python(cell, monkeypatch):

@@ -147,6 +147,14 @@ def with_sidecar(path, folder, told):
     (("cell", "python_begin_ns"), []),
     (("cell", "python_end_ns", 0), 1),
     (("cell", "cells"), {"a.py": -1}),
+    (("cell", "long_part"), [0]),
+    *[
+        (("cell",), {
+            "wall_ns": 9, "parts": [{"part": "callbacks", "name": "C", "occurrences": 1, "wall_ns": 9, "longest_ns": 5}],
+            "long_part": [row], "long_begin_ns": [2], "long_end_ns": [end], "long_wall_ns": [wall],
+        })
+        for row, end, wall in ((1, 9, 3), (-1, 9, 3), (0, 4, 3), (0, 1, 0), (0, 9, 6), (0, 9, -1), (0, 1 << 61, 3))
+    ],
     (("cell",), 3),
     (("models",), {}),
     (("source",), 3),
@@ -229,7 +237,8 @@ def whole():
     source = SourceRecords([("a.py", 3)], lines, (graph,), {"d": 0}, {"a.py": ("x = 1", "f(x)")}, {"a.py": 7})
     stacks = StackRecords(2, array("q", [3, 8]), array("i", [0, 1]), [(0,), (0, 1)], [("f", "a.py", 1, 3), ("g", "a.py", 5, 6)])
     parts = [CellPart("imports", "json", 1, 30, 30, "a.py", 1), CellPart("other Python", "", 0, 40, 0)]
-    cell = CellRecords(70, parts, array("q", [1, 9]), array("q", [5, 45]), {"a.py": 7})
+    long = array("i", [0]), array("q", [3]), array("q", [50]), array("q", [30])
+    cell = CellRecords(70, parts, array("q", [1, 9]), array("q", [5, 45]), {"a.py": 7}, *long)
     return Recording(
         cell=cell, steps=steps, window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], devices=("GPU:0",),
         environment={"TensorFlow": "2"}, datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9},

@@ -7,11 +7,12 @@ import numpy as np
 
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
-from profnb.steps.gaps import GAP_KINDS, PAUSE, Gaps
+from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, Share, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
+from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
 
 __all__ = [
@@ -136,14 +137,14 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
                 f"{duration_text(float(steps.duration_ps[first]))}",
             )
         )
-    facts.extend(_facts_between(steps, study.gaps))
+    facts.extend(_facts_between(study))
     facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
     return facts
 
 
-def _facts_between(steps: Steps, gaps: Gaps) -> list[Fact]:
+def _facts_between(study: Study) -> list[Fact]:
     """What lies between steps and is no part of one: between epochs, and whatever stopped the work."""
-    facts = []
+    facts, steps, gaps = [], study.steps, study.gaps
     ends, pauses = gaps.between_epochs, gaps.long
     if ends.size and gaps.duration_ps[ends].sum() >= _WORTH_A_FACT * _window_ps(steps):
         facts.append(
@@ -159,6 +160,9 @@ def _facts_between(steps: Steps, gaps: Gaps) -> list[Fact]:
         took = duration_text(float(gaps.duration_ps[longest]))
         where = f"after {steps.phase[longest]} step {steps.step_num[longest]}"
         what = f", {GAP_KINDS[gaps.kind[longest]]}" if gaps.kind[longest] != PAUSE else ""
+        cause = find_gap_cause(study, np.array([longest]))
+        if cause is not None:
+            what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
         facts.append(
             Fact(
                 "pauses",

@@ -41,6 +41,7 @@ class StepTimes:
         phase: What each step did.
         step_num: The numbers the program gave them, or their order, shape (N,).
         run: Which ``fit`` each belongs to, where Keras ran them, shape (N,).
+        first_ns: When the first one began, by ``time.perf_counter_ns``; None where only the trace tells.
     """
 
     begin_ps: Int64s
@@ -50,6 +51,7 @@ class StepTimes:
     phase: tuple[str, ...]
     step_num: Int64s
     run: Int64s
+    first_ns: int | None = None
 
     def __len__(self) -> int:
         return self.duration_ps.size
@@ -69,7 +71,7 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         roots, first_root, label = find_phases(name, begin, end)
         first, last = roots[first_root[:-1]], roots[first_root[1:] - 1]
         number = np.arange(first.size)
-    base = begin[first[0]] if first.size else 0
+    base = int(begin[first[0]]) if first.size else 0
     return StepTimes(
         (begin[first] - base) * 1000,
         (end[last] - begin[first]) * 1000,
@@ -78,6 +80,7 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         tuple(records.names[row] for row in label.tolist()),
         number,
         run[first],
+        base if first.size else None,
     )
 
 

@@ -96,6 +96,11 @@ class CellRecords:
         python_begin_ns: When each stretch of other Python began, by ``time.perf_counter_ns``, as far as kept.
         python_end_ns: When it ended.
         cells: The number of the cell that each file stands for, where it is one.
+        long_part: Row of ``parts`` of each long call of a callback, or long saving or loading: the longest
+            of each row, in the order in which they began.
+        long_begin_ns: When it began, by ``time.perf_counter_ns``.
+        long_end_ns: When it ended.
+        long_wall_ns: What it took by itself, without the parts inside it.
     """
 
     wall_ns: int = 0
@@ -103,6 +108,10 @@ class CellRecords:
     python_begin_ns: array[int] = field(default_factory=lambda: array("q"))
     python_end_ns: array[int] = field(default_factory=lambda: array("q"))
     cells: dict[str, int] = field(default_factory=dict)
+    long_part: array[int] = field(default_factory=lambda: array("i"))
+    long_begin_ns: array[int] = field(default_factory=lambda: array("q"))
+    long_end_ns: array[int] = field(default_factory=lambda: array("q"))
+    long_wall_ns: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, part: str, name: str, wall_ns: int) -> None:
         """Add what came after the clock had stopped."""

@@ -1,5 +1,6 @@
 """A stack of what runs on one thread, and the time that each of it took by itself: the sum is exact."""
 
+import heapq
 import inspect
 import threading
 import time
@@ -23,6 +24,8 @@ _MOST_STRETCHES = 50_000
 _MERGED = (parts.IMPORTS, parts.BUILDING, parts.CHECKPOINTING, parts.INPUT, parts.PROFNB)
 # Parts that are few and long, each with a line of its own; of others the first one's line is taken.
 _PLACED = (parts.IMPORTS, parts.BUILDING, parts.CHECKPOINTING)
+# Parts that stand between steps, of which the longest are kept with their times, so many of each row.
+_TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 
 
 class Open:
@@ -87,6 +90,8 @@ class PartStack:
         self._rows: dict[tuple[str, str], Row] = {}
         self._begin_ns = self._last_ns = 0
         self._stretches = 0
+        # Of each row, a heap of (time by itself, begin, end).
+        self._long: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
 
     def begin(self) -> None:
         """Start, on the calling thread."""
@@ -117,12 +122,21 @@ class PartStack:
         ]
         files = {part.file for part in listed}
         stretches = cell.stretches or []
+        long = sorted(
+            (begin_ns, end_ns, wall_ns, row)
+            for row, part in enumerate(listed)
+            for wall_ns, begin_ns, end_ns in self._long.get((part.part, part.name), ())
+        )
         return CellRecords(
             self._last_ns - self._begin_ns,
             listed,
             array("q", stretches[0::2]),
             array("q", stretches[1::2]),
             {file: number for file, number in number_cells().items() if file in files},
+            array("i", (row for *_, row in long)),
+            array("q", (begin_ns for begin_ns, *_ in long)),
+            array("q", (end_ns for _, end_ns, *_ in long)),
+            array("q", (wall_ns for *_, wall_ns, _ in long)),
         )
 
     # Time.
@@ -152,6 +166,8 @@ class PartStack:
     def _charge(self, part: str, name: str, one: Open, since_ns: int | None = None) -> None:
         """Charge what has not been charged of something as one occurrence of a part."""
         wall_ns, one.self_ns = one.self_ns, 0
+        if wall_ns >= _LONG_NS and part in _TIMED and name:
+            self._keep_long((part, name), (wall_ns, one.begin_ns, self._last_ns))
         row = self._rows.get((part, name))
         if row is not None and wall_ns <= row.longest_ns:  # as most are: nothing else can change
             row.occurrences += 1
@@ -159,6 +175,14 @@ class PartStack:
             return
         first_ns = one.begin_ns if since_ns is None else since_ns
         self._row((part, name), first_ns).add(first_ns, 1, wall_ns, wall_ns, one.place)
+
+    def _keep_long(self, key: tuple[str, str], call: tuple[int, int, int]) -> None:
+        """Keep a call that ends now, if it is one of the longest of its row."""
+        if key not in self._long and len(self._long) >= MOST_ROWS:
+            return
+        longest = self._long.setdefault(key, [])
+        keep = heapq.heappush if len(longest) < _MOST_LONG else heapq.heappushpop
+        keep(longest, call)
 
     # What begins and ends.
 

@@ -25,7 +25,7 @@ __all__ = ["CHECKS", "LIMITS"]
 _NOT_KEPT = Limit(is_kept=False)
 _NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40  # centuries; longer than any file; of one dimension
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
-_DEEPEST_MODEL, _PARTS = 64, 400
+_DEEPEST_MODEL, _PARTS, _CALLS = 64, 400, 40_000
 
 LIMITS: Mapping[str, Limit] = {
     **{
@@ -82,6 +82,9 @@ LIMITS: Mapping[str, Limit] = {
         for end in ("begin", "end")
     },
     "CellRecords.cells": Limit(least=0),
+    "CellRecords.long_part": Limit((_CALLS,), 0, _PARTS),
+    **{f"CellRecords.long_{end}_ns": Limit((_CALLS,), -_NS, _NS) for end in ("begin", "end")},
+    "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _NS),
     "StackRecords.begin_ns": Limit(least=0, end=_NS),
     "StackRecords.time_ns": Limit((_ROWS,), 0, _NS, has_differences=True),
     "StackRecords.stack": Limit((_ROWS,), 0),
@@ -157,6 +160,16 @@ def _check_cell(cell: CellRecords) -> None:
     _have_one_length(cell.python_begin_ns, cell.python_end_ns)
     ends = zip(cell.python_begin_ns, cell.python_end_ns, strict=True)
     _ascend([time for stretch in ends for time in stretch])
+    _check_long_calls(cell)
+
+
+def _check_long_calls(cell: CellRecords) -> None:
+    begin, end, wall = cell.long_begin_ns, cell.long_end_ns, cell.long_wall_ns
+    _have_one_length(cell.long_part, begin, end, wall)
+    _are_rows(cell.long_part, 0, cell.parts, "parts of calls")
+    for row, begin_ns, end_ns, wall_ns in zip(cell.long_part, begin, end, wall, strict=True):
+        is_so = wall_ns <= min(end_ns - begin_ns, cell.parts[row].longest_ns)
+        _claim(is_so, "a call that took longer than it lasted, or than the longest one")
 
 
 def _check_stacks(stacks: StackRecords) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from profnb.capture.parts.part_records import CALLBACKS
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOP
@@ -13,6 +14,7 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
+from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
@@ -87,12 +89,13 @@ def epoch_ends(study: Study) -> Advice | None:
     """A tenth or more of the time from first to last step passes between epochs, 10 ms or more each time.
 
     That is where the program makes a new iterator of tf.data between two steps; time in which a device works
-    meanwhile does not count.
+    meanwhile does not count. Where one callback is proved to be half of it or more, it is named.
     """
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
         return None
-    each = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
+    busy = study.breakdown.gap_busy_ps[rows]
+    each = np.maximum(study.gaps.duration_ps[rows] - busy, 0)
     spent = int(each.sum())
     if spent < 0.1 * whole or spent < rows.size * _LEAST_EPOCH_END_PS:
         return None
@@ -112,11 +115,18 @@ def epoch_ends(study: Study) -> Advice | None:
         if python * 2 > spent
         else ""
     )
+    cause = find_gap_cause(study, rows, busy)
+    most = ""
+    if cause is not None:
+        most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."
+        what = "do less in it" if cause.part == CALLBACKS else "save and load less often"
+        less = f" Most of it is {cause.text}: {what}."
     return Advice(
         "epoch-ends", "Make epochs longer, or their ends shorter",
         f"{many} between passes over the data (epochs, validations, fits) took {duration_text(spent)}"
         f"{of_each}, {percent_text(spent / whole)} of the time, {percent_text(python / spent)} of that "
-        "Python: a new iterator is made, and what runs once an epoch (callbacks, checkpoints) runs.",
+        "Python: a new iterator is made, and what runs once an epoch (callbacks, checkpoints) runs."
+        f"{most}",
         spent / whole,
         f"Fewer, longer epochs: {longer}{seldom}.{less}",
         f"{GUIDE}/data",

@@ -1,0 +1,143 @@
+"""Gaps between steps to the callback, or the saving of a model, that is proved to have taken most of them.
+
+The trace has no event for a callback, and the capture's clock has no trace. What both saw are the steps, so
+the traced steps are laid over those that the capture timed::
+
+    trace           [ 7 ]      [ 8 ]                        [ 9 ]        [ 10 ]
+    capture         [ 7 ]      [ 8 ]                        [ 9 ]        [ 10 ]
+    long calls                      {Pause.on_epoch_end}
+    the gap                         |<--------------------->|
+
+A call counts for a gap where it began and ended inside it, with what it took by itself; another call of the
+same length elsewhere does not. Where the steps can be laid over each other in no way or in several, where the
+device worked on in the gap for too long, or where no call took more than half of it, nothing is named.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.capture.source.user_code import file_title
+from profnb.core.columns import Int64s
+from profnb.core.units import PS_PER_NS
+from profnb.steps.spine import Spine
+from profnb.steps.step_times import StepTimes
+from profnb.steps.windows import Steps
+
+__all__ = ["GapCause", "find_gap_cause"]
+
+_ALIKE = 0.9
+_NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
+_MOST_PLACES, _LONGEST_NAME = 64, 60
+
+
+@dataclass(frozen=True, slots=True)
+class GapCause:
+    """What took most of some gaps.
+
+    Attributes:
+        part: What it is; see ``PARTS``.
+        name: A callback's hook, or what saves or loads: "Pause.on_epoch_end".
+        line: Where it stands, or was called: "Cell [1]:8"; "" where that is not the user's.
+        wall_ps: Time of the gaps that it is proved to have taken.
+    """
+
+    part: str
+    name: str
+    line: str
+    wall_ps: int
+
+    @property
+    def text(self) -> str:
+        """As a sentence names it: "`Pause.on_epoch_end`, Cell [1]:8"."""
+        name = self.name.replace("`", "'")
+        if len(name) > _LONGEST_NAME:
+            name = name[: _LONGEST_NAME - 1] + "…"
+        return f"`{name}`, {self.line}" if self.line else f"`{name}`"
+
+
+def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -> GapCause | None:
+    """The one call that took more than half of the time of some gaps.
+
+    Args:
+        spine: The steps, and what the capture saw.
+        rows: The gaps, as rows of the steps before them.
+        aside_ps: Time of each gap that does not count, shape like ``rows``: a device worked meanwhile.
+
+    Returns:
+        The call; None where none is proved to have taken so much.
+    """
+    cell, times = spine.recording.cell, spine.step_times
+    if cell is None or times.first_ns is None or not len(cell.long_part) or not rows.size:
+        return None
+    first = _first_of_trace(spine.steps, times)
+    if first is None:
+        return None
+    aside = np.zeros(rows.size, np.int64) if aside_ps is None else aside_ps
+    gap_ps = spine.gaps.duration_ps[rows]
+    began, ended, took = (
+        np.asarray(column, np.int64) - base
+        for column, base in (
+            (cell.long_begin_ns, times.first_ns),
+            (cell.long_end_ns, times.first_ns),
+            (cell.long_wall_ns, 0),
+        )
+    )
+    part = np.asarray(cell.long_part, np.int64)
+    taken_ps = np.zeros(len(cell.parts), np.int64)
+    for row, gap, spare in zip(rows.tolist(), gap_ps.tolist(), aside.tolist(), strict=True):
+        wall = _wall_gap(spine.steps, times, row, first)
+        if wall is None:
+            continue
+        begin_ps, end_ps = wall
+        inside = (began >= begin_ps // PS_PER_NS) & (ended <= -(-end_ps // PS_PER_NS))
+        own_ps = np.zeros(len(cell.parts), np.int64)
+        np.add.at(own_ps, part[inside], took[inside] * PS_PER_NS)
+        # All that is known to have been something else may have been while the call ran.
+        own_ps -= max(end_ps - begin_ps - gap, 0) + spare
+        taken_ps += np.clip(own_ps, 0, gap)
+    most = int(taken_ps.argmax())
+    whole_ps = int((gap_ps - aside).sum())
+    if whole_ps <= 0 or int(taken_ps[most]) * 2 <= whole_ps:
+        return None
+    found = cell.parts[most]
+    source = spine.recording.source
+    cells = cell.cells | (source.cells if source else {})
+    line = f"{file_title(found.file, cells)}:{found.line}" if found.file else ""
+    return GapCause(found.part, found.name, line, int(taken_ps[most]))
+
+
+def _first_of_trace(steps: Steps, times: StepTimes) -> int | None:
+    """Which of the steps that were timed is the first one of the trace; None where that is not sure.
+
+    It is sure where the phases are the same, one for one, and so are the times between nine of ten steps, and
+    that holds at no other place.
+    """
+    count = len(steps)
+    if steps.is_window or not count or count > len(times):
+        return None
+    traced = np.append(0, np.cumsum(times.was_traced))
+    places = np.flatnonzero(traced[count:] - traced[:-count] == count)
+    if places.size > _MOST_PLACES:
+        return None
+    fitting = []
+    for place in places.tolist():
+        if times.phase[place : place + count] != steps.phase:
+            continue
+        apart = steps.host_begin_ps - times.begin_ps[place : place + count]
+        near = np.abs(apart - np.median(apart).astype(np.int64)) <= _NEAR_PS
+        if near.mean() >= _ALIKE:
+            fitting.append(place)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _wall_gap(steps: Steps, times: StepTimes, row: int, first: int) -> tuple[int, int] | None:
+    """Begin and end of a gap as the capture timed it; None where the trace's gap is not the same one."""
+    if row + 1 >= len(steps):
+        return None
+    at = first + row
+    begin_ps = int(times.begin_ps[at]) + int(times.duration_ps[at])
+    end_ps = int(times.begin_ps[at + 1])
+    of_trace_ps = int(steps.host_begin_ps[row + 1] - steps.host_end_ps[row])
+    is_same = abs(of_trace_ps - (end_ps - begin_ps)) <= max(_NEAR_PS, of_trace_ps // _NEAR_OF_GAP)
+    return (begin_ps, end_ps) if is_same and end_ps > begin_ps else None

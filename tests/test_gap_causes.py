@@ -1,0 +1,255 @@
+"""Who took a gap between steps: a callback is named where its call lies in the gap and is most of it, and nowhere else."""
+
+import time
+from array import array
+
+import numpy as np
+import pytest
+from test_gaps import NEW_ITERATOR, facts, rules
+from traces import event, host, line, read
+
+import profnb
+from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, CellPart, CellRecords
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import CALL, KERAS, StepRecords
+from profnb.report.report import build_report
+from profnb.subjects.python.gap_causes import find_gap_cause
+from profnb.subjects.study import Study
+
+MS, NS = 10**9, 10**6
+BOOT_NS = 12_345_678_901_234  # what Python's clock reads as the trace begins
+EPOCHS = ([1] * 15 + [60]) * 5 + [1] * 15  # an epoch's 16 steps of 10 ms, and 60 ms at its end
+ENDS = range(15, 90, 16)
+
+
+def begins(gaps_ms):
+    return [sum(10 + gap for gap in gaps_ms[:at]) for at in range(len(gaps_ms) + 1)]
+
+
+def recorded(gaps_ms, calls, *, kind=KERAS, phase="train", traced=1, late_ms=0, of_steps=slice(None)):
+    """What the capture saw: steps of 10 ms, and calls as (part, name, begin, end, time by itself) in milliseconds of the trace."""
+    steps = StepRecords(names=[phase])
+    for number, at in enumerate(begins(gaps_ms)[of_steps]):
+        began = BOOT_NS + int((at + late_ms * (number % 2)) * NS)
+        steps.append(began, began + 10 * NS, 0, steps.kinds.index(kind), traced, 0, 1, number, 1)
+    rows = list(dict.fromkeys((part, name) for part, name, *_ in calls))
+    cell = CellRecords(cells={"c.py": 1})
+    for part, name in rows:
+        took = [wall * NS for *key, _, _, wall in calls if tuple(key) == (part, name)]
+        cell.parts.append(CellPart(part, name, len(took), sum(took), max(took), "c.py", 8))
+    for part, name, begin, end, wall in calls:
+        for column, value in zip(
+            (cell.long_part, cell.long_begin_ns, cell.long_end_ns, cell.long_wall_ns),
+            (rows.index((part, name)), BOOT_NS + begin * NS, BOOT_NS + end * NS, wall * NS),
+            strict=True,
+        ):
+            column.append(value)
+    return Recording(steps=steps, cell=cell, path=None)
+
+
+def study_of(gaps_ms, recording, iterators=()):
+    made = []
+    for number, at in enumerate(begins(gaps_ms)):
+        made += [event("train", at * MS, 10 * MS, step_num=number, _r=1), event("a/MatMul:MatMul", at * MS, 9 * MS)]
+        if number in iterators:
+            made.append(event(NEW_ITERATOR, (at + 10) * MS + MS // 2, MS // 10))
+    return Study(read(host(line("python", *made))), 0, recording)
+
+
+ONE_PAUSE = [1] * 39 + [3200] + [1] * 40
+AT = 39 * 11 + 10  # when it begins
+
+
+def paused(*calls, **rest):
+    return study_of(ONE_PAUSE, recorded(ONE_PAUSE, calls, **rest))
+
+
+def said_of(study):
+    return facts(study)["pauses"].remark
+
+
+def test_a_callback_that_is_most_of_a_pause_is_named_with_its_line():
+    study = paused((CALLBACKS, "Pause.on_epoch_end", AT + 10, AT + 3010, 3000))
+    assert said_of(study) == "1 no part of a step; the longest 3.20 s, after train step 39: 3.00 s of it `Pause.on_epoch_end`, Cell [1]:8"
+
+
+def test_saving_a_model_is_named_and_so_are_several_calls_of_one_callback():
+    study = paused((CHECKPOINTING, "Model.save", AT + 10, AT + 3010, 3000))
+    assert said_of(study).endswith(": 3.00 s of it `Model.save`, Cell [1]:8")
+    study = paused(*[(CALLBACKS, "A.on_epoch_end", AT + at, AT + at + 900, 900) for at in (0, 1000, 2000)])
+    assert said_of(study).endswith(": 2.70 s of it `A.on_epoch_end`, Cell [1]:8")
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "wall"),
+    [
+        (-3500, -500, 3000),  # before the first step
+        (AT - 5000, AT - 2000, 3000),  # as long, somewhere else
+        (AT - 20, AT + 2980, 2980),  # began before the gap
+        (AT + 190, AT + 3230, 3000),  # went on behind it: steps ran inside it
+        (AT + 100_000, AT + 103_000, 3000),  # after the last step
+        (AT + 10, AT + 3010, 1600),  # half of it, the rest is not the callback's own
+        (AT + 10, AT + 1510, 1500),  # less than half
+    ],
+)
+def test_a_callback_elsewhere_or_of_less_than_half_is_not_named(began, ended, wall):
+    study = paused((CALLBACKS, "Innocent.on_epoch_end", began, ended, wall))
+    assert said_of(study) == "1 no part of a step; the longest 3.20 s, after train step 39"
+
+
+def test_two_callbacks_of_which_none_is_most_are_not_named():
+    study = paused((CALLBACKS, "A.on_epoch_end", AT, AT + 1500, 1500), (CALLBACKS, "B.on_epoch_end", AT + 1500, AT + 3000, 1500))
+    assert "on_epoch_end" not in said_of(study)
+
+
+GUILTY = (CALLBACKS, "Pause.on_epoch_end", AT + 10, AT + 3010, 3000)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"traced": 0},  # the trace is of other steps
+        {"phase": "test"},
+        {"late_ms": 50},  # other times
+        {"of_steps": slice(1, None)},  # fewer than the trace has
+        {"kind": CALL},  # the last of the trace is another one
+    ],
+)
+def test_where_the_timed_steps_are_not_those_of_the_trace_nothing_is_named(rest):
+    study = paused(GUILTY, **rest)
+    if rest.get("kind") == CALL:  # calls in a row are steps too, and these are the same
+        assert "Pause" in said_of(study)
+    else:
+        assert "Pause" not in said_of(study)
+
+
+def test_where_they_could_be_laid_over_each_other_in_two_ways_nothing_is_named():
+    """A training of two epochs that are alike, of which the trace has one: which one is not known."""
+    epoch = [1] * 20 + [3200] + [1] * 20 + [1]
+    call = (CALLBACKS, "Pause.on_epoch_end", 20 * 11 + 20, 20 * 11 + 3020, 3000)
+    short = epoch[:-1]
+    assert find_gap_cause(study_of(short, recorded(short, [call])), np.array([20])) is not None
+    assert find_gap_cause(study_of(short, recorded(epoch + short, [call])), np.array([20])) is None
+
+
+def test_a_longer_training_whose_other_steps_were_not_traced_is_no_obstacle():
+    recording = recorded(ONE_PAUSE + [1] * 30, [GUILTY])
+    recording.steps.was_traced[len(ONE_PAUSE) + 1 :] = array("b", [0] * 30)
+    assert "`Pause.on_epoch_end`" in said_of(study_of(ONE_PAUSE, recording))
+
+
+def test_time_in_which_a_device_worked_may_have_been_the_callbacks_and_does_not_count_for_it():
+    study, row = paused(GUILTY), np.array([39])
+
+    def found(aside_ms):
+        return find_gap_cause(study, row, np.array([aside_ms * MS]))
+
+    assert found(0).wall_ps == 3000 * MS
+    assert found(2000).wall_ps == 1000 * MS  # of 1,200
+    assert found(2900) is None  # 100 of 300
+    assert found(3200) is None
+
+
+def test_records_without_calls_or_of_others_name_nothing():
+    """Files of before calls were kept, traces of others, and an empty choice of gaps."""
+    recording = recorded(ONE_PAUSE, [GUILTY])
+    study = study_of(ONE_PAUSE, recording)
+    assert find_gap_cause(study, np.array([], np.int64)) is None
+    assert find_gap_cause(study, np.array([len(ONE_PAUSE)])) is None  # behind the last step
+    for cell in (None, CellRecords(), CellRecords(parts=recording.cell.parts)):
+        assert "Pause" not in said_of(study_of(ONE_PAUSE, Recording(steps=recording.steps, cell=cell)))
+    assert "Pause" not in said_of(study_of(ONE_PAUSE, Recording(cell=recording.cell)))
+
+
+def test_names_are_data():
+    study = paused((CALLBACKS, "<script>`x`" + "y" * 100, AT + 10, AT + 3010, 3000))
+    report = build_report(study, title="t", notes=(), overhead_ps=None)
+    assert "<script>`" not in str(report.html)
+    assert "&lt;script&gt;" in str(report.html)
+    assert said_of(study).endswith("…`, Cell [1]:8")
+
+
+def test_clocks_of_any_machine_and_files_of_any_numbers_do_not_overflow():
+    recording = recorded(ONE_PAUSE, [GUILTY])
+    end = 1 << 60
+    recording.cell.long_begin_ns[0], recording.cell.long_end_ns[0] = -end, end - 1
+    assert "Pause" not in said_of(study_of(ONE_PAUSE, recording))
+    recording = recorded(ONE_PAUSE, [GUILTY])
+    recording.cell.long_wall_ns[0] = end - 1
+    find_gap_cause(study_of(ONE_PAUSE, recording), np.array([39]))
+
+
+# Ends of epochs.
+
+
+def at_ends(part, name, ms, after=2):
+    return [(part, name, begins(EPOCHS)[at] + 10 + after, begins(EPOCHS)[at] + 10 + after + ms, ms) for at in ENDS]
+
+
+def epoch_ends(*calls):
+    found = rules(study_of(EPOCHS, recorded(EPOCHS, [call for several in calls for call in several]), ENDS))["epoch-ends"]
+    return found.evidence, found.code
+
+
+def test_a_callback_that_is_most_of_the_ends_of_epochs_is_named_in_the_advice():
+    evidence, code = epoch_ends(at_ends(CALLBACKS, "Slow.on_epoch_end", 40), at_ends(CALLBACKS, "Quick.on_epoch_end", 10, 43))
+    assert evidence.endswith(" 200 ms of it is `Slow.on_epoch_end`, Cell [1]:8.")
+    assert code.endswith(" Most of it is `Slow.on_epoch_end`, Cell [1]:8: do less in it.")
+    _, code = epoch_ends(at_ends(CHECKPOINTING, "Model.save", 40))
+    assert code.endswith(" Most of it is `Model.save`, Cell [1]:8: save and load less often.")
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [at_ends(CALLBACKS, "A.on_epoch_end", 28)],  # less than half
+        [at_ends(CALLBACKS, "A.on_epoch_end", 28), at_ends(CALLBACKS, "B.on_epoch_end", 28, 31)],
+        [at_ends(CALLBACKS, "A.on_epoch_end", 55)[:2]],  # at two of five
+        [at_ends(CALLBACKS, "A.on_epoch_end", 40, after=30)],  # into the next step
+        [[(CALLBACKS, "A.on_train_begin", -300, -10, 290)]],
+    ],
+)
+def test_a_callback_that_is_not_most_of_them_or_is_elsewhere_is_not(calls):
+    evidence, code = epoch_ends(*calls)
+    assert "A." not in evidence + code
+    assert "B." not in evidence + code
+
+
+# A real fit.
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ["keras", "tf_keras"])
+def test_a_pause_planted_into_a_real_fit(name, tmp_path):
+    """1.5 s at the end of the first epoch; as much, by another callback, before the first step and after the last one."""
+    keras = pytest.importorskip(name)
+
+    class Pause(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 0:
+                time.sleep(1.5)
+
+    class Innocent(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            time.sleep(1.5)
+
+        on_train_end = on_train_begin
+
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((256, 4), "float32"), np.ones((256, 2), "float32")
+    with profnb.profile(logdir=str(tmp_path)) as p:
+        model.fit(x, y, batch_size=8, epochs=3, callbacks=[Innocent(), Pause()], verbose=0)
+    where = f"test_gap_causes.py:{Pause.on_epoch_end.__code__.co_firstlineno}"
+    longest = int(p.study.gaps.duration_ps.argmax())
+    for one in (p, profnb.load(str(tmp_path))):
+        cause = find_gap_cause(one.study, np.array([longest]))
+        if cause is None:  # the machine stood still for longer than the callback slept
+            assert p.study.gaps.duration_ps[longest] > 2 * 1500 * MS
+            continue
+        assert (cause.part, cause.name) == (CALLBACKS, "Pause.on_epoch_end")
+        assert cause.line.endswith(where)
+        assert cause.wall_ps >= 1500 * MS
+        assert f"`Pause.on_epoch_end`, {cause.line}" in said_of(one.study)
+    rest = np.delete(np.arange(len(p.study.steps) - 1), longest)
+    assert find_gap_cause(p.study, rest) is None or find_gap_cause(p.study, rest).name != "Innocent.on_train_begin"
