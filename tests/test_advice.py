@@ -477,10 +477,14 @@ def test_what_tracing_costs_is_no_advice_but_the_headline_leads_with_the_untrace
         return build_report(study, title="t", notes=(), overhead_ps=None).headline
 
     assert "profiling-overhead" not in rules_of(measured(1600))
-    assert "median 1.00 ms without tracing (" in said(measured(1600))
-    assert "without tracing" not in said(measured(1040))
+    assert "median 8.00 ms without tracing (9.50 ms traced)" in said(measured(10_000, untraced_us=8000))
+    assert "without tracing" not in said(measured(9_800, untraced_us=9_400))
     assert "without tracing" not in said(measured(16_000, untraced_us=10_000))  # what the trace shows took less
     assert "without tracing" not in said(measured(1000))
+    slow_at_first = measured(1200)  # the steps beside each other tell of 20 %; the trace holds steps of 9.5 ms
+    assert slow_at_first.tracing_cost.fraction == pytest.approx(0.2)
+    assert "median 9.50 ms" in said(slow_at_first)
+    assert "without tracing" not in said(slow_at_first)
 
 
 # The thresholds of the host's rules, from both sides.
