@@ -84,6 +84,22 @@ def test_a_slow_callback_after_each_step_is_still_python_between_steps():
     assert not {"pauses", "between epochs"} & set(facts(study))
 
 
+def test_what_runs_every_tenth_step_is_not_told_to_return_to_python_less_often():
+    """40 steps of 10 ms, wholly at work; 0.1 ms behind 36 of them, 50 ms behind every tenth but the last."""
+    found = rules(loop(([0.1] * 9 + [50]) * 3 + [0.1] * 9, work=1))["python-between-steps"]
+    assert "97.7 % of that comes after 3 of 40 steps, 50.0 ms each time" in found.evidence
+    assert "less often" in found.code
+    assert "steps_per_execution" not in found.code
+    assert "tf.function" not in found.code
+
+
+@pytest.mark.parametrize("gaps_ms", [[8] * 40, [8, 3] * 20, [0.5, 0.5, 0.5, 20] * 10, [4] * 36 + [30] * 3])
+def test_what_runs_after_each_step_or_many_keeps_the_remedy_of_each_step(gaps_ms):
+    found = rules(loop(gaps_ms, work=1))["python-between-steps"]
+    assert "of that comes after" not in found.evidence
+    assert "several steps" in found.code
+
+
 def test_the_advice_and_the_table_speak_of_the_same_gaps():
     """31 gaps of which two are 900 and 190 ms (a fit's end, validation set up): the sum of both rows is the advice's share."""
     study = loop([3] * 15 + [900] + [3] * 8 + [190] + [3] * 15, phases=["train"] * 16 + ["test"] * 9 + ["train"] * 16)

@@ -9,7 +9,7 @@ from traces import event, host, line, read
 
 import profnb
 from profnb import Profile
-from profnb.report.notes import notes_of
+from profnb.report.notes import note_starvation, notes_of
 from profnb.subjects.input.iterators import find_iterators, label_of
 from profnb.report.ranking import advise
 from profnb.subjects.study import Study
@@ -18,6 +18,7 @@ from profnb.subjects.input.charges import charge_waiting
 from profnb.subjects.input.buffers import BUFFERS
 from profnb.subjects.input.pipeline import INPUT_PIPELINE
 from profnb.subjects.input.waiting import INPUT_WAITS
+from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.section import input_sections
 
 US, MS = 10**6, 10**9
@@ -48,7 +49,15 @@ def test_an_iterator_that_only_hands_over_is_not_blamed():
     study = Study(read(host(line("python", *steps, *waits))))
     assert study.input.diagnosis.severity == "none"
     assert "no stage of the pipeline stands out" in study.input.diagnosis.sentence
+    assert "training" not in study.input.diagnosis.sentence  # a predict has no training
     assert "input-bound" not in {advice.rule for advice in advise(study)}
+
+
+@pytest.mark.parametrize(("severity", "said"), [("high", "Input-bound: "), ("moderate", "Partly input-bound: ")])
+def test_the_note_on_input_calls_nothing_a_training_that_may_be_a_predict(severity, said):
+    [note] = note_starvation(InputDiagnosis(severity, 0, "python", "Map is the limit.", "Do less."))
+    assert note == f"{said}Map is the limit. Do less."
+    assert note_starvation(InputDiagnosis("none", -1, "", "The steps wait 3.0 % of the time.", "")) == []
 
 
 def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
@@ -239,7 +248,7 @@ def test_elements_per_second_are_those_of_the_wall_clock(name):
 def test_a_healthy_pipeline_is_left_alone():
     p = program("healthy")
     assert p.study.input.diagnosis.severity == "none"
-    assert not any("input-bound" in note for note in p.notes)
+    assert not any("input-bound" in note.lower() for note in p.notes)
     assert [part.title for part in input_sections(p.study)] == ["Input pipeline"]
 
 

@@ -253,11 +253,11 @@ def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
 
 
 def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
-    """What starves the training, and the repair."""
+    """What starves the steps (of a training, or of whatever ran), and the repair."""
     if diagnosis is None or diagnosis.iterator < 0:
         return []
-    bound = "input-bound" if diagnosis.severity == "high" else "partly input-bound"
-    return [f"The training is {bound}. {diagnosis.sentence} {diagnosis.fix}"]
+    bound = "Input-bound" if diagnosis.severity == "high" else "Partly input-bound"
+    return [f"{bound}: {diagnosis.sentence} {diagnosis.fix}"]
 
 
 def note_input(

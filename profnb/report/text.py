@@ -28,6 +28,7 @@ __all__ = [
 _MOST = 0.5
 _FEWEST_FOR_P95 = 20
 _TELLING_COST = 0.05
+_WITHIN = 2  # times the upper end of the cost's interval, which is of few steps
 _WORTH_A_FACT = 0.01
 _MEANING = {
     "device compute": "kernels running on the device",
@@ -72,10 +73,19 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
     median = duration_text(summary.median_ps)
-    tells = cost is not None and cost.fraction >= _TELLING_COST
-    if cost is not None and tells and cost.untraced_ps < summary.median_ps:
+    if cost is not None and _is_all_of_tracing(summary.median_ps, cost):
         median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
     return f"{count_text(count)} {phase}steps, median {median}{aside}"
+
+
+def _is_all_of_tracing(median_ps: float, cost: TracingCost) -> bool:
+    """Whether the typical traced step differs from an untraced one by what tracing costs, and not by more.
+
+    The cost is of neighbours; where the traced steps were slow for another reason (a cold cache), most of
+    the difference is no tracing.
+    """
+    longer = median_ps / max(cost.untraced_ps, 1) - 1
+    return cost.fraction >= _TELLING_COST and 0 < longer <= _WITHIN * cost.high
 
 
 def _aside_text(durations_ps: Sequence[int]) -> str:

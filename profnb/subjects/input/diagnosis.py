@@ -106,7 +106,7 @@ CAUSES = {
         "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), which grows as needed.",
     ),
     "other": (
-        "is what the training waits for",
+        "is what the steps wait for",
         "Add .cache() after it, if the data fits into memory.",
     ),
 }
@@ -162,7 +162,7 @@ def diagnose_input(
     if severity == "none" or not whole:
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
         sentence = (
-            f"The training waits {fraction:.1%} of the time for its input. Without waiting it would take "
+            f"The steps wait {fraction:.1%} of the time for their input. Without waiting it would take "
             f"{_rate(model)} {unit}/s; the pipeline can make {rate}."
         )
         return InputDiagnosis("none", -1, "", sentence, "")
@@ -174,7 +174,7 @@ def diagnose_input(
     cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
     if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
         sentence = (
-            f"The training waits {fraction:.1%} of the time for its input, most of it for {table.name(row)}, "
+            f"The steps wait {fraction:.1%} of the time for their input, most of it for {table.name(row)}, "
             "which only hands over what others made: no stage of the pipeline stands out."
         )
         return InputDiagnosis("none", -1, "", sentence, "")

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
+from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import (
     GUIDE,
@@ -42,7 +43,10 @@ _MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 500, 30
 
 
 def retracing(study: Study) -> Advice | None:
-    """A tf.function was traced anew in three steps or more, a fifth of its calls at least."""
+    """A tf.function was traced anew in three steps or more, a fifth of its calls at least.
+
+    Not where another one that calls it was being traced: that traces it once, and is the one to speak of.
+    """
     calls = study.trace.stats.texts(FUNCTION_CALL)
     if not len(calls):
         return None
@@ -52,9 +56,10 @@ def retracing(study: Study) -> Advice | None:
     names = study.trace.events.name[calls.events]
     worst: tuple[int, str, int, int] = (0, "", 0, 0)
     culprit = calls.events[:0]
+    is_due = _is_traced_inside(study, calls.events[is_traced])
     for name in np.unique(names[is_traced]).tolist():
         own = names == name
-        events = calls.events[own & is_traced]
+        events = calls.events[is_traced][own[is_traced] & ~is_due]
         if events.size >= 3 and events.size * 5 >= own.sum():
             spent = int(study.trace.events.duration_ps[events[1:]].sum())  # the first is its due
             found = spent, study.trace.names[name], int(events.size), int(own.sum())
@@ -72,6 +77,21 @@ def retracing(study: Study) -> Advice | None:
         "tf.TensorSpec([None, ...], tf.float32)]) or reduce_retracing=True; .batch(n, drop_remainder=True).",
         f"{GUIDE}/function#controlling_retracing",
     )  # fmt: skip
+
+
+def _is_traced_inside(study: Study, events: Int64s) -> Bools:
+    """Which of N tracings are the first of their function inside another function's tracing, shape (N,)."""
+    known, names = set(events.tolist()), study.trace.events.name
+    parent, seen = study.groups.parent, set[tuple[int, int]]()
+    is_first = np.zeros(events.size, np.bool_)
+    for row, event in enumerate(events.tolist()):
+        above = int(parent[event])
+        while above >= 0 and above not in known:
+            above = int(parent[above])
+        pair = (above, int(names[event]))
+        is_first[row] = above >= 0 and names[above] != names[event] and pair not in seen
+        seen.add(pair)
+    return is_first
 
 
 def _why_traced(study: Study, function: str) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from profnb.capture.parts.part_records import CALLBACKS
+from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOP
@@ -22,6 +23,7 @@ __all__ = ["epoch_ends", "python_between_steps"]
 
 _LEAST_GAP_PS = 20_000_000
 _LEAST_EPOCH_END_PS = 10_000_000_000
+_FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 
 def python_between_steps(study: Study) -> Advice | None:
@@ -46,6 +48,7 @@ def python_between_steps(study: Study) -> Advice | None:
     if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
         return None  # a new input for each step (predict in a loop): not what the remedies below are for
     each = duration_text(rest / rows.size)
+    where, seldom = _few_gaps(in_gaps[:, -1], rest)
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
         if study.steps.origin == EAGER_LOOP
@@ -54,9 +57,10 @@ def python_between_steps(study: Study) -> Advice | None:
     )
     return Advice(
         "python-between-steps", "Do less between steps",
-        f"{percent_text(share)} of the time, {what}",
+        f"{percent_text(share)} of the time, {what}{where}",
         share,
-        words(
+        seldom
+        or words(
             study.framework,
             "Log every 100 steps instead of each, and fetch data in another thread or process.",
             tensorflow="Log every 100 steps instead of each; "
@@ -79,6 +83,25 @@ def python_between_steps(study: Study) -> Advice | None:
         ),
         guide(study, "function"),
     )  # fmt: skip
+
+
+def _few_gaps(python_ps: Int64s, rest_ps: float) -> tuple[str, str]:
+    """Where most of it lies after few steps: (that, in a sentence; what helps then), else empty.
+
+    What runs every tenth step (a checkpoint) is no cost of each: to return to Python less often cannot help.
+    """
+    far = python_ps > _FAR_LONGER * np.median(python_ps)
+    found = int(python_ps[far].sum())
+    if not 0 < far.sum() * _FEW <= far.size or found * 2 <= rest_ps:
+        return "", ""
+    count = int(far.sum())
+    many = f"{count_text(count)} of {count_text(far.size)} steps"
+    return (
+        f" {percent_text(min(found / rest_ps, 1.0))} of that comes after {many}, "
+        f"{duration_text(found / count)} each time.",
+        "Do what runs after those steps (saving a model, logging, looking at results) less often: "
+        "what comes after each step is the smaller part.",
+    )
 
 
 def _whose(study: Study) -> str:
