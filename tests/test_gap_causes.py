@@ -44,7 +44,7 @@ def recorded(gaps_ms, calls, *, kind=KERAS, phase="train", traced=1, late_ms=0, 
             strict=True,
         ):
             column.append(value)
-    return Recording(steps=steps, cell=cell, path=None)
+    return Recording(steps=steps, cell=cell)
 
 
 def study_of(gaps_ms, recording, iterators=()):
@@ -112,15 +112,14 @@ GUILTY = (CALLBACKS, "Pause.on_epoch_end", AT + 10, AT + 3010, 3000)
         {"phase": "test"},
         {"late_ms": 50},  # other times
         {"of_steps": slice(1, None)},  # fewer than the trace has
-        {"kind": CALL},  # the last of the trace is another one
     ],
 )
 def test_where_the_timed_steps_are_not_those_of_the_trace_nothing_is_named(rest):
-    study = paused(GUILTY, **rest)
-    if rest.get("kind") == CALL:  # calls in a row are steps too, and these are the same
-        assert "Pause" in said_of(study)
-    else:
-        assert "Pause" not in said_of(study)
+    assert "Pause" not in said_of(paused(GUILTY, **rest))
+
+
+def test_calls_of_a_function_are_laid_over_each_other_likewise():
+    assert "`Pause.on_epoch_end`" in said_of(paused(GUILTY, kind=CALL))
 
 
 def test_where_they_could_be_laid_over_each_other_in_two_ways_nothing_is_named():
@@ -194,9 +193,16 @@ def epoch_ends(*calls):
 def test_a_callback_that_is_most_of_the_ends_of_epochs_is_named_in_the_advice():
     evidence, code = epoch_ends(at_ends(CALLBACKS, "Slow.on_epoch_end", 40), at_ends(CALLBACKS, "Quick.on_epoch_end", 10, 43))
     assert evidence.endswith(" 200 ms of it is `Slow.on_epoch_end`, Cell [1]:8.")
-    assert code.endswith(" Most of it is `Slow.on_epoch_end`, Cell [1]:8: do less in it.")
+    assert code.startswith("Do less in `Slow.on_epoch_end`, Cell [1]:8. Fewer, longer epochs run it less often: ")
     _, code = epoch_ends(at_ends(CHECKPOINTING, "Model.save", 40))
-    assert code.endswith(" Most of it is `Model.save`, Cell [1]:8: save and load less often.")
+    assert code.startswith("Save and load less often: `Model.save`, Cell [1]:8. Fewer, ")
+
+
+def test_what_ran_at_one_end_only_is_not_run_less_often_by_fewer_epochs():
+    gaps = [1] * 15 + [3000] + [1] * 15
+    began = begins(gaps)[15] + 12
+    study = study_of(gaps, recorded(gaps, [(CALLBACKS, "Once.on_epoch_end", began, began + 2900, 2900)]), [15])
+    assert rules(study)["epoch-ends"].code == "Do less in `Once.on_epoch_end`, Cell [1]:8."
 
 
 @pytest.mark.parametrize(

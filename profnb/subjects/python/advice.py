@@ -112,7 +112,7 @@ def epoch_ends(study: Study) -> Advice | None:
     """A tenth or more of the time from first to last step passes between epochs, 10 ms or more each time.
 
     That is where the program makes a new iterator of tf.data between two steps; time in which a device works
-    meanwhile does not count. Where one callback is proved to be half of it or more, it is named.
+    meanwhile does not count. Where one callback is proved to be more than half of it, it is named.
     """
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
@@ -138,12 +138,13 @@ def epoch_ends(study: Study) -> Advice | None:
         if python * 2 > spent
         else ""
     )
-    cause = find_gap_cause(study, rows, busy)
-    most = ""
+    code = f"Fewer, longer epochs: {longer}{seldom}.{less}"
+    cause, most = find_gap_cause(study, rows, busy), ""
     if cause is not None:
         most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."
-        what = "do less in it" if cause.part == CALLBACKS else "save and load less often"
-        less = f" Most of it is {cause.text}: {what}."
+        what = "Do less in" if cause.part == CALLBACKS else "Save and load less often:"
+        again = f" Fewer, longer epochs run it less often: {longer}{seldom}."
+        code = f"{what} {cause.text}.{again if cause.gaps > 1 else ''}"
     return Advice(
         "epoch-ends", "Make epochs longer, or their ends shorter",
         f"{many} between passes over the data (epochs, validations, fits) took {duration_text(spent)}"
@@ -151,6 +152,6 @@ def epoch_ends(study: Study) -> Advice | None:
         "Python: a new iterator is made, and what runs once an epoch (callbacks, checkpoints) runs."
         f"{most}",
         spent / whole,
-        f"Fewer, longer epochs: {longer}{seldom}.{less}",
+        code,
         f"{GUIDE}/data",
     )  # fmt: skip

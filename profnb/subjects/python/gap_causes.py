@@ -40,12 +40,14 @@ class GapCause:
         name: A callback's hook, or what saves or loads: "Pause.on_epoch_end".
         line: Where it stands, or was called: "Cell [1]:8"; "" where that is not the user's.
         wall_ps: Time of the gaps that it is proved to have taken.
+        gaps: In how many of the gaps it is proved to have run.
     """
 
     part: str
     name: str
     line: str
     wall_ps: int
+    gaps: int
 
     @property
     def text(self) -> str:
@@ -84,7 +86,7 @@ def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -
         )
     )
     part = np.asarray(cell.long_part, np.int64)
-    taken_ps = np.zeros(len(cell.parts), np.int64)
+    taken_ps, ran_in = (np.zeros(len(cell.parts), np.int64) for _ in range(2))
     for row, gap, spare in zip(rows.tolist(), gap_ps.tolist(), aside.tolist(), strict=True):
         wall = _wall_gap(spine.steps, times, row, first)
         if wall is None:
@@ -96,6 +98,7 @@ def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -
         # All that is known to have been something else may have been while the call ran.
         own_ps -= max(end_ps - begin_ps - gap, 0) + spare
         taken_ps += np.clip(own_ps, 0, gap)
+        ran_in += own_ps > 0
     most = int(taken_ps.argmax())
     whole_ps = int((gap_ps - aside).sum())
     if whole_ps <= 0 or int(taken_ps[most]) * 2 <= whole_ps:
@@ -104,7 +107,7 @@ def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -
     source = spine.recording.source
     cells = cell.cells | (source.cells if source else {})
     line = f"{file_title(found.file, cells)}:{found.line}" if found.file else ""
-    return GapCause(found.part, found.name, line, int(taken_ps[most]))
+    return GapCause(found.part, found.name, line, int(taken_ps[most]), int(ran_in[most]))
 
 
 def _first_of_trace(steps: Steps, times: StepTimes) -> int | None:
