@@ -4,7 +4,7 @@ import numpy as np
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
-from profnb.steps.finding.loops import EAGER_LOOP
+from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
@@ -35,7 +35,9 @@ def python_between_steps(study: Study) -> Advice | None:
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
     rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
-    if not study.has_device and study.steps.origin != EAGER_LOOP:  # inside it dispatches eager ops
+    if (
+        not study.has_device and study.steps.origin not in EAGER_LOOPS
+    ):  # inside it dispatches eager ops
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
@@ -46,7 +48,7 @@ def python_between_steps(study: Study) -> Advice | None:
     each = duration_text(rest / rows.size)
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
-        if study.steps.origin == EAGER_LOOP
+        if study.steps.origin in EAGER_LOOPS
         else f"{each} a step, is Python between steps and around {_whose(study)} work: callbacks, logging, "
         "metrics, fetching data by hand."
     )
@@ -92,6 +94,8 @@ def epoch_ends(study: Study) -> Advice | None:
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
         return None
+    if EAGER_TAPES in study.steps.origin:
+        return None  # it trains on batches of its own; the iterators are of something else
     each = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
     spent = int(each.sum())
     if spent < 0.1 * whole or spent < rows.size * _LEAST_EPOCH_END_PS:
