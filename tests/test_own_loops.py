@@ -278,6 +278,16 @@ def two_tapes_a_turn():
 
 
 @loop({"turn": "train"})
+def two_gradients_of_one_tape_in_one_line():
+    w = variable()
+    for x in batches(8):
+        COUNT["turn"] += 1
+        with tf.GradientTape(persistent=True) as tape:
+            one, two = tf.reduce_sum(tf.matmul(x, w)), tf.reduce_sum(w * w)
+        w.assign_sub(0.01 * (tape.gradient(one, w) + tape.gradient(two, w)))
+
+
+@loop({"turn": "train"})
 def two_tapes_after_each_other_through_one_function():
     one, two = variable(), variable()
     for x in batches(12):

@@ -3,7 +3,7 @@
 A loop over NumPy batches asks no tf.data for elements and calls no ``tf.function``; what it repeats is
 ``GradientTape.gradient``. While a trace is recorded, an instant marks where a tape is entered, and an event
 each gradient, on the thread that runs the code, and only where nothing else makes the step. The latter has
-a number for the lines that led to it, so that two tapes in turn can be told from one.
+a number for the calls that led to it, so that two tapes in turn can be told from one.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class TapeWatch:
         self._open: dict[
             int, Any
         ] = {}  # by the tape's id: the event of the gradient being computed
-        self._sites: dict[tuple[tuple[str, str, int], ...], int] = {}
+        self._sites: dict[tuple[tuple[str, int, int], ...], int] = {}
 
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:
@@ -76,17 +76,17 @@ class TapeWatch:
             yield
 
     def _site(self) -> int:
-        """A number for the lines that are being run, from the one that asks for the gradient outwards."""
+        """A number for the calls that led here, the innermost ones, wherever two stand in one line."""
         frame = inspect.currentframe()
-        lines: list[tuple[str, str, int]] = []
-        while frame is not None and len(lines) < _DEPTH:
+        calls: list[tuple[str, int, int]] = []
+        while frame is not None and len(calls) < _DEPTH:
             code = frame.f_code
             if not is_own_file(code.co_filename):
-                lines.append((code.co_filename, code.co_name, frame.f_lineno))
+                calls.append((code.co_filename, code.co_firstlineno, frame.f_lasti))
             frame = frame.f_back
         if len(self._sites) >= _MOST_SITES:
-            return self._sites.get(tuple(lines), _MOST_SITES)
-        return self._sites.setdefault(tuple(lines), len(self._sites))
+            return self._sites.get(tuple(calls), _MOST_SITES)
+        return self._sites.setdefault(tuple(calls), len(self._sites))
 
 
 def _begin(trace_type: Any, name: str, **metadata: int) -> Any:

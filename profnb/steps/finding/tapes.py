@@ -1,7 +1,7 @@
 """Gradients that are computed eagerly to steps: a loop over NumPy batches asks no tf.data for elements.
 
-The capture marks where a tape is entered and where it is asked for a gradient, with a number for the lines
-that ask. The gradients of lines that alternate make one turn (a GAN's two), which begins where the first of
+The capture marks where a tape is entered and where it is asked for a gradient, with a number for the calls
+that led there. Gradients of calls that alternate make one turn (a GAN's two), which begins where the first of
 their tapes is entered and ends, after its last gradient, with what TensorFlow does then on that thread.
 
     tapes      |in    gradient|          |in    gradient|          |in    gradient|
