@@ -162,3 +162,100 @@ def test_eager_ops_are_advised_against_in_a_window_but_not_where_a_model_is_made
     assert "eager-ops" not in rules(study_of(many[: 3 * 100]))
 
 
+
+
+def taped(at, *after, tape=1, site=0, forward=("MatMul",), inside=()):
+    """A turn with a tape: entered at ``at``, ops of 1 ms from 1 ms on, a gradient of 2 ms, then ops of 1 ms."""
+    made = [event("GradientTape", at * MS, 1, profnb_marker="tape", profnb_tape=tape)]
+    for number, op in enumerate(forward):
+        made += run(op, at + 1 + number)
+    begin = at + 1 + len(forward)
+    made.append(event("GradientTape.gradient", begin * MS, 2 * MS, profnb_marker="tape", profnb_tape=tape, profnb_tape_site=site))
+    made += run("MatMul", begin) + list(inside)
+    for number, op in enumerate(after):
+        made += run(op, begin + 2 + number)
+    return made
+
+
+def test_a_turn_with_a_gradient_is_a_step_from_its_tape_to_what_follows_the_gradient():
+    """The constant of the next batch is no part of it."""
+    parts = [part for at in range(10, 50, 10) for part in (taped(at, "AssignSubVariableOp", tape=at), [event("tf.constant", (at + 8) * MS, MS)])]
+    steps = study_of(*parts).steps
+    assert steps.begin_ps.tolist() == [10 * MS, 20 * MS, 30 * MS, 40 * MS]
+    assert steps.end_ps.tolist() == [15 * MS, 25 * MS, 35 * MS, 45 * MS]
+    assert phases(steps) == {"train": 4}
+    assert "GradientTape" in steps.origin
+
+
+def test_what_follows_the_last_turn_of_an_epoch_is_no_part_of_it():
+    epochs = [taped(at, "AssignSubVariableOp", tape=at) for at in (10, 20, 30, 100, 110, 120)]
+    evaluation = [run("Sum", at) for at in (*range(40, 90), *range(130, 180))]
+    parts = sorted((one for part in (*epochs, *evaluation) for one in part), key=lambda one: (one[1], -one[2]))
+    assert study_of(parts).steps.end_ps.tolist() == [at * MS for at in (15, 25, 35, 105, 115, 125)]
+
+
+def test_two_gradients_in_turn_are_one_step_and_those_of_one_line_are_steps_each():
+    pairs = [part for at in range(10, 110, 20) for part in (taped(at, "AssignSubVariableOp", tape=at), taped(at + 8, tape=at + 1, site=1))]
+    steps = study_of(*pairs).steps
+    assert steps.begin_ps.tolist() == [at * MS for at in range(10, 110, 20)]
+    assert steps.end_ps.tolist() == [(at + 12) * MS for at in range(10, 110, 20)]
+    alone = [part for at in range(10, 110, 20) for part in (taped(at, tape=at), taped(at + 8, tape=at + 1))]
+    assert phases(study_of(*alone).steps) == {"loop": 10}
+
+
+def test_gradients_applied_now_and_then_are_training_in_each_turn_and_longer_where_they_are():
+    parts = [taped(at * 10, "Add", *(["AssignAddVariableOp", "ResourceApplyAdam"] if at % 4 == 3 else []), tape=at + 1) for at in range(12)]
+    steps = study_of(*parts).steps
+    assert phases(steps) == {"train": 12}
+    assert [int(end // MS) % 10 for end in steps.end_ps] == [5, 5, 5, 7] * 3
+
+
+def test_one_gradient_or_gradients_of_other_lines_are_no_loop():
+    assert study_of(taped(10, "AssignSubVariableOp")).steps.is_window
+    assert study_of(*(taped(at, tape=at, site=at) for at in range(10, 50, 10))).steps.is_window
+
+
+def test_a_tape_that_was_entered_before_the_trace_began_or_only_once_leaves_the_gradient_to_begin_the_turn():
+    one = taped(10, tape=5)
+    again = [taped(at, tape=5)[1:] for at in (20, 30)]
+    assert study_of(one, *again).steps.begin_ps.tolist() == [10 * MS, 22 * MS, 32 * MS]
+    assert study_of(*(taped(at, tape=0)[1:] for at in (20, 30))).steps.begin_ps.tolist() == [22 * MS, 32 * MS]
+
+
+def test_a_gradient_in_a_turn_that_asks_for_its_element_makes_no_step_of_its_own():
+    inside = [part for at in range(20, 60, 10) for part in (ask(at), taped(at + 3, "AssignSubVariableOp", tape=at))]
+    plain = [part for at in range(20, 60, 10) for part in (ask(at), run("AssignSubVariableOp", at + 3))]
+    for parts in (inside, plain):
+        steps = study_of(make(0), *parts, ask(60, brings=False)).steps
+        assert steps.begin_ps.tolist() == [20 * MS, 30 * MS, 40 * MS, 50 * MS]
+        assert "GradientTape" not in steps.origin
+
+
+def test_training_on_batches_of_python_and_validation_by_tf_data_are_both_found():
+    epoch = [*(taped(at, "AssignSubVariableOp", tape=at) for at in range(10, 60, 10)), make(60), turns(65, 3, "MatMul")]
+    study = study_of(*epoch, *(taped(at, "AssignSubVariableOp", tape=at) for at in range(110, 140, 10)))
+    assert phases(study.steps) == {"train": 8, "loop": 3}
+    assert len(study.step_times) == 11
+    assert (study.steps.begin_ps[1:] >= study.steps.end_ps[:-1]).all()
+
+
+def test_what_marks_steps_or_calls_functions_comes_before_gradients():
+    calls = [event("step", (at + 7) * MS, MS, tf_function_call="notTraced-nonXla") for at in range(10, 40, 10)]
+    made = [part for at in range(10, 40, 10) for part in taped(at, tape=at)]
+    assert phases(study_of(sorted([*made, *calls], key=lambda one: (one[1], -one[2]))).steps) == {"step": 3}
+
+
+def test_tapes_on_several_threads_make_steps_of_the_one_that_has_most():
+    other = line("other", *taped(15, tape=90), *taped(25, tape=91), line_id=2)
+    steps = study_of(*(taped(at, tape=at) for at in (10, 20, 30)), others=[other]).steps
+    assert steps.begin_ps.tolist() == [10 * MS, 20 * MS, 30 * MS]
+
+
+def test_new_iterators_of_validation_are_no_reason_to_repeat_a_dataset_that_does_not_feed_the_training():
+    def epochs(part):
+        return [one for at in range(0, 400, 100) for one in (*part(at), make(at + 50), turns(at + 65, 3, "MatMul", iterator=8))]
+
+    by_python = study_of(*epochs(lambda at: [taped(at + turn, "AssignSubVariableOp", tape=at + turn + 1) for turn in (0, 10, 20)]))
+    assert phases(by_python.steps) == {"train": 12, "loop": 12}
+    assert by_python.gaps.between_epochs.size
+    assert "epoch-ends" not in rules(by_python)

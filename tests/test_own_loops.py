@@ -205,6 +205,179 @@ def eager_training_that_stops_early():
             break
 
 
+def batches(count):
+    yield from np.ones((count, 4, 8), np.float32)
+
+
+@functools.cache
+def model_and_optimizer():
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    return model, keras.optimizers.Adam(), keras.metrics.Mean()
+
+
+def gradients_of(model, x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(model(x, training=True)))
+    return loss, tape.gradient(loss, model.trainable_variables)
+
+
+@loop({"turn": "train"})
+def numpy_batches_and_a_tape():
+    w = variable()
+    for x in batches(14):
+        COUNT["turn"] += 1
+        descend(x, w)
+
+
+@loop({"turn": "train"})
+def numpy_batches_and_an_optimizer_with_evaluation_in_each_epoch():
+    model, optimizer, metric = model_and_optimizer()
+    for _ in range(2):
+        for x in batches(7):
+            COUNT["turn"] += 1
+            loss, gradients = gradients_of(model, tf.constant(x))
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            metric.update_state(loss)
+        for x in batches(5):
+            metric.update_state(tf.reduce_mean(model(x)))
+
+
+@functools.cache
+def keras2_model():
+    keras = pytest.importorskip("tf_keras")
+    return keras.Sequential([keras.layers.Dense(4, input_shape=(8,)), keras.layers.Dense(1)]), keras.optimizers.Adam(), keras.optimizers.legacy.SGD()
+
+
+@loop({"turn": "train"})
+def numpy_batches_and_an_optimizer_of_keras_2():
+    model, optimizer, _ = keras2_model()
+    for x in batches(10):
+        COUNT["turn"] += 1
+        _, gradients = gradients_of(model, x)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+
+@loop({"turn": "train"})
+def numpy_batches_and_minimize_of_keras_2():
+    model, _, optimizer = keras2_model()
+    for x in batches(10):
+        COUNT["turn"] += 1
+        optimizer.minimize(lambda x=x: tf.reduce_mean(model(x) ** 2), model.trainable_variables)
+
+
+@loop({"turn": "train"})
+def two_tapes_a_turn():
+    one, two = variable(), variable()
+    for x in batches(12):
+        COUNT["turn"] += 1
+        with tf.GradientTape() as first, tf.GradientTape() as second:
+            loss, other = tf.reduce_sum(tf.matmul(x, one) ** 2), tf.reduce_sum(tf.matmul(x, two) ** 2)
+        one.assign_sub(0.01 * first.gradient(loss, one))
+        two.assign_sub(0.01 * second.gradient(other, two))
+
+
+@loop({"turn": "train"})
+def two_gradients_of_one_tape_in_one_line():
+    w = variable()
+    for x in batches(8):
+        COUNT["turn"] += 1
+        with tf.GradientTape(persistent=True) as tape:
+            one, two = tf.reduce_sum(tf.matmul(x, w)), tf.reduce_sum(w * w)
+        w.assign_sub(0.01 * (tape.gradient(one, w) + tape.gradient(two, w)))
+
+
+@loop({"turn": "train"})
+def two_tapes_after_each_other_through_one_function():
+    one, two = variable(), variable()
+    for x in batches(12):
+        COUNT["turn"] += 1
+        descend(x, one)
+        descend(x, two)
+
+
+@loop({"turn": "train"})
+def a_gradient_of_a_gradient():
+    w = variable()
+    for x in batches(9):
+        COUNT["turn"] += 1
+        with tf.GradientTape() as outer_tape:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.matmul(x, w) ** 3)
+            slope = tf.reduce_sum(tape.gradient(loss, w) ** 2)
+        w.assign_sub(1e-6 * outer_tape.gradient(slope, w))
+
+
+@loop({"turn": "train"})
+def accumulated_gradients_without_tf_data():
+    model, optimizer, _ = model_and_optimizer()
+    total = None
+    for at, x in enumerate(batches(16)):
+        COUNT["turn"] += 1
+        _, gradients = gradients_of(model, x)
+        total = gradients if total is None else [a + b for a, b in zip(total, gradients)]
+        if at % 4 == 3:
+            optimizer.apply_gradients(zip(total, model.trainable_variables))
+            total = None
+
+
+@loop({"turn": "loop"})
+def gradients_with_nothing_updated():
+    w = variable()
+    for x in batches(11):
+        COUNT["turn"] += 1
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(x, w))
+        tape.gradient(loss, w)
+
+
+@loop({"turn": "train", "check": "loop"})
+def numpy_training_and_validation_by_tf_data():
+    w = variable()
+    for _ in range(2):
+        for x in batches(9):
+            COUNT["turn"] += 1
+            descend(x, w)
+        for x in data(4):
+            COUNT["check"] += 1
+            tf.reduce_sum(tf.matmul(x, w))
+
+
+@loop({"window": "window"})
+def an_evaluation_over_numpy_batches_without_a_tape():
+    w = variable()
+    COUNT["window"] = 1
+    for x in batches(12):
+        tf.reduce_sum(tf.matmul(x, w))
+
+
+@loop({"window": "window"})
+def a_single_gradient():
+    COUNT["window"] = 1
+    descend(np.ones((4, 8), np.float32), variable())
+
+
+@functools.cache
+def compiled_descent():
+    w = variable()
+    return tf.function(lambda x: descend(x, w))
+
+
+@loop({"turn": "<lambda>"})
+def a_tape_inside_a_function():
+    for x in batches(12):
+        COUNT["turn"] += 1
+        compiled_descent()(tf.constant(x))
+
+
+@loop({"train": "train"})
+def a_fit_that_runs_eagerly():
+    model, *_ = model_and_optimizer()
+    model.compile("sgd", "mse", run_eagerly=True)
+    COUNT["train"] = 6
+    model.fit(np.ones((24, 8), np.float32), np.ones((24, 1), np.float32), batch_size=4, verbose=0)
+
+
 @loop({"turn": "train"})
 def steps_marked_by_hand():
     w = variable()

@@ -61,7 +61,7 @@ from profnb.capture.seams import (
     TRACE_METADATA,
 )
 from profnb.capture.source.user_code import is_own_file
-from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep, StepRecords
+from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, OpenStep, StepRecords
 
 __all__ = ["StepRecorder"]
 
@@ -119,6 +119,11 @@ class StepRecorder:
         """Whether something that may be a first step is running: a batch, a call, a marker, a fit."""
         return self._batch is not None or bool(self._stack) or bool(self._runs)
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether nothing runs that is a step or may turn out to be one."""
+        return self._batch is None and all(span.kind is None for span in self._stack)
+
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
 
@@ -160,6 +165,8 @@ class StepRecorder:
 
     def _trace_began(self, trace: object, name: str, metadata: dict[str, Any]) -> None:
         if threading.get_ident() != self._thread or self._batch_marker_is(trace):
+            return
+        if metadata.get(_MARKER) == TAPE:
             return
         is_marker = "step_num" in metadata or bool(metadata.get("_r"))
         kind = USER if is_marker else CALL if "tf_function_call" in metadata else None

@@ -156,6 +156,11 @@ GRAPH_KEY = Seam("tensorflow:Graph._graph_key", "the order of old graphs", is_on
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
 USER_FRAMES = Seam("tensorflow:Operation.traceback.get_user_frames", _NO_LINES, is_on_objects=True)
 
+# TensorFlow's tapes.
+_NO_TAPES = "gradients that are computed eagerly make no steps"
+TAPE_ENTER = Seam("tensorflow:GradientTape.__enter__", _NO_TAPES, 1)
+TAPE_GRADIENT = Seam("tensorflow:GradientTape.gradient", _NO_TAPES, 3)
+
 # TensorFlow 1's session runs, and tfprof.
 _NO_RUNS = "session runs are not traced"
 _NO_TFPROF = "tfprof has no views"

@@ -46,6 +46,7 @@ from profnb.capture.seams import (
     Seam,
 )
 from profnb.capture.source.source_watch import SourceWatch
+from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.step_records import RUN
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
@@ -71,6 +72,7 @@ class Capture:
         self.profiler = ProfilerDoor(options, self.recording.messages)
         self.parts = PartClock()
         self.recorder = StepRecorder(self._is_tracing, self._step_recorded, self.parts)
+        self._tapes = TapeWatch(lambda: self._is_tracing() and self.recorder.is_outside)
         self._traces = traces
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,
@@ -222,6 +224,8 @@ class Capture:
         tensorflow = self._tensorflow = self._look_up(module)
         self._watch(self._part_watch.watch_tensorflow(tensorflow))
         self._watch(self.recorder.watch_tensorflow(tensorflow))
+        if self._traces:
+            self._watch(self._tapes.watch(tensorflow))
         self._watch(self.graph_runs.watch(tensorflow))
         if not self._traces:
             return

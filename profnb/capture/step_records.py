@@ -6,9 +6,10 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CALL", "KERAS", "RUN", "USER", "OpenStep", "StepRecords"]
+__all__ = ["CALL", "KERAS", "RUN", "TAPE", "USER", "OpenStep", "StepRecords"]
 
 KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
+TAPE = "tape"  # marks where a step may begin, and is none
 
 
 @dataclass(slots=True)

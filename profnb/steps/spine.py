@@ -17,7 +17,7 @@ from profnb.steps.breakdown import (
 )
 from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
-from profnb.steps.finding.loops import EAGER_LOOP
+from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.finding.sources import find_steps
 from profnb.steps.gaps import Gaps, find_gaps
 from profnb.steps.grouping import Groups, group_events
@@ -170,7 +170,7 @@ class Spine:
     @cached_property
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
-        if len(self.recording.steps) and self.steps.origin != EAGER_LOOP:
+        if len(self.recording.steps) and self.steps.origin not in EAGER_LOOPS:
             return wall_step_times(self.recording.steps)
         return step_times_of_trace(self.steps)
 

@@ -28,6 +28,8 @@ __all__ = [
     "RUN_ID",
     "STEPS_LINE",
     "STEP_NUM",
+    "TAPE_NUMBER",
+    "TAPE_SITE",
     "TF_OP",
     "XLA_MODULES_LINE",
     "XLA_OPS_LINE",
@@ -92,6 +94,7 @@ FUNCTION_CALL = "tf_function_call"
 MARKER_SOURCE = "profnb_marker"
 ITERATIONS = "profnb_iterations"
 IS_ABANDONED = "profnb_abandoned"
+TAPE_NUMBER, TAPE_SITE = "profnb_tape", "profnb_tape_site"
 
 
 def is_host_plane(name: str) -> bool:

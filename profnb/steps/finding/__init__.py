@@ -3,6 +3,6 @@
 sources          all ways, in order of trust
 marked           step markers, and a device's own line of steps
 calls, cycles    repeated calls of functions; which of them make up one iteration
-loops            eager loops, by the next element or the gradient of each turn
+loops, tapes     eager loops, by the next element or the gradient of each turn
 warm_up, epochs  which steps are left out of averages; where epochs end
 """

@@ -20,9 +20,11 @@ from profnb.steps.nesting import find_parents, last_around
 from profnb.steps.windows import Steps, make_steps
 from profnb.trace.model import Trace
 
-__all__ = ["EAGER_LOOP", "eager_steps"]
+__all__ = ["EAGER_LOOPS", "EAGER_TAPES", "Thread", "eager_steps", "names_of_phases"]
 
-EAGER_LOOP = "turns of an eager loop, each from asking tf.data for the next element"
+_EAGER_LOOP = "turns of an eager loop, each from asking tf.data for the next element"
+EAGER_TAPES = "turns of an eager loop, each from entering a GradientTape"
+EAGER_LOOPS = frozenset({_EAGER_LOOP, EAGER_TAPES, f"{_EAGER_LOOP}; {EAGER_TAPES}"})
 
 _ASKS = "EagerLocalExecute: IteratorGetNext"
 _FETCH = "IteratorGetNextOp::DoCompute"
@@ -41,7 +43,7 @@ def eager_steps(trace: Trace) -> Steps | None:
     asks = np.flatnonzero(trace.select_names(lambda name: name == _ASKS) & trace.is_host_event)
     if asks.size < 2:
         return None
-    thread = _Thread(trace, int(np.bincount(trace.lines.of_event[asks]).argmax()))
+    thread = Thread(trace, int(np.bincount(trace.lines.of_event[asks]).argmax()))
     asks = asks[trace.lines.of_event[asks] == thread.line]
     brings = _brings_element(trace, asks)
     made = thread.outer_of(np.flatnonzero(trace.select_names(lambda name: name == _MAKES)))
@@ -53,42 +55,60 @@ def eager_steps(trace: Trace) -> Steps | None:
     begins = asked[chosen]
     stops = np.unique(np.concatenate([begins, made, thread.outer_of(asks[~brings])]))
     first, last = _bounds(thread.outer, begins, stops)
-    updates = thread.outer_of(
-        np.flatnonzero(trace.select_names(lambda name: name.startswith(_UPDATES)))
-    )
-    each = np.searchsorted(updates, thread.outer[first]) < np.searchsorted(
-        updates, thread.outer[last - 1], side="right"
-    )
-    # An update in a tenth of the turns of one pass makes training of them all: gradients may be accumulated.
     _, of_loop = np.unique(np.stack([in_pass, iterator])[:, chosen], axis=1, return_inverse=True)
-    of_loop = of_loop.ravel()
-    trains = (np.bincount(of_loop, each) / np.bincount(of_loop) >= _TENTH)[of_loop]
+    phase = names_of_phases(thread, first, last, of_loop.ravel())
     rows = [thread.outer[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-    phase = tuple(_TRAIN if train else _LOOP for train in trains.tolist())
     first_root = np.append(0, np.cumsum(last - first))
-    return make_steps(trace, np.concatenate(rows), first_root, phase, EAGER_LOOP)
+    return make_steps(trace, np.concatenate(rows), first_root, phase, _EAGER_LOOP)
 
 
-class _Thread:
+class Thread:
     """The events of one line that lie in no other.
 
     Attributes:
         line: The line.
         outer: Those events, ascending, shape (N,).
+        updates: Those in which variables are updated as optimizers do it, ascending.
     """
 
     def __init__(self, trace: Trace, line: int) -> None:
+        """Find them."""
         self.line = line
         self._first, self._last = (int(at) for at in trace.lines.offsets[line : line + 2])
         ends = trace.events.end_ps[self._first : self._last]
         self.outer = self._first + np.flatnonzero(find_parents(ends, np.array([0, ends.size])) < 0)
+        updates = trace.select_names(lambda name: name.startswith(_UPDATES))
+        self.updates = self.outer_of(np.flatnonzero(updates))
+
+    def rows_of(self, events: Int64s) -> Int64s:
+        """The row of ``outer`` in which each of N events of this line lies, shape (N,)."""
+        own = events[(events >= self._first) & (events < self._last)]
+        return np.searchsorted(self.outer, own, side="right") - 1
 
     def outer_of(self, events: Int64s) -> Int64s:
         """The outermost events in which those of this line lie, in their order, each once."""
-        own = events[(events >= self._first) & (events < self._last)]
-        at = np.searchsorted(self.outer, own, side="right") - 1
-        found = self.outer[np.maximum(at, 0)]
+        found = self.outer[np.maximum(self.rows_of(events), 0)]
         return found[np.flatnonzero(np.diff(found, prepend=-1))]
+
+
+def names_of_phases(
+    thread: Thread, first: Int64s, last: Int64s, of_loop: Int64s
+) -> tuple[str, ...]:
+    """Whether each of S turns is training: an update in a tenth of a loop's turns makes them all so.
+
+    Gradients may be accumulated.
+
+    Args:
+        thread: The thread that runs them.
+        first: Row of ``thread.outer`` at which each begins, shape (S,).
+        last: The row behind its last one, shape (S,).
+        of_loop: Which loop each belongs to, shape (S,).
+    """
+    each = np.searchsorted(thread.updates, thread.outer[first]) < np.searchsorted(
+        thread.updates, thread.outer[last - 1], side="right"
+    )
+    trains = (np.bincount(of_loop, each) / np.maximum(np.bincount(of_loop), 1) >= _TENTH)[of_loop]
+    return tuple(_TRAIN if train else _LOOP for train in trains.tolist())
 
 
 def _brings_element(trace: Trace, asks: Int64s) -> Bools:

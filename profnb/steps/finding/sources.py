@@ -28,6 +28,7 @@ from profnb.steps.finding.calls import called_steps, graph_runs
 from profnb.steps.finding.epochs import find_epoch_ends
 from profnb.steps.finding.loops import eager_steps
 from profnb.steps.finding.marked import derived_steps, marked_steps
+from profnb.steps.finding.tapes import taped_steps
 from profnb.steps.finding.warm_up import find_warm_up
 from profnb.steps.windows import WINDOW, Steps
 from profnb.trace.model import Trace
@@ -51,7 +52,7 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
         or derived_steps(trace)
         or called_steps(trace)
         or graph_runs(trace)
-        or eager_steps(trace)
+        or taped_steps(trace, eager_steps(trace))
         or _window(trace)
     )
     steps = replace(steps, ends_epoch=find_epoch_ends(trace, steps))

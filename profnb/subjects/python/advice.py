@@ -6,7 +6,7 @@ from profnb.capture.parts.part_records import CALLBACKS
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
-from profnb.steps.finding.loops import EAGER_LOOP
+from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
@@ -39,7 +39,9 @@ def python_between_steps(study: Study) -> Advice | None:
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
     rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
-    if not study.has_device and study.steps.origin != EAGER_LOOP:  # inside it dispatches eager ops
+    if (
+        not study.has_device and study.steps.origin not in EAGER_LOOPS
+    ):  # inside it dispatches eager ops
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
@@ -51,7 +53,7 @@ def python_between_steps(study: Study) -> Advice | None:
     where, seldom = _few_gaps(in_gaps[:, -1], rest)
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
-        if study.steps.origin == EAGER_LOOP
+        if study.steps.origin in EAGER_LOOPS
         else f"{each} a step, is Python between steps and around {_whose(study)} work: callbacks, logging, "
         "metrics, fetching data by hand."
     )
@@ -117,6 +119,8 @@ def epoch_ends(study: Study) -> Advice | None:
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
         return None
+    if EAGER_TAPES in study.steps.origin:
+        return None  # it trains on batches of its own; the iterators are of something else
     busy = study.breakdown.gap_busy_ps[rows]
     each = np.maximum(study.gaps.duration_ps[rows] - busy, 0)
     spent = int(each.sum())
