@@ -187,3 +187,16 @@ def test_a_slow_step_in_the_middle_is_no_warm_up():
     assert not loop([1] * 20, iterators=[]).steps.is_warmup.any()
     steps = [event("train", at * 500 * MS, (400 if at == 7 else 10) * MS, step_num=at, _r=1) for at in range(12)]
     assert not Study(read(host(line("python", *steps)))).steps.is_warmup.any()
+
+
+def headline(study):
+    return build_report(study, title="t", notes=(), overhead_ps=None).headline
+
+
+def test_where_gaps_are_most_of_the_time_the_headline_says_how_often_a_step_comes():
+    """Steps of 10 ms with 30 ms behind 40 of 41: one every 39.3 ms, of which the share of the gaps is."""
+    study = loop([30] * 40)
+    assert study.summary.mean_period_ps == pytest.approx(period_ps(study) / 41)
+    assert headline(study) == "41 train steps, median 10.0 ms, one every 39.3 ms"
+    assert headline(loop([4] * 40)) == "41 train steps, median 10.0 ms"
+    assert headline(loop([0.07] * 39 + [3200] + [0.07] * 40)) == "81 train steps, median 10.0 ms"  # a pause is of no step
