@@ -48,6 +48,20 @@ def test_waiting_for_input_wins_over_host_compute():
     assert shares(trace) == {"host compute": 50, "input": 30, "all others": 20}
 
 
+@pytest.mark.parametrize("name", ["QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"])
+def test_taking_a_batch_from_a_queue_of_tf1_is_input(name):
+    def of(op):
+        return shares(read(host(line("python", marker(0, 100, 0), event(f"{op}:{name}", 10, 60), event("a/MatMul:MatMul", 70, 10)))))
+
+    assert of("random_shuffle_queue_Dequeue") == {"input": 60, "host compute": 10, "all others": 30}
+    assert of("sync_token_q_Dequeue") == {"host compute": 70, "all others": 30}  # a chief's token, no data
+
+
+@pytest.mark.parametrize("name", ["queue/Enqueue:QueueEnqueueV2", "queue/Size:QueueSizeV2", "QueueDequeueManyV2/dense:MatMul"])
+def test_what_else_is_done_with_a_queue_is_an_op_like_any_other(name):
+    assert shares(read(host(line("python", marker(0, 100, 0), event(name, 10, 60))))) == {"host compute": 60, "all others": 40}
+
+
 def test_wrappers_and_python_frames_are_no_work():
     trace = read(
         host(line("python", marker(0, 100, 0), event("EagerExecute", 0, 90), event("FunctionRun", 0, 90), event("$a.py:3 f", 0, 90), event("op:Op", 10, 5)))

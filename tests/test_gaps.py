@@ -187,3 +187,41 @@ def test_a_slow_step_in_the_middle_is_no_warm_up():
     assert not loop([1] * 20, iterators=[]).steps.is_warmup.any()
     steps = [event("train", at * 500 * MS, (400 if at == 7 else 10) * MS, step_num=at, _r=1) for at in range(12)]
     assert not Study(read(host(line("python", *steps)))).steps.is_warmup.any()
+
+
+def headline(study):
+    return build_report(study, title="t", notes=(), overhead_ps=None).headline
+
+
+def test_where_gaps_are_most_of_the_time_the_headline_says_how_often_a_step_comes():
+    """Steps of 10 ms with 30 ms behind 40 of 41: one every 39.3 ms, of which the share of the gaps is."""
+    study = loop([30] * 40)
+    assert study.summary.mean_period_ps == pytest.approx(period_ps(study) / 41)
+    assert headline(study) == "41 train steps, median 10.0 ms, one every 39.3 ms"
+    assert headline(loop([4] * 40)) == "41 train steps, median 10.0 ms"
+    assert headline(loop([0.07] * 39 + [3200] + [0.07] * 40)) == "81 train steps, median 10.0 ms"  # a pause is of no step
+
+
+def fed(last, waits, gap_ms=5, size_ms=5):
+    """Thirty turns of a step, a gap of Python and, where ``waits`` says so, 5 ms of waiting for an element that takes 15 to make."""
+    events, work, made = [], [], "::Prefetch" if last == "Prefetch" else ""
+    for at in range(30):
+        begin, wait = at * 15 * MS, 5 * MS if waits(at) else MS // 10
+        events += [event("train", begin, size_ms * MS, step_num=at, _r=1), event("a/MatMul:MatMul", begin, size_ms * MS)]
+        events.append(event("Iterator::Root", begin + (size_ms + gap_ms) * MS, wait, id=1))
+        events.append(event(f"Iterator::Root::{last}", begin + (size_ms + gap_ms) * MS + 1000, wait - 2000, id=2))
+        if made:
+            work.append(event("Iterator::Root::Prefetch::Map", begin, 15 * MS - 1000, id=3, name="MapDataset:1"))
+    return Study(read(host(line("python", *events), *([line("tf_data", *work, line_id=2)] if work else []))))
+
+
+def test_less_python_between_steps_gains_nothing_where_each_waits_for_a_pipeline_that_works_ahead():
+    paced = fed("Prefetch", lambda at: True)
+    assert paced.input.diagnosis.severity == "high"
+    assert "python-between-steps" not in rules(paced)
+    assert "input-bound" in rules(paced)
+
+
+@pytest.mark.parametrize(("last", "waits"), [("Map", lambda at: True), ("Prefetch", lambda at: at % 2), ("Prefetch", lambda at: False)])
+def test_it_does_where_nothing_works_ahead_or_only_some_steps_wait(last, waits):
+    assert "python-between-steps" in rules(fed(last, waits))

@@ -84,7 +84,7 @@ def jax(**seen):
 
 def test_keras_on_another_backend_is_never_python_between_steps():
     report = report_of(jax(**{"Keras backend": "jax"}))
-    assert report.headline == "20 train steps, median 2.00 ms"
+    assert report.headline == "20 train steps, median 2.00 ms, one every 9.60 ms"
     assert (report.answer, report.shares, report.advice) == ("", (), None)
     assert any("Keras runs on JAX here" in note for note in report.notes)
     assert not any("Between steps" in note for note in report.notes)

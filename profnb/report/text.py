@@ -28,6 +28,7 @@ __all__ = [
 _MOST = 0.5
 _FEWEST_FOR_P95 = 20
 _TELLING_COST = 0.05
+_MUCH_LONGER = 1.5
 _WITHIN = 2  # times the upper end of the cost's interval, which is of few steps
 _WORTH_A_FACT = 0.01
 _MEANING = {
@@ -62,7 +63,10 @@ def alarm_text(study: Study) -> str:
 
 
 def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
-    """How many steps and how long one takes, in one line; first without tracing, where that costs."""
+    """How many steps and how long one takes, in one line; first without tracing, where that costs.
+
+    Where a step and the gap behind it take much longer than the step, that is said too: shares are of both.
+    """
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
@@ -75,6 +79,8 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     median = duration_text(summary.median_ps)
     if cost is not None and _is_all_of_tracing(summary.median_ps, cost):
         median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
+    elif summary.mean_period_ps >= _MUCH_LONGER * summary.median_ps:  # what the answer speaks of
+        median = f"{median}, one every {duration_text(summary.mean_period_ps)}"
     return f"{count_text(count)} {phase}steps, median {median}{aside}"
 
 

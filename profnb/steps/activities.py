@@ -108,10 +108,13 @@ def _is_input_wait(name: str) -> bool:
     """Whether an event waits for the next element, or makes it where it is asked for.
 
     ``IteratorGetNext/_1:_Send`` copies it to a device; PyTorch's ``enumerate(DataLoader)#..._next`` makes the
-    batch on the spot where there are no workers.
+    batch on the spot where there are no workers. TF1's queues feed by dequeuing; a queue of tokens only
+    synchronises workers.
     """
     if name.startswith("enumerate(DataLoader)"):
         return True
+    if name.rpartition(":")[2].startswith("QueueDequeue"):
+        return "token" not in name
     return name.lower().startswith("iteratorgetnext") and not name.endswith("Send")
 
 

@@ -81,6 +81,11 @@ class Summary:
         """The category with the largest share."""
         return self.shares[0] if self.shares else None
 
+    @property
+    def mean_period_ps(self) -> float:
+        """Mean time of a step and the gap that belongs to it, of which the shares are."""
+        return sum(share.mean_ps for share in self.shares)
+
 
 def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Gaps) -> Summary:
     """Work out the headline.

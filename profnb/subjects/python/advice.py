@@ -23,6 +23,7 @@ __all__ = ["epoch_ends", "python_between_steps"]
 
 _LEAST_GAP_PS = 20_000_000
 _LEAST_EPOCH_END_PS = 10_000_000_000
+_NEARLY_ALL = 0.9
 _FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 
@@ -49,6 +50,8 @@ def python_between_steps(study: Study) -> Advice | None:
         return None
     if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
         return None  # a new input for each step (predict in a loop): not what the remedies below are for
+    if _is_paced_by_input(study):
+        return None  # what is saved there is waited for the next element instead
     each = duration_text(rest / rows.size)
     where, seldom = _few_gaps(in_gaps[:, -1], rest)
     what = (
@@ -85,6 +88,17 @@ def python_between_steps(study: Study) -> Advice | None:
         ),
         guide(study, "function"),
     )  # fmt: skip
+
+
+def _is_paced_by_input(study: Study) -> bool:
+    """Whether nearly every step waits for a pipeline that works ahead of it: its pace is the pipeline's."""
+    diagnosis, table, waiting = study.input.diagnosis, study.input.pipeline, study.input.waiting
+    if diagnosis is None or diagnosis.severity != "high":
+        return False
+    parent, is_async = table.tree.parent, table.tree.is_async
+    is_last = np.isin(parent, np.flatnonzero(parent < 0))
+    many = _NEARLY_ALL * int(waiting.counted.sum())
+    return bool((is_async & is_last).any()) and waiting.starved >= many
 
 
 def _few_gaps(python_ps: Int64s, rest_ps: float) -> tuple[str, str]:
