@@ -17,6 +17,7 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import words
 
 __all__ = ["epoch_ends", "python_between_steps"]
@@ -77,8 +78,9 @@ def python_between_steps(study: Study) -> Advice | None:
                 else "model.compile(..., steps_per_execution=16) runs 16 steps for each return to Python; in "
                 "a loop of your own put several steps into one tf.function."
             ),
-            sessions="Log and fetch every 100 steps instead of each, and feed through tf.data instead of "
-            "placeholders; tf.while_loop runs several steps in one session run.",
+            sessions="Log and fetch every 100 steps instead of each; "
+            + ("feed through tf.data instead of placeholders; " if is_fed(study) else "")
+            + "tf.while_loop runs several steps in one session run.",
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each "
             "return to Python.",
