@@ -74,7 +74,7 @@ def python_between_steps(study: Study) -> Advice | None:
                 "a loop of your own put several steps into one tf.function."
             ),
             sessions="Log and fetch every 100 steps instead of each, and feed through tf.data instead of "
-            "placeholders; tf.while_loop runs several steps in one session run.",
+            "placeholders; tf.while_loop runs several steps in one session.run.",
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each "
             "return to Python.",
