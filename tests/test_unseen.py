@@ -106,5 +106,5 @@ def test_session_runs_that_were_fed_nothing_are_not_asked_where_their_data_came_
     study = study_of(*made, graph_versions=[3] * 20, environment={"TensorFlow": "2.21.0"})
     assert any("whatever fetches the data" in note for note in notes_of(study)) is is_said
     assert "model.compile" not in advise(study)[0].code
-    assert "one session run" in advise(study)[0].code
+    assert "one session.run" in advise(study)[0].code
     assert ("placeholders" in advise(study)[0].code) is is_said

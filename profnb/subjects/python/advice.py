@@ -80,7 +80,7 @@ def python_between_steps(study: Study) -> Advice | None:
             ),
             sessions="Log and fetch every 100 steps instead of each; "
             + ("feed through tf.data instead of placeholders; " if is_fed(study) else "")
-            + "tf.while_loop runs several steps in one session run.",
+            + "tf.while_loop runs several steps in one session.run.",
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each "
             "return to Python.",
