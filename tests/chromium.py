@@ -128,6 +128,15 @@ class Lab:
         return page
 
 
+def wait_until(page, expression):
+    """Wait until JavaScript is true. Playwright's own ``wait_for_function`` evaluates text in the page, which its policy forbids."""
+    for _ in range(600):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"never true: {expression}")
+
+
 def run_all(page):
     """Run every cell of the notebook on the page."""
     is_idle = "/\\| Idle/.test(document.querySelector('#jp-main-statusbar')?.innerText ?? '')"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chromium import Lab, browser, complaints, new_notebook, nbformat, open_page, run_all  # noqa: F401
+from chromium import Lab, browser, complaints, new_notebook, nbformat, open_page, run_all, wait_until  # noqa: F401
 
 import profnb
 
@@ -125,7 +125,7 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     assert page.page.evaluate(shown) == ["XLA"]
     wide = "[...document.querySelectorAll('.profnb-tab[data-tab=XLA] .main-svg')].map(e => e.clientWidth)"
     room = "document.querySelector('.profnb-tab[data-tab=XLA]').clientWidth"
-    page.page.wait_for_function(f"{wide}.length >= 2 && {wide}.every(e => {room} * 0.9 < e && e <= {room})")
+    wait_until(page.page, f"{wide}.length >= 2 && {wide}.every(e => {room} * 0.9 < e && e <= {room})")
     page.shot(f"page-xla-{scheme}-{width}")
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.errors == []
@@ -142,7 +142,7 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     page.page.get_by_role("tab", name="Input").click()
     bars = page.page.locator(".profnb-tab[data-tab=Input] .js-plotly-plot .bars .point")
     bars.nth(7).wait_for()
-    page.page.wait_for_function(f"document.querySelector('.profnb-tab[data-tab=Input] .main-svg').clientWidth > {width} / 2")
+    wait_until(page.page, f"document.querySelector('.profnb-tab[data-tab=Input] .main-svg').clientWidth > {width} / 2")
     page.shot(f"page-input-{scheme}-{width}")
     assert bars.count() == 8  # work and waiting of four iterators
     assert "Map (MatMul) is the limit" in page.page.inner_text(".profnb-tab[data-tab=Input]")
@@ -237,10 +237,10 @@ def test_live_controls_drive_the_report(open_notebook):
     page = open_notebook("live")
     run_all(page)
     page.page.wait_for_selector(".jupyter-widgets input[placeholder='search ops']")
-    page.page.wait_for_function("[...document.querySelectorAll('.widget-html-content')].some(e => /3\d steady steps/.test(e.innerText))")
+    wait_until(page.page, "[...document.querySelectorAll('.widget-html-content')].some(e => /3\d steady steps/.test(e.innerText))")
     page.shot("lab-live")
     page.page.locator(".jupyter-widgets input[placeholder='search ops']").fill("matmul")
-    page.page.wait_for_function("[...document.querySelectorAll('.widget-html-content')].some(e => e.innerText.includes('MatMul') && !e.innerText.includes('Prefetch'))")
+    wait_until(page.page, "[...document.querySelectorAll('.widget-html-content')].some(e => e.innerText.includes('MatMul') && !e.innerText.includes('Prefetch'))")
     page.page.locator(".jupyter-widgets select").nth(1).select_option("by type")
-    page.page.wait_for_function("[...document.querySelectorAll('.widget-html-content')].some(e => /types/.test(e.innerText))")
+    wait_until(page.page, "[...document.querySelectorAll('.widget-html-content')].some(e => /types/.test(e.innerText))")
     assert complaints(page) == []

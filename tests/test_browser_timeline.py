@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all  # noqa: F401
+from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all, wait_until  # noqa: F401
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -70,9 +70,7 @@ def test_the_first_picture_is_drawn_offline_in_any_theme_and_width(open_page, cn
     page.page.wait_for_selector(".profnb-timeline[data-ms]")
     page.page.locator(".profnb-timeline").scroll_into_view_if_needed()
     page.shot(f"timeline-{scheme}-{width}")
-    page.page.wait_for_function(
-        "(() => { const c = document.querySelector('.profnb-timeline canvas'); const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer); return new Set(d).size > 20 })()"
-    )
+    wait_until(page.page, "(() => { const c = document.querySelector('.profnb-timeline canvas'); const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer); return new Set(d).size > 20 })()")
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert not page.page.locator(".profnb-still").is_visible()
     assert page.errors == []
@@ -94,12 +92,12 @@ def test_keys_and_wheel_zoom_and_pan(cnn):
     cnn.page.keyboard.down("Control")
     cnn.page.mouse.wheel(0, -100)
     cnn.page.keyboard.up("Control")
-    cnn.page.wait_for_function(f"({VIEW}.picture.to - {VIEW}.picture.from) / {VIEW}.whole.head.span < 0.8")
+    wait_until(cnn.page, f"({VIEW}.picture.to - {VIEW}.picture.from) / {VIEW}.whole.head.span < 0.8")
     closer = view(cnn)
     cnn.page.keyboard.down("Shift")
     cnn.page.mouse.wheel(0, 100)
     cnn.page.keyboard.up("Shift")
-    cnn.page.wait_for_function(f"{VIEW}.picture.from / {VIEW}.whole.head.span > {closer['from']}")
+    wait_until(cnn.page, f"{VIEW}.picture.from / {VIEW}.whole.head.span > {closer['from']}")
     cnn.page.keyboard.press("0")
     assert (view(cnn)["from"], view(cnn)["to"]) == (0, 1)
 
@@ -249,9 +247,9 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
     page.page.goto(file.as_uri())
     page.page.wait_for_selector(".profnb-timeline[data-ms]")
     assert view(page)["marks"] <= 200
-    page.page.wait_for_function(f"{VIEW}.detail.source")
+    wait_until(page.page, f"{VIEW}.detail.source")
     page.page.get_by_label("next step (])").click()
-    page.page.wait_for_function(f"{VIEW}.picture.marks !== {VIEW}.whole")
+    wait_until(page.page, f"{VIEW}.picture.marks !== {VIEW}.whole")
     assert page.page.evaluate(f"{VIEW}.picture.marks.head.merged") == 0
     assert page.errors == []
     page.context.close()
@@ -340,13 +338,13 @@ def test_zooming_in_loads_every_event_from_the_kernel(lab, open_page):
     whole = page.page.evaluate(f"({{marks: {VIEW}.whole.head.marks, merged: {VIEW}.whole.head.merged, events: {VIEW}.whole.head.events}})")
     assert whole["marks"] <= 400 < whole["events"]
     page.page.get_by_label("next step (])").click()
-    page.page.wait_for_function(f"{VIEW}.picture.marks !== {VIEW}.whole")
+    wait_until(page.page, f"{VIEW}.picture.marks !== {VIEW}.whole")
     near = page.page.evaluate(f"({{merged: {VIEW}.picture.marks.head.merged, marks: {VIEW}.picture.marks.head.marks}})")
     assert near["merged"] == 0
     assert near["marks"] > 20
     page.page.locator(".profnb-timeline canvas").scroll_into_view_if_needed()
     page.shot("lab-timeline-live")
     page.page.get_by_label("everything (0)").click()
-    page.page.wait_for_function(f"{VIEW}.picture.marks === {VIEW}.whole")
+    wait_until(page.page, f"{VIEW}.picture.marks === {VIEW}.whole")
     assert complaints(page) == []
     assert page.errors == []

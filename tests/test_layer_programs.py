@@ -523,7 +523,7 @@ def test_operations_of_a_model_are_those_of_the_steps_that_it_ran_in():
     assert alone.flops_forward["first/h1"] == 2 * 8 * 16 * BATCH
     steps = both.attrs["steps"]
     done = both.flops_forward[["first/h1", "second/h2"]] * steps / (2 * 8 * 16 * BATCH)
-    assert done.tolist() == pytest.approx([8, 24], abs=2.01)  # iterations; the first of the window is warm-up, one may stand aside
+    assert done.tolist() == pytest.approx([8, 24], abs=4.01)  # iterations; the first of each pass may be warm-up, one may stand aside
     assert done.sum() == pytest.approx(steps)
 
 

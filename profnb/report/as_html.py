@@ -7,7 +7,7 @@ What comes from the trace travels as escaped text or as JSON in an attribute.
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from profnb.drawing.html_table import Cell, html_table, note_list
 from profnb.drawing.markup import without_controls
@@ -78,11 +78,11 @@ def _cell_html(cell: CellWords) -> Markup:
 
 def _with_code(text: str) -> Markup:
     """Text whose names stand in backticks, with them in a font for code instead."""
-    code = Markup('<span style="font-family:monospace">{}</span>')
+    code, plain = Markup('<span style="font-family:monospace">{}</span>'), Markup("{}")
     pieces = text.split("`")
     if len(pieces) % 2 == 0:  # a name has one itself
-        return escape(text)
-    return Markup("").join(code.format(p) if at % 2 else escape(p) for at, p in enumerate(pieces))
+        return plain.format(text)
+    return Markup("").join((code if at % 2 else plain).format(p) for at, p in enumerate(pieces))
 
 
 def _marks(fractions: Sequence[float]) -> list[int]:
