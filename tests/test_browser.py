@@ -237,7 +237,7 @@ def test_live_controls_drive_the_report(open_notebook):
     page = open_notebook("live")
     run_all(page)
     page.page.wait_for_selector(".jupyter-widgets input[placeholder='search ops']")
-    wait_until(page.page, "[...document.querySelectorAll('.widget-html-content')].some(e => /3\d steady steps/.test(e.innerText))")
+    wait_until(page.page, r"[...document.querySelectorAll('.widget-html-content')].some(e => /3\d steady steps/.test(e.innerText))")
     page.shot("lab-live")
     page.page.locator(".jupyter-widgets input[placeholder='search ops']").fill("matmul")
     wait_until(page.page, "[...document.querySelectorAll('.widget-html-content')].some(e => e.innerText.includes('MatMul') && !e.innerText.includes('Prefetch'))")
