@@ -163,7 +163,8 @@ class _Nested:
 def run_around(run: Any, around: Around) -> Callable[..., Any] | None:
     """A wrapper of ``Session.run`` for where there is no copy: somebody wrapped it, or its source is gone.
 
-    An error that passes through loses the traceback's entry for the wrapper.
+    An error that passes through loses the traceback's entry for the wrapper; on Python 3.10, which keeps the
+    traceback apart while an error is handled, it has that one entry.
 
     Args:
         run: Whatever stands in the method's place.
