@@ -137,6 +137,37 @@ def wait_until(page, expression):
     raise AssertionError(f"never true: {expression}")
 
 
+# Charts that were drawn, or shown, a moment ago are laid out again by plotly.js after 100 ms; what stands below them moves.
+STILL = """() => new Promise(done => {
+  const places = () => [...document.querySelectorAll('.js-plotly-plot .point, .main-svg, canvas, [role=tab]')]
+    .map(e => e.getBoundingClientRect()).map(r => [r.x + scrollX, r.y + scrollY, r.width, r.height].join()).join(';');
+  let before = places(), same = 0, left = 2000;
+  const frame = () => {
+    const now = places();
+    same = now === before ? same + 1 : 0;
+    before = now;
+    if (same >= 20 || !left--) done(); else requestAnimationFrame(frame);
+  };
+  frame();
+})"""
+
+
+def settle(page):
+    """Wait until nothing that is clicked by its place moves any more: 20 frames in which all keep theirs."""
+    page.evaluate(STILL)
+
+
+def act_until(page, act, expression):
+    """Do what a person would do again when nothing came of it, until JavaScript is true: a script may still be attaching itself."""
+    for _ in range(60):
+        act()
+        for _ in range(10):
+            if page.evaluate(expression):
+                return
+            page.wait_for_timeout(50)
+    raise AssertionError(f"never true: {expression}")
+
+
 def run_all(page):
     """Run every cell of the notebook on the page."""
     is_idle = "/\\| Idle/.test(document.querySelector('#jp-main-statusbar')?.innerText ?? '')"

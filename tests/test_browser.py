@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chromium import Lab, browser, complaints, new_notebook, nbformat, open_page, run_all, wait_until  # noqa: F401
+from chromium import Lab, act_until, browser, complaints, new_notebook, nbformat, open_page, run_all, settle, wait_until  # noqa: F401
 
 import profnb
 
@@ -123,6 +123,7 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     page.page.keyboard.press("ArrowRight")
     page.page.keyboard.press("ArrowRight")
     assert page.page.evaluate(shown) == ["XLA"]
+    settle(page.page)
     wide = "[...document.querySelectorAll('.profnb-tab[data-tab=XLA] .main-svg')].map(e => e.clientWidth)"
     room = "document.querySelector('.profnb-tab[data-tab=XLA]').clientWidth"
     wait_until(page.page, f"{wide}.length >= 2 && {wide}.every(e => {room} * 0.9 < e && e <= {room})")
@@ -146,9 +147,13 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     page.shot(f"page-input-{scheme}-{width}")
     assert bars.count() == 8  # work and waiting of four iterators
     assert "Map (MatMul) is the limit" in page.page.inner_text(".profnb-tab[data-tab=Input]")
-    box = bars.nth(5).bounding_box()  # the waiting for Map, whose bar begins at the left
-    page.page.mouse.click(box["x"] + 5, box["y"] + box["height"] / 2)
-    assert page.page.get_by_label("search events").input_value().startswith("Iterator::Root")
+
+    def click_waiting_for_map():  # whose bar begins at the left
+        settle(page.page)
+        box = bars.nth(5).bounding_box()
+        page.page.mouse.click(box["x"] + 5, box["y"] + box["height"] / 2)
+
+    act_until(page.page, click_waiting_for_map, "document.querySelector('[aria-label=\"search events\"]').value.startsWith('Iterator::Root')")
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.errors == []
     page = open_page(Profile(training()).to_html(tmp_path / "m.html").as_uri(), scheme=scheme, width=width)
