@@ -222,6 +222,36 @@ class Profile(Tables):
         """The report as plain text, for a terminal."""
         return self._report.text()
 
+    def to_dict(self) -> dict[str, Any]:
+        """What the report says as plain values, for programs and agents.
+
+        Returns:
+            Headline, steps, typical step, where the cell's time went, advice, notes, the top of each table,
+            and definitions: at most 8 kB as JSON, by ``profnb/report/forms/report.schema.json``.
+        """
+        from profnb import __version__
+        from profnb.report.forms.as_data import TOLD_TABLES, report_data
+
+        told = TOLD_TABLES if self.has_trace else ("python",) if self._counted else ()
+        source = self._trace.source if self._trace else self._counted_source
+        return report_data(
+            self._report,
+            self.study if self.has_trace else None,
+            {name: getattr(self, name) for name in told},
+            source=self.options.label or source,
+            version=__version__,
+            environment=self.environment,
+            advice=self.advice,
+            step_times=self._step_times if self.has_trace else None,
+            cell=self._cell_breakdown,
+        )
+
+    def to_json(self) -> str:
+        """``to_dict()`` as JSON, in one line."""
+        from profnb.report.forms.as_data import as_json
+
+        return as_json(self.to_dict())
+
     def report(self, live: bool | None = None) -> None:
         """Show the report in the notebook.
 
