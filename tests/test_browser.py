@@ -164,6 +164,34 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     assert page.errors == []
 
 
+def numbers():
+    """Values of every size, halves that a double holds exactly among them, and what is just beside them."""
+    import math
+    import random
+
+    chosen = random.Random(12)
+    halves = [whole + part for whole in (0, 1, 2, 7, 10, 99, 100, 999, 1000, 1234, 99_999) for part in (0.0625, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)]
+    values = [0, 1, 999, 1000, 1_000_000, *halves, *(10 ** chosen.uniform(-4, 7) for _ in range(2000))]
+    return [near for value in values for near in (value, math.nextafter(value, 0), math.nextafter(value, math.inf))]
+
+
+def test_numbers_are_written_alike_by_python_and_in_the_browser(open_page):
+    from importlib import resources
+
+    from profnb.core.units import count_text, duration_text, percent_text
+
+    scripts = [resources.files("profnb.drawing") / "format.js", resources.files("profnb.timeline") / "numbers.js"]
+    code = "\n".join(script.read_text("utf-8") for script in scripts)
+    page = open_page("about:blank")
+    scales = (1, 1e3, 1e6, 1e9, 1e12)
+    durations = [value * scale for value in numbers() for scale in scales]
+    fractions = [value / 100 for value in numbers()]
+    counts = [float(round(value)) for value in numbers()]
+    for name, values, text in (("duration", durations, duration_text), ("percent", fractions, percent_text), ("count", counts, count_text)):
+        shown = page.page.evaluate(f"values => {{ {code}\nreturn values.map({name}Text); }}", values)
+        assert [pair for pair in zip(shown, map(text, values), strict=True) if pair[0] != pair[1]] == []
+
+
 # JupyterLab.
 
 NOTEBOOK = [
