@@ -110,15 +110,21 @@ class Lab:
         ]  # fmt: skip
         server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.url = f"http://localhost:{port}"
-        for _ in range(600):
+        try:
+            for _ in range(1500):
+                try:
+                    urllib.request.urlopen(f"{self.url}/api", timeout=10)
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            yield self
+        finally:
+            server.terminate()  # asked kindly, so that its kernels end; on a busy machine that takes as long as it takes
             try:
-                urllib.request.urlopen(f"{self.url}/api", timeout=10)
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield self
-        server.terminate()
-        server.wait(20)
+                server.wait(PATIENCE_MS / 1000)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
 
     def open(self, open_page, name, theme="JupyterLab Light", width=1200):
         self.themes.write_text(json.dumps({"theme": theme}))
