@@ -40,6 +40,7 @@ class Profile(Tables):
         options: How it was captured; defaults for a saved trace.
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
+        remarks: What is to be said of how it was opened, in sentences; the first of its notes.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Profile(Tables):
             self._counted, self._counted_source = counted
         self.recording = recording
         self.repeats: list[Recording] = []
+        self.remarks: list[str] = []
         self.options = options or CaptureOptions()
 
     def _set_trace(self, trace: "Trace") -> None:
@@ -194,7 +196,7 @@ class Profile(Tables):
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, notes_of
 
-        notes = list(self.recording.messages) if self.recording else []
+        notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
         if self.has_trace:
             notes.extend(note_cost(self.study.tracing_cost))
