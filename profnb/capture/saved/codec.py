@@ -53,6 +53,9 @@ class Limit:
     is_kept: bool = True
 
 
+_USUAL = Limit()
+
+
 class _Column:
     """Stands for ``array[int]``, which cannot be written at run time before Python 3.12."""
 
@@ -90,9 +93,9 @@ class Codec:
         return [(f, hints[f.name], name) for f, name in named if self._limit(name).is_kept]
 
     def _limit(self, name: str) -> Limit:
-        return self._limits.get(name, Limit())
+        return self._limits.get(name, _USUAL)
 
-    def encode(self, value: Any, hint: Any, name: str = "", depth: int = 0) -> Any:  # noqa: PLR0911 - one per kind of value
+    def encode(self, value: Any, hint: Any, name: str = "", depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one per kind of value
         """A value as JSON values, cut where it is too long.
 
         Args:
@@ -125,6 +128,8 @@ class Codec:
             column = list(kept)
             return _differences(column) if self._limit(name).has_differences else column
         hints = _item_types(hint)
+        if isinstance(value, tuple | list) and _are_plain(kept := list(kept), hint):
+            return kept
         if not isinstance(value, Mapping):
             return [self.encode(item, each, name, depth + 1) for item, each in zip(kept, hints)]  # noqa: B905
         key_type, item_type = hints
@@ -169,7 +174,7 @@ class Codec:
             column.extend(accumulate(numbers) if limit.has_differences else numbers)
         except (TypeError, OverflowError):
             _refuse(f"something else where whole numbers of {name} belong")
-        if column and not limit.least <= min(column) <= max(column) < limit.end:
+        if not self._are_within(column, name):
             _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
         return column
 
@@ -190,6 +195,8 @@ class Codec:
         items = self._list(value, most, name)
         if isinstance(hints, tuple) and len(items) < most:
             _refuse(f"{len(items)} values where {most} of {name} belong")
+        if _are_plain(items, hint) and self._are_within(items, name):
+            return _CONTAINERS[origin](items)
         return _CONTAINERS[origin](
             self._decode(item, each, name, depth + 1)
             for item, each in zip(items, hints)  # noqa: B905
@@ -209,6 +216,10 @@ class Codec:
                 _refuse(f"something else where a pair of {name} belongs")
             key = self._scalar(pair[0], key_type, name)
             yield key, self._decode(pair[1], item_type, name, depth + 1)
+
+    def _are_within(self, numbers: Sequence[int], name: str) -> bool:
+        limit = self._limit(name)
+        return not numbers or limit.least <= min(numbers) <= max(numbers) < limit.end
 
     def _scalar(self, value: Any, hint: Any, name: str) -> Any:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -254,6 +265,11 @@ def _item_types(hint: Any) -> Any:
     if typing.get_origin(hint) in (dict, Mapping):
         return arguments
     return repeat(arguments[0])
+
+
+def _are_plain(items: Sequence[Any], hint: Any) -> bool:
+    """Whether a list is of whole numbers and should be: long ones are, and are checked at once."""
+    return {*typing.get_args(hint)} <= {int, Ellipsis} and {*map(type, items)} == {int}
 
 
 def _clean(text: str) -> str:
