@@ -18,7 +18,7 @@ from profnb.capture.parts import part_stack
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLBACKS, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FAILED, FIRST, GAPS, IMPORTS, INPUT, MARKED, OTHER, PARTS,
-    PREDICT, PROFNB, SESSION_RUNS, TRAIN, VALIDATION, CellPart, CellRecords,
+    PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
 from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep
@@ -83,13 +83,14 @@ def cell(monkeypatch):
 def test_the_example_in_the_words_of_part_clock(cell):
     def validation():
         cell.work(20)
-        for _ in range(3):
-            cell.step(30, name="test")
+        for number in range(3):
+            cell.step(30, name="test", retraced=not validated and number == 0)
+        validated.append(True)
         cell.work(5)
 
     def epoch():
-        for _ in range(3):
-            cell.step(100)
+        for number in range(3):
+            cell.step(100, retraced=not validated and number == 0)
             cell.part(CALLBACKS, 7, "Timer.on_batch_end")
             cell.work(2)
         cell.run("evaluate", validation)
@@ -102,6 +103,7 @@ def test_the_example_in_the_words_of_part_clock(cell):
         epoch()
         epoch()
 
+    validated = []
     cell.work(1)
     cell.run("fit", fit)
     assert cell.finish() == {
@@ -113,7 +115,7 @@ def test_the_example_in_the_words_of_part_clock(cell):
         (GAPS, "fit"): (8, 4),
         (EPOCH_ENDS, "fit"): (2 * (2 + 11), 2),
         (CALLBACKS, "Timer.on_epoch_end"): (100, 2),
-        (AROUND, "validation"): (50, 4),
+        (AROUND, "validation"): (50, 2),
         (FIRST, "validation"): (30, 1),
         (VALIDATION, "fit"): (150, 5),
         (GAPS, "validation"): (0, 4),
@@ -142,14 +144,42 @@ def test_evaluate_and_fit_in_a_callback_are_not_the_callbacks_time(cell):
 
     cell.run("fit", fit)
     assert cell.finish() == {
-        (FIRST, "train"): (40, 2),
+        (TRAIN, "fit"): (10 + 30 + 31, 3),
         (CALLBACKS, "Mine.on_epoch_end"): (3, 1),
-        (FIRST, "test"): (20, 1),
-        (EVALUATION, "evaluate"): (21, 1),
-        (TRAIN, "fit"): (31, 1),
+        (EVALUATION, "evaluate"): (20 + 21, 2),
         (GAPS, "evaluate"): (0, 1),
         (GAPS, "fit"): (0, 1),
-    } | {key: (0, count) for key, count in (((AROUND, "fit"), 3), ((AROUND, "evaluate"), 2), ((EPOCH_ENDS, "fit"), 1))}
+    } | {key: (0, count) for key, count in (((AROUND, "fit"), 2), ((AROUND, "evaluate"), 1), ((EPOCH_ENDS, "fit"), 1))}
+
+
+def test_a_first_step_in_which_nothing_was_traced_is_like_others_unless_it_took_five_times_the_second(cell):
+    def run(*times, **first):
+        cell.work(3)
+        for number, ms in enumerate(times):
+            cell.step(ms, name="predict", **(first if not number else {}))
+        cell.work(4)
+
+    for _ in range(40):  # predict in a loop
+        cell.run("predict", lambda: run(2))
+    cell.run("predict", lambda: run(500, retraced=True))
+    cell.run("predict", lambda: run(49, 10))
+    cell.run("predict", lambda: run(50, 10))
+    assert cell.finish() == {
+        (AROUND, "predict"): (43 * 7, 43),
+        (PREDICT, "predict"): (40 * 2 + 49 + 10 + 10, 43),
+        (FIRST, "predict"): (500, 1),
+        (SLOW_FIRST, "predict"): (50, 1),
+        (GAPS, "predict"): (0, 2),
+    }
+
+
+def test_a_run_that_is_cut_off_behind_its_first_step_keeps_it(cell):
+    cell.clock.run_began("fit")
+    cell.work(1)
+    cell.step(70)
+    cell.clock.step_began(OpenStep(None, KERAS, "train", 0, 0, was_traced=False, step_num=1))
+    cell.work(2)
+    assert cell.finish() == {(AROUND, "fit"): (1, 1), (TRAIN, "fit"): (70, 1), (FAILED, "train"): (2, 1), (GAPS, "fit"): (0, 1)}
 
 
 def test_a_batch_for_which_the_data_had_run_out_is_part_of_the_epochs_end(cell):
@@ -166,8 +196,8 @@ def test_a_batch_for_which_the_data_had_run_out_is_part_of_the_epochs_end(cell):
     cell.run("fit", fit)
     found = cell.finish()
     assert found[EPOCH_ENDS, "fit"] == (90, 1)
-    assert found[TRAIN, "fit"] == (10, 1)
-    assert found[FIRST, "validation"] == (5, 1)
+    assert found[TRAIN, "fit"] == (20, 2)
+    assert found[VALIDATION, "fit"] == (5, 1)
 
 
 def test_calls_of_two_functions_are_two_rows_and_what_is_called_inside_is_part_of_the_outermost(cell):
@@ -215,7 +245,7 @@ def test_steps_of_every_kind_have_their_part(cell):
     cell.step(3, KERAS, "train")
     cell.step(4, KERAS, "predict", failed=True, is_step=False)
     cell.step(5, CALL, "f", failed=True, is_step=False)
-    cell.run("predict", lambda: (cell.step(6, KERAS, "predict"), cell.step(7, KERAS, "predict")))
+    cell.run("predict", lambda: (cell.step(6, KERAS, "predict", retraced=True), cell.step(7, KERAS, "predict")))
     cell.part(INPUT, 8)
     cell.part(CHECKPOINTING, 9, "Model.save")
     cell.part(PROFNB, 10, "stop")
@@ -343,6 +373,15 @@ def test_a_cell_in_words():
     assert words.text == "Of 10.0 s: validation 32 %, training 28 %, `ReduceLROnPlateau` 20 %, `Mine` 18 %, other parts 1 %, profnb itself 1 %."
     assert sum(share.fraction for share in words.shares) == pytest.approx(1)
     assert len({share.colour for share in words.shares}) == len(words.shares)
+
+
+def test_words_for_the_set_up_of_runs_say_how_many_runs():
+    loop = records((AROUND, "predict", 40, 9000, 900), (PREDICT, "predict", 40, 1000, 30))
+    assert cell_words(break_down_cell(loop, None), has_eager_ops=True).text == "Of 10.0 s: set-up of runs 90 % (40 times predict), prediction 10 %."
+    one = records((AROUND, "fit", 1, 9000, 9000), (TRAIN, "fit", 40, 1000, 30))
+    assert cell_words(break_down_cell(one, None), has_eager_ops=True).text == "Of 10.0 s: set-up of runs 90 %, training 10 %."
+    two = records((AROUND, "fit", 1, 1000, 1000), (AROUND, "validation", 3, 8000, 3000), (TRAIN, "fit", 40, 1000, 30))
+    assert "set-up of runs 90 % (3 times validation)" in cell_words(break_down_cell(two, None), has_eager_ops=True).text
 
 
 def test_a_cell_without_tensorflow_is_python_at_its_lines():

@@ -6,7 +6,8 @@ from traces import event, host, line, read
 
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
-from profnb.report.text import fact_rows
+from profnb.report.step_chart import step_chart
+from profnb.report.text import answer_text, fact_rows
 from profnb.steps.gaps import GAP_KINDS, is_pause
 from profnb.subjects.advising import period_ps
 from profnb.subjects.study import Study
@@ -225,3 +226,48 @@ def test_less_python_between_steps_gains_nothing_where_each_waits_for_a_pipeline
 @pytest.mark.parametrize(("last", "waits"), [("Map", lambda at: True), ("Prefetch", lambda at: at % 2), ("Prefetch", lambda at: False)])
 def test_it_does_where_nothing_works_ahead_or_only_some_steps_wait(last, waits):
     assert "python-between-steps" in rules(fed(last, waits))
+
+
+def predict_loop(step_ms=10, gap_ms=300, count=20, **rest):
+    """`predict` of one batch, 20 times: half of each gap makes an iterator, a quarter traces a function of the dataset's."""
+    made, at = [], 0
+    for number in range(count):
+        made.append(event("predict", at, step_ms * MS, step_num=number, _r=1))
+        made.append(event("a/MatMul:MatMul", at, step_ms * MS))
+        at += step_ms * MS
+        made.append(event(rest.get("between", NEW_ITERATOR), at, gap_ms * MS // 2))
+        made.append(event("made:TensorSliceDataset", at, gap_ms * MS // 2))
+        made.append(event("tf.function-graph_building", at + gap_ms * MS // 2, gap_ms * MS // 4))
+        at += gap_ms * MS
+    return Study(read(host(line("python", *made))))
+
+
+def test_what_sets_up_each_predict_of_a_loop_is_no_host_compute_of_its_step():
+    study = predict_loop()
+    shares = {share.category: share.mean_ps for share in study.summary.shares}
+    counted = len(study.summary.counted)
+    gaps = counted - (study.summary.counted[-1] == len(study.steps) - 1)  # of the last step no gap is known
+    assert shares["host compute"] == 10 * MS
+    assert shares["work between steps"] == pytest.approx(225 * MS * gaps / counted)
+    assert shares["between steps"] == pytest.approx(75 * MS * gaps / counted)
+    assert sum(shares.values()) * counted == 10 * MS * counted + 300 * MS * gaps
+    text = answer_text(study.summary)
+    assert text.startswith("Most of it is work between steps, 7")
+    assert "a new iterator of the input is made before each step" in text
+    chart = step_chart(study.steps, study.breakdown, study.gaps)
+    assert dict(chart.stacks)["work between steps"][3] == pytest.approx(225)
+
+
+def test_ops_between_steps_without_a_new_iterator_are_host_compute_as_before():
+    study = predict_loop(between="EagerLocalExecute: ArgMax")
+    shares = {share.category: share.mean_ps for share in study.summary.shares}
+    assert "work between steps" not in shares
+    assert shares["host compute"] == pytest.approx((10 + 150 * 19 / 20) * MS)
+
+
+def test_a_loop_of_evaluations_is_not_told_to_make_epochs_of_a_fit_longer():
+    study = loop(([1] * 7 + [60]) * 5 + [1] * 7, phases=["test"] * 48, iterators=range(7, 48, 8))
+    found = rules(study)["epoch-ends"]
+    assert "fit(" not in found.code
+    assert "validation_freq" not in found.code
+    assert "evaluate" in found.code

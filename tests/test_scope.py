@@ -1,10 +1,15 @@
 """One scope: ops, source lines, layers, controls and headline speak of steady steps, and each says which it shows."""
 
+from array import array
+
 import pytest
 from traces import event, host, line, read
 
-from profnb.report.controls import _SCOPES, _part_html
+from profnb.capture.recording import Recording
+from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords, SourceRecords
+from profnb.report.controls import _SCOPES, _choose, _groups, _part_html
 from profnb.report.report import build_report
+from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -55,10 +60,92 @@ def test_the_controls_choose_among_steady_warm_up_and_all_steps(study):
     def said(scope, chosen=(0, 9)):
         return str(_part_html(study, chosen, "all", "by op", "", scope))
 
-    assert list(_SCOPES) == ["steady steps", "warm-up steps", "steps of all kinds"]
+    assert list(_SCOPES) == ["steady steps", "warm-up steps", "steps of all kinds", "everything"]
     assert "9 steady steps, median 10.0 ms" in said("steady steps")
     assert "1 warm-up steps, median 400 ms" in said("warm-up steps")
     assert "10 steps of all kinds" in said("steps of all kinds")
     assert "3 steady steps" in said("steady steps", (2, 4))
     assert "no such steps" in said("warm-up steps", (2, 4))
     assert "Map" in said("steady steps")
+
+
+MADE_LINES = {1: "setup()", 2: "for batch in data:", 3: "    train(batch)", 4: "    time.sleep(0.001)"}
+
+
+@pytest.fixture
+def watched():
+    """Set-up, at 100 ms a warm-up step of 400, nine of 10 and 2 ms behind each; all but 4 ms of each step is an op.
+
+    At line 1 until 99 ms, with an op of 80; then in turn at line 3 from 1 ms before a step to its end, and at line 4.
+    """
+    made = [event(CLOCK_EVENT, 0, 10, **{CLOCK_NS: 0}), event("s/VarHandleOp:VarHandleOp", 2 * MS, 80 * MS)]
+    now, changes = 100, [(0, 0, ENTERED), (0, 0, 1)]
+    for at in range(10):
+        took = 10 if at else 400
+        changes += [((now - 1) * 10**6, 0, 3), ((now + took) * 10**6, 0, 4)]
+        made += [event("train", now * MS, took * MS, step_num=at, _r=1), event("net/dense/MatMul:MatMul", (now + 1) * MS, (took - 4) * MS)]
+        now += took + 2
+    changes.append((now * 10**6, 0, LEFT))
+    records = LineRecords(array("q", [c[0] for c in changes]), array("i", [c[1] for c in changes]), array("i", [c[2] for c in changes]), ["a.py"])
+    texts = {"a.py": tuple(MADE_LINES.values())}
+    source = SourceRecords(lines=records, texts=texts)
+    return Study(read(host(line("python", *made))), recording=Recording(source=source))
+
+
+def lines_of(lines):
+    return {int(number): row for row, number in enumerate(lines.line)}
+
+
+def test_pythons_time_of_lines_is_that_of_the_steady_steps_too(watched):
+    """Line 3: 10 ms a step, 4 of them without an op, and 1 before each next one; line 4: 1 ms; of the last step no gap is known."""
+    lines = watched.source.lines
+    row = lines_of(lines)
+    assert watched.source.scope == "9 steady train steps"
+    assert lines.wall_ps[row[3]] == 9 * 10 * MS + 8 * MS
+    assert lines.python_ps[row[3]] == 9 * 4 * MS + 8 * MS
+    assert lines.wall_ps[row[4]] == lines.python_ps[row[4]] == 8 * MS
+    assert lines.occurrences[[row[3], row[4]]].tolist() == [8, 8]
+    assert lines.wall_ps[row[1]] == lines.python_ps[row[1]] == 0
+    assert lines.capture_ps[[row[1], row[3], row[4]]].tolist() == [99 * MS, (401 + 9 * 11) * MS, (9 + 2) * MS]
+
+
+def test_the_source_tab_says_which_steps_ops_and_python_are_of(watched):
+    section = next(s for s in source_sections(watched) if s.title == "Lines of your code")
+    assert section.sentence.startswith("Ops and Python of 9 steady train steps. ")
+
+
+@pytest.mark.parametrize(
+    ("scope", "chosen", "line_3", "line_1", "matmul_ms"),
+    [
+        ("steady steps", (0, 9), 9 * 4 + 8, 0, 9 * 6),
+        ("steady steps", (2, 4), 3 * 4 + 3, 0, 3 * 6),
+        ("warm-up steps", (0, 9), 4 + 1, 0, 396),
+        ("steps of all kinds", (0, 9), 10 * 4 + 9, 0, 396 + 54),
+        ("everything", (0, 9), 10 * 4 + 10, 19, 396 + 54),
+        ("everything", (3, 4), 2 * 4 + 2, 0, 12),
+    ],
+)
+def test_a_choice_of_the_controls_changes_lines_ops_and_layers(watched, scope, chosen, line_3, line_1, matmul_ms):
+    choice = _choose(watched, chosen, scope)
+    lines = watched.source.lines_of(choice.within, choice.times_ps)
+    row = lines_of(lines)
+    assert lines.python_ps[row[3]] == line_3 * MS
+    assert lines.python_ps[row[1]] // MS == line_1
+    layers = watched.layers.table_of(choice.rows, choice.of_steps)
+    assert layers.total_ps[layers.layer.index("net/dense")] == matmul_ms * MS
+    for group in ("by op", "by type", "by layer", "by line"):
+        html = str(_part_html(watched, chosen, "all", group, "", scope))
+        assert choice.words in html.replace(choice.words, "", 1)  # in the head, and with the table
+
+
+def test_the_controls_offer_layers_and_lines_where_there_are_some(watched, study):
+    assert _groups(watched) == ["by op", "by type", "by layer", "by line"]
+    assert _groups(Study(read(host(line("python", event("a:Op", 0, 5 * MS)))))) == ["by op", "by type"]
+    assert "dense" in str(_part_html(watched, (0, 9), "all", "by layer", "dens"))
+    assert "train(batch)" in str(_part_html(watched, (0, 9), "all", "by line", ""))
+    assert "train(batch)" not in str(_part_html(watched, (0, 9), "all", "by line", "sleep"))
+
+
+def test_set_up_is_in_everything_and_in_no_choice_of_steps(watched):
+    said = {scope: str(_part_html(watched, (0, 9), "all", "by op", "", scope)) for scope in _SCOPES}
+    assert [scope for scope, html in said.items() if "Handle" in html] == ["everything"]

@@ -30,6 +30,7 @@ COLOURS = {
     "output": "#c2702f",
     "compilation": "#a2667d",
     "all others": "#858b91",
+    "work between steps": "#7f9a3f",
     "between steps": "#6e7f96",
 }
 
@@ -51,6 +52,7 @@ CELL_COLOURS = {
     "imports": "#8d8468",
     "building models": "#9068c4",
     "first steps": COLOURS["compilation"],
+    "slow first steps": "#b98a9c",
     "train steps": COLOURS["device compute"],
     "validation steps": COLOURS["device to device"],
     "evaluation steps": COLOURS["device to device"],

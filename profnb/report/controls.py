@@ -1,4 +1,4 @@
-"""Live controls: the breakdown and ops of any range of steps, while the kernel runs.
+"""Live controls: the breakdown, ops, layers and source lines of any range of steps, while the kernel runs.
 
 Layer C of the design. Only core ipywidgets that work in 7.7.1 and 8 (no Tab, no Output, no custom
 widget), driving one HTML widget. Shown as an output of its own after the report, so losing it loses
@@ -6,34 +6,59 @@ nothing.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.live_outputs import close_widgets
-from profnb.drawing.section import section_html
+from profnb.drawing.section import Section, section_html
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
 from profnb.report.forms.as_html import share_table_html
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
+from profnb.subjects.layers.section import chosen_layers
 from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import chosen_section, rows_by_type, rows_of_ops
+from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
 
 __all__ = ["show_controls"]
 
 
 # What a range of steps can be of, and the rows of each.
+_EVERYTHING = "everything"
 _SCOPES: dict[str, Callable[[Study], Int64s]] = {
     "steady steps": lambda study: study.summary.counted,
     "warm-up steps": lambda study: study.summary.warm_up,
     "steps of all kinds": lambda study: np.arange(len(study.steps)),
+    _EVERYTHING: lambda study: np.arange(len(study.steps)),
 }
+_OP, _TYPE, _LAYER, _LINE = "by op", "by type", "by layer", "by line"
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What of a trace is shown.
+
+    Attributes:
+        rows: The steps.
+        within: Which events count, shape (E,): theirs, and what runs for no step beside them.
+        of_steps: Which of them belong to the steps.
+        times_ps: Begins and ends of what Python's time is of; None for the whole capture.
+        words: What that is.
+    """
+
+    rows: Int64s
+    within: Bools
+    of_steps: Bools
+    times_ps: tuple[Int64s, Int64s] | None
+    words: str
 
 
 def show_controls(study: Study) -> Callable[[], None]:
@@ -66,7 +91,7 @@ def _build(study: Study) -> Any:
     side = None  # a trace of the host alone has no choice
     if len(sides) > 1:
         side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
-    group = widgets.Dropdown(options=["by op", "by type"], layout={"width": "96px"})
+    group = widgets.Dropdown(options=_groups(study), layout={"width": "96px"})
     scope = widgets.Dropdown(options=list(_SCOPES), layout={"width": "120px"})
     search = widgets.Text(placeholder="search ops", layout={"width": "160px"})
     output = widgets.HTML()
@@ -92,34 +117,73 @@ def _part_html(
     search: str,
     scope: str = next(iter(_SCOPES)),
 ) -> Markup:
-    """What the controls ask for: mean step and ops of the steps from first to last (inclusive)."""
-    first, last = chosen
-    rows = _SCOPES[scope](study)
-    rows = rows[(rows >= first) & (rows <= last)]
-    if not rows.size:
+    """What the controls ask for: the mean step, and what ran, of the steps from first to last (inclusive)."""
+    choice = _choose(study, chosen, scope)
+    if not choice.rows.size:
         return Markup('<div style="{}">no such steps in this range</div>').format(MUTED)
-    words = search.lower().split()
-    shown = [
-        op
-        for op in rows_of_ops(
-            sum_op_runs(study.ops.runs, study.events_of(rows) | study.runs_beside(rows))
-        )
-        if side in ("all", op.side)
-        and all(word in f"{op.remark} {op.name}".lower() for word in words)
-    ]
-    if group == "by type":
-        shown = rows_by_type(shown)
-    shares = share_time(study.gaps, study.breakdown, rows)
-    durations = study.steps.duration_ps[rows]
-    head = (
-        f"{count_text(rows.size)} {scope}, "
-        f"median {duration_text(float(np.median(durations)))}; "
-        f"{count_text(len(shown))} {'types' if group == 'by type' else 'ops'}"
-    )
+    section, found = _section_of(study, choice, side, group, search.lower().split())
+    shares = share_time(study.gaps, study.breakdown, choice.rows)
+    durations = study.steps.duration_ps[choice.rows]
+    head = f"{choice.words}, median {duration_text(float(np.median(durations)))}; {found}"
     return Markup('<div style="{}"><div style="{}">{}</div>{}{}</div>').format(
         ROOT,
         MUTED,
         head,
         share_table_html(share_rows(shares)),
-        section_html(chosen_section(shown)),
+        "" if section is None else section_html(section),
     )
+
+
+def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
+    """The steps of a scope in a range; of everything also what lies between and around them."""
+    first, last = chosen
+    rows = _SCOPES[scope](study)
+    rows = rows[(rows >= first) & (rows <= last)]
+    if not rows.size:
+        none = np.zeros(len(study.trace.events), np.bool_)
+        return _Choice(rows, none, none, None, "")
+    of_steps = study.events_of(rows)
+    if scope != _EVERYTHING:
+        words = f"{count_text(rows.size)} {scope}"
+        return _Choice(
+            rows, of_steps | study.runs_beside(rows), of_steps, study.loop_times(rows), words
+        )
+    ends = study.steps.host_begin_ps[1:]  # a range of everything ends where the next step begins
+    every = rows.size == len(study.steps)
+    begin_ps = 0 if first == 0 else int(study.steps.host_begin_ps[first])
+    end_ps = int(ends[last]) if last < ends.size else np.iinfo(np.int64).max
+    begins = study.trace.events.begin_ps
+    beside = (study.groups.step < 0) & (begins >= begin_ps) & (begins < end_ps)
+    words = f"everything, {count_text(rows.size)} steps and what ran between and around them"
+    times = None if every else (np.array([begin_ps]), np.array([end_ps]))
+    return _Choice(rows, of_steps | beside, of_steps | beside, times, words)
+
+
+def _groups(study: Study) -> list[str]:
+    """What there is to show: ops always, layers and lines where any are known."""
+    lines = study.source.lines
+    has_layers = chosen_layers(study.layers.table, "", ()) is not None
+    has_lines = lines is not None and any(lines.file)
+    return [_OP, _TYPE, *([_LAYER] if has_layers else []), *([_LINE] if has_lines else [])]
+
+
+def _section_of(
+    study: Study, choice: _Choice, side: str, group: str, words: list[str]
+) -> tuple[Section | None, str]:
+    """The table that is asked for, and what it holds in words."""
+    if group == _LAYER:
+        table = study.layers.table_of(choice.rows, choice.of_steps)
+        return chosen_layers(table, choice.words, words), "layers"
+    if group == _LINE:
+        lines = study.source.lines_of(choice.within, choice.times_ps)
+        return None if lines is None else chosen_lines(lines, choice.words, words), "lines"
+    shown = [
+        op
+        for op in rows_of_ops(sum_op_runs(study.ops.runs, choice.within))
+        if side in ("all", op.side)
+        and all(word in f"{op.remark} {op.name}".lower() for word in words)
+    ]
+    if group == _TYPE:
+        shown = rows_by_type(shown)
+    section = replace(chosen_section(shown), sentence=f"Of {choice.words}.")
+    return section, f"{count_text(len(shown))} {'types' if group == _TYPE else 'ops'}"

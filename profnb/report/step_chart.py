@@ -17,9 +17,9 @@ from profnb.core.units import PS_PER_MS, bar_text, duration_text
 from profnb.drawing.html_table import html_table
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
-from profnb.steps.breakdown import CATEGORIES, StepBreakdown
+from profnb.steps.breakdown import StepBreakdown
 from profnb.steps.gaps import Gaps
-from profnb.steps.summary import GAP
+from profnb.steps.summary import GAP, GAP_WORK, periods_by_category
 from profnb.steps.windows import Steps
 
 __all__ = ["StepChart", "step_chart", "step_figure", "step_table_html"]
@@ -93,16 +93,10 @@ def step_chart(steps: Steps, breakdown: StepBreakdown, gaps: Gaps) -> StepChart:
 
 
 def _time_by_category(breakdown: StepBreakdown, gaps: Gaps) -> list[tuple[str, Int64s]]:
-    """Each step's time with the gap that belongs to it, by category in drawing order, as the headline has it.
-
-    What the device or the host did in the gap counts for its category; what nothing explains there is last.
-    """
-    in_gap = breakdown.gap_picoseconds * gaps.belongs[:, None]
-    unexplained = in_gap[:, -1].copy()
-    in_gap[:, -1] = 0
-    whole = breakdown.picoseconds + in_gap
-    named = [(name, whole[:, at]) for at, name in enumerate(CATEGORIES)]
-    return [*reversed(named), (GAP, unexplained)]
+    """Each step's time with the gap that belongs to it, by category in drawing order, as in the headline."""
+    times = periods_by_category(breakdown, gaps, np.arange(breakdown.picoseconds.shape[0]))
+    last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
+    return [*reversed(times.items()), *last]
 
 
 def _bar_starts(steps: Steps) -> np.ndarray[Any, np.dtype[np.int64]]:

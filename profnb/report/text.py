@@ -9,7 +9,7 @@ from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
 from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
-from profnb.steps.summary import GAP, Share, Summary
+from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.python.gap_causes import find_gap_cause
@@ -43,6 +43,7 @@ MEANINGS = {
     "compilation": "XLA compiling, or functions being traced",
     "all others": "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
+    GAP_WORK: "a new iterator of the input is made before each step",
 }
 
 

@@ -34,10 +34,13 @@ class Gaps:
     Attributes:
         kind: Index into ``GAP_KINDS``, shape (S,).
         duration_ps: The gaps, shape (S,); 0 after the last step.
+        sets_up: Which of those in the loop a new iterator of the input is made in: `predict` in a loop makes
+            one for each of its steps, shape (S,).
     """
 
     kind: Int8s
     duration_ps: Int64s
+    sets_up: Bools
 
     @property
     def belongs(self) -> Bools:
@@ -79,7 +82,7 @@ def find_gaps(steps: Steps) -> Gaps:
     duration = np.maximum(steps.gap_ps, 0)
     kind = np.full(count, IN_LOOP, np.int8)
     if not count:
-        return Gaps(kind, duration)
+        return Gaps(kind, duration, np.zeros(0, np.bool_))
     code_of = {phase: code for code, phase in enumerate(dict.fromkeys(steps.phase))}
     codes = np.array([code_of[phase] for phase in steps.phase], np.int64)
     changes = np.append(codes[1:] != codes[:-1], False)
@@ -93,4 +96,4 @@ def find_gaps(steps: Steps) -> Gaps:
         rest = np.flatnonzero(own & (kind == IN_LOOP))
         kind[rest[is_pause(duration[rest])]] = PAUSE
     kind[-1] = LAST
-    return Gaps(kind, duration)
+    return Gaps(kind, duration, steps.ends_epoch & (kind == IN_LOOP))

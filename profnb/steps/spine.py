@@ -191,6 +191,19 @@ class Spine:
             return np.ones(len(self.trace.events), np.bool_)
         return self.events_of(counted) | self.runs_beside(counted)
 
+    def loop_times(self, rows: Int64s) -> tuple[Int64s, Int64s]:
+        """When the thread of the steps was at some of them and in the gaps that belong to them.
+
+        Args:
+            rows: The steps, as rows of ``steps``, ascending.
+
+        Returns:
+            Begins and ends on the host, which may run ahead of the device, both of shape (R,).
+        """
+        begin_ps, end_ps = self.steps.host_begin_ps, self.steps.host_end_ps
+        until = np.where(self.gaps.belongs, np.append(begin_ps[1:], end_ps[-1:]), end_ps)
+        return begin_ps[rows], until[rows]
+
     def runs_beside(self, rows: Int64s) -> Bools:
         """Which events belong to no step and begin in the periods of some, shape (E,).
 

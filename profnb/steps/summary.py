@@ -16,10 +16,13 @@ from profnb.steps.breakdown import CATEGORIES, StepBreakdown
 from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
 
-__all__ = ["GAP", "Share", "Summary", "periods_of", "share_time", "summarize"]
+__all__ = [
+    "GAP", "GAP_WORK", "Share", "Summary", "periods_by_category", "periods_of", "share_time", "summarize",
+]  # fmt: skip
 
 
-GAP = "between steps"
+GAP, GAP_WORK = "between steps", "work between steps"
+_OF_HOST = [CATEGORIES.index(name) for name in ("host compute", "kernel launch", "compilation")]
 _FEWEST, _FAR_LONGER, _DECIDES = 5, 5, 0.1
 
 
@@ -28,7 +31,8 @@ class Share:
     """One category's part of the average period.
 
     Attributes:
-        category: One of the nine categories, or "between steps".
+        category: One of the nine categories; "between steps" for Python there; "work between steps" for what
+            the host runs and traces in gaps in which a new iterator is made.
         mean_ps: Mean per step in picoseconds.
         fraction: Share of all steps and gaps together.
     """
@@ -151,16 +155,37 @@ def periods_of(steps: Steps, gaps: Gaps, rows: Int64s) -> tuple[Int64s, Int64s]:
     return steps.begin_ps[rows], steps.end_ps[rows] + gaps.own_ps[rows]
 
 
+def periods_by_category(breakdown: StepBreakdown, gaps: Gaps, rows: Int64s) -> dict[str, Int64s]:
+    """Each step's time with the gap that belongs to it, by category, in the order of ``CATEGORIES``.
+
+    What the device or the host did in the gap counts for its category, as where it runs ahead; what nothing
+    explains there is apart, and so is what the host did where it made a new iterator for one step.
+
+    Args:
+        breakdown: The steps' categories.
+        gaps: What lies between them.
+        rows: The steps.
+
+    Returns:
+        Of each category, and of what is apart, picoseconds of each of R steps, shape (R,).
+    """
+    in_gap = breakdown.gap_picoseconds[rows] * gaps.belongs[rows, None]
+    work = np.zeros_like(in_gap)
+    work[:, _OF_HOST] = in_gap[:, _OF_HOST] * gaps.sets_up[rows, None]
+    in_gap -= work
+    unexplained = in_gap[:, -1].copy()
+    in_gap[:, -1] = 0
+    whole = breakdown.picoseconds[rows] + in_gap
+    named = {name: whole[:, at] for at, name in enumerate(CATEGORIES)}
+    return named | {GAP: unexplained, GAP_WORK: work.sum(axis=1)}
+
+
 def share_time(gaps: Gaps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:
     """What part of the given steps and the gaps that belong to them each category takes, largest first."""
     if not rows.size:
         return ()
-    in_gaps = breakdown.gap_picoseconds[rows[gaps.belongs[rows]]].sum(axis=0)
-    python_ps = int(in_gaps[-1])
-    in_gaps[-1] = 0
-    totals = breakdown.picoseconds[rows].sum(axis=0) + in_gaps
-    sums = dict(zip(CATEGORIES, totals.tolist(), strict=True))
-    sums[GAP] = python_ps
+    times = periods_by_category(breakdown, gaps, rows)
+    sums = {category: int(time_ps.sum()) for category, time_ps in times.items()}
     whole = sum(sums.values())
     ordered = sorted(sums.items(), key=lambda item: -item[1])
     return tuple(

@@ -11,7 +11,7 @@ charged by where it stands between its batches::
     ------------              -----                                    ---------------------------------
     fit is called             cell, fit                                other Python
     the first batch begins    cell, fit, batch                         around steps (fit)
-    it ends                   cell, fit                                first steps (train)
+    it ends                   cell, fit                                first steps (train), if traced
     on_batch_end of a Timer   cell, fit, Timer.on_batch_end            -
     returns                   cell, fit                                callbacks (Timer.on_batch_end)
     the next batch begins     cell, fit, batch                         gaps (fit)
@@ -20,6 +20,9 @@ charged by where it stands between its batches::
     ... its batches ...       cell, fit, validation, batch             validation steps (fit)
     it returns                cell, fit                                around steps (validation)
     fit returns               cell                                     epoch ends (fit)
+
+A first batch in which nothing was traced waits for the second one: which part it is depends on how long that
+takes. What lies around the batches of a run is one occurrence, charged as the run ends.
 
 What turns out to be no step (a batch for which the data had run out, a user's region of the trace) gives its
 time to what it stood in. Whether a call of a ``tf.function`` is outermost is known only when what surrounds
@@ -47,19 +50,26 @@ _OUTERMOST = (parts.CALLS, parts.FIRST, parts.FAILED)
 _RUN = "run"
 _START, _INSIDE, _BETWEEN, _EPOCH_END = range(4)
 _FIT, _VALIDATION = "fit", "validation"
+_FAR_LONGER = 5  # as steps/finding/warm_up has it
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 
 
 class _Run(Open):
     """A ``fit``, ``evaluate`` or ``predict``, and where it stands between its batches."""
 
-    __slots__ = ("cut", "has_stepped", "has_validated", "is_again", "method", "state")
+    __slots__ = (
+        "around_ns", "cut", "first", "has_stepped", "has_validated", "is_again", "method", "state",
+    )  # fmt: skip
 
     def __init__(self, name: str, method: str, begin_ns: int, place: Place, *, again: bool) -> None:
         super().__init__(_RUN, name, begin_ns, place)
         self.method, self.state, self.is_again = method, _START, again
         self.has_stepped = self.has_validated = False
         self.cut: Open | None = None  # a batch that raised: it failed, or the data had run out
+        self.first: tuple[Open, str] | None = (
+            None  # its first batch, if nothing was traced; its part
+        )
+        self.around_ns = 0
 
     def go_on(self) -> None:
         """It did not end with the batch that raised, so there was no data for that."""
@@ -82,8 +92,11 @@ class PartClock(PartStack):
         if isinstance(one, _Run):
             if one.cut is not None:
                 self._close_step(one.cut, parts.FAILED, one.cut.name)
-            part = parts.EPOCH_ENDS if one.state == _EPOCH_END else parts.AROUND
-            self._charge(part, one.name, one, self._last_ns - one.self_ns)
+            self._settle_first(one, None)
+            if one.state == _EPOCH_END:
+                self._charge(parts.EPOCH_ENDS, one.name, one, self._last_ns - one.self_ns)
+            one.self_ns += one.around_ns
+            self._charge(parts.AROUND, one.name, one)
         elif one.part != STEP:
             super()._close(one)
         elif one.span is not None and one.span.kind is not None:
@@ -116,7 +129,10 @@ class PartClock(PartStack):
             place = run.place
             if span.kind in (KERAS, USER):
                 run.go_on()
-                self._charge(run.part_now, run.name, run, self._last_ns - run.self_ns)
+                if run.part_now == parts.AROUND:
+                    run.around_ns, run.self_ns = run.around_ns + run.self_ns, 0
+                else:
+                    self._charge(run.part_now, run.name, run, self._last_ns - run.self_ns)
                 run.state = _INSIDE
         elif (parts.CALLS, span.name) not in self._rows:
             place = running_line()
@@ -153,7 +169,7 @@ class PartClock(PartStack):
         elif not is_step:
             self._give_back(step)
         elif span.kind in (KERAS, USER):
-            self._close_step(step, *self._part_of_batch(step, span, run))
+            self._close_batch(step, span, run)
         elif self._is_outermost(len(stack)):
             part = parts.SESSION_RUNS if span.kind == RUN else parts.CALLS
             name = "" if span.kind == RUN else span.name
@@ -169,22 +185,41 @@ class PartClock(PartStack):
             for one in self._stack[1:height]
         )
 
-    def _part_of_batch(self, step: Open, span: OpenStep, run: Open) -> tuple[str, str]:
+    def _close_batch(self, step: Open, span: OpenStep, run: Open) -> None:
         phase = span.name
         if not isinstance(run, _Run):
-            if span.retraced:
-                return parts.FIRST, phase
-            if span.kind == USER:
-                return parts.MARKED, phase
-            return _PHASES.get(phase, parts.MARKED), f"{phase}_on_batch"
+            part = parts.MARKED if span.kind == USER else _PHASES.get(phase, parts.MARKED)
+            name = phase if span.retraced or span.kind == USER else f"{phase}_on_batch"
+            self._close_step(step, parts.FIRST if span.retraced else part, name)
+            return
         step.place = run.place
         is_first, run.has_stepped = not (run.has_stepped or run.is_again), True
-        is_validation = run.name == _VALIDATION
-        if is_first or span.retraced:
-            return parts.FIRST, _VALIDATION if is_validation else phase
-        if is_validation:
-            return parts.VALIDATION, _FIT
-        return _PHASES.get(phase, parts.MARKED), run.name
+        if run.name == _VALIDATION:
+            phase, usual = _VALIDATION, (parts.VALIDATION, _FIT)
+        else:
+            usual = _PHASES.get(phase, parts.MARKED), run.name
+        if span.retraced:
+            self._close_step(step, parts.FIRST, phase)
+        elif is_first:
+            step.name, run.first = phase, (step, usual[0])
+        else:
+            self._settle_first(run, step.self_ns)
+            self._close_step(step, *usual)
+
+    def _settle_first(self, run: _Run, second_ns: int | None) -> None:
+        """Charge a run's first batch, in which nothing was traced, now that the second one is known.
+
+        Args:
+            run: The run.
+            second_ns: What the second one took; None where there was none.
+        """
+        if run.first is None:
+            return
+        (step, part), run.first = run.first, None
+        if second_ns is not None and step.self_ns >= _FAR_LONGER * second_ns:
+            self._close_step(step, parts.SLOW_FIRST, step.name)
+        else:
+            self._close_step(step, part, _FIT if run.name == _VALIDATION else run.name)
 
     def _close_step(self, step: Open, part: str, name: str) -> None:
         """Charge a step that left the stack, with what was kept in it."""

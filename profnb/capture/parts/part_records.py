@@ -24,13 +24,15 @@ __all__ = [
     "PREDICT",
     "PROFNB",
     "SESSION_RUNS",
+    "SLOW_FIRST",
     "TRAIN",
     "VALIDATION",
     "CellPart",
     "CellRecords",
 ]
 
-IMPORTS, BUILDING, FIRST = "imports", "building models", "first steps"
+IMPORTS, BUILDING = "imports", "building models"
+FIRST, SLOW_FIRST = "first steps", "slow first steps"
 TRAIN, VALIDATION, EVALUATION = "train steps", "validation steps", "evaluation steps"
 PREDICT, MARKED, CALLS = "predict steps", "marked steps", "function calls"
 SESSION_RUNS, FAILED = "session runs", "failed steps"
@@ -42,8 +44,9 @@ OTHER, PROFNB = "other Python", "profnb"
 PARTS = {
     IMPORTS: "importing modules, by the package that was imported",
     BUILDING: "making layers and models, giving them weights, `compile`",
-    FIRST: "the first step of each fit, evaluate and predict, and steps in which a function was traced: "
-    "tracing, XLA compiling, filling the first buffers",
+    FIRST: "steps in which a function was traced: tracing, XLA compiling, and what else they did",
+    SLOW_FIRST: "the first step of a fit, evaluate or predict, where nothing was traced and it took "
+    "five times the second one or more: as when threads start and buffers fill",
     TRAIN: "batches of `fit` and `train_on_batch`",
     VALIDATION: "batches of the validation inside `fit`",
     EVALUATION: "batches of `evaluate` and `test_on_batch`",
@@ -55,7 +58,7 @@ PARTS = {
     INPUT: "the code waiting for the next element of a dataset that it iterates itself",
     GAPS: "between two batches of an epoch, without callbacks",
     EPOCH_ENDS: "from an epoch's last batch to the next one's first, without validation and callbacks",
-    AROUND: "from the call of `fit`, `evaluate` or `predict` to its first batch, and after its last",
+    AROUND: "set-up of `fit`, `evaluate` and `predict`: from the call to its first batch, and after its last",
     CALLBACKS: "callbacks, by class and hook: `EarlyStopping.on_epoch_end`",
     CHECKPOINTING: "saving and loading models, weights and checkpoints",
     OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly)",

@@ -121,7 +121,9 @@ def _cut(text: str) -> str:
 
 
 def _remark(cell: CellBreakdown, part: str) -> str:
-    """The source line that took most of the code's own Python, where one did."""
+    """What more is known of a part: of the code's own Python the line that took most, where one did."""
+    if part == parts.AROUND:
+        return _runs(cell)
     if part != parts.OTHER:
         return "tracing, compiling" if part == parts.FIRST else ""
     rows = [row for row in range(len(cell)) if cell.part[row] == parts.OTHER]
@@ -133,6 +135,15 @@ def _remark(cell: CellBreakdown, part: str) -> str:
             text = f"`{_cut(cell.name[top[0]])}`, " if count == 1 and cell.name[top[0]] else ""
             return f"most of it {text}{' and '.join(lines)}"
     return ""
+
+
+def _runs(cell: CellBreakdown) -> str:
+    """Which runs were set up, and how often, where any was more than once: "40 times predict"."""
+    rows = [row for row in range(len(cell)) if cell.part[row] == parts.AROUND and cell.name[row]]
+    rows = [row for row in rows if cell.occurrences[row] > 1]
+    return ", ".join(
+        f"{count_text(int(cell.occurrences[row]))} times {cell.name[row]}" for row in rows
+    )
 
 
 def cell_sections(cell: CellBreakdown | None) -> list[Section]:

@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.layers.layer_columns import tabulate_layers
@@ -29,29 +30,44 @@ class Layers:
     @cached_property
     def times(self) -> LayerTimes:
         """Op time of the counted steps by layer."""
+        counted = self._spine.summary.counted
+        return self._times_of(counted, self._spine.events_of(counted))
+
+    def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
         spine = self._spine
-        counted = spine.summary.counted
         return hand_out_ops(
             self._ops.runs,
-            spine.events_of(counted),
+            within,
             self._ops.iterator > NOT_INPUT,
             self._xla.hlo,
             spine.recording.models,
-            max(int(spine.steps.iterations[counted].sum()), 1),
+            max(int(spine.steps.iterations[rows].sum()), 1),
             spine.summary.phase or "",
         )
 
     @cached_property
     def table(self) -> LayerTable:
         """The layers, with what is known of each."""
+        return self._tabulate(self.times)
+
+    def table_of(self, rows: Int64s, within: Bools) -> LayerTable:
+        """The layers by the op time of a part of the trace.
+
+        Args:
+            rows: The steps that a mean is of, as rows of ``Spine.steps``.
+            within: Which events count, shape (E,).
+        """
+        return self._tabulate(self._times_of(rows, within))
+
+    def _tabulate(self, times: LayerTimes) -> LayerTable:
         spine = self._spine
         backward = LAYER_PARTS.index("backward")
-        has_gradients = bool(self.times.time_ps[:, :, backward].any())
+        has_gradients = bool(times.time_ps[:, :, backward].any())
         largest = max(
             self._memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
         )
         return tabulate_layers(
-            self.times,
+            times,
             [] if largest is None else tabulate_peak(spine.trace, largest, spine.steps),
             batch_size=None if spine.steps.is_window else spine.summary.batch_size,
             is_training=has_gradients or spine.summary.phase == "train",

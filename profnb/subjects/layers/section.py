@@ -1,6 +1,7 @@
 """Layers as the report shows them: the parts of a step, each layer, and the model as a picture."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
 from profnb.subjects.layers.layer_tree import grow_layer_tree
 from profnb.subjects.study import Study
 
-__all__ = ["layer_sections"]
+__all__ = ["chosen_layers", "layer_sections"]
 
 _SHOWN, _MOST_ROWS = 20, 300
 
@@ -31,12 +32,29 @@ _SHOWN, _MOST_ROWS = 20, 300
 def layer_sections(study: Study) -> list[Section]:
     """The tables on layers; none where no op lies in one."""
     table = study.layers.table
-    is_layer = np.array(
-        [name not in OTHERS or kind != "" for name, kind in _named(table)], np.bool_
-    )
+    is_layer = _layers_of(table)
     if not table.total_ps[is_layer].any():
         return []
-    return [_part_section(table, is_layer), _layer_section(table, is_layer)]
+    return [_part_section(table, is_layer), _layer_section(table, is_layer, study.scope)]
+
+
+def chosen_layers(table: LayerTable, scope: str, words: Sequence[str]) -> Section | None:
+    """The first layers of a part of the trace that was chosen elsewhere; None where no op lies in one.
+
+    Args:
+        table: The layers of that part.
+        scope: What it is, in words.
+        words: What the names of layers that are shown hold, in small letters.
+    """
+    is_layer = _layers_of(table)
+    if not table.total_ps[is_layer].any():
+        return None
+    section = _layer_section(table, is_layer, scope, words)
+    return replace(section, rows=section.rows[:_SHOWN], sort_keys=(), figure=None)
+
+
+def _layers_of(table: LayerTable) -> Bools:
+    return np.array([name not in OTHERS or kind != "" for name, kind in _named(table)], np.bool_)
 
 
 def _named(table: LayerTable) -> list[tuple[str, str]]:
@@ -103,17 +121,25 @@ def _achieved(name: str, spent: int, flops: Sequence[float], iterations: int) ->
     return rate_text(done, "flop"), rate_text(done * iterations / spent * 1e12, "flop/s")
 
 
-def _layer_section(table: LayerTable, is_layer: Bools) -> Section:
+def _layer_section(
+    table: LayerTable, is_layer: Bools, scope: str, words: Sequence[str] = ()
+) -> Section:
     total = table.total_ps
-    rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
+    rows = [
+        row
+        for row in np.argsort(-total, kind="stable").tolist()
+        if total[row] and all(word in table.layer[row].lower() for word in words)
+    ]
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_ROWS]
-    most = int(total[rows[0]]) or 1
+    most = int(total.max()) or 1
     largest = sorted(_parts_of_step(table, is_layer), key=lambda part: -part[1])[:4]
     whole = int(total.sum())
     parts = ", ".join(f"{name} {percent_text(spent / whole)}" for name, spent in largest)
     plural = "layer" if layers == 1 else "layers"
-    sentence = f"{count_text(layers)} {plural} with ops of their own; of op time: {parts}."
+    sentence = (
+        f"Of {scope}: {count_text(layers)} {plural} with ops of their own; of op time: {parts}."
+    )
     if table.is_estimate[listed].any():
         sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
     if len(rows) > len(listed):

@@ -22,6 +22,7 @@ from profnb.trace.framework import words
 
 __all__ = ["epoch_ends", "python_between_steps"]
 
+_WITHOUT_EPOCHS = {"test", "predict"}
 _LEAST_GAP_PS = 20_000_000
 _LEAST_EPOCH_END_PS = 10_000_000_000
 _NEARLY_ALL = 0.9
@@ -159,6 +160,12 @@ def epoch_ends(study: Study) -> Advice | None:
         else ""
     )
     code = f"Fewer, longer epochs: {longer}{seldom}.{less}"
+    if set(study.steps.phase) <= _WITHOUT_EPOCHS:
+        longer = "one call over all the data makes one iterator"
+        code = (
+            "Fewer, longer calls of evaluate and predict: one over all the data makes one iterator, and "
+            "test_on_batch and predict_on_batch make none."
+        )
     cause, most = find_gap_cause(study, rows, busy), ""
     if cause is not None:
         most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."

@@ -16,7 +16,15 @@ from profnb.core.units import PS_PER_NS
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = ["Clock", "LineHistory", "busy_within", "find_busy", "follow_lines", "read_clock"]
+__all__ = [
+    "Clock",
+    "LineHistory",
+    "busy_within",
+    "find_busy",
+    "follow_lines",
+    "read_clock",
+    "spans_in_both",
+]
 
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
@@ -168,3 +176,13 @@ def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
     ongoing = np.clip(times_ps - begin[np.maximum(at - 1, 0)], 0, None)
     ongoing = np.minimum(ongoing, (end - begin)[np.maximum(at - 1, 0)])
     return np.where(at > 0, before[np.maximum(at - 1, 0)] + ongoing, 0)
+
+
+def spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
+    """When two sets of spans hold at once; begins and ends, in order, that do not overlap within a set."""
+    edges = np.unique(np.concatenate([*one, *two]))
+    inside = np.ones(max(edges.size - 1, 0), np.bool_)
+    for begin, end in (one, two):
+        row = np.searchsorted(begin, edges[:-1], side="right") - 1
+        inside &= (row >= 0) & (edges[:-1] < np.append(end, 0)[row])
+    return edges[:-1][inside], edges[1:][inside]

@@ -2,6 +2,9 @@
 
 from functools import cached_property
 
+import numpy as np
+
+from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import runs_within
@@ -25,16 +28,40 @@ class Source:
     def lines(self) -> SourceLines | None:
         """What each line of the user's source cost; None where the capture did not look at it.
 
-        Times of ops are of the steps that averages are of, Python's of the whole capture; all of the whole
-        capture where there are no steps.
+        Times are of the steps that averages are of; of the whole capture where there are none, or where they
+        ran no op.
+        """
+        spine = self._spine
+        if not self._has_scope:
+            return self.lines_of(np.ones(len(spine.trace.events), np.bool_))
+        return self.lines_of(spine.in_scope, spine.loop_times(spine.summary.counted))
+
+    @property
+    def scope(self) -> str:
+        """What the lines' times are of, in words."""
+        return self._spine.scope if self._has_scope else "the whole capture"
+
+    @cached_property
+    def _has_scope(self) -> bool:
+        spine = self._spine
+        if spine.steps.is_window or not spine.summary.counted.size:
+            return False
+        return bool(spine.in_scope[self._ops.runs.events].any())
+
+    def lines_of(
+        self, within: Bools, times_ps: tuple[Int64s, Int64s] | None = None
+    ) -> SourceLines | None:
+        """What each line cost in a part of the trace; None where the capture did not look at lines.
+
+        Args:
+            within: Which events count, shape (E,).
+            times_ps: Begins and ends of what Python's time is of; None for the whole capture.
         """
         records = self._spine.recording.source
         if records is None:
             return None
-        runs, iterator = self._ops.runs, self._ops.iterator
-        kept = self._spine.in_scope[runs.events]
-        if kept.any():
-            runs, iterator = runs_within(runs, kept), iterator[kept]
+        kept = within[self._ops.runs.events]
+        runs, iterator = runs_within(self._ops.runs, kept), self._ops.iterator[kept]
         return tabulate_source_lines(
             self._spine.trace,
             self._xla.hlo,
@@ -42,4 +69,5 @@ class Source:
             iterator,
             records,
             has_device=self._spine.has_device,
+            within=times_ps,
         )

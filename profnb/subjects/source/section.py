@@ -11,7 +11,7 @@ from profnb.drawing.theme import MUTED, colour_of
 from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines
 from profnb.subjects.study import Study
 
-__all__ = ["source_sections"]
+__all__ = ["chosen_lines", "source_sections"]
 
 _SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
 _WHOLE_FILE, _CONTEXT = 60, 2
@@ -31,13 +31,23 @@ def source_sections(study: Study) -> list[Section]:
     lines = study.source.lines
     if lines is None or not any(lines.file):
         return []
-    return [_line_section(lines, study.scope), *_file_sections(lines)]
+    return [_line_section(lines, study.source.scope), *_file_sections(lines)]
 
 
-def _line_section(lines: SourceLines, scope: str) -> Section:
+def chosen_lines(lines: SourceLines, scope: str, words: Sequence[str]) -> Section:
+    """The lines that cost most of a part of the trace that was chosen elsewhere, and hold some words."""
+    return _line_section(lines, scope, words)
+
+
+def _line_section(lines: SourceLines, scope: str, words: Sequence[str] = ()) -> Section:
     """The source lines that cost most, ops and Python together, whichever file they stand in."""
     cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
-    of_user = [row for row in range(len(lines)) if lines.file[row]]
+    of_user = [
+        row
+        for row in range(len(lines))
+        if lines.file[row]
+        and all(word in f"{lines.text[row]} {lines.file[row]}".lower() for word in words)
+    ]
     shown = sorted(of_user, key=lambda row: -cost[row])[:_SHOWN_LINES]
     most = max((int(cost[row]) for row in shown), default=0) or 1
 
@@ -96,9 +106,9 @@ def _sentence(lines: SourceLines, scope: str) -> str:
     of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
     side = "device" if lines.has_device else "host"
     found = percent_text(of_user / whole) if whole else MISSING
-    python = ", Python of the whole capture" if (lines.python_ps >= 0).any() else ""
+    python = " and Python" if (lines.python_ps >= 0).any() else ""
     text = (
-        f"Ops of {scope}{python}. {found} of the {side} time of ops was found in your "
+        f"Ops{python} of {scope}. {found} of the {side} time of ops was found in your "
         f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
     )
     if lines.gradient_ps.any():
@@ -113,6 +123,7 @@ def _file_sections(lines: SourceLines) -> list[Section]:
         if file:
             rows.setdefault(file, []).append(row)
     cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
+    cost += lines.capture_ps.clip(0) * 1e-6
     order = sorted(rows, key=lambda file: -cost[rows[file]].sum())
     return [
         _file_section(lines, file, rows[file], cost)

@@ -12,7 +12,8 @@ self time exactly:
   (``tf.py_function``), or none;
 - tf.data's own work, and other threads' ops of which nothing is known: none.
 
-Besides, each line has the time that Python spent at it (``code_times``).
+Besides, each line has the time that Python spent at it (``code_times``): in the steps that are asked for and
+the gaps that belong to them, and in the whole capture.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from profnb.subjects.source.code_times import (
     find_busy,
     follow_lines,
     read_clock,
+    spans_in_both,
 )
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex, OpLine
 from profnb.subjects.source.op_work import Calls, Work, find_calls, find_device_work, find_host_work
@@ -49,6 +51,7 @@ def tabulate_source_lines(
     records: SourceRecords,
     *,
     has_device: bool,
+    within: tuple[Int64s, Int64s] | None = None,
 ) -> SourceLines:
     """Charge the time of all ops to source lines.
 
@@ -59,6 +62,7 @@ def tabulate_source_lines(
         input_of: The iterator of tf.data whose function each is of (``find_input_work``), shape (N,).
         records: What the capture knows of the user's source.
         has_device: Whether anything ran on a device.
+        within: Begins and ends of what Python's time is of, in order; None for the whole capture.
     """
     clock = read_clock(trace)
     end_ps = int(trace.events.end_ps.max(initial=0))
@@ -77,7 +81,7 @@ def tabulate_source_lines(
     host_rows, device_rows = rows.charge(host), rows.charge(device)
     busy = None if clock is None else find_busy(trace, clock.thread_line)
     times = _times_of_lines(
-        history, busy, [places.setdefault(p, len(places)) for p in history.places]
+        history, busy, [places.setdefault(p, len(places)) for p in history.places], within
     )
     table = _add_up(places, (host, *host_rows), (device, *device_rows), times, records)
     return _tabulate(table, list(places), records, has_device=has_device)
@@ -161,31 +165,47 @@ class _SourceRows:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Per row of source lines that ran: wall time, Python's part of it, how often."""
+    """Per row of source lines that ran: wall time, Python's part of it, how often; in the whole capture."""
 
     rows: Int64s
     wall_ps: Int64s
     python_ps: Int64s
     occurrences: Int64s
+    capture_ps: Int64s
 
 
 def _times_of_lines(
-    history: LineHistory, busy: tuple[Int64s, Int64s] | None, rows: list[int]
+    history: LineHistory,
+    busy: tuple[Int64s, Int64s] | None,
+    rows: list[int],
+    within: tuple[Int64s, Int64s] | None,
 ) -> _Times:
     count = len(rows)
-    wall, python, occurrences = (np.zeros(count, np.int64) for _ in range(3))
+    wall, python, occurrences, capture = (np.zeros(count, np.int64) for _ in range(4))
     at = history.place >= 0
     if count and busy is not None:
-        took = np.diff(history.begin_ps)
+        whole = took = np.diff(history.begin_ps)
+        is_begin = history.is_begin
+        if within is not None:
+            took = np.diff(busy_within(within, history.begin_ps))
+            busy = spans_in_both(busy, within)
+            row = np.searchsorted(within[0], history.begin_ps[:-1], side="right") - 1
+            is_begin = is_begin * (
+                (row >= 0) & (history.begin_ps[:-1] < np.append(within[1], 0)[row])
+            )
         idle = took - np.diff(busy_within(busy, history.begin_ps))
-        np.add.at(wall, history.place[at], took[at])
-        np.add.at(python, history.place[at], idle[at])
-        np.add.at(occurrences, history.place[at], history.is_begin[at])
-    return _Times(np.array(rows, np.int64), wall, python, occurrences)
+        for column, values in (
+            (wall, took),
+            (python, idle),
+            (occurrences, is_begin),
+            (capture, whole),
+        ):
+            np.add.at(column, history.place[at], values[at])
+    return _Times(np.array(rows, np.int64), wall, python, occurrences, capture)
 
 
 # The rows of a table that is added up: one column per place, in the order of ``SourceLines``.
-_HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _OPS = range(8)
+_HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _CAPTURE, _OPS = range(9)
 
 
 def _add_up(
@@ -195,8 +215,8 @@ def _add_up(
     times: _Times,
     records: SourceRecords,
 ) -> Int64s:
-    """Times and occurrences of each place, shape (8, places)."""
-    table = np.zeros((8, len(places)), np.int64)
+    """Times and occurrences of each place, shape (9, places)."""
+    table = np.zeros((9, len(places)), np.int64)
     for side, (work, row, tape, is_backward) in ((_HOST, host), (_DEVICE, device)):
         np.add.at(table[side], row, work.self_ps)
         np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
@@ -204,10 +224,11 @@ def _add_up(
         np.add.at(table[_OPS], row, work.is_execution)
     for column, values in (
         (_PYTHON, times.python_ps), (_WALL, times.wall_ps), (_BEGUN, times.occurrences),
+        (_CAPTURE, times.capture_ps),
     ):  # fmt: skip
         table[column, times.rows] = values
     if not len(records.lines) or not times.rows.size:
-        table[[_PYTHON, _WALL, _BEGUN]] = -1
+        table[[_PYTHON, _WALL, _BEGUN, _CAPTURE]] = -1
     elif records.lines.is_sampled:
         table[_BEGUN] = -1
     return table
@@ -218,17 +239,17 @@ def _tabulate(
 ) -> SourceLines:
     """The places that cost anything, most op time first."""
     cost = table[_HOST] + table[_DEVICE]
-    is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _WALL]] > 0, axis=0)
+    is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _CAPTURE]] > 0, axis=0)
     for at, place in enumerate(places):  # profnb's own line is not the user's
         is_costly[at] &= not (place[1] == 1 and _text(records.texts, *place).startswith("%%tf"))
-    order = np.lexsort((-table[_WALL], -cost))
+    order = np.lexsort((-table[_CAPTURE], -table[_WALL], -cost))
     order = order[is_costly[order]]
-    host, device, backward, gradient, python, wall, begun, ops = table[:, order]
+    host, device, backward, gradient, python, wall, begun, capture, ops = table[:, order]
     return SourceLines(
         tuple(places[row][0] for row in order),
         np.array([places[row][1] for row in order], np.int64),
         tuple(_text(records.texts, *places[row]) for row in order),
-        host, device, backward, gradient, python, wall, begun, ops,
+        host, device, backward, gradient, python, wall, begun, capture, ops,
         has_device,
         records.texts,
         records.cells,

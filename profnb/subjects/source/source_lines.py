@@ -23,10 +23,11 @@ class SourceLines:
         backward_ps: The part of both in gradient ops, shape (N,).
         gradient_ps: Time of gradient ops that the line asked for and that other lines caused, which
             are charged to those, shape (N,).
-        python_ps: Time at the line in which TensorFlow did not run; -1 where Python was not watched,
-            shape (N,).
-        wall_ps: Time at the line, shape (N,); -1 likewise.
-        occurrences: How often it began to run; -1 likewise or where lines were sampled, shape (N,).
+        python_ps: Time at the line in which TensorFlow did not run, in the same steps and the gaps that
+            belong to them; -1 where Python was not watched, shape (N,).
+        wall_ps: Time at the line then, shape (N,); -1 likewise.
+        occurrences: How often it began to run then; -1 likewise or where lines were sampled, shape (N,).
+        capture_ps: Time at the line in the whole capture, shape (N,); -1 where Python was not watched.
         op_occurrences: How often ops of it ran, shape (N,).
         has_device: Whether anything ran on a device.
         texts: The lines of each file.
@@ -44,6 +45,7 @@ class SourceLines:
     python_ps: Int64s
     wall_ps: Int64s
     occurrences: Int64s
+    capture_ps: Int64s
     op_occurrences: Int64s
     has_device: bool
     texts: dict[str, tuple[str, ...]]
@@ -89,6 +91,11 @@ SOURCE_LINES = Table[SourceLines](
         ),
         Column("wall_us", lambda t: _if_watched(t.wall_ps), "time at the line"),
         Column(
+            "capture_us",
+            lambda t: _if_watched(t.capture_ps),
+            "time at the line in the whole capture, in steps or not",
+        ),
+        Column(
             "forward_us",
             lambda t: t.host_ps + t.device_ps - t.backward_ps,
             "the part of its ops' time that is no gradient's",
@@ -112,7 +119,8 @@ SOURCE_LINES = Table[SourceLines](
             "op_occurrences", lambda t: t.op_occurrences, "how often ops of it ran", alias="op_runs"
         ),
     ),
-    "Ops are those of the steady steps and of what ran beside them, of everything without steps; Python's "
-    "time is of the whole capture. With the row of no file, host and device times add up to all those ops'. "
-    "No row for a saved trace or without ``source``; what was not watched is NaN.",
+    "Ops are those of the steady steps and of what ran beside them, and Python's time is of those steps and "
+    "of the gaps that belong to them (``capture_us`` has it of all); of everything without steps. With the "
+    "row of no file, host and device times add up to all those ops'. No row for a saved trace or without "
+    "``source``; what was not watched is NaN.",
 )
