@@ -15,6 +15,7 @@ from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
+from profnb.capture.retracings import TracedFunction
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 US, MS = 10**6, 10**9
@@ -699,3 +700,65 @@ def test_advice_on_traces_read_by_hand(path, required, forbidden):
     found = rules_of(profnb.load(SHARED / path).study)
     assert required <= found.keys()
     assert not forbidden & found.keys()
+
+
+def functions(*calls, traced=(), name="scaled"):
+    """A step of 10 ms for each call; ``calls`` are which tracing of its object each one was, 0 for none."""
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1) for at in range(len(calls))]
+    events = [
+        event(name, at * 10 * MS + MS, 6 * MS if count else MS, tf_function_call="traced-nonXla" if count else "notTraced-nonXla", tracing_count=count or 1)
+        for at, count in enumerate(calls)
+    ]  # fmt: skip
+    return Study(read(host(line("python", *steps, *events))), recording=Recording(functions=tuple(traced)))
+
+
+def test_a_function_that_is_traced_anew_is_told_where_it_stands():
+    study = functions(1, 2, 3, 4, 5, 0, 0, traced=[TracedFunction("scaled", 0, False, "f.py", 7, "f.py", 20, "", 5)])
+    found = rules_of(study)["retracing"]
+    assert "scaled was traced anew in 4 of its 7 calls, 24.0 ms in all" in found.evidence  # the first is its due
+    assert "input_signature" in found.code
+    assert found.where == "f.py:7"
+    assert rules_of(functions(1, 2, 3, 4))["retracing"].where == ""
+
+
+def test_a_keras_function_whose_batches_change_is_told_to_give_them_one_shape():
+    found = rules_of(functions(1, 2, 3, 4, 5, name="one_step_on_data"))["retracing"]
+    assert "drop_remainder" in found.code
+    assert "input_signature" not in found.code
+
+
+@pytest.mark.parametrize("calls", [
+    (1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0),  # four objects of one name: first tracings all
+    (1, 1, 1, 1, 1, 1),
+    (1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0),  # four objects, each for a full batch and for the last one
+    (1, 2, 0, 0, 0, 0),
+    (5, 0, 0, 0, 0, 0),
+    (0, 0, 0, 0),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["scaled", "one_step_on_data"])
+def test_first_tracings_of_several_functions_are_nobodys_retracing(calls, name):
+    assert "retracing" not in rules_of(functions(*calls, name=name))
+
+
+def test_a_function_that_a_loop_makes_anew_is_told_to_be_made_once():
+    one = TracedFunction("scaled", 0, False, "f.py", 7, "f.py", 20)
+    found = rules_of(functions(1, 1, 1, 1, traced=[one] * 4))["retracing"]
+    assert found.title == "Make scaled once"
+    assert "scaled was a new tf.function in 4 of its 4 calls, 18.0 ms in all" in found.evidence
+    assert "before the loop" in found.code
+    assert found.where == "f.py:7"
+    layers = [TracedFunction("scaled", 0, False, "f.py", 7, "f.py", 20)] * 4
+    assert "retracing" not in rules_of(functions(1, 1, 1, 1, *[0] * 20, traced=layers))  # objects that are called on
+    different = [TracedFunction("scaled", at, False, "f.py", 7 + at, "f.py", 20) for at in range(4)]
+    assert "retracing" not in rules_of(functions(1, 1, 1, 1, traced=different))  # four functions of one name
+    keras = [TracedFunction("one_step_on_data", 0, True, "", 0, "f.py", 20)] * 4
+    assert "retracing" not in rules_of(functions(1, 1, 1, 1, traced=keras, name="one_step_on_data"))
+
+
+def test_tracings_of_keras_that_nothing_tells_apart_are_not_called_retracing():
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1) for at in range(10)]
+    def study(name):
+        return Study(read(host(line("python", *steps, *[event(name, at * 10 * MS + MS, 6 * MS, tf_function_call="traced-nonXla") for at in range(10)]))))
+
+    assert "retracing" in rules_of(study("scaled"))
+    assert "retracing" not in rules_of(study("multi_step_on_iterator"))

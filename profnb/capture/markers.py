@@ -38,7 +38,6 @@ import contextlib
 import inspect
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
@@ -46,7 +45,7 @@ from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.parts.part_clock import PartClock
-from profnb.capture.retracings import function_of
+from profnb.capture.retracings import FunctionLog, function_of
 from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
@@ -65,7 +64,6 @@ from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, OpenStep, 
 
 __all__ = ["StepRecorder"]
 
-_MOST_FUNCTIONS = 1000
 _MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -85,7 +83,7 @@ class StepRecorder:
         """Start with no steps, on the calling thread."""
         self._parts = parts
         self.records = StepRecords()
-        self.traced_functions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.functions = FunctionLog()
         self._is_tracing, self._on_step = is_tracing, on_step
         self._thread = threading.get_ident()
         self._stack: list[OpenStep] = []
@@ -123,6 +121,11 @@ class StepRecorder:
     def is_outside(self) -> bool:
         """Whether nothing runs that is a step or may turn out to be one."""
         return self._batch is None and all(span.kind is None for span in self._stack)
+
+    def _phase(self) -> str:
+        marked = (span for span in self._stack if span.kind == USER)  # Keras 2 marks its own steps
+        span = self._batch or next(marked, None)
+        return span.name if span is not None else ""
 
     def _inside_step(self) -> bool:
         return self._batch is not None or any(span.kind == USER for span in self._stack)
@@ -188,18 +191,15 @@ class StepRecorder:
             return
         span.kind = span.kind or CALL
         if str(call).startswith("traced"):
-            self._remember(function_of(_calling_frame()))
+            frame = _calling_frame()
+            with contextlib.suppress(Exception):  # somebody's subclass may do anything
+                self.functions.add(function_of(frame), frame, self._phase())
             for outer in self._stack:
                 outer.retraced = True
             if self._batch is not None:
                 self._batch.retraced = True
         if not (span.is_marked or self._inside_step()):
             _mark(trace, _r=1, step_num=span.first_record, **{_MARKER: CALL})
-
-    def _remember(self, function: object) -> None:
-        """Keep in mind, without keeping it alive, that a tf.function was traced."""
-        if function is not None and len(self.traced_functions) < _MOST_FUNCTIONS:
-            self.traced_functions.add(function)
 
     def _trace_ended(self, trace: object, failed: bool) -> None:
         if threading.get_ident() != self._thread:

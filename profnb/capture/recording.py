@@ -10,7 +10,7 @@ from profnb.capture.datasets import Chain, count_elements, describe_datasets
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.retracings import ChangingArguments
+from profnb.capture.retracings import ChangingArguments, TracedFunction
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.step_records import StepRecords
 
@@ -39,6 +39,7 @@ class Recording:
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
         cardinalities: How many elements each of them has, by its name, where that is known.
         changing_arguments: Why functions were traced anew; see ``functions``.
+        functions: The tf.functions that were traced, by object.
         fits: What each of Keras' fits reached, in order.
         graph_versions: How many changes the graph had seen at each session run, bounded.
         models: The Keras models that ran or were given; see ``capture.models``.
@@ -62,6 +63,7 @@ class Recording:
     datasets: tuple[Chain, ...] = ()
     cardinalities: dict[str, int] = field(default_factory=dict)
     changing_arguments: ChangingArguments = field(default_factory=dict)
+    functions: tuple[TracedFunction, ...] = ()
     fits: list[FitResult] = field(default_factory=list)
     graph_versions: list[int] = field(default_factory=list)
     models: tuple[ModelFacts, ...] = ()

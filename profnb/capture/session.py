@@ -184,7 +184,8 @@ class Capture:
         if self._tensorflow is not None and len(recording.steps):
             recording.devices = list_devices()
         recording.environment = describe_environment()
-        recording.changing_arguments = find_changing_arguments(self.recorder.traced_functions)
+        recording.changing_arguments = find_changing_arguments(self.recorder.functions.alive)
+        recording.functions = tuple(self.recorder.functions.listed)
         if self._tensorflow is None and not self.recording.messages:
             self.recording.messages.append(explain_nothing())
 

@@ -308,10 +308,16 @@ GLOSSARY: dict[str, dict[str, Term]] = {
     },
     "Advice and comparison": {
         "bound": Term(
-            "The most of the time from step to step that following an advice can save.",
-            "0 to 1; what it really saves is at most that.",
+            "The most of the time that following an advice can save.",
+            "From step to step, or of the whole cell where the advice says so. 0 to 1; what it really saves "
+            "is at most that.",
             "`p.advice`",
             "upper limit, estimated speedup (Nsight Compute)",
+        ),
+        "where": Term(
+            "The line of your code that an advice speaks of.",
+            "Empty where it is not known.",
+            "`p.advice`",
         ),
         "roofline": Term(
             "The fastest that a device could do an op: its peak of operations, or what memory delivers.",

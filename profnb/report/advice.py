@@ -23,9 +23,17 @@ def _bound_text(advice: Advice, of: str = "") -> str:
     return f" (at most {percent_text(advice.bound_fraction)}{of})"
 
 
+def _place_of(advice: Advice) -> str:
+    """Its line, unless a sentence of it names that already."""
+    is_said = advice.where in f"{advice.evidence} {advice.code}"
+    return "" if is_said else advice.where
+
+
 def advice_text(advice: Advice) -> str:
     """One piece of advice as lines of plain text."""
-    said = f"{advice.title}{_bound_text(advice)}. {advice.evidence} {advice.code}"
+    where = f" At {place}." if (place := _place_of(advice)) else ""
+    code = f" {advice.code}" if advice.code else ""
+    said = f"{advice.title}{_bound_text(advice)}. {advice.evidence}{where}{code}"
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
 
 
@@ -42,13 +50,15 @@ def advice_html(listed: Sequence[Advice]) -> Markup:
         return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING)
     item = Markup(
         '<li style="margin:4px 0"><b>{title}</b><span style="{muted}">{bound}</span>'
-        '<div>{evidence}</div><div style="{muted}">{code} {link}</div></li>'
+        '{where}<div>{evidence}</div><div style="{muted}">{code} {link}</div></li>'
     )
+    place = Markup(' <code style="{}">{}</code>')
     items = Markup("").join(
         item.format(
             muted=MUTED,
             title=advice.title,
             bound=_bound_text(advice, " of the time"),
+            where=place.format(MUTED, told) if (told := _place_of(advice)) else "",
             evidence=advice.evidence,
             code=advice.code,
             link=advice.link,

@@ -9,6 +9,11 @@ Advice is ranked by it; gains of several do not add up.
 from collections.abc import Callable
 
 from profnb.subjects.advising import LEAST, Advice
+from profnb.subjects.cell.advice import (
+    new_model_in_a_loop,
+    predict_in_a_loop,
+    validation,
+)
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
@@ -37,8 +42,8 @@ from profnb.subjects.ops.advice import (
     idle_cores,
     large_optimizer,
     oversubscribed,
-    retracing,
 )
+from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -49,10 +54,11 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, python_between_steps, epoch_ends,
-    gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
-    small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
-    exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
+    predict_in_a_loop, new_model_in_a_loop, validation, unused_gpu, input_bound, python_input,
+    prefetch_more, waiting_for_input, python_between_steps, epoch_ends, gpu_thread_mode, launch_bound,
+    copying_input, synchronising_reads, retracing, recompiling, eager_ops, small_ops_without_xla,
+    mixed_precision, missed_tensor_cores, layout_changes, larger_batch, exposed_collectives, imbalance,
+    large_optimizer, idle_cores, oversubscribed, growing_graph,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import (
@@ -32,6 +33,7 @@ __all__ = [
     "idle_share_of",
     "input_shares",
     "is_own_loop",
+    "line_text",
     "op_events",
     "period_ps",
     "share_of",
@@ -68,11 +70,12 @@ class Advice:
         rule: The rule's name.
         title: What to do, in a few words.
         evidence: The numbers, in a sentence or two.
-        bound_fraction: Most of the time from step to step that it can save, 0 to 1; None where nothing bounds
-            it.
+        bound_fraction: Most of the time that it can save, 0 to 1: from step to step, or of the whole cell
+            where the evidence says so; None where nothing bounds it.
         code: What to write.
         link: Where it is explained.
         concerned_fraction: Share of the time that it speaks of; what ranks it where nothing bounds it.
+        where: The line of the user's code that it speaks of, as "Cell [3]:8"; "" where that is not known.
     """
 
     rule: str
@@ -82,6 +85,14 @@ class Advice:
     code: str
     link: str
     concerned_fraction: float = 1.0
+    where: str = ""
+
+
+def line_text(study: Study, file: str, number: int) -> str:
+    """A line of the user's code as the report names it, "Cell [3]:8"; "" without a file."""
+    source, cell = study.recording.source, study.recording.cell
+    cells = (cell.cells if cell else {}) | (source.cells if source else {})
+    return f"{file_title(file, cells)}:{number}" if file else ""
 
 
 def guide(study: Study, page: str) -> str:

@@ -38,6 +38,11 @@ LIMITS: Mapping[str, Limit] = {
     "Recording.cardinalities": Limit(least=0),
     "Recording.models": Limit((200,)),
     "FitResult.epochs": Limit(least=0),
+    **{
+        f"TracedFunction.{field}": Limit(least=0, end=_LINE)
+        for field in ("code", "line", "caller_line")
+    },
+    "TracedFunction.tracings": Limit(least=1, end=_SIZE),
     "StepRecords.kinds": _NOT_KEPT,
     **{
         f"StepRecords.{field}": Limit((_STEPS,), -_NS, _NS)

@@ -1,28 +1,23 @@
-"""Rules of advice on ops: tracing anew, eager ops, the optimizer, threads, graphs that grow (TF1)."""
+"""Rules of advice on ops: eager ops, the optimizer, threads, graphs that grow (TF1)."""
 
 from itertools import pairwise
 
 import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
-from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import (
     GUIDE,
-    LEAST,
     Advice,
     covered_share,
-    excess_share,
     gain_of_fusing,
     op_events,
     period_ps,
     share_of,
-    window_of,
 )
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, words
-from profnb.trace.names import FUNCTION_CALL
 
 __all__ = [
     "eager_ops",
@@ -30,7 +25,6 @@ __all__ = [
     "idle_cores",
     "large_optimizer",
     "oversubscribed",
-    "retracing",
 ]
 
 _EAGER_CALL = "EagerLocalExecute: "
@@ -38,73 +32,7 @@ _EAGER_RUN = "KernelAndDeviceFunc::Run"
 _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
-_SHOWN_VALUES = 4
 _MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 500, 30
-
-
-def retracing(study: Study) -> Advice | None:
-    """A tf.function was traced anew in three steps or more, a fifth of its calls at least.
-
-    Not where another one that calls it was being traced: that traces it once, and is the one to speak of.
-    """
-    calls = study.trace.stats.texts(FUNCTION_CALL)
-    if not len(calls):
-        return None
-    is_traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)[
-        calls.values
-    ]
-    names = study.trace.events.name[calls.events]
-    worst: tuple[int, str, int, int] = (0, "", 0, 0)
-    culprit = calls.events[:0]
-    is_due = _is_traced_inside(study, calls.events[is_traced])
-    for name in np.unique(names[is_traced]).tolist():
-        own = names == name
-        events = calls.events[is_traced][own[is_traced] & ~is_due]
-        if events.size >= 3 and events.size * 5 >= own.sum():
-            spent = int(study.trace.events.duration_ps[events[1:]].sum())  # the first is its due
-            found = spent, study.trace.names[name], int(events.size), int(own.sum())
-            worst, culprit = max((worst, culprit), (found, events), key=lambda pair: pair[0])
-    window = window_of(study)
-    if not worst[0] or not window or worst[0] / window < LEAST:
-        return None
-    spent, function, traced, total = worst
-    return Advice(
-        "retracing", f"Trace {function[:60]} once",
-        f"{function[:100]} was traced anew in {count_text(traced)} of its {count_text(total)} calls, "
-        f"{duration_text(spent)} in all: {_why_traced(study, function)}.",
-        min(max(spent / window, excess_share(study, culprit)), 1.0),
-        "Pass tensors instead of Python numbers, and fix the shapes: @tf.function(input_signature=["
-        "tf.TensorSpec([None, ...], tf.float32)]) or reduce_retracing=True; .batch(n, drop_remainder=True).",
-        f"{GUIDE}/function#controlling_retracing",
-    )  # fmt: skip
-
-
-def _is_traced_inside(study: Study, events: Int64s) -> Bools:
-    """Which of N tracings are the first of their function inside another function's tracing, shape (N,)."""
-    known, names = set(events.tolist()), study.trace.events.name
-    parent, seen = study.groups.parent, set[tuple[int, int]]()
-    is_first = np.zeros(events.size, np.bool_)
-    for row, event in enumerate(events.tolist()):
-        above = int(parent[event])
-        while above >= 0 and above not in known:
-            above = int(parent[above])
-        pair = (above, int(names[event]))
-        is_first[row] = above >= 0 and names[above] != names[event] and pair not in seen
-        seen.add(pair)
-    return is_first
-
-
-def _why_traced(study: Study, function: str) -> str:
-    """Which argument changed from call to call, where the function was at hand."""
-    changing = study.recording.changing_arguments.get(function)
-    if not changing:
-        return "a Python number, a new object or a new shape comes with each call"
-    told = []
-    for argument, values in changing[:2]:
-        listed = ", ".join(value[:40] for value in values[:_SHOWN_VALUES])
-        more = ", ..." if len(values) > _SHOWN_VALUES else ""
-        told.append(f"its argument {argument[:60]} was {listed}{more}")
-    return "; ".join(told)
 
 
 def eager_ops(study: Study) -> Advice | None:

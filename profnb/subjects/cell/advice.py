@@ -1,0 +1,212 @@
+"""Rules of advice on the whole cell: Keras called, or made, again and again; validation larger than training.
+
+They speak of shares of the cell's wall time without imports and profnb itself, as ``CellRecords`` has it:
+what such a program spends its time on lies around its steps, where no step's breakdown shows it.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from profnb.capture.parts.part_records import (
+    AROUND,
+    BUILDING,
+    CHECKPOINTING,
+    EPOCH_ENDS,
+    GAPS,
+    IMPORTS,
+    INPUT,
+    PROFNB,
+    TRAIN,
+    VALIDATION,
+    CellPart,
+)
+from profnb.capture.retracings import TracedFunction
+from profnb.capture.step_records import CALL, RUN
+from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
+from profnb.subjects.advising import GUIDE, Advice, line_text
+from profnb.subjects.study import Study
+
+__all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
+
+_CALLS, _STEPS_EACH, _LEAST_SHARE = 10, 4, 0.1
+_MODELS = 3
+_COMPILE, _LAYERS, _VALIDATION = "compile", "layers", "validation"
+_PHASES = {"predict": "predict", "evaluate": "test", "fit": "train"}
+_API = "https://keras.io/api/models/model_training_apis/"
+# What to do instead of calling each of them for a few batches.
+_INSTEAD = {
+    "predict": "Call model.predict once over all examples; it batches them (batch_size=...). Where each one "
+    "has to wait for the one before: model(x, training=False) inside a tf.function, or "
+    "model.predict_on_batch(x), which set up nothing.",
+    "evaluate": "Call model.evaluate once over all examples, or model.test_on_batch(x, y) for batches that "
+    "come one by one: it sets up nothing.",
+    "fit": "Call model.fit once over all data (epochs=N passes over it N times), or "
+    "model.train_on_batch(x, y) for batches that come one by one: it sets up nothing.",
+}
+
+
+def _parts(study: Study) -> list[CellPart]:
+    """The parts of the cell, without imports and profnb."""
+    cell = study.recording.cell
+    return [part for part in cell.parts if part.part not in (IMPORTS, PROFNB)] if cell else []
+
+
+def _took_ns(parts: list[CellPart]) -> int:
+    return sum(part.wall_ns for part in parts)
+
+
+def _line_of(study: Study, parts: list[CellPart]) -> str:
+    """The line that the longest of some parts were caused by."""
+    placed = [part for part in parts if part.file]
+    longest = max(placed, key=lambda part: part.wall_ns, default=None)
+    return line_text(study, longest.file, longest.line) if longest else ""
+
+
+def _runs(study: Study, method: str) -> tuple[int, int]:
+    """(calls of Keras' method that ran a step, their steps)."""
+    seen = study.recording.steps
+    kinds = [code for code, kind in enumerate(seen.kinds) if kind not in (CALL, RUN)]
+    phase = [code for code, name in enumerate(seen.names) if name == _PHASES[method]]
+    run = np.asarray(seen.run, np.int64)
+    own = np.isin(np.asarray(seen.name), phase) & np.isin(np.asarray(seen.kind), kinds) & (run > 0)
+    return len(np.unique(run[own])), int(own.sum())
+
+
+def predict_in_a_loop(study: Study) -> Advice | None:
+    """Ten calls or more of ``predict`` (or ``evaluate``, ``fit``), of four steps each at most.
+
+    Setting them up and leaving them is a tenth of the cell at least. Validations inside ``fit`` are no calls;
+    beside them those of ``evaluate`` cannot be counted. The bound is all that was set up but once.
+    """
+    parts = _parts(study)
+    whole_ns = _took_ns(parts)
+    most: tuple[int, str, list[CellPart], int, int] = (0, "", [], 0, 0)
+    for method in _PHASES:
+        if method == "evaluate" and any(part.name == _VALIDATION for part in parts):
+            continue
+        around = [p for p in parts if p.part in (AROUND, EPOCH_ENDS) and p.name == method]
+        calls, steps = _runs(study, method)
+        if calls >= _CALLS and steps <= _STEPS_EACH * calls:
+            most = max(most, (_took_ns(around), method, around, calls, steps), key=lambda m: m[0])
+    set_up_ns, method, around, calls, steps = most
+    if not method or set_up_ns < _LEAST_SHARE * whole_ns:
+        return None
+    line = max(around, key=lambda part: part.wall_ns)
+    waits = [p for p in parts if p.part == INPUT and (p.file, p.line) == (line.file, line.line)]
+    spent_ns = set_up_ns + _took_ns(waits)
+    each = steps / calls
+    steps_each = "1 step" if each == 1 else f"{each:.2g} steps on average"
+    return Advice(
+        "predict-in-a-loop", f"Call {method} once, not in a loop",
+        f"model.{method} was called {count_text(calls)} times, for {steps_each}. Setting a call up (a new "
+        f"iterator, callbacks) and leaving it took {duration_text(spent_ns / calls * PS_PER_NS)}, in all "
+        f"{percent_text(spent_ns / whole_ns)} of the cell's time.",
+        spent_ns / whole_ns * (1 - 1 / calls),
+        _INSTEAD[method],
+        f"{_API}#{method}-method",
+        where=_line_of(study, around),
+    )  # fmt: skip
+
+
+def new_model_in_a_loop(study: Study) -> Advice | None:
+    """One line of the user's traced the functions of three Keras models or more, each made or compiled anew.
+
+    Making them and the steps in which a function was traced, but the first ones, are a tenth of the cell at
+    least. Silent where as many models were loaded: which those are the loop does not choose.
+    """
+    loop = _traced_in_a_loop(study.recording.functions)
+    parts = _parts(study)
+    whole_ns = _took_ns(parts)
+    if loop is None or not whole_ns:
+        return None
+    first, models = loop
+    building = [part for part in parts if part.part == BUILDING]
+    loaded = sum(part.occurrences for part in parts if part.part == CHECKPOINTING)
+    made = sum(part.occurrences for part in building if part.name not in (_COMPILE, _LAYERS))
+    compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
+    if loaded >= models or max(made, compiled) < models - 1:
+        return None
+    spent_ns = _tracing_again_ns(study) + sum(part.wall_ns - part.longest_ns for part in building)
+    if spent_ns < _LEAST_SHARE * whole_ns:
+        return None
+    is_new = made >= models - 1
+    what = "made anew" if is_new else "compiled anew"
+    return Advice(
+        "new-model-in-a-loop",
+        "Make the model once, not in a loop" if is_new else "Compile the model once, not in a loop",
+        f"{count_text(models)} times one line ran a model that was {what}, and Keras traced its functions "
+        f"for each: making them, and the steps that traced, took {duration_text(spent_ns * PS_PER_NS)} "
+        f"besides the first, {percent_text(spent_ns / whole_ns)} of the cell's time.",
+        min(spent_ns / whole_ns, 1.0),
+        "Where the model is the same each time (folds, restarts), make and compile it once, keep "
+        "saved = [v.numpy() for v in model.variables + model.optimizer.variables] before it trains "
+        "(model.optimizer.build(model.trainable_variables) first), and assign them back before each turn."
+        if is_new
+        else "Compile it before the loop. What changes from turn to turn can be assigned: "
+        "model.optimizer.learning_rate = 1e-4.",
+        f"{GUIDE}/function#controlling_retracing",
+        where=line_text(study, first.caller_file, first.caller_line),
+    )  # fmt: skip
+
+
+def _tracing_again_ns(study: Study) -> int:
+    """Time of Keras' steps in which a function was traced, without those of each phase's first run."""
+    seen = study.recording.steps
+    name, run = np.asarray(seen.name, np.int64), np.asarray(seen.run, np.int64)
+    took = np.asarray(seen.end_ns, np.int64) - np.asarray(seen.begin_ns, np.int64)
+    again = np.asarray(seen.retraced, np.bool_) & (run > 0)
+    for code in set(name.tolist()):
+        own = again & (name == code)
+        if own.any():
+            again &= ~(own & (run == run[own].min()))
+    return int(took[again].sum())
+
+
+def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunction, int] | None:
+    """A function of Keras that one line had traced for several models, with their number."""
+    keras = [one for one in functions if one.is_keras and one.caller_file]
+    places = Counter(map(_place_of, keras))
+    if not places:
+        return None
+    place, models = places.most_common(1)[0]
+    first = next(one for one in keras if _place_of(one) == place)
+    return (first, models) if models >= _MODELS else None
+
+
+def _place_of(function: TracedFunction) -> tuple[int, str, str, int]:
+    return function.code, function.phase, function.caller_file, function.caller_line
+
+
+def validation(study: Study) -> Advice | None:
+    """The cell's largest part is the validation inside ``fit``, and it takes longer than the training.
+
+    The steps of both are compared with the gaps between them, without those in which a function was traced.
+    """
+    parts = _parts(study)
+
+    def of(steps: str, name: str) -> list[CellPart]:
+        own = {(steps, "fit"), (GAPS, name), (AROUND, name), (EPOCH_ENDS, name)}
+        return [part for part in parts if (part.part, part.name) in own]
+
+    validating, training = of(VALIDATION, _VALIDATION), of(TRAIN, "fit")
+    spent_ns, whole_ns = _took_ns(validating), _took_ns(parts)
+    others: Counter[str] = Counter()
+    for part in parts:
+        others[part.part] += part.wall_ns if part not in validating else 0
+    if spent_ns <= max(_took_ns(training), *others.values(), 0):
+        return None
+    steps = sum(part.occurrences for part in validating if part.part == VALIDATION)
+    has_epochs = any(fit.epochs > 1 for fit in study.recording.fits)
+    seldom = "validation_freq=5 validates every fifth epoch; " if has_epochs else ""
+    return Advice(
+        "validation", "Validate less",
+        f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
+        f"{percent_text(spent_ns / whole_ns)} of the cell's time ({count_text(steps)} steps); training took "
+        f"{duration_text(_took_ns(training) * PS_PER_NS)}.",
+        spent_ns / whole_ns,
+        f"fit(...): {seldom}validation_steps=... (of a tf.data dataset) looks at a part of the data; a "
+        "larger validation_batch_size (of arrays) makes fewer steps.",
+        f"{_API}#fit-method",
+        where=_line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),
+    )  # fmt: skip

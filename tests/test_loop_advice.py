@@ -1,0 +1,250 @@
+"""Advice on whole cells: Keras called or made again and again, and validation; each rule on the guilty and on the innocent."""
+
+import json
+
+import numpy as np
+import pytest
+from traces import event, host, line, read
+
+import profnb
+from profnb.capture.histories import FitResult
+from profnb.capture.parts.part_records import (
+    AROUND, BUILDING, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
+)  # fmt: skip
+from profnb.capture.recording import Recording
+from profnb.capture.retracings import TracedFunction
+from profnb.capture.step_records import CALL, KERAS, StepRecords
+from profnb.report.advice import advice_html, advice_section_text
+from profnb.report.ranking import Advice, advise
+from profnb.subjects.study import Study
+
+MS, NS = 10**9, 10**6
+CELL = {"c.py": 3}
+
+
+def cell_of(*parts):
+    """Parts as (part, name, occurrences, milliseconds, line)."""
+    rows = [CellPart(part, name, count, ms * NS, max(ms // max(count, 1), 1) * NS, "c.py" if at else "", at) for part, name, count, ms, at in parts]
+    return CellRecords(sum(row.wall_ns for row in rows), rows, cells=CELL)
+
+
+def study_of(cell, steps=(), functions=(), fits=()):
+    """Steps as (phase, run, how many, how long, whether a function was traced in the first of them)."""
+    seen, at = StepRecords(names=["train", "test", "predict"]), 0
+    for phase, run, count, ms, retraced in steps:
+        for number in range(count):
+            seen.append(at * NS, (at + ms) * NS, seen.names.index(phase), seen.kinds.index(KERAS), 1, retraced and not number, 1, at, run)
+            at += ms
+    trace = read(host(line("python", event("train", 0, MS, step_num=0, _r=1))))
+    return Study(trace, 0, Recording(steps=seen, cell=cell, functions=tuple(functions), fits=list(fits)))
+
+
+def rules_of(study):
+    return {advice.rule: advice for advice in advise(study)}
+
+
+def calls(method="predict", count=40, each=1, set_up=20, phase="predict", part=PREDICT):
+    """So many calls of a method, each with some steps of 2 ms and a set-up."""
+    cell = cell_of((IMPORTS, "keras", 1, 9000, 1), (AROUND, method, count, count * set_up, 8), (part, method, count * each, 2 * count * each, 8),
+                   (OTHER, "", 0, 10, 0), (PROFNB, "stop", 1, 500, 0))  # fmt: skip
+    return study_of(cell, [(phase, run + 1, each, 2, False) for run in range(count)])
+
+
+@pytest.mark.parametrize(("method", "phase", "part", "instead"), [
+    ("predict", "predict", PREDICT, "model(x, training=False)"), ("evaluate", "test", EVALUATION, "test_on_batch"), ("fit", "train", TRAIN, "train_on_batch")])  # fmt: skip
+def test_calls_of_one_batch_in_a_loop_by_hand(method, phase, part, instead):
+    found = rules_of(calls(method, phase=phase, part=part))["predict-in-a-loop"]
+    assert found.title == f"Call {method} once, not in a loop"
+    assert f"model.{method} was called 40 times, for 1 step. " in found.evidence
+    assert "took 20.0 ms, in all 89.9 % of the cell's time" in found.evidence  # 800 of 800 + 80 + 10 ms
+    assert found.bound_fraction == pytest.approx(800 / 890 * 39 / 40)
+    assert instead in found.code
+    assert "steps_per_execution" not in found.code
+    assert found.where == "Cell [3]:8"
+
+
+def test_calls_of_a_few_batches_and_what_they_wait_for_count():
+    study = calls(each=3)
+    study.recording.cell.add(INPUT, "", 0)
+    assert "for 3 steps on average" in rules_of(study)["predict-in-a-loop"].evidence
+    cell = cell_of((AROUND, "predict", 20, 100, 8), (INPUT, "", 20, 100, 8), (INPUT, "mine", 20, 100, 9), (PREDICT, "predict", 20, 100, 8))
+    found = rules_of(study_of(cell, [("predict", run + 1, 1, 5, False) for run in range(20)]))["predict-in-a-loop"]
+    assert found.bound_fraction == pytest.approx(0.5 * 19 / 20)
+
+
+@pytest.mark.parametrize("study", [
+    lambda: calls(count=9),  # few calls
+    lambda: calls(count=1, each=500),
+    lambda: calls(each=64),  # of many batches
+    lambda: calls(each=5),
+    lambda: calls(set_up=0),  # predict_on_batch: nothing is set up
+    lambda: calls("fit", phase="train", part=TRAIN, count=1, each=40),  # one fit of 40 steps
+    lambda: study_of(cell_of((AROUND, "predict", 40, 80, 8), (OTHER, "", 0, 900, 0)), [("predict", run + 1, 1, 2, False) for run in range(40)]),  # a small part of it
+    lambda: study_of(None, [("predict", run + 1, 1, 2, False) for run in range(40)]),  # nobody looked
+    lambda: study_of(cell_of((AROUND, "validation", 80, 800, 8), (AROUND, "evaluate", 2, 5, 9), (VALIDATION, "fit", 40, 80, 8)),
+                     [("test", run + 1, 1, 2, False) for run in range(41)]),  # validations inside fit are no calls
+    lambda: study_of(cell_of((AROUND, "fit", 1, 20, 8), (EPOCH_ENDS, "fit", 40, 800, 8)), [("train", 1, 40, 2, False)]),  # epochs are none either
+    lambda: study_of(cell_of((TRAIN, "train_on_batch", 40, 80, 8), (OTHER, "", 0, 100, 0)), [("train", 0, 40, 2, False)]),
+])  # fmt: skip
+def test_few_calls_calls_of_many_batches_and_what_is_no_call_are_left_alone(study):
+    assert "predict-in-a-loop" not in rules_of(study())
+
+
+def test_steps_of_other_kinds_are_no_calls_of_keras():
+    study = calls()
+    study.recording.steps.kind[:] = study.recording.steps.kind[:0]
+    study.recording.steps.kind.extend([study.recording.steps.kinds.index(CALL)] * 40)
+    assert "predict-in-a-loop" not in rules_of(study)
+
+
+def models(count=4, *, made=None, compiled=None, loaded=0, tracing=300, line_of=lambda _: 8, is_keras=True, several=False, training=1000):
+    """So many models, each traced as one line fits it; made and compiled in 10 ms each."""
+    made, compiled = count if made is None else made, count if compiled is None else compiled
+    cell = cell_of((BUILDING, "Sequential", made, 10 * made, 5), (BUILDING, "compile", compiled, 10 * compiled, 6), (FIRST, "train", count, tracing * count, 8),
+                   (TRAIN, "fit", 100, training, 8), (CHECKPOINTING, "load_model", loaded, loaded, 7))  # fmt: skip
+    functions = [TracedFunction("one_step", at if several else 0, is_keras, "", 0, "c.py", line_of(at)) for at in range(count)]
+    return study_of(cell, [("train", run + 1, 5, tracing, True) for run in range(count)], functions)
+
+
+def test_a_new_model_in_each_turn_by_hand():
+    """Beside the first: 3 x 300 ms of steps that traced, 3 x 10 of making and 3 x 10 of compiling, of 2,280 ms."""
+    found = rules_of(models())
+    assert "retracing" not in found
+    found = found["new-model-in-a-loop"]
+    assert found.title == "Make the model once, not in a loop"
+    assert found.bound_fraction == pytest.approx(960 / 2280)
+    assert "4 times one line ran a model that was made anew" in found.evidence
+    assert "took 960 ms besides the first, 42.1 % of the cell's time" in found.evidence
+    assert found.where == "Cell [3]:8"
+    assert "input_signature" not in found.code
+
+
+def test_a_model_that_is_compiled_in_each_turn_is_told_so():
+    found = rules_of(models(made=1))["new-model-in-a-loop"]
+    assert found.title == "Compile the model once, not in a loop"
+    assert "learning_rate" in found.code
+
+
+@pytest.mark.parametrize("study", [
+    lambda: models(2),  # two models are no loop
+    lambda: models(line_of=lambda at: at + 8),  # four models, compared line by line
+    lambda: models(several=True),  # the train, test and predict functions of one
+    lambda: models(is_keras=False),
+    lambda: models(made=1, compiled=1),  # traced anew for another reason: its shapes
+    lambda: models(made=4, loaded=4),  # an ensemble that is loaded
+    lambda: models(tracing=2, training=5000),  # not worth a word
+    lambda: study_of(cell_of((BUILDING, "Sequential", 4, 400, 5)), [], [TracedFunction("one_step", 0, True, "", 0, "", 0)] * 4),  # no line of the user's
+    lambda: study_of(None, [], [TracedFunction("one_step", 0, True, "", 0, "c.py", 8)] * 4),
+])  # fmt: skip
+def test_models_that_no_loop_makes_are_left_alone(study):
+    assert "new-model-in-a-loop" not in rules_of(study())
+
+
+def validating(validation=3000, training=1000, epochs=3, other=(), steps=120):
+    cell = cell_of((TRAIN, "fit", 30, training, 8), (VALIDATION, "fit", steps, validation - 200, 8), (GAPS, "validation", steps, 100, 8),
+                   (AROUND, "validation", epochs, 100, 8), (FIRST, "train", 1, 900, 8), (FIRST, "validation", 1, 900, 8), *other)  # fmt: skip
+    return study_of(cell, [("train", 1, 30, 30, False)], fits=[FitResult({"loss": 1.0}, epochs, is_continued=False)])
+
+
+def test_a_validation_that_is_the_largest_part_by_hand():
+    found = rules_of(validating())["validation"]
+    assert found.bound_fraction == pytest.approx(3000 / 5800)
+    assert "took 3.00 s, 51.7 % of the cell's time (120 steps); training took 1.00 s" in found.evidence
+    for option in ("validation_freq", "validation_steps", "validation_batch_size"):
+        assert option in found.code
+    assert found.where == "Cell [3]:8"
+
+
+def test_a_single_validation_is_not_told_to_come_less_often():
+    assert "validation_freq" not in rules_of(validating(epochs=1))["validation"].code
+
+
+@pytest.mark.parametrize("study", [
+    lambda: validating(training=3100),
+    lambda: validating(training=20_000),
+    lambda: validating(other=[(OTHER, "", 0, 4000, 0)]),  # something else is larger still
+    lambda: validating(other=[("callbacks", "Slow.on_epoch_end", 3, 1600, 2), ("callbacks", "Slow.on_train_batch_end", 30, 1600, 2)]),
+    lambda: study_of(cell_of((EVALUATION, "evaluate", 100, 5000, 8), (TRAIN, "fit", 10, 100, 8))),  # evaluate is no validation
+    lambda: study_of(cell_of((TRAIN, "fit", 10, 100, 8), (FIRST, "validation", 1, 900, 8))),  # it was traced, once
+    lambda: study_of(None),
+])  # fmt: skip
+def test_a_validation_that_is_not_what_takes_long_is_left_alone(study):
+    assert "validation" not in rules_of(study())
+
+
+def test_the_line_is_shown_once_and_escaped():
+    advice = Advice("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test", where="Cell [3]:8")
+    assert "Do it (at most 50.0 %). It is slow. At Cell [3]:8. Do less." in advice_section_text([advice])
+    assert "Cell [3]:8" in advice_html([advice])
+    named = Advice("r", "Do it", "It is slow.", 0.5, "Do less in `f`, Cell [3]:8.", "https://x.test", where="Cell [3]:8")
+    assert advice_section_text([named]).count("Cell [3]:8") == 1
+    assert advice_html([named]).count("Cell [3]:8") == 1
+    hostile = Advice("r", "Do it", "It is slow.", 0.5, "", "https://x.test", where="<script>/\x1b[31m.py:8")
+    assert "<script>" not in advice_html([hostile])
+    assert "\x1b" not in advice_section_text([hostile])
+    assert "Do it (at most 50.0 %). It is slow. At" in advice_section_text([hostile])
+    plain = Advice("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test")
+    assert " At " not in advice_section_text([plain])
+    assert "<code" not in advice_html([plain])
+
+
+# What the rules read, in programs that run here.
+
+
+@pytest.fixture(scope="module")
+def keras():
+    pytest.importorskip("tensorflow")
+    return pytest.importorskip("keras")
+
+
+def small(keras):
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.tensorflow
+def test_predict_in_a_loop_runs_here_and_comes_back_from_a_file(keras, tmp_path):
+    model, x = small(keras), np.ones((64, 8), "float32")
+    with profnb.profile() as p:
+        for at in range(20):
+            model.predict(x[at : at + 1], verbose=0)
+    for profile in (p, profnb.load(p.save(tmp_path))):
+        found = {advice.rule: advice for advice in profile.advice}["predict-in-a-loop"]
+        assert "called 20 times, for 1 step" in found.evidence
+        assert "test_loop_advice.py:" in found.where
+        assert profile.advice[0].rule == "predict-in-a-loop"
+    with profnb.profile() as p:
+        for at in range(20):
+            model.predict_on_batch(x[at : at + 1])
+        model.predict(x, batch_size=1, verbose=0)
+    assert "predict-in-a-loop" not in {advice.rule for advice in p.advice}
+
+
+@pytest.mark.tensorflow
+def test_new_models_in_a_loop_run_here_and_their_first_tracings_are_nobodys_retracing(keras, tmp_path):
+    x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+    with profnb.profile() as p:
+        for _ in range(4):
+            small(keras).fit(x, y, validation_split=0.25, verbose=0)
+    for profile in (p, profnb.load(p.save(tmp_path))):
+        found = {advice.rule: advice for advice in profile.advice}
+        assert "retracing" not in found
+        assert "4 times one line ran a model that was made anew" in found["new-model-in-a-loop"].evidence
+        assert "test_loop_advice.py:" in found["new-model-in-a-loop"].where
+
+
+@pytest.mark.tensorflow
+def test_the_remedy_for_new_models_puts_back_what_was_and_traces_nothing(keras):
+    model, x, y = small(keras), np.random.default_rng(0).random((64, 8), "float32"), np.ones((64, 1), "float32")
+    model.optimizer.build(model.trainable_variables)
+    saved = [v.numpy() for v in model.variables + model.optimizer.variables]
+    with profnb.profile() as p:
+        losses = []
+        for _ in range(4):
+            for variable, value in zip(model.variables + model.optimizer.variables, saved, strict=True):
+                variable.assign(value)
+            losses.append(model.fit(x, y, shuffle=False, verbose=0).history["loss"][0])
+    assert len({json.dumps(round(loss, 5)) for loss in losses}) == 1
+    assert "new-model-in-a-loop" not in {advice.rule for advice in p.advice}
+    assert len({one.code for one in p.recording.functions}) == len(p.recording.functions)
