@@ -187,11 +187,11 @@ def test_the_collector_stays_as_the_user_has_it(is_on):
     (gc.enable if is_on else gc.disable)()
     try:
         seen = []
-        frames = stacks_module._frames_of(threading.get_ident(), lambda: seen.append(gc.isenabled()) or sys._current_frames())
+        frames = stacks_module.frames_of(threading.get_ident(), lambda: seen.append(gc.isenabled()) or sys._current_frames())
         assert (seen, gc.isenabled()) == ([False], is_on)
         assert [frame.f_code.co_name for frame in frames][:1] == ["<lambda>"]
         assert sys._getframe() in frames
-        assert stacks_module._frames_of(-1, sys._current_frames) == []  # a thread that has ended
+        assert stacks_module.frames_of(-1, sys._current_frames) == []  # a thread that has ended
         assert gc.isenabled() == is_on
     finally:
         gc.enable()

@@ -11,6 +11,7 @@ from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.retracings import ChangingArguments, TracedFunction
+from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.step_records import StepRecords
 
@@ -42,6 +43,7 @@ class Recording:
         functions: The tf.functions that were traced, by object.
         fits: What each of Keras' fits reached, in order.
         graph_versions: How many changes the graph had seen at each session run, bounded.
+        sessions: What was seen of TF1's sessions besides their runs; None where there were none.
         models: The Keras models that ran or were given; see ``capture.models``.
         source: The user's lines and the ops they made; None if not asked for.
         stacks: Samples of Python's stack; None if not asked for.
@@ -66,6 +68,7 @@ class Recording:
     functions: tuple[TracedFunction, ...] = ()
     fits: list[FitResult] = field(default_factory=list)
     graph_versions: list[int] = field(default_factory=list)
+    sessions: SessionRecords | None = None
     models: tuple[ModelFacts, ...] = ()
     source: SourceRecords | None = None
     stacks: StackRecords | None = None

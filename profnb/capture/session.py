@@ -81,6 +81,7 @@ class Capture:
             self.recorder.run_began,
             self.recorder.run_ended,
             self.recorder.run_failed,
+            self._hook_failed,
         )
         self.models = ModelWatch()
         self.source = SourceWatch(
@@ -178,6 +179,7 @@ class Capture:
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
+        recording.sessions = runs.finish(has_source=self.options.source) if runs.ended else None
         recording.messages.extend(self.source.messages)
         if self._traces:
             recording.messages.extend(runs.explain())

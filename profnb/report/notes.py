@@ -78,7 +78,7 @@ def notes_of(study: Study) -> list[str]:
             study.summary,
             study.input.iterators,
             study.framework,
-            may_be_fed=is_fed(study),
+            may_be_fed=is_fed(study) and study.input.feeding is None,
         ),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,

@@ -91,7 +91,9 @@ def build_report(
         return _report_without_trace(title, notes, cell, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
-    answer = answer_text(summary, _device_spoken_of(study), has_host=_has_host(study))
+    answer = answer_text(
+        summary, _device_spoken_of(study), has_host=_has_host(study), between=_between(study)
+    )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
     elif unrecorded_backend(study):
@@ -110,6 +112,12 @@ def build_report(
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
     )
+
+
+def _between(study: Study) -> str:
+    """What Python does between steps, where that is known."""
+    feeding = study.input.feeding
+    return "Python making the arrays that are fed" if feeding and feeding.makes_input else ""
 
 
 def _foot(study: Study) -> str:

@@ -106,13 +106,16 @@ def _aside_text(durations_ps: Sequence[int]) -> str:
     return f" ({count_text(len(durations_ps))} steps of {spread} aside)"
 
 
-def answer_text(summary: Summary, device: str = "", *, has_host: bool = True) -> str:
+def answer_text(
+    summary: Summary, device: str = "", *, has_host: bool = True, between: str = ""
+) -> str:
     """Where the time goes, in one sentence.
 
     Args:
         summary: The numbers of the headline.
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
+        between: What Python does between steps, where that is known.
     """
     largest = summary.largest
     if largest is None:
@@ -123,6 +126,8 @@ def answer_text(summary: Summary, device: str = "", *, has_host: bool = True) ->
     meaning = MEANINGS.get(largest.category)
     if largest.category == "all others" and not has_host:
         meaning = "nothing that could explain it was recorded"
+    if largest.category == GAP:
+        meaning = between or meaning
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
 

@@ -25,6 +25,7 @@ Around = Callable[..., AbstractContextManager[tuple[Any, ...]]]
 
 _AROUND = "profnb_around"
 _RUN_ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
+_SEEN = _RUN_ARGUMENTS[1:]
 
 
 def copy_inside(method: Any, around: Around, arguments: Sequence[str]) -> types.FunctionType | None:
@@ -168,10 +169,10 @@ def run_around(run: Any, around: Around) -> Callable[..., Any] | None:
 
     Args:
         run: Whatever stands in the method's place.
-        around: As for ``copy_inside``, given the session, ``options`` and ``run_metadata``.
+        around: As for ``copy_inside``, given the session, ``feed_dict``, ``options`` and ``run_metadata``.
 
     Returns:
-        The wrapper; None where ``run`` does not take both arguments, and so cannot be traced.
+        The wrapper; None where ``run`` does not take the last two, and so cannot be traced.
     """
     try:
         signature = inspect.signature(run)
@@ -182,9 +183,9 @@ def run_around(run: Any, around: Around) -> Callable[..., Any] | None:
     @functools.wraps(run)
     def watched(session: Any, /, *arguments: Any, **keywords: Any) -> Any:
         placed = dict(zip(_RUN_ARGUMENTS, arguments, strict=False)) | keywords
-        given = placed.get("options"), placed.get("run_metadata")
+        given = [placed.get(name) for name in _SEEN]
         with around(session, *given) as used:
-            for name, value in zip(("options", "run_metadata"), used, strict=True):
+            for name, value in zip(_SEEN, used, strict=True):
                 at = _RUN_ARGUMENTS.index(name)
                 if at < len(arguments):
                     arguments = (*arguments[:at], value, *arguments[at + 1 :])

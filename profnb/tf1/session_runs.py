@@ -26,11 +26,13 @@ from profnb.capture.seams import (
     RUN_OPTIONS,
     SESSION_RUN,
 )
+from profnb.capture.session_records import SessionRecords
+from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.inlined import copy_inside, run_around
 
 __all__ = ["GraphRuns"]
 
-_ARGUMENTS = ("options", "run_metadata")
+_ARGUMENTS = ("feed_dict", "options", "run_metadata")
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS = 10_000
 _HIDDEN = (
@@ -50,6 +52,7 @@ class GraphRuns:
         run_began: Called just before each run.
         run_ended: Called just after each run that did not raise, with whether it was traced.
         run_failed: Called just after each run that raised.
+        hook_failed: Given an error of what is looked at besides the runs.
 
     Attributes:
         runs: The serialized RunMetadata of the traced runs, in order.
@@ -67,6 +70,7 @@ class GraphRuns:
         run_began: Callable[[], object],
         run_ended: Callable[[bool], object],
         run_failed: Callable[[], object],
+        hook_failed: Callable[[Exception], object] = lambda _: None,
     ) -> None:
         """Start with no runs, on the calling thread."""
         self.runs: list[bytes] = []
@@ -77,6 +81,9 @@ class GraphRuns:
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first = before_first
         self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
+        self._hook_failed = hook_failed
+        self._gaps: GapWatch | None = GapWatch() if most_runs else None
+        self._epoch_ns = time.time_ns() - time.perf_counter_ns()
         self._thread = threading.get_ident()
         self._until: float | None = None  # monotonic seconds; None before the first traced run
         self._bytes = 0
@@ -109,11 +116,11 @@ class GraphRuns:
             yield
 
     def _around(
-        self, session: Any, options: Any, metadata: Any
-    ) -> AbstractContextManager[tuple[Any, Any]]:
+        self, session: Any, feed_dict: Any, options: Any, metadata: Any
+    ) -> AbstractContextManager[tuple[Any, Any, Any]]:
         if threading.get_ident() != self._thread or self._is_inside or self._is_refused:
-            return nullcontext((options, metadata))
-        return _Run(self, session, options, metadata)
+            return nullcontext((feed_dict, options, metadata))
+        return _Run(self, session, feed_dict, options, metadata)
 
     def may_trace(self) -> bool:
         """Whether the next run is inside the bounds; asks ``before_first`` once."""
@@ -143,9 +150,12 @@ class GraphRuns:
             return self._options_type(trace_level=full), self._metadata_type(), True
         return options, self._metadata_type() if metadata is None else metadata, True
 
-    def begin(self) -> None:
+    def begin(self, feed_dict: object) -> None:
         """A run begins; runs that it makes in turn are part of it."""
         self._is_inside = True
+        if self._gaps is not None:
+            with self._faults_kept():
+                self._gaps.run_begins(feed_dict)
         self._run_began()
 
     def end(self, session: Any, metadata: Any, *, failed: bool) -> None:
@@ -153,6 +163,9 @@ class GraphRuns:
         self._is_inside = False
         if failed:
             self._run_failed()
+        elif self._gaps is not None and not self._is_refused:
+            with self._faults_kept():
+                self._gaps.run_ended()
         if failed or self._is_refused:
             return
         was_traced = metadata is not None and metadata.HasField("step_stats")
@@ -164,6 +177,27 @@ class GraphRuns:
             self.runs.append(metadata.SerializeToString())
             self._bytes += len(self.runs[-1])
             self.graph = session.graph if self.graph is None else self.graph
+
+    @contextmanager
+    def _faults_kept(self) -> Iterator[None]:
+        """What fails in watching gaps costs no more than that."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self._gaps = None
+            self._hook_failed(error)
+
+    def finish(self, *, has_source: bool) -> SessionRecords:
+        """End: what was seen besides the runs.
+
+        Args:
+            has_source: Whether texts of the code's lines may be kept.
+        """
+        records, gaps = SessionRecords(self._epoch_ns), self._gaps
+        if gaps is not None:
+            with self._faults_kept():
+                records.gaps = shorten_gaps(gaps.finish(), has_source=has_source)
+        return records
 
     def explain(self) -> list[str]:
         """What was traced and what was not, and why, in sentences."""
@@ -191,23 +225,25 @@ def _owner_of_run(session: Any) -> type | None:
 class _Run:
     """Around the body of one ``Session.run``."""
 
-    def __init__(self, runs: GraphRuns, session: Any, options: Any, metadata: Any) -> None:
+    def __init__(
+        self, runs: GraphRuns, session: Any, feed_dict: Any, options: Any, metadata: Any
+    ) -> None:
         self._runs, self._session = runs, session
-        self._given = options, metadata
+        self._feed_dict, self._given = feed_dict, (options, metadata)
         self._traced_into: Any = None
         self._held = ExitStack()
 
-    def __enter__(self) -> tuple[Any, Any]:
+    def __enter__(self) -> tuple[Any, Any, Any]:
         options, metadata, traces = self._runs.plan(*self._given)
         try:
             if traces:
                 self._traced_into = metadata
                 self._held.enter_context(profiler_log_held_back())
-            self._runs.begin()
+            self._runs.begin(self._feed_dict)
         except BaseException:  # an interrupt: nobody will leave what was entered
             self._held.close()
             raise
-        return options, metadata
+        return self._feed_dict, options, metadata
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         traced_into, (_, given) = self._traced_into, self._given

@@ -10,6 +10,7 @@ from typing import Any
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
+from profnb.capture.session_records import ROLES, GapPlace, GapRecords, QueueRecord
 from profnb.capture.source.source_records import (
     ENTERED,
     GraphLines,
@@ -90,6 +91,27 @@ LIMITS: Mapping[str, Limit] = {
     "CellRecords.long_part": Limit((_CALLS,), 0, _PARTS),
     **{f"CellRecords.long_{end}_ns": Limit((_CALLS,), -_NS, _NS) for end in ("begin", "end")},
     "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _NS),
+    "SessionRecords.epoch_ns": Limit(least=-_NS, end=_NS << 1),
+    "SessionRecords.queues": Limit((100,)),
+    **{
+        f"GapRecords.{count}": Limit(least=0, end=_NS)
+        for count in ("runs", "fed", "judged", "new", "fed_bytes", "gaps", "gap_ns", "samples")
+    },
+    "GapRecords.places": Limit((100,)),
+    "GapRecords.cells": Limit(least=0),
+    **{f"GapPlace.{end}_ns": Limit(least=0, end=_NS) for end in ("wall", "inner")},
+    "GapPlace.line": Limit(least=0, end=_LINE),
+    "GapPlace.inner_line": Limit(least=0, end=_LINE),
+    "QueueRecord.capacity": Limit(least=-1, end=_NS),
+    **{
+        f"QueueRecord.{count}": Limit(least=0, end=_NS)
+        for count in ("min_after_dequeue", "element_bytes", "runner_threads", "traced")
+    },
+    **{f"QueueRecord.{ops}": Limit((1000,), 0, _NS) for ops in ("dequeues", "enqueues", "op_ns")},
+    "QueueRecord.sources": Limit((1000,)),
+    **{f"QueueRecord.{end}_ns": Limit((_STEPS,), -_NS, _NS) for end in ("begin", "end")},
+    "QueueRecord.elements": Limit((_STEPS,), 0, _LINE),
+    "QueueRecord.thread": Limit((_STEPS,), 0, _LINE),
     "StackRecords.begin_ns": Limit(least=0, end=_NS),
     "StackRecords.time_ns": Limit((_ROWS,), 0, _NS, has_differences=True),
     "StackRecords.stack": Limit((_ROWS,), 0),
@@ -187,6 +209,19 @@ def _check_stacks(stacks: StackRecords) -> None:
         _are_rows(stack, 0, stacks.frames, "frames")
 
 
+def _check_gaps(gaps: GapRecords) -> None:
+    _claim(gaps.new <= gaps.judged <= gaps.runs and gaps.fed <= gaps.runs, "more runs fed than ran")
+
+
+def _check_place(place: GapPlace) -> None:
+    _claim(place.role in ROLES, "a statement of a role that is none")
+
+
+def _check_queue(queue: QueueRecord) -> None:
+    _have_one_length(queue.begin_ns, queue.end_ns, queue.elements, queue.thread)
+    _claim(all(map(int.__le__, queue.begin_ns, queue.end_ns)), "runs that end before they begin")
+
+
 CHECKS: Mapping[type, Callable[[Any], None]] = {
     StepRecords: _check_steps,
     ModelFacts: _check_model,
@@ -194,6 +229,9 @@ CHECKS: Mapping[type, Callable[[Any], None]] = {
     GraphLines: _check_graph,
     SourceRecords: _check_source,
     StackRecords: _check_stacks,
+    GapRecords: _check_gaps,
+    GapPlace: _check_place,
+    QueueRecord: _check_queue,
     CellPart: _check_part,
     CellRecords: _check_cell,
 }

@@ -28,7 +28,7 @@ from profnb.capture.seams import CURRENT_FRAMES, SET_SWITCH_INTERVAL
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
-__all__ = ["StackSampler", "lines_of_stacks"]
+__all__ = ["StackSampler", "frames_of", "line_at", "lines_of_stacks"]
 
 _PERIOD_S = 0.001
 _SWITCH_S = 0.00005
@@ -70,7 +70,7 @@ class StackSampler:
         records.begin_ns = clock()
         while not stopping.is_set():
             sleep(_PERIOD_S)
-            frames = _frames_of(thread, self._frames_now)
+            frames = frames_of(thread, self._frames_now)
             now = clock()
             key: list[int] = []
             for code, offset in list(map(read, frames)):
@@ -101,7 +101,7 @@ class StackSampler:
                 code, offset = key[at : at + 2]
                 if is_own_file(self._codes[code].co_filename):
                     continue
-                place = code, _line_at(self._codes[code], offset)
+                place = code, line_at(self._codes[code], offset)
                 number = frames.setdefault(place, len(frames))
                 if number == len(self._records.frames):
                     running = self._codes[code]
@@ -114,7 +114,7 @@ class StackSampler:
         self._codes.clear()
 
 
-def _frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> list[FrameType]:
+def frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> list[FrameType]:
     """The frames of a thread, the innermost first, taken in one piece.
 
     All in one call of C code, in which the interpreter does not change threads: walking from frame to frame
@@ -136,7 +136,7 @@ def _calls(function: Callable[[], _T]) -> Iterator[_T]:
     return starmap(function, [()])
 
 
-def _line_at(code: CodeType, offset: int) -> int:
+def line_at(code: CodeType, offset: int) -> int:
     """The line of an instruction."""
     for first, last, line in code.co_lines():
         if first <= offset < last:

@@ -11,6 +11,7 @@ from profnb.subjects.input.diagnosis import (
     diagnose_input,
     explain_first_element,
 )
+from profnb.subjects.input.feeding import Feeding, find_feeding
 from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
 from profnb.subjects.input.waiting import Waiting, find_waiting
@@ -56,6 +57,11 @@ class Input:
             self._charges,
             self.pipeline,
         )
+
+    @cached_property
+    def feeding(self) -> Feeding | None:
+        """Python between session runs; None where it is little, or was not sampled."""
+        return find_feeding(self._spine)
 
     @cached_property
     def first_element(self) -> str:

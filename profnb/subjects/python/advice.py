@@ -15,6 +15,7 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
+from profnb.subjects.input.feeding import session_gaps
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
@@ -42,6 +43,9 @@ def python_between_steps(study: Study) -> Advice | None:
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
     rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
+    runs = session_gaps(study)
+    if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
+        rest = min(rest, runs.gap_ns / runs.gaps * 1000 * rows.size)
     if (
         not study.has_device and study.steps.origin not in EAGER_LOOPS
     ):  # inside it dispatches eager ops
@@ -52,10 +56,15 @@ def python_between_steps(study: Study) -> Advice | None:
         return None
     if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
         return None  # a new input for each step (predict in a loop): not what the remedies below are for
+    feeding = study.input.feeding
+    if feeding is not None and feeding.makes_input:
+        return None  # its own rule says so
     if _is_paced_by_input(study):
         return None  # what is saved there is waited for the next element instead
     each = duration_text(rest / rows.size)
     where, seldom = _few_gaps(in_gaps[:, -1], rest)
+    if feeding is not None and feeding.named():
+        where = f" Most of it is {feeding.named()}.{where}"
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
         if study.steps.origin in EAGER_LOOPS
@@ -80,7 +89,7 @@ def python_between_steps(study: Study) -> Advice | None:
                 "a loop of your own put several steps into one tf.function."
             ),
             sessions="Log and fetch every 100 steps instead of each; "
-            + ("feed through tf.data instead of placeholders; " if is_fed(study) else "")
+            + ("feed through tf.data instead of placeholders; " if is_fed(study) and feeding is None else "")
             + "tf.while_loop runs several steps in one session.run.",
             jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each "

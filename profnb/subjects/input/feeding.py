@@ -1,0 +1,110 @@
+"""Session runs that are fed by hand (``feed_dict``): Python between them, and whether it made what is fed.
+
+Of what the capture sampled (``tf1.gap_watch``) it is input if statements from which the fed values come took
+more than half of the time between the runs; or if those and the ones before the run in its loop did, and
+the arrays were made anew for nine of ten runs. Logging behind the run, arrays that were there already, and
+scalars are not. Times are the shorter of two: what the trace shows as nobody's, and what passed between
+the end of ``Session.run`` and its next begin.
+"""
+
+from dataclasses import dataclass
+
+from profnb.capture.session_records import BEFORE, FEEDS, GapPlace, GapRecords
+from profnb.capture.source.user_code import file_title
+from profnb.core.units import duration_text
+from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.spine import Spine
+
+__all__ = ["Feeding", "find_feeding", "session_gaps"]
+
+_FEWEST_STEPS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
+_LONGEST_TEXT, _MOST_NAMED, _WORTH_NAMING = 60, 3, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """Python between session runs.
+
+    Attributes:
+        share: Its share of the time from step to step.
+        each_ps: Its time a step.
+        makes_input: Whether it makes what is fed.
+        fed_bytes: The most that a run was fed.
+        places: The statements that took it, the longest first.
+        seen_ns: What all of them took; what each took is a share of this.
+        cells: The number of the cell that each file stands for, where it is one.
+    """
+
+    share: float
+    each_ps: float
+    makes_input: bool
+    fed_bytes: int
+    places: tuple[GapPlace, ...]
+    seen_ns: int
+    cells: dict[str, int]
+
+    def named(self, roles: tuple[str, ...] = ()) -> str:
+        """The statements worth naming, of some roles: "`batch = load(i)`, Cell [1]:8 (20.1 ms a step)".
+
+        Args:
+            roles: Which of them; all by default.
+        """
+        chosen = [p for p in self.places if not roles or p.role in roles]
+        chosen = [p for p in chosen if p.wall_ns >= _WORTH_NAMING * self.seen_ns][:_MOST_NAMED]
+        return ", ".join(map(self._name, chosen))
+
+    def _name(self, place: GapPlace) -> str:
+        told = self._told(place.text, place.file, place.line)
+        took = duration_text(self.each_ps * place.wall_ns / self.seen_ns)
+        inside = ""
+        if place.inner_file and place.inner_ns * 2 > place.wall_ns:
+            inner = self._told(place.inner_text, place.inner_file, place.inner_line)
+            inside = f", most of it in {inner}"
+        return f"{told} ({took} a step{inside})"
+
+    def _told(self, text: str, file: str, line: int) -> str:
+        at = f"{file_title(file, self.cells)}:{line}"
+        text = text.replace("`", "'")
+        if len(text) > _LONGEST_TEXT:
+            text = text[: _LONGEST_TEXT - 1] + "…"
+        return f"`{text}`, {at}" if text else at
+
+
+def session_gaps(spine: Spine) -> GapRecords | None:
+    """What was sampled between the runs, where the steps are session runs; else None."""
+    sessions = spine.recording.sessions
+    is_of_runs = bool(spine.summary.phase and spine.summary.phase.startswith("session_run"))
+    if sessions is None or spine.steps.is_window or not is_of_runs or not sessions.gaps.gaps:
+        return None
+    return sessions.gaps
+
+
+def find_feeding(spine: Spine) -> Feeding | None:
+    """Python's part of the time between session runs; None where it is small, or was not sampled."""
+    gaps, rows = session_gaps(spine), spine.summary.counted
+    if gaps is None or rows.size < _FEWEST_STEPS:
+        return None
+    period_ps = spine.steps.duration_ps[rows] + spine.gaps.own_ps[rows]
+    nobodys = spine.breakdown.gap_picoseconds[rows, CATEGORIES.index("all others")]
+    traced_ps = float((nobodys * spine.gaps.belongs[rows]).sum()) / rows.size
+    each_ps = min(traced_ps, gaps.gap_ns / gaps.gaps * 1000)
+    whole = float(period_ps.sum()) / rows.size
+    seen = sum(place.wall_ns for place in gaps.places)
+    is_seen = gaps.samples >= _FEWEST_SAMPLES and seen > 0
+    if not is_seen or each_ps < max(_LEAST_SHARE * whole, _LEAST_GAP_PS):
+        return None
+    by_role = {
+        role: sum(p.wall_ns for p in gaps.places if p.role == role) for role in (FEEDS, BEFORE)
+    }
+    is_fed = gaps.fed > 0 and gaps.fed * 2 >= min(gaps.runs, 256)
+    is_new = gaps.judged > 0 and gaps.new * 10 >= gaps.judged * 9
+    made = by_role[FEEDS] * 2 > seen or (is_new and (by_role[FEEDS] + by_role[BEFORE]) * 2 > seen)
+    return Feeding(
+        each_ps / whole,
+        each_ps,
+        is_fed and made,
+        gaps.fed_bytes,
+        tuple(gaps.places),
+        seen,
+        gaps.cells,
+    )

@@ -1,0 +1,164 @@
+"""Stacks between session runs to statements of the user's, and what each is to the run.
+
+A stack is compared with those of the runs, from the outermost frame of the user's on: where both are in
+the same statement, one frame further in is looked at; the first statement that differs is what ran instead
+of the one that leads to the run.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from types import CodeType
+
+from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace
+from profnb.capture.source.stacks import line_at
+from profnb.capture.source.user_code import is_user_file
+from profnb.tf1.statements import (
+    Source,
+    comes_from,
+    fed_names,
+    is_fed,
+    loaded_names,
+    only_shows,
+)
+
+__all__ = ["Stack", "tell_roles"]
+
+Stack = tuple[tuple[CodeType, int], ...]  # the outermost first
+
+_MOST_PLACES = 12
+_SESSIONS = (
+    "/tensorflow/python/client/",
+    "/tensorflow/python/training/",
+    "/tensorflow/python/framework/",
+)
+_HOOKS = ("after_run", "before_run", "after_create_session", "begin", "end")
+_Place = tuple[str, int, str, str]  # file, line, text, role
+
+
+class _Reader:
+    """The sources of all files, each read once."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, Source] = {}
+        self._found: dict[tuple[int, int], tuple[int, ast.stmt | None]] = {}
+
+    def of(self, code: CodeType) -> Source:
+        file = code.co_filename
+        if file not in self._sources:
+            self._sources[file] = Source(file)
+        return self._sources[file]
+
+    def statement(self, code: CodeType, offset: int) -> tuple[int, ast.stmt | None]:
+        """Line of an instruction and the statement it belongs to."""
+        key = id(code), offset
+        if key not in self._found:
+            self._found[key] = self._find(code, offset)
+        return self._found[key]
+
+    def _find(self, code: CodeType, offset: int) -> tuple[int, ast.stmt | None]:
+        line, column = line_at(code, offset), None
+        if hasattr(code, "co_positions"):
+            place = next(
+                (p for row, p in enumerate(code.co_positions()) if row == offset // 2), None
+            )
+            if place is not None and place[0] is not None and place[2] is not None:
+                line, column = place[0], place[2]
+        return line, self.of(code).statement(line, column)
+
+
+def tell_roles(calls: Sequence[Stack], stacks: Mapping[Stack, int], scale: float) -> list[GapPlace]:
+    """Sum up stacks by statement.
+
+    Args:
+        calls: The stacks of the runs; those of our own frames end them.
+        stacks: Time of each stack between runs.
+        scale: What to multiply times by.
+
+    Returns:
+        The statements that took most of the time, the longest first.
+    """
+    reader = _Reader()
+    sums: dict[_Place, int] = {}
+    inner: dict[_Place, dict[tuple[str, int, str], int]] = {}
+    for stack, took in stacks.items():
+        place = (
+            max((_place(call, stack, reader) for call in calls), key=lambda found: found[0])[1]
+            if calls and stack
+            else None
+        )
+        if place is None:
+            continue
+        sums[place] = sums.get(place, 0) + took
+        code, offset = [frame for frame in stack if is_user_file(frame[0].co_filename)][-1]
+        line = line_at(code, offset)
+        if (code.co_filename, line) != place[:2]:
+            own = (
+                code.co_filename,
+                line,
+                reader.of(code).text(line, reader.statement(code, offset)[1]),
+            )
+            inside = inner.setdefault(place, {})
+            inside[own] = inside.get(own, 0) + took
+    places = []
+    for place, took in sorted(sums.items(), key=lambda item: -item[1])[:_MOST_PLACES]:
+        most = max(inner.get(place, {("", 0, ""): 0}).items(), key=lambda item: item[1])
+        places.append(GapPlace(*place, int(took * scale), *most[0], int(most[1] * scale)))
+    return places
+
+
+def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, _Place]:
+    """How many of the user's frames both share, and what ran instead of the run."""
+    rows = [row for row, (code, _) in enumerate(stack) if is_user_file(code.co_filename)]
+    of_call = [frame for frame in call if is_user_file(frame[0].co_filename)]
+    shared = 0
+    for level, (row, (code, offset)) in enumerate(zip(rows, of_call, strict=False)):
+        own, own_offset = stack[row]
+        is_last = level == len(of_call) - 1
+        line, statement = reader.statement(own, own_offset)
+        source = reader.of(own)
+        if own is not code:
+            return shared, (own.co_filename, line, source.text(line), FEEDS if level else AFTER)
+        _, run = reader.statement(code, offset)
+        if run is None or run is not statement:
+            role = (
+                AFTER
+                if run is None or statement is None
+                else _role(source, statement, run, is_last=is_last)
+            )
+            first = line if statement is None else statement.lineno
+            return shared, (own.co_filename, first, source.text(first, statement), role)
+        shared += 1
+        if is_last or row == rows[-1]:
+            hook = _hook_in(stack[row + 1 :])
+            first = run.lineno
+            if hook is not None:
+                return shared, (own.co_filename, first, hook, RUN_ITSELF)
+            role = FEEDS if not is_last or is_fed(run) else AFTER
+            return shared, (own.co_filename, first, source.text(first, statement), role)
+    code, offset = stack[0]
+    line = line_at(code, offset)
+    return shared, (code.co_filename, line, reader.of(code).text(line), AFTER)
+
+
+def _hook_in(frames: Stack) -> str | None:
+    """The hook that runs below a run's statement, "" for TensorFlow's own Python; None where neither does."""
+    if not frames or not any(
+        part in frames[0][0].co_filename.replace("\\", "/") for part in _SESSIONS
+    ):
+        return None
+    for code, _ in frames:
+        if code.co_name in _HOOKS and code.co_argcount:
+            return str(getattr(code, "co_qualname", code.co_name))
+    return ""
+
+
+def _role(source: Source, statement: ast.stmt, run: ast.stmt, *, is_last: bool) -> str:
+    """What a statement is to another one of the same scope that leads to the run."""
+    loop = source.loop(run)
+    needed = fed_names(run) if is_last else loaded_names(run)
+    if comes_from(source, statement, run, needed):
+        return FEEDS
+    is_earlier = (statement.lineno, statement.col_offset) < (run.lineno, run.col_offset)
+    in_loop = loop is not None and loop in source.above(statement)
+    feeds = not is_last or bool(needed) or is_fed(run)
+    return BEFORE if is_earlier and in_loop and feeds and not only_shows(statement) else AFTER

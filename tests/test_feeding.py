@@ -1,0 +1,235 @@
+"""What Python does between session runs: which statements, and whether they make what is fed."""
+
+import linecache
+import time
+
+import numpy as np
+import pytest
+
+import profnb
+from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
+from profnb.report.notes import notes_of
+from profnb.report.ranking import advise
+from profnb.report.report import build_report
+from profnb.subjects.study import Study
+from profnb.tf1.gap_watch import GapWatch
+from profnb.tf1.statements import Source, comes_from, fed_names, only_shows
+from profnb.capture.recording import Recording
+
+from traces import event, host, line, read
+
+MS = 1_000_000_000
+
+
+def source_of(text):
+    name = "/home/user/made-up.py"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    return Source(name)
+
+
+LOOP = """
+for i, row in enumerate(rows()):
+    image = read(row)
+    batch[:] = image
+    buffer.append(batch)
+    print(i)
+    lr = rate(i)
+    s.run(step, feed_dict={x: np.stack(buffer), k: lr})
+    other = log(image)
+"""
+
+
+def test_what_is_fed_is_followed_back_through_the_names_it_is_made_of():
+    source = source_of(LOOP)
+    at = {number: source.statement(number, None) for number in range(2, 10)}
+    run = at[8]
+    needed = fed_names(run)
+    assert needed == {"x", "np", "buffer", "k", "lr"}
+    assert [number for number in at if number != 8 and comes_from(source, at[number], run, needed)] == [2, 3, 4, 5, 7]
+    assert only_shows(at[6]) and not only_shows(at[3])
+
+
+def test_without_a_column_a_line_of_two_statements_tells_none():
+    source = source_of("wait(); s.run(a, {x: b})\n")
+    assert source.statement(1, None) is None
+    assert source.text(1, source.statement(1, 8)) == "s.run(a, {x: b})"
+
+
+def study(places, *, gap_ms=18, fed=20, judged=17, new=17, samples=100, wall_ms=None, cells=None):
+    """Twenty runs of 2 ms, each followed by nothing for ``gap_ms``."""
+    period = (2 + gap_ms) * MS
+    ops = [event("a/MatMul:MatMul", row * period, 2 * MS) for row in range(20)]
+    runs = [event("session_run", row * period, 2 * MS, step_num=row, _r=1) for row in range(20)]
+    trace = read(host(line("python", *runs), line("ops", *ops, line_id=2)))
+    gap_ns = 19 * (gap_ms if wall_ms is None else wall_ms) * 1_000_000
+    gaps = GapRecords(20, fed, judged, new, 8192, 19, gap_ns, samples, places, cells or {})
+    return Study(trace, recording=Recording(sessions=SessionRecords(0, gaps), graph_versions=[3] * 20))
+
+
+def place(role, took_ms=300, text="batch = load(i)", at=8, **inner):
+    return GapPlace("cell.py", at, text, role, took_ms * 1_000_000, **inner)
+
+
+def rules(of):
+    return [advice.rule for advice in advise(of)]
+
+
+def first_of(of):
+    return next(iter(advise(of)))
+
+
+def test_making_what_is_fed_is_input_with_its_lines_and_times():
+    inner = {"inner_file": "cell.py", "inner_line": 3, "inner_text": "img = crop(img)", "inner_ns": 200_000_000}
+    made = study([place(FEEDS, **inner), place(AFTER, 40, "print(loss)", 12)], cells={"cell.py": 4})
+    advice = first_of(made)
+    assert rules(made) == ["python-input"]
+    assert advice.evidence == (
+        "Session runs are fed arrays (8.19 kB) that Python makes first, while TensorFlow waits: 89.5 % of the time, 17.1 ms a "
+        "step. Most of it is `batch = load(i)`, Cell [4]:8 (15.1 ms a step, most of it in `img = crop(img)`, Cell [4]:3)."
+    )
+    assert advice.bound_fraction == pytest.approx(19 * 18 / (19 * 18 + 20 * 2), abs=0.001)
+    assert "TFRecord" in advice.code and "100 steps" not in advice.code
+    assert not any("tf.data iterator ran" in note for note in notes_of(made))
+
+
+def test_the_answer_says_that_it_is_the_arrays_that_are_fed():
+    made, other = study([place(FEEDS)]), study([place(AFTER)])
+    answer = [build_report(s, title="", notes=[], overhead_ps=None).answer for s in (made, other)]
+    assert answer[0].endswith("(Python making the arrays that are fed).")
+    assert "fed" not in answer[1]
+
+
+@pytest.mark.parametrize(
+    ("places", "facts"),
+    [
+        ([place(AFTER)], {}),  # logging behind the run
+        ([place(BEFORE)], {"new": 0}),  # arrays that were there
+        ([place(BEFORE)], {"judged": 0, "new": 0}),
+        ([place(FEEDS)], {"fed": 0}),  # scalars
+        ([place(FEEDS, 100), place(AFTER, 300)], {}),  # the smaller part
+        ([place(RUN_ITSELF, 300, "CheckpointSaverHook.after_run")], {}),
+    ],
+)
+def test_what_does_not_make_the_arrays_is_no_input_and_is_named(places, facts):
+    innocent = study(places, **facts)
+    assert rules(innocent) == ["python-between-steps"]
+    most = max(places, key=lambda p: p.wall_ns)
+    assert f"Most of it is `{most.text}`, cell.py:8 (" in first_of(innocent).evidence
+    assert "instead of placeholders" not in first_of(innocent).code
+
+
+def test_new_arrays_and_what_comes_before_the_run_are_input():
+    assert rules(study([place(BEFORE)])) == ["python-input"]
+
+
+def test_few_samples_tell_nothing():
+    assert study([place(FEEDS)], samples=3).input.feeding is None
+
+
+def test_what_passes_inside_of_the_run_is_not_pythons():
+    assert rules(study([place(AFTER)], wall_ms=0.1)) == []
+
+
+def test_names_from_the_code_cannot_leave_their_quotes():
+    told = study([place(FEEDS, text="x = f(`<b>`)")]).input.feeding.named()
+    assert told.startswith("`x = f('<b>')`, cell.py:8")
+
+
+def test_an_array_is_new_that_was_not_fed_before_and_does_not_stay():
+    kept = [np.ones(9) for _ in range(8)]
+    whole = np.ones(90)
+    for feeds, fed, new in (
+        (lambda i: {"x": np.ones(9)}, 8, 5), (lambda i: {"x": kept[i]}, 8, 0),
+        (lambda i: {"x": whole[i : i + 9]}, 8, 0), (lambda i: {"x": 0.1}, 0, 0), (lambda i: None, 0, 0),
+    ):  # fmt: skip
+        watch = GapWatch()
+        for number in range(8):
+            watch.run_begins(feeds(number))
+        records = watch.finish()
+        assert (records.runs, records.fed, records.new) == (8, fed, new)
+        assert records.judged == (5 if fed else 0)
+
+
+# Real runs.
+
+
+@pytest.fixture(scope="module")
+def session():
+    tf = pytest.importorskip("tensorflow")
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, 64), name="x")
+        tf.reduce_sum(x, name="total")
+    with v1.Session(graph=graph) as opened:
+        yield opened
+
+
+def load():
+    time.sleep(0.03)
+    return np.ones((8, 64))
+
+
+def fed_inline(s):
+    for _ in range(16):
+        s.run("total:0", {"x:0": load()})
+
+
+def fed_by_name(s):
+    for _ in range(16):
+        rows = load()
+        batch = rows / 2
+        s.run("total:0", feed_dict={"x:0": batch})
+
+
+def fed_and_logged(s):
+    for _ in range(16):
+        s.run("total:0", {"x:0": np.ones((8, 64))})
+        time.sleep(0.03)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("loop", "role", "text"),
+    [
+        (fed_inline, FEEDS, 's.run("total:0", {"x:0": load()})'), (fed_by_name, FEEDS, "rows = load()"),
+        (fed_and_logged, AFTER, "time.sleep(0.03)"),
+    ],
+)  # fmt: skip
+def test_statements_of_real_loops_are_found(session, loop, role, text):
+    with profnb.profile() as p:
+        loop(session)
+    gaps = p.recording.sessions.gaps
+    assert (gaps.runs, gaps.fed, gaps.new, gaps.gaps) == (16, 16, 13, 15)
+    most = gaps.places[0]
+    assert (most.role, most.text) == (role, text)
+    assert most.wall_ns > 0.8 * 15 * 30e6
+    assert most.file.endswith("test_feeding.py")
+    rule = p.advice[0].rule
+    assert rule == ("python-input" if role == FEEDS else "python-between-steps")
+
+
+@pytest.mark.tensorflow
+def test_without_source_no_text_is_kept(session):
+    with profnb.profile(source=False) as p:
+        fed_by_name(session)
+    most = p.recording.sessions.gaps.places[0]
+    assert (most.text, most.inner_text) == ("", "")
+    assert "rows = load()" not in p.summary()
+
+
+@pytest.mark.tensorflow
+def test_a_hook_of_a_monitored_session_is_named(session):
+    tf = pytest.importorskip("tensorflow")
+
+    class Slow(tf.compat.v1.train.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            time.sleep(0.03)
+
+    with tf.Graph().as_default():
+        one = tf.compat.v1.assign_add(tf.compat.v1.train.create_global_step(), 1)
+        with tf.compat.v1.train.MonitoredSession(hooks=[Slow()]) as s, profnb.profile() as p:
+            for _ in range(16):
+                s.run(one)
+    most = p.recording.sessions.gaps.places[0]
+    assert (most.role, most.inner_text) == (RUN_ITSELF, "time.sleep(0.03)")
+    assert most.text.endswith("after_run")
