@@ -36,8 +36,6 @@ MISSES = {
     "a_new_model_in_each_turn": (True, "functions are told apart by their names: retracing"),
     "folds_of_a_cross_validation": (True, "functions are told apart by their names: retracing"),
     "validation_that_is_larger_than_training": (True, f"{_NO_RULE}; told as epochs that are too short"),
-    "steps_that_slow_down_bit_by_bit": (False, _NO_RULE),
-    "steps_that_are_throttled_half_way": (False, _NO_RULE),
     "fit_that_runs_eagerly": (True, "Python between eager ops is told as Python between steps: \"log every 100 steps\""),
     "a_python_number_in_each_call": (True, _TRACING),
     "a_new_shape_in_each_call": (True, _TRACING),

@@ -218,7 +218,7 @@ def steps_that_slow_down_bit_by_bit():
 
     def cell():
         for number in range(60):
-            train_step(tf.constant(20 + 6 * number)).numpy()
+            train_step(tf.constant(10 + 3 * number)).numpy()
 
     return cell
 
@@ -250,6 +250,6 @@ def steps_that_are_throttled_half_way():
 
     def cell():
         for number in range(60):
-            train_step(tf.constant(30 if number < 25 else 120)).numpy()
+            train_step(tf.constant(20 if number < 25 else 80)).numpy()
 
     return cell

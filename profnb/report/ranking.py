@@ -9,6 +9,7 @@ Advice is ranked by it; gains of several do not add up.
 from collections.abc import Callable
 
 from profnb.subjects.advising import LEAST, Advice
+from profnb.subjects.cell.slowing_advice import slowing_down
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
@@ -53,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
     small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
     exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
+    slowing_down,
 )  # fmt: skip
 
 
