@@ -14,6 +14,7 @@ from profnb.subjects.cell.advice import (
     predict_in_a_loop,
     validation,
 )
+from profnb.subjects.cell.slowing_advice import slowing_down
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
@@ -60,26 +61,31 @@ RULES: tuple[Rule, ...] = (
     validation,
     unused_gpu,
     input_bound,
-    python_input prefetch_more,
+    python_input,
+    prefetch_more,
     waiting_for_input,
     feeding_by_hand,
     python_between_steps,
     epoch_ends,
     gpu_thread_mode,
-    launch_bound copying_input,
+    launch_bound,
+    copying_input,
     synchronising_reads,
     retracing,
     recompiling,
     eager_ops,
-    small_ops_without_xla mixed_precision,
+    small_ops_without_xla,
+    mixed_precision,
     missed_tensor_cores,
     layout_changes,
     larger_batch,
     exposed_collectives,
-    imbalance large_optimizer,
+    imbalance,
+    large_optimizer,
     idle_cores,
     oversubscribed,
     growing_graph,
+    slowing_down,
 )
 
 

@@ -27,6 +27,7 @@ _WITHOUT_EPOCHS = {"test", "predict"}
 _LEAST_GAP_PS = 20_000_000
 _LEAST_EPOCH_END_PS = 10_000_000_000
 _NEARLY_ALL = 0.9
+_FEWEST_ENDS = 5  # of fewer the first, in which things are set up, is too large a part
 _FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 
@@ -140,7 +141,8 @@ def epoch_ends(study: Study) -> Advice | None:
     """A tenth or more of the time from first to last step passes between epochs, 10 ms or more each time.
 
     That is where the program makes a new iterator of tf.data between two steps; time in which a device works
-    meanwhile does not count. Where one callback is proved to be more than half of it, it is named.
+    meanwhile does not count. Where one callback is proved to be more than half of it, it is named; else there
+    must be five of them or more: in the first ones things are set up that later ones find.
     """
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
@@ -176,6 +178,8 @@ def epoch_ends(study: Study) -> Advice | None:
             "test_on_batch and predict_on_batch make none."
         )
     cause, most = find_gap_cause(study, rows, busy), ""
+    if cause is None and rows.size < _FEWEST_ENDS:
+        return None
     if cause is not None:
         most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."
         what = "Do less in" if cause.part == CALLBACKS else "Save and load less often:"

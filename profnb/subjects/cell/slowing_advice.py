@@ -1,0 +1,188 @@
+"""The rule that speaks where steps take longer and longer: a trend, or a change that stays.
+
+Steps in order of their time are cut into 20 blocks of equal length; a block stands for its lower median,
+so that one slow step, or an epoch's end, moves none. Pettitt's statistic counts how many pairs of a block
+before some point and one after it rise, less those that fall, at the point where that is most (a fifth of
+the blocks at least on either side). Without a trend or a change 87 or more are reached once in a thousand
+times.
+
+Source: A. N. Pettitt (1979), A non-parametric approach to the change-point problem; one-sided, its level from
+two hundred thousand permutations of 20 blocks.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from profnb.core.columns import Floats, Int64s
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.breakdown import CATEGORIES
+from profnb.subjects.advising import GUIDE, Advice, op_events
+from profnb.subjects.study import Study
+from profnb.trace.framework import words
+
+__all__ = ["find_rise", "slowing_down"]
+
+_BLOCKS, _EDGE, _LEVEL = 20, 4, 87
+_FEWEST_STEPS = 2 * _BLOCKS
+_LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
+_FEWEST_TRACED = 20
+_INPUT, _PYTHON, _MORE, _SAME = "input", "python", "more", "same"
+_CODE = {
+    _INPUT: "Look for what the input does more of from batch to batch: a generator that searches, copies or "
+    "concatenates all it gave before, a file that is read from its start each time.",
+    _PYTHON: "Look for what grows in the loop: a list of losses or predictions that is summed, concatenated, "
+    "drawn or saved anew each time. Keep a running sum, and of each loss float(loss), not the tensor.",
+    _MORE: "Look for what makes each step run more ops: sequences that get longer, a loop inside the step "
+    "that counts up, losses that are collected and added again.",
+    _SAME: "If batches and sequences keep their sizes, the machine got slower: look at its clock and its "
+    "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE on a GPU), its free memory, what else runs on it.",
+    "": "Trace more of the steps (-n STEPS) to see which part of a step grows. What usually does: a list "
+    "that is summed or saved anew each time, sequences that get longer, a processor that clocks down.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """Steps that take longer at the end than at the beginning.
+
+    Attributes:
+        early: The median of the first quarter of the blocks, in the unit of the steps.
+        late: That of the last quarter.
+        change: Row of the step at which most of the rise happens; None where it comes bit by bit.
+    """
+
+    early: float
+    late: float
+    change: int | None
+
+
+def find_rise(periods: Floats) -> Rise | None:
+    """What is told of N steps whose times rise.
+
+    Args:
+        periods: Their times in order, in any unit, shape (N,).
+
+    Returns:
+        The rise; None for fewer than 40 steps, where chance explains it, or where the last quarter takes less
+        than a quarter longer than the first.
+    """
+    if periods.size < _FEWEST_STEPS:
+        return None
+    bounds = np.linspace(0, periods.size, _BLOCKS + 1).astype(np.int64)
+    cut = [np.sort(periods[a:b]) for a, b in pairwise(bounds.tolist())]
+    blocks = np.array([block[(block.size - 1) // 2] for block in cut])
+    signs = np.sign(blocks[None, :] - blocks[:, None])
+    points = np.arange(_EDGE, _BLOCKS - _EDGE + 1)
+    rises = np.array([signs[:point, point:].sum() for point in points])
+    best = int(points[rises.argmax()])
+    quarter = _BLOCKS // 4
+    early, late = float(np.median(blocks[:quarter])), float(np.median(blocks[-quarter:]))
+    if rises.max() < _LEVEL or early <= 0 or late < _LEAST_GROWTH * early:
+        return None
+    near = min(best, _BLOCKS - best, quarter)
+    jump = float(np.median(blocks[best : best + near]) / np.median(blocks[best - near : best]))
+    is_jump = jump >= (late / early) ** 0.8
+    return Rise(early, late, int(bounds[best]) if is_jump else None)
+
+
+def slowing_down(study: Study) -> Advice | None:
+    """Of 40 steady steps of one fit or loop or more, the last quarter takes a quarter longer than the first.
+
+    Chance alone says so once in a thousand times. Not where a buffer of the input ran dry (the wait for it
+    grew once, and stays as it is), and not where a session's graph grows, which a rule of its own tells.
+    """
+    versions = study.recording.graph_versions
+    if study.steps.is_window or (versions and versions[-1] - versions[0] >= len(versions) // 2 > 0):
+        return None
+    periods = _periods(study)
+    rise = find_rise(periods)
+    if rise is None:
+        return None
+    cause, what = _cause_of(study)
+    if cause == _INPUT and rise.change is not None:
+        return None
+    at = (
+        "bit by bit"
+        if rise.change is None
+        else f"most of it from about step {count_text(rise.change)} on"
+    )
+    return Advice(
+        "slowing-down", "Find what slows the steps down",
+        f"The last quarter of {count_text(periods.size)} steps took {duration_text(rise.late)} each, the "
+        f"first {duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, {at}; "
+        f"chance alone shows that once in a thousand cells.{what}",
+        max(1 - periods.size * rise.early / float(periods.sum()), 0.0),
+        words(study.framework, _CODE[cause], sessions=_CODE[cause].replace("float(loss)", "its value")),
+        f"{GUIDE}/profiler",
+    )  # fmt: skip
+
+
+def _periods(study: Study) -> Floats:
+    """Times from step to step of the longest fit or loop of the main phase, warm-up left out, picoseconds.
+
+    On devices the traced steps, whose times are the device's: a host that runs ahead is quick at first.
+    """
+    phase, times = study.summary.phase, study.step_times
+    if study.has_device or times.first_ns is None:
+        rows = study.summary.counted
+        return np.asarray(study.steps.duration_ps[rows] + study.gaps.own_ps[rows], np.float64)
+    own = np.array([name == phase for name in times.phase], np.bool_)
+    own[np.flatnonzero(own)[: study.warmup_steps]] = False
+    steady = own & ~times.retraced
+    if not steady.any():
+        return np.empty(0)
+    runs, spent = np.unique(times.run[steady], return_inverse=True)
+    longest = runs[np.bincount(spent, times.duration_ps[steady].astype(np.float64)).argmax()]
+    steady &= times.run == longest
+    follows = np.append(own[1:] & (times.run[1:] == times.run[:-1]), False)
+    to_next = np.append(np.diff(times.begin_ps), 0)
+    period = np.where(follows, np.maximum(to_next, times.duration_ps), times.duration_ps)
+    return np.asarray(period[steady], np.float64)
+
+
+def _cause_of(study: Study) -> tuple[str, str]:
+    """Which part of a traced step grew, and that in a sentence; "" where the traced steps do not show it."""
+    rows = study.summary.counted
+    if rows.size < _FEWEST_TRACED:
+        return "", ""
+    quarter = rows.size // 4
+    ends = rows[:quarter], rows[-quarter:]
+    input_ps, python_ps, rest_ps = (
+        [float(np.median(part[:quarter])), float(np.median(part[-quarter:]))]
+        for part in _parts(study, rows)
+    )
+    whole = [sum(part) for part in zip(input_ps, python_ps, rest_ps, strict=True)]
+    grown = whole[1] - whole[0]
+    if whole[1] < _LEAST_OF_TRACED * whole[0]:
+        return "", ""
+    for cause, (early, late), name in (
+        (_INPUT, input_ps, "the wait for its input"),
+        (_PYTHON, python_ps, "Python between steps and around ops"),
+    ):
+        if 2 * (late - early) > grown:
+            before, after = duration_text(early), duration_text(late)
+            return cause, f" It is {name} that grew, from {before} to {after} a step."
+    is_rest = 2 * (rest_ps[1] - rest_ps[0]) > grown
+    ops = study.groups.step[op_events(study, lambda _, op_type: op_type != "Dataset")]
+    early_ops, late_ops = (np.isin(ops, end).sum() / quarter for end in ends)
+    if is_rest and late_ops > _GOES_ON * early_ops:
+        now, before = count_text(round(late_ops)), count_text(round(early_ops))
+        return _MORE, f" Each step ran {now} ops then, {before} before."
+    if is_rest and early_ops and late_ops * _GOES_ON >= early_ops:
+        return _SAME, " As many ops ran as before, and each took longer."
+    return "", ""
+
+
+def _parts(study: Study, rows: Int64s) -> tuple[Floats, Floats, Floats]:
+    """Of some steps' periods: the wait for input, Python, and all else, each shape (N,)."""
+    gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
+    steps = study.breakdown.picoseconds[rows]
+    whole = (steps + gaps).sum(axis=1).astype(np.float64)
+    at, others = CATEGORIES.index("input"), CATEGORIES.index("all others")
+    shown = (steps[:, at] + gaps[:, at]).astype(np.float64)
+    waited = np.maximum(shown, study.input.waiting.step_ps[rows])
+    python = (steps[:, others] + gaps[:, others]).astype(np.float64)
+    python = np.maximum(python - (waited - shown), 0)
+    return waited, python, np.maximum(whole - waited - python, 0)

@@ -1,0 +1,153 @@
+"""What a program of the diagnosis benchmark is, and how what profnb says of it is judged."""
+
+import contextlib
+import gc
+import importlib
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+class Later:
+    """A module that is imported when something of it is asked for: collecting tests imports no TensorFlow."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def load(self):
+        return importlib.import_module(self._name)
+
+    def __getattr__(self, name):
+        return getattr(self.load(), name)
+
+
+tf, keras, v1 = Later("tensorflow"), Later("keras"), Later("tensorflow.compat.v1")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A small program in which one thing is slow, or nothing.
+
+    Attributes:
+        make: Prepares what is not looked at, and returns the cell: a function of no argument. Or the profile
+            of a program that was recorded.
+        first: Rules of which one must be said first; none: nothing may be said.
+        question: Its number among the 25 that users ask most; 0 for others.
+        also: Rules that are true of it too, and may be said.
+        says: What the first advice must hold, each of them.
+        never: What neither advice nor the first line may hold.
+    """
+
+    make: Callable
+    first: tuple[str, ...]
+    question: int = 0
+    also: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+    @property
+    def name(self):
+        return self.make.__name__
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was said of a program, judged.
+
+    Attributes:
+        program: The program.
+        said: The rules that spoke, what can gain most first.
+        wrong: Those of them that are not true of it.
+        unsaid: What the first advice should hold and does not.
+        words: What must not be said, and was.
+    """
+
+    program: Program
+    said: tuple[str, ...]
+    wrong: tuple[str, ...]
+    unsaid: tuple[str, ...]
+    words: tuple[str, ...]
+    texts: tuple[str, ...] = field(repr=False, default=())
+
+    @property
+    def has_cause(self):
+        """Whether the planted cause comes first; of an innocent program, whether nothing is said."""
+        if not self.program.first:
+            return not self.said or set(self.said) <= set(self.program.also)
+        return bool(self.said) and self.said[0] in self.program.first and not self.unsaid
+
+    @property
+    def has_wrong_remedy(self):
+        return bool(self.wrong or self.words)
+
+    @property
+    def is_right(self):
+        return self.has_cause and not self.has_wrong_remedy
+
+
+def programs(*, of):
+    """A decorator that adds a program to a list: ``@planted("python-input", question=4)``."""
+
+    def planted(*first, **rest):
+        def add(make):
+            of.append(Program(make, first, **rest))
+            return make
+
+        return add
+
+    return planted
+
+
+def diagnose(program):
+    """Run a program under a capture as users have it, and judge what is said of it."""
+    import profnb
+
+    cell = program.make()
+    if isinstance(cell, profnb.Profile):
+        p = cell
+    else:
+        with contextlib.redirect_stdout(io.StringIO()), profnb.profile() as p:
+            cell()
+    advice, headline = p.advice, p.summary().split("\n", 1)[0]
+    texts = [f"{one.title}. {one.evidence} {one.code}" for one in advice]
+    outcome = judge(program, [one.rule for one in advice], texts, headline)
+    del cell, p
+    tidy_up()
+    return outcome
+
+
+def judge(program, said, texts, headline):
+    """Hold what was said against what is true.
+
+    Args:
+        program: The program.
+        said: The rules that spoke, in order.
+        texts: What each of them said.
+        headline: The first line.
+    """
+    allowed = {*program.first, *program.also}
+    return Outcome(
+        program,
+        tuple(said),
+        tuple(rule for rule in said if rule not in allowed),
+        tuple(word for word in program.says if not texts or word not in texts[0]),
+        tuple(word for word in program.never if any(word in text for text in (*texts, headline))),
+        (headline, *texts),
+    )
+
+
+def begin():
+    """Import what programs need, and take that out of what the collector, and so each capture, looks through."""
+    for one in (tf, keras, v1):
+        one.load()
+    gc.collect()
+    gc.freeze()
+
+
+def tidy_up():
+    """Let models and graphs go: the next capture would look at all that live."""
+    for name in ("keras", "tf_keras"):
+        if name in sys.modules:
+            sys.modules[name].backend.clear_session()
+    gc.collect()

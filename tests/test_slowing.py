@@ -1,0 +1,156 @@
+"""``slowing-down``: steps that take longer and longer, by hand; real programs are in the diagnosis benchmark."""
+
+import numpy as np
+import pytest
+from test_steps import marker
+from traces import event, host, line, read
+
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import StepRecords
+from profnb.report.ranking import advise
+from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
+from profnb.subjects.study import Study
+
+MS = 10**9
+NOISE = np.random.default_rng(4)
+
+
+def noisy(level, spread=0.2):
+    """Times about a level: most near it, some far above it, as a busy machine makes them."""
+    level = np.asarray(level, float)
+    late = np.where(NOISE.random(level.size) < 0.1, 3 * NOISE.random(level.size), 0)
+    return level * (1 + spread * NOISE.random(level.size) + late)
+
+
+def test_a_trend_and_a_change_that_stays_are_told_apart():
+    trend = find_rise(noisy(np.linspace(10, 30, 100)))
+    assert trend.change is None
+    assert 10 < trend.early < 17
+    assert 25 < trend.late < 37
+    change = find_rise(noisy(np.repeat([10, 20], [40, 60])))
+    assert change.change == 40
+    assert find_rise(noisy(np.repeat([10, 20], [280, 220]))).change == pytest.approx(280, abs=25)
+
+
+@pytest.mark.parametrize("level", [
+    np.full(200, 10), np.repeat([50, 10], [10, 90]), np.repeat([10, 90, 10], [60, 1, 39]), np.repeat([10, 90, 10], [40, 15, 45]),
+    np.linspace(30, 10, 100), np.tile([10, 10, 10, 80], 25), np.linspace(10, 11, 100), np.repeat([5, 10], [8, 92]), np.repeat([10, 40], [97, 3]),
+    np.linspace(10, 40, 39), np.tile(np.linspace(10, 30, 25), 4),
+], ids=[
+    "level", "warm-up", "one slow step", "a disturbance that passes", "faster and faster", "ends of epochs", "hardly", "buffers full at first",
+    "the last steps", "too few to tell", "each epoch alike",
+])  # fmt: skip
+def test_what_is_no_slowing_down(level):
+    assert find_rise(noisy(level)) is None
+
+
+def test_the_level_is_one_in_a_thousand():
+    """Times without a trend whose ends differ by chance; the bound on how much they must is not what keeps it."""
+    draw = np.random.default_rng(9)
+    found = sum(find_rise(draw.lognormal(0, 1.5, 60)) is not None for _ in range(4000))
+    assert found <= 10
+
+
+# Traces: which part grew.
+
+
+def study_of(times_ms, inside=None, gap_ms=lambda at: 0.1, recording=None):
+    """Steps of given times; ``inside`` makes the events of one from its row, begin and time."""
+    begin, markers, work = 0, [], []
+    for at, took in enumerate(times_ms):
+        end = begin + int(took * MS)
+        markers.append(marker(begin, end, at))
+        work += inside(at, begin, end) if inside else [event("m/a/MatMul:MatMul", begin, end - begin)]
+        begin = end + int(gap_ms(at) * MS)
+    return Study(read(host(line("python", *markers), line("tf_Compute", *work, line_id=2))), 0, recording)
+
+
+def op(begin, end, name="m/a/MatMul:MatMul"):
+    return event(name, begin, end - begin)
+
+
+def test_the_same_ops_that_take_longer():
+    found = slowing_down(study_of(np.repeat([10.0, 20.0], 30)))
+    assert found.rule == "slowing-down"
+    assert "100.0 % longer" not in found.evidence  # the gap of 100 us belongs to the step
+    assert "The last quarter of 60 steps took 20.1 ms each, the first 10.1 ms: 99.0 % longer, most of it from about step 30 on" in found.evidence
+    assert "once in a thousand" in found.evidence
+    assert "As many ops ran as before" in found.evidence
+    assert "nvidia-smi" in found.code
+    assert found.bound_fraction == pytest.approx(1 - 10.1 / 15.1, abs=0.01)
+
+
+def test_steps_that_run_more_and_more_ops():
+    def inside(at, begin, end):
+        bounds = np.linspace(begin, end, 3 + at // 4).astype(int).tolist()
+        return [op(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    found = slowing_down(study_of(np.linspace(10, 40, 60), inside))
+    assert "bit by bit" in found.evidence
+    assert "Each step ran 15 ops then, 3 before." in found.evidence
+    assert "sequences that get longer" in found.code
+
+
+def test_python_that_grows_between_steps():
+    found = slowing_down(study_of([10.0] * 60, gap_ms=lambda at: 0.5 * at))
+    assert "It is Python between steps and around ops that grew, from 3.50 ms to 25.5 ms a step." in found.evidence
+    assert "a list of losses" in found.code
+
+
+def waiting(at, begin, end):
+    """An input that is waited for all of the step but 5 ms."""
+    return [op(end - 5 * MS, end), event("IteratorGetNext:IteratorGetNext", begin, end - begin - 5 * MS)]
+
+
+def test_an_input_that_gets_slower_and_one_whose_buffer_ran_dry():
+    def on_python(times):
+        begin, events = 0, []
+        for at, took in enumerate(times):
+            end = begin + int(took * MS)
+            events += [marker(begin, end, at), event("IteratorGetNext", begin, end - begin - 5 * MS)]
+            events.append(op(end - 5 * MS, end))
+            begin = end
+        return Study(read(host(line("python", *events))))
+
+    slower = slowing_down(on_python(np.linspace(10, 40, 60)))
+    assert "the wait for its input" in slower.evidence
+    assert "a generator" in slower.code
+    assert slowing_down(on_python(np.repeat([6.0, 20.0], 30))) is None
+
+
+def test_what_the_clock_saw_after_the_trace_counts_and_is_not_explained():
+    records = StepRecords(names=["train"])
+    begin = 0
+    for at in range(80):
+        took = 10_000_000 + 400_000 * at
+        records.append(begin, begin + took, 0, 0, int(at < 12), 0, 1, at, 0)
+        begin += took + 1000
+    recording = Recording(steps=records)
+    found = slowing_down(study_of([10.0] * 12, recording=recording))
+    assert "of 80 steps" in found.evidence
+    assert found.evidence.endswith("cells.")
+    assert found.code.startswith("Trace more of the steps")
+    assert [advice.rule for advice in advise(study_of([10.0] * 12, recording=recording))] == ["slowing-down"]
+    records.retraced[:] = records.retraced[:0]
+    for _ in range(80):
+        records.retraced.append(1)
+    assert slowing_down(study_of([10.0] * 12, recording=recording)) is None  # each is a warm-up
+
+
+def test_fits_are_not_compared_with_each_other():
+    """Two fits of 40 steps each, the second of larger batches."""
+    records = StepRecords(names=["train"])
+    begin = 0
+    for at in range(80):
+        took = 10_000_000 if at < 40 else 30_000_000
+        records.append(begin, begin + took, 0, 0, 1, 0, 1, at, at // 40)
+        begin += took + 1000
+    times = np.repeat([10.0, 30.0], 40)
+    assert slowing_down(study_of(times, recording=Recording(steps=records))) is None
+    assert slowing_down(study_of(times)) is not None  # of a trace alone nobody knows
+
+
+def test_a_session_whose_graph_grows_has_a_rule_of_its_own():
+    times = np.linspace(10, 40, 60)
+    assert slowing_down(study_of(times, recording=Recording(graph_versions=list(range(60))))) is None
+    assert slowing_down(study_of(times, recording=Recording(graph_versions=[7] * 60))) is not None
