@@ -20,8 +20,8 @@ def feeding_by_hand(study: Study) -> Advice | None:
     return Advice(
         "python-input", "Feed the model without Python",
         f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
-        f"TensorFlow waits: {percent_text(feeding.share)} of the time, {duration_text(feeding.each_ps)} a step. "
-        f"Most of it{' is' if lines else ' was'} {lines or 'not found in the code'}.",
+        f"TensorFlow waits: {percent_text(feeding.share)} of the time, {duration_text(feeding.each_ps)} a "
+        f"step. Most of it{' is' if lines else ' was'} {lines or 'not found in the code'}.",
         feeding.share,
         "Prepare the data once: write what is made there with tf.io.TFRecordWriter, and read it with "
         "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); "
