@@ -15,14 +15,27 @@ SHARED = Path(__file__).parents[2] / "shared" / "traces"
 
 
 SLOW = {"tensorflow", "kernel", "browser", "slow"}
+# The files that take longest, in that order: workers begin with them, so that none works alone at the end.
+LONGEST = (
+    "layer_programs", "capture", "source_lines", "notebooks", "seams", "own_loops", "cells", "sweep", "browser_timeline", "browser",
+    "cell_time", "saved", "repeats", "graph_runs", "numba_cache", "xla", "judged", "input_pipeline", "python_time", "warm", "chrome_write",
+)  # fmt: skip
 
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="only what takes no TensorFlow, kernel, browser or patience: two minutes at most")
 
 
+def pytest_configure(config):
+    """Have workers take files as they are ordered here: xdist would begin with those of most tests, which are the quick ones."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(config, items):
-    """Leave out what is slow, where only the fast tests are asked for."""
+    """Leave out what is slow, where only the fast tests are asked for; for workers, begin with the longest files."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: LONGEST.index(name) if (name := item.path.stem.removeprefix("test_")) in LONGEST else len(LONGEST))
     if config.getoption("--fast"):
         is_slow = [not SLOW.isdisjoint(mark.name for mark in item.iter_markers()) for item in items]
         config.hook.pytest_deselected(items=[item for item, slow in zip(items, is_slow, strict=True) if slow])
