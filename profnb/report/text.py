@@ -7,6 +7,7 @@ import numpy as np
 
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
@@ -155,7 +156,8 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
             )
         )
     facts.extend(_facts_between(study))
-    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
+    is_part = steps.origin in EAGER_LOOPS and study.recording.closed_by is not None
+    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps, is_part=is_part))
     return facts
 
 
@@ -224,10 +226,17 @@ def run_facts(runs: Sequence[Floats]) -> list[Fact]:
 
 
 def _cost_fact(
-    times: StepTimes, tracing_cost: TracingCost | None, overhead_ps: float | None
+    times: StepTimes,
+    tracing_cost: TracingCost | None,
+    overhead_ps: float | None,
+    *,
+    is_part: bool = False,
 ) -> Fact:
+    """What tracing cost; ``is_part``: more steps ran than were timed, so nobody knows."""
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
+    if is_part:
+        return Fact("steps traced", count_text(len(times)), f"later ones were not timed{once}")
     if tracing_cost is None:
         some = len(times) > int(times.was_traced.sum())
         why = (
