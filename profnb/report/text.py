@@ -13,7 +13,7 @@ from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
-from profnb.subjects.python.gap_causes import find_gap_cause
+from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
 __all__ = [
@@ -179,6 +179,8 @@ def _facts_between(study: Study) -> list[Fact]:
         took = duration_text(float(gaps.duration_ps[longest]))
         where = f"after {steps.phase[longest]} step {steps.step_num[longest]}"
         what = f", {GAP_KINDS[gaps.kind[longest]]}" if gaps.kind[longest] != PAUSE else ""
+        epoch = epoch_behind(study, longest)
+        what = f", at the end of epoch {epoch}" if epoch else what
         cause = find_gap_cause(study, np.array([longest]))
         if cause is not None:
             what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
