@@ -204,6 +204,8 @@ class Profile(Tables):
         return notes
 
     def _window_notes(self) -> list[str]:
+        from profnb.steps.finding.loops import EAGER_LOOPS
+
         recording = self.recording
         if recording is None or recording.closed_by not in ("steps", "seconds"):
             return []
@@ -218,6 +220,8 @@ class Profile(Tables):
         if len(times):
             traced = int(self._step_times.was_traced.sum())
             sentence += f"; {traced:,} of the {len(times):,} steps were traced and all were timed"
+        elif self.has_trace and self.study.steps.origin in EAGER_LOOPS:
+            sentence += "; turns of an eager loop after that were not timed"
         return [f"{sentence}. {option} changes the bound."]
 
     def summary(self) -> str:

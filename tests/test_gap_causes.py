@@ -1,5 +1,6 @@
 """Who took a gap between steps: a callback is named where its call lies in the gap and is most of it, and nowhere else."""
 
+import json
 import time
 from array import array
 
@@ -11,9 +12,11 @@ from traces import event, host, line, read
 import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, CellPart, CellRecords
 from profnb.capture.recording import Recording
+from profnb.capture.saved.codec import Codec
+from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.report import build_report
-from profnb.subjects.python.gap_causes import find_gap_cause
+from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
 MS, NS = 10**9, 10**6
@@ -259,3 +262,60 @@ def test_a_pause_planted_into_a_real_fit(name, tmp_path):
         assert f"`Pause.on_epoch_end`, {cause.line}" in said_of(one.study)
     rest = np.delete(np.arange(len(p.study.steps) - 1), longest)
     assert find_gap_cause(p.study, rest) is None or find_gap_cause(p.study, rest).name != "Innocent.on_train_begin"
+
+
+def ended(gaps_ms, *ends):
+    """A recording in which epochs ended behind some steps, as (step, epoch)."""
+    found = recorded(gaps_ms, ())
+    for step, epoch in ends:
+        found.steps.ended_at.append(step + 1)
+        found.steps.ended_epoch.append(epoch)
+    return found
+
+
+def test_a_pause_at_the_end_of_an_epoch_says_which_epoch_ended():
+    at_end = study_of(ONE_PAUSE, ended(ONE_PAUSE, (19, 4), (39, 5), (59, 6)))
+    assert said_of(at_end) == "1 no part of a step; the longest 3.20 s, after train step 39, at the end of epoch 5"
+    inside = study_of(ONE_PAUSE, ended(ONE_PAUSE, (19, 4), (40, 5)))
+    assert said_of(inside) == "1 no part of a step; the longest 3.20 s, after train step 39"
+    assert "epoch" not in said_of(study_of(ONE_PAUSE, Recording()))
+
+
+def test_an_epoch_that_ended_before_any_step_or_behind_the_last_one_is_no_gaps():
+    study = study_of(ONE_PAUSE, ended(ONE_PAUSE, (-1, 1), (80, 2)))
+    assert "epoch" not in said_of(study)
+    assert [epoch_behind(study, row) for row in (0, 39, 79, 80)] == [0, 0, 0, 2]
+
+
+@pytest.mark.tensorflow
+def test_the_epochs_of_a_fit_are_told_as_keras_prints_them():
+    keras = pytest.importorskip("keras")
+
+    class Pause(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 4:
+                time.sleep(1.5)
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((64, 4), "f"), np.ones((64, 1), "f")
+    with profnb.profile(source=False) as p:
+        model.fit(x, y, batch_size=8, epochs=6, initial_epoch=3, validation_data=(x[:16], y[:16]), verbose=0, callbacks=[Pause()])
+    steps = p.recording.steps
+    assert list(steps.ended_epoch) == [4, 5, 6]
+    behind = [epoch_behind(p.study, row) for row in range(len(p.steps))]
+    assert [epoch for epoch in behind if epoch] == [4, 5, 6]
+    assert all(p.steps.phase[row] == "test" for row, epoch in enumerate(behind) if epoch)
+    remark = facts(p.study)["pauses"].remark
+    assert "at the end of epoch 5: 1.5" in remark
+    assert "`Pause.on_epoch_end`" in remark
+
+
+def test_epochs_are_kept_beside_a_trace():
+    found = ended(ONE_PAUSE, (19, 4), (39, 5)).steps
+    codec = Codec(LIMITS, CHECKS)
+    again = codec.decode(json.loads(json.dumps(codec.encode(found, StepRecords))), StepRecords)
+    assert (list(again.ended_at), list(again.ended_epoch)) == ([20, 40], [4, 5])
+    old = codec.encode(found, StepRecords)
+    del old["ended_at"], old["ended_epoch"]
+    assert list(codec.decode(old, StepRecords).ended_at) == []

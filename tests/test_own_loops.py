@@ -410,3 +410,27 @@ def test_as_many_steps_as_the_loop_counted(name):
     for table in (p.steps, p.step_times):
         found = {next((one for one in expected if name in one.split(" or ")), name): size for name, size in table.groupby("phase").size().items()}
         assert found == expected, p.notes
+
+
+@pytest.mark.parametrize("name", ["numpy_batches_and_a_tape", "eager_training", "two_tapes_a_turn"])
+def test_the_bound_of_steps_holds_for_eager_loops_with_gradients(name):
+    run, phases = LOOPS[name]
+    run()
+    COUNT.clear()
+    with profnb.profile(source=False, max_steps=5) as p:
+        run()
+    assert p.recording.closed_by == "steps"
+    assert set(p.steps.phase) == set(phases.values())
+    assert len(p.steps) == 5 < COUNT["turn"]
+    assert "turns of an eager loop after that were not timed. -n STEPS changes the bound." in " ".join(p.notes)
+    assert "5  (later ones were not timed" in " ".join(p.summary().split()).replace(" (", "  (")
+
+
+@pytest.mark.parametrize("name", ["nothing_but_python_over_a_generator_dataset", "two_datasets_side_by_side"])
+def test_a_look_at_the_data_does_not_use_up_the_bound_of_the_training_behind_it(name):
+    with profnb.profile(source=False, max_steps=5) as p:
+        LOOPS[name][0]()
+        LOOPS["eager_training"][0]()
+    assert p.recording.closed_by == "steps"
+    assert (p.steps.phase == "train").sum() == 5
+    assert (p.steps.phase == "loop").sum() >= 10

@@ -93,6 +93,7 @@ class StepRecorder:
         self._session_runs = 0
         self._batches_begun = 0
         self._to_report: int | None = None
+        self._ending = 0, 0  # callbacks whose epoch ends, and how many steps were recorded by then
         self._runs: dict[str, int] = {}  # per phase, how many fits (evaluates, ...) began
         self._iterations: dict[int, int] = {}  # per model, its steps_per_execution
         self._code_of_name: dict[str, int] = {}
@@ -362,8 +363,24 @@ class StepRecorder:
                 stack.enter_context(keras.watch(RUN_END[phase], before=self._batch_abandoned))
                 one = keras.watch(ON_BATCH[phase], before=began, after=self._call_ended)
                 stack.enter_context(one)
-            stack.enter_context(keras.watch(EPOCH_END, before=self._batch_abandoned))
+            stack.enter_context(
+                keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
+            )
             yield
+
+    def _epoch_ends(self, callbacks: object) -> None:
+        self._batch_abandoned()
+        self._ending = id(callbacks), len(self.records)
+
+    def _epoch_ended(self, callbacks: Any) -> None:
+        """Keras' own history, which is first told of an epoch, has its number."""
+        ending, self._ending = self._ending, (0, 0)
+        if threading.get_ident() != self._thread or ending[0] != id(callbacks):
+            return
+        with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
+            number = int(callbacks.model.history.epoch[-1]) + 1
+            self.records.ended_at.append(ending[1])
+            self.records.ended_epoch.append(number)
 
 
 def _mark(trace: Any, **metadata: object) -> None:

@@ -72,7 +72,9 @@ class Capture:
         self.profiler = ProfilerDoor(options, self.recording.messages)
         self.parts = PartClock()
         self.recorder = StepRecorder(self._is_tracing, self._step_recorded, self.parts)
-        self._tapes = TapeWatch(lambda: self._is_tracing() and self.recorder.is_outside)
+        self._tapes = TapeWatch(
+            lambda: self._is_tracing() and self.recorder.is_outside, self._step_recorded
+        )
         self._traces = traces
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,

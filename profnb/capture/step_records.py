@@ -43,6 +43,8 @@ class StepRecords:
         iterations: Iterations in one step.
         step_num: The number the program gave it, or its order among steps of its kind.
         run: Which ``fit`` (or ``evaluate``, ``predict``) of the code it belongs to, for Keras' batches.
+        ended_at: How many steps had been recorded as each of Keras' epochs ended, in order.
+        ended_epoch: Which epoch of its ``fit`` that was, as Keras prints it: the first one is 1.
         names: Distinct names.
         kinds: What delimits the steps: "keras", "user" markers, function "call" or "session run".
     """
@@ -56,6 +58,8 @@ class StepRecords:
     iterations: array[int] = field(default_factory=lambda: array("i"))
     step_num: array[int] = field(default_factory=lambda: array("q"))
     run: array[int] = field(default_factory=lambda: array("i"))
+    ended_at: array[int] = field(default_factory=lambda: array("q"))
+    ended_epoch: array[int] = field(default_factory=lambda: array("q"))
     names: list[str] = field(default_factory=list)
     kinds: tuple[str, ...] = (KERAS, USER, CALL, RUN)
 

@@ -7,12 +7,13 @@ import numpy as np
 
 from profnb.core.columns import Floats
 from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
-from profnb.subjects.python.gap_causes import find_gap_cause
+from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
 __all__ = [
@@ -161,7 +162,8 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
             )
         )
     facts.extend(_facts_between(study))
-    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps))
+    is_part = steps.origin in EAGER_LOOPS and study.recording.closed_by is not None
+    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps, is_part=is_part))
     return facts
 
 
@@ -183,6 +185,8 @@ def _facts_between(study: Study) -> list[Fact]:
         took = duration_text(float(gaps.duration_ps[longest]))
         where = f"after {steps.phase[longest]} step {steps.step_num[longest]}"
         what = f", {GAP_KINDS[gaps.kind[longest]]}" if gaps.kind[longest] != PAUSE else ""
+        epoch = epoch_behind(study, longest)
+        what = f", at the end of epoch {epoch}" if epoch else what
         cause = find_gap_cause(study, np.array([longest]))
         if cause is not None:
             what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
@@ -230,10 +234,17 @@ def run_facts(runs: Sequence[Floats]) -> list[Fact]:
 
 
 def _cost_fact(
-    times: StepTimes, tracing_cost: TracingCost | None, overhead_ps: float | None
+    times: StepTimes,
+    tracing_cost: TracingCost | None,
+    overhead_ps: float | None,
+    *,
+    is_part: bool = False,
 ) -> Fact:
+    """What tracing cost; ``is_part``: more steps ran than were timed, so nobody knows."""
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
+    if is_part:
+        return Fact("steps traced", count_text(len(times)), f"later ones were not timed{once}")
     if tracing_cost is None:
         some = len(times) > int(times.was_traced.sum())
         why = (

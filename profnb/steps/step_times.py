@@ -42,6 +42,8 @@ class StepTimes:
         step_num: The numbers the program gave them, or their order, shape (N,).
         run: Which ``fit`` each belongs to, where Keras ran them, shape (N,).
         first_ns: When the first one began, by ``time.perf_counter_ns``; None where only the trace tells.
+        epoch: Which epoch of its ``fit`` ended behind each, 0 where none did, shape (N,); None where nobody
+            told.
     """
 
     begin_ps: Int64s
@@ -52,6 +54,7 @@ class StepTimes:
     step_num: Int64s
     run: Int64s
     first_ns: int | None = None
+    epoch: Int64s | None = None
 
     def __len__(self) -> int:
         return self.duration_ps.size
@@ -72,6 +75,9 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         first, last = roots[first_root[:-1]], roots[first_root[1:] - 1]
         number = np.arange(first.size)
     base = int(begin[first[0]]) if first.size else 0
+    epoch = np.zeros(first.size, np.int64)
+    behind = np.searchsorted(last, np.asarray(records.ended_at, np.int64) - 1, side="right") - 1
+    epoch[behind[behind >= 0]] = np.asarray(records.ended_epoch, np.int64)[behind >= 0]
     return StepTimes(
         (begin[first] - base) * 1000,
         (end[last] - begin[first]) * 1000,
@@ -81,6 +87,7 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         number,
         run[first],
         base if first.size else None,
+        epoch,
     )
 
 

@@ -51,6 +51,8 @@ LIMITS: Mapping[str, Limit] = {
         if field != "kinds"
     },
     "StepRecords.iterations": Limit((_STEPS,), 1),
+    "StepRecords.ended_at": Limit((_STEPS,), 0, _STEPS + 1),
+    "StepRecords.ended_epoch": Limit((_STEPS,), 1, _NS),
     "ModelFacts.layers": Limit((_LAYERS,)),
     "ModelFacts.scopes": Limit((_OPS,)),
     "ModelFacts.again": Limit((_OPS,)),
@@ -139,7 +141,10 @@ def _ascend(times: Sequence[int]) -> None:
 
 def _check_steps(steps: StepRecords) -> None:
     columns = {name: getattr(steps, name) for name in StepRecords.__dataclass_fields__}
-    _have_one_length(*(columns[name] for name in columns if name not in ("names", "kinds")))
+    apart = ("names", "kinds", "ended_at", "ended_epoch")
+    _have_one_length(*(columns[name] for name in columns if name not in apart))
+    _have_one_length(steps.ended_at, steps.ended_epoch)
+    _ascend(steps.ended_at)
     _claim(all(map(int.__le__, steps.begin_ns, steps.end_ns)), "steps that end before they begin")
     _are_rows(steps.name, 0, steps.names, "names")
     _are_rows(steps.kind, 0, steps.kinds, "kinds")

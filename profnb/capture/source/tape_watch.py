@@ -4,6 +4,10 @@ A loop over NumPy batches asks no tf.data for elements and calls no ``tf.functio
 ``GradientTape.gradient``. While a trace is recorded, an instant marks where a tape is entered, and an event
 each gradient, on the thread that runs the code, and only where nothing else makes the step. The latter has
 a number for the calls that led to it, so that two tapes in turn can be told from one.
+
+Where the next turn begins (a tape is entered, or a dataset asked for its next element) the capture is told
+how many there were, so that an eager training is bounded as any other. Loops without gradients are not: they
+may be a look at the data before the training that is to be traced.
 """
 
 import contextlib
@@ -15,7 +19,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.seams import EXECUTING_EAGERLY, TAPE_ENTER, TAPE_GRADIENT, TRACE
+from profnb.capture.seams import (
+    EXECUTING_EAGERLY,
+    NEXT_ELEMENT,
+    TAPE_ENTER,
+    TAPE_GRADIENT,
+    TRACE,
+)
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import TAPE
 
@@ -29,11 +39,17 @@ class TapeWatch:
 
     Args:
         is_wanted: Whether a trace is being recorded and nothing runs that is a step itself.
+        on_turn: Called where a next turn may begin, with how often the gradient that was computed most often
+            was, if any was since the last call.
     """
 
-    def __init__(self, is_wanted: Callable[[], bool]) -> None:
+    def __init__(self, is_wanted: Callable[[], bool], on_turn: Callable[[int], object]) -> None:
         """Start with no tape, on the calling thread."""
-        self._is_wanted = is_wanted
+        self._is_wanted, self._on_turn = is_wanted, on_turn
+        self._times: dict[int, int] = {}  # how often each gradient was computed
+        self._has_turned = False
+        self._is_eager: Any = None
+        self._trace_type: Any = None
         self._thread = threading.get_ident()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._tapes = 0
@@ -45,35 +61,52 @@ class TapeWatch:
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:
         """See TensorFlow's tapes inside the block."""
-        is_eager, trace_type = tensorflow.take(EXECUTING_EAGERLY), tensorflow.take(TRACE)
-
-        def is_seen() -> bool:
-            return threading.get_ident() == self._thread and self._is_wanted() and bool(is_eager())
-
-        def entered(tape: object) -> None:
-            if is_seen():
-                self._tapes += 1
-                self._numbers[tape] = self._tapes
-                _end(_begin(trace_type, "GradientTape", profnb_tape=self._tapes))
-
-        def gradient_begins(tape: object) -> None:
-            if is_seen():
-                number, site = self._numbers.get(tape, 0), self._site()
-                self._open[id(tape)] = _begin(
-                    trace_type, "GradientTape.gradient", profnb_tape=number, profnb_tape_site=site
-                )
-
-        def gradient_ended(tape: object) -> None:
-            if threading.get_ident() == self._thread:
-                _end(self._open.pop(id(tape), None))
-
+        self._is_eager, self._trace_type = (
+            tensorflow.take(EXECUTING_EAGERLY),
+            tensorflow.take(TRACE),
+        )
         with ExitStack() as stack:
-            if is_eager is not None and trace_type is not None:
-                stack.enter_context(tensorflow.watch(TAPE_ENTER, before=entered))
+            if self._is_eager is not None and self._trace_type is not None:
+                stack.enter_context(tensorflow.watch(TAPE_ENTER, before=self._entered))
+                stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=lambda _: self._turns()))
                 stack.enter_context(
-                    tensorflow.watch(TAPE_GRADIENT, before=gradient_begins, after=gradient_ended)
+                    tensorflow.watch(
+                        TAPE_GRADIENT, before=self._gradient_begins, after=self._gradient_ended
+                    )
                 )
             yield
+
+    def _is_seen(self) -> bool:
+        is_here = threading.get_ident() == self._thread
+        return is_here and self._is_wanted() and bool(self._is_eager())
+
+    def _turns(self) -> None:
+        if self._has_turned and self._is_seen():
+            self._has_turned = False
+            self._on_turn(max(self._times.values()))
+
+    def _entered(self, tape: object) -> None:
+        self._turns()
+        if self._is_seen():
+            self._tapes += 1
+            self._numbers[tape] = self._tapes
+            _end(_begin(self._trace_type, "GradientTape", profnb_tape=self._tapes))
+
+    def _gradient_begins(self, tape: object) -> None:
+        if self._is_seen():
+            number, site = self._numbers.get(tape, 0), self._site()
+            self._times[site] = self._times.get(site, 0) + 1
+            self._has_turned = True
+            self._open[id(tape)] = _begin(
+                self._trace_type,
+                "GradientTape.gradient",
+                profnb_tape=number,
+                profnb_tape_site=site,
+            )
+
+    def _gradient_ended(self, tape: object) -> None:
+        if threading.get_ident() == self._thread:
+            _end(self._open.pop(id(tape), None))
 
     def _site(self) -> int:
         """A number for the calls that led here, the innermost ones, wherever two stand in one line."""

@@ -24,7 +24,7 @@ from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
 
-__all__ = ["GapCause", "find_gap_cause"]
+__all__ = ["GapCause", "epoch_behind", "find_gap_cause"]
 
 _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
@@ -108,6 +108,20 @@ def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -
     cells = cell.cells | (source.cells if source else {})
     line = f"{file_title(found.file, cells)}:{found.line}" if found.file else ""
     return GapCause(found.part, found.name, line, int(taken_ps[most]), int(ran_in[most]))
+
+
+def epoch_behind(spine: Spine, row: int) -> int:
+    """Which epoch of its ``fit`` ended behind a step, as Keras prints it; 0 where that is not known.
+
+    Args:
+        spine: The steps, and what the capture saw.
+        row: The step.
+    """
+    times = spine.step_times
+    if times.first_ns is None or times.epoch is None:
+        return 0
+    first = _first_of_trace(spine.steps, times)
+    return 0 if first is None else int(times.epoch[first + row])
 
 
 def _first_of_trace(steps: Steps, times: StepTimes) -> int | None:
