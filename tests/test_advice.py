@@ -713,7 +713,7 @@ def functions(*calls, traced=(), name="scaled"):
 
 
 def test_a_function_that_is_traced_anew_is_told_where_it_stands():
-    study = functions(1, 2, 3, 4, 5, 0, 0, traced=[TracedFunction("scaled", 0, False, "f.py", 7, "f.py", 20, "", 5)])
+    study = functions(1, 2, 3, 4, 5, 0, 0, traced=[TracedFunction("scaled", 0, False, "f.py:7", "f.py:20", "", 5)])
     found = rules_of(study)["retracing"]
     assert "scaled was traced anew in 4 of its 7 calls, 24.0 ms in all" in found.evidence  # the first is its due
     assert "input_signature" in found.code
@@ -741,17 +741,17 @@ def test_first_tracings_of_several_functions_are_nobodys_retracing(calls, name):
 
 
 def test_a_function_that_a_loop_makes_anew_is_told_to_be_made_once():
-    one = TracedFunction("scaled", 0, False, "f.py", 7, "f.py", 20)
+    one = TracedFunction("scaled", 0, False, "f.py:7", "f.py:20")
     found = rules_of(functions(1, 1, 1, 1, traced=[one] * 4))["retracing"]
     assert found.title == "Make scaled once"
     assert "scaled was a new tf.function in 4 of its 4 calls, 18.0 ms in all" in found.evidence
     assert "before the loop" in found.code
     assert found.where == "f.py:7"
-    layers = [TracedFunction("scaled", 0, False, "f.py", 7, "f.py", 20)] * 4
+    layers = [TracedFunction("scaled", 0, False, "f.py:7", "f.py:20")] * 4
     assert "retracing" not in rules_of(functions(1, 1, 1, 1, *[0] * 20, traced=layers))  # objects that are called on
-    different = [TracedFunction("scaled", at, False, "f.py", 7 + at, "f.py", 20) for at in range(4)]
+    different = [TracedFunction("scaled", at, False, f"f.py:{7 + at}", "f.py:20") for at in range(4)]
     assert "retracing" not in rules_of(functions(1, 1, 1, 1, traced=different))  # four functions of one name
-    keras = [TracedFunction("one_step_on_data", 0, True, "", 0, "f.py", 20)] * 4
+    keras = [TracedFunction("one_step_on_data", 0, True, "", "f.py:20")] * 4
     assert "retracing" not in rules_of(functions(1, 1, 1, 1, traced=keras, name="one_step_on_data"))
 
 

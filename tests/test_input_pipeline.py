@@ -10,7 +10,8 @@ from traces import event, host, line, read
 import profnb
 from profnb import Profile
 from profnb.report.notes import note_starvation, notes_of
-from profnb.subjects.input.iterators import find_iterators, label_of
+from profnb.subjects.input.input_causes import CAUSES
+from profnb.subjects.input.iterators import find_iterators, keras_array_rows, label_of
 from profnb.report.ranking import advise
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -25,11 +26,11 @@ US, MS = 10**6, 10**9
 ROOT, PREFETCH, MAP, RANGE = (f"Iterator::Root{rest}" for rest in ("", "::Prefetch", "::Prefetch::MapV2", "::Prefetch::MapV2::Range"))
 
 
-def starved(**more):
-    """Two steps; the training waits 10 ms for each element, behind which a map takes 8 and its input 1."""
-    steps = [event("train", at * 20 * MS, 8 * MS, step_num=at, _r=1) for at in range(3)]
+def starved(count=8, **more):
+    """So many steps; the training waits 10 ms for each element, behind which a map takes 8 and its input 1."""
+    steps = [one for at in range(count) for one in (event("train", at * 20 * MS, 8 * MS, step_num=at, _r=1), event("m/Relu:Relu", at * 20 * MS, 8 * MS))]
     waits, feeds = [], []
-    for at in range(3):
+    for at in range(count):
         begin = at * 20 * MS + 9 * MS
         waits += [event(ROOT, begin, 10 * MS, id=1), event(PREFETCH, begin + MS // 2, 9 * MS, id=2, buffer_limit=2)]
         feeds += [
@@ -37,8 +38,8 @@ def starved(**more):
             event(MAP, begin - 5 * MS, 14 * MS, id=3, name="MapDataset:1"), event(RANGE, begin - 5 * MS, 7 * MS, id=4),
             event("InstantiatedCapturedFunction::Run", begin + 2 * MS, 7 * MS, id=70 + at),
         ]  # fmt: skip
-    runs = [event("ExecutorState::Process", at * 20 * MS + 11 * MS, 6 * MS, id=70 + at) for at in range(3)]
-    ops = [event("decode/MatMul:MatMul", at * 20 * MS + 11 * MS, 5 * MS) for at in range(3)]
+    runs = [event("ExecutorState::Process", at * 20 * MS + 11 * MS, 6 * MS, id=70 + at) for at in range(count)]
+    ops = [event("decode/MatMul:MatMul", at * 20 * MS + 11 * MS, 5 * MS) for at in range(count)]
     return read(host(line("python", *steps, *waits), line("tf_data_1", *feeds, line_id=2), line("pool", *runs, *ops, line_id=3)), **more)
 
 
@@ -53,6 +54,94 @@ def test_an_iterator_that_only_hands_over_is_not_blamed():
     assert "input-bound" not in {advice.rule for advice in advise(study)}
 
 
+def test_a_handful_of_steps_is_told_nothing_of_its_input():
+    """Seven steps: the first one is warm-up or fills the buffers, and after the last nothing is waited for."""
+    assert Study(starved(7)).input.diagnosis.severity == "high"
+    for count in (1, 2, 3, 4):
+        study = Study(starved(count))
+        assert study.input.diagnosis is None or study.input.diagnosis.iterator == -1
+        assert "input-bound" not in {advice.rule for advice in advise(study)}
+
+
+KERAS = ["Root", "Root::Prefetch", "Root::Prefetch::ParallelMapV2", "Root::Prefetch::ParallelMapV2::Zip", "Root::Prefetch::ParallelMapV2::Zip[0]::FlatMap",
+         "Root::Prefetch::ParallelMapV2::Zip[0]::FlatMap::Prefetch", "Root::Prefetch::ParallelMapV2::Zip[1]::ForeverRepeat",
+         "Root::Prefetch::ParallelMapV2::Zip[1]::ForeverRepeat::FromTensor"]  # fmt: skip
+
+
+def waiting(paths, slow, count=9, phase="train", **more):
+    """Steps of 8 ms that wait 10 ms for each element on their thread, each iterator inside the one before; ``slow`` takes all but 1 ms a level."""
+    steps = [event(phase, at * 20 * MS, 8 * MS, step_num=at, _r=1) for at in range(count)]
+    calls = []
+    for at in range(count):
+        begin, end = at * 20 * MS + 9 * MS, at * 20 * MS + 19 * MS
+        for level, path in enumerate(paths):
+            is_inner = level > paths.index(slow)
+            calls.append(event(f"Iterator::{path}", begin + level * 10 * US, (end - begin - level * 20 * US) if not is_inner else MS - level * 20 * US, id=level + 1))
+    return Study(read(host(line("python", *steps, *calls))), **more)
+
+
+@pytest.mark.parametrize("slow", KERAS)
+@pytest.mark.parametrize("phase", ["train", "test", "predict"])
+def test_the_pipeline_that_keras_makes_of_arrays_is_nobodys_to_mend(slow, phase):
+    study = waiting(KERAS, slow, phase=phase)
+    assert keras_array_rows(study.input.iterators) == set(range(len(KERAS)))
+    assert study.input.waiting.fraction > 0.4
+    found = study.input.diagnosis
+    assert (found.severity, found.fix) == ("none", "")
+    assert "arrays in memory" in found.sentence
+    assert not {"input-bound", "python-input", "prefetch-more"} & {advice.rule for advice in advise(study)}
+    assert note_starvation(found) == []
+
+
+def test_what_only_looks_like_the_pipeline_of_keras_is_not_taken_for_it():
+    own = ["Root", "Root::Prefetch", "Root::Prefetch::ParallelMapV2", "Root::Prefetch::ParallelMapV2::Zip", "Root::Prefetch::ParallelMapV2::Zip[0]::Map",
+           "Root::Prefetch::ParallelMapV2::Zip[1]::TensorSlice"]  # fmt: skip
+    study = waiting(own, own[4])
+    assert keras_array_rows(study.input.iterators) == set()
+    assert study.input.diagnosis.cause == "sequential map"
+    both = waiting([*KERAS, "Root::Prefetch::ParallelMapV2::TensorSlice"], KERAS[2])  # a dataset to train, arrays to validate
+    tree = both.input.iterators
+    assert {tree.path[row] for row in keras_array_rows(tree)} == set(KERAS[3:])
+
+
+@pytest.mark.parametrize("cache", ["MemoryCache", "MemoryCacheImpl", "FileCache"])
+def test_what_a_cache_keeps_is_not_told_to_be_cached(cache):
+    paths = ["Root", "Root::Prefetch", f"Root::Prefetch::{cache}", f"Root::Prefetch::{cache}::Map", f"Root::Prefetch::{cache}::Map::TensorSlice"]
+    for slow in paths[2:]:
+        study = waiting(paths, slow)
+        assert study.input.diagnosis.iterator == -1, study.input.diagnosis.sentence
+        assert ".cache()" not in " ".join(notes_of(study))
+        assert "input-bound" not in {advice.rule for advice in advise(study)}
+    below = ["Root", "Root::Prefetch", "Root::Prefetch::Map", f"Root::Prefetch::Map::{cache}"]
+    assert waiting(below, below[2]).input.diagnosis.cause == "sequential map"
+
+
+def test_where_nothing_tells_why_only_the_cause_is_said():
+    paths = ["Root", "Root::Prefetch", "Root::Prefetch::Zip", "Root::Prefetch::Zip[0]::TensorSlice"]
+    study = waiting(paths, paths[2])
+    found = study.input.diagnosis
+    assert (found.cause, found.fix) == ("other", "")
+    assert "Zip is the limit" in found.sentence
+    [advice] = [advice for advice in advise(study) if advice.rule == "input-bound"]
+    assert advice.code == ""
+    assert note_starvation(found)[0] == f"Input-bound: {found.sentence}"
+
+
+def test_no_sentence_on_input_speaks_of_a_training():
+    for what, fix in CAUSES.values():
+        assert "train" not in f"{what} {fix}".lower().replace("keras.utils", "")
+
+
+def test_the_line_of_the_users_function_is_told():
+    names, lines = [(("Range", ""), ("Map", "augment"))], [(("Range", ""), ("Map", "Cell [3]:8"))]
+    study = Study(starved(), recording=Recording(datasets=names, dataset_lines=lines))
+    [found] = [advice for advice in advise(study) if advice.rule == "input-bound"]
+    assert found.where == "Cell [3]:8"
+    two = [*lines, (("Range", ""), ("Map", "Cell [4]:1"))]
+    study = Study(starved(), recording=Recording(datasets=names, dataset_lines=two))
+    assert [advice.where for advice in advise(study) if advice.rule == "input-bound"] == [""]
+
+
 @pytest.mark.parametrize(("severity", "said"), [("high", "Input-bound: "), ("moderate", "Partly input-bound: ")])
 def test_the_note_on_input_calls_nothing_a_training_that_may_be_a_predict(severity, said):
     [note] = note_starvation(InputDiagnosis(severity, 0, "python", "Map is the limit.", "Do less."))
@@ -61,7 +150,7 @@ def test_the_note_on_input_calls_nothing_a_training_that_may_be_a_predict(severi
 
 
 def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
-    trace = starved()
+    trace = starved(3)
     tree = find_iterators(trace)
     assert tree.path == ("Root", "Root::Prefetch", "Root::Prefetch::MapV2", "Root::Prefetch::MapV2::Range")
     assert tree.parent.tolist() == [-1, 0, 1, 2]
@@ -75,12 +164,12 @@ def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
 
 
 def test_the_table_and_the_diagnosis_by_hand():
-    study = Study(starved())
+    study = Study(starved(7))
     table = INPUT_PIPELINE.frame(study.input.pipeline).set_index("iterator")
     row = table.loc["Root::Prefetch::MapV2"]
-    assert (row.kind, row.occurrences, row.total_us, row.self_us) == ("Map", 3, 42_000, 21_000)
-    assert (row.function_occurrences, row.function_us, row.function_ops) == (3, 18_000, "MatMul")
-    assert (row.waited_us, row.dataset) == (21_000, "MapDataset:1")
+    assert (row.kind, row.occurrences, row.total_us, row.self_us) == ("Map", 7, 98_000, 49_000)
+    assert (row.function_occurrences, row.function_us, row.function_ops) == (7, 42_000, "MatMul")
+    assert (row.waited_us, row.dataset) == (49_000, "MapDataset:1")
     waits = INPUT_WAITS.frame(study.input.waiting)
     assert waits.wait_ms.tolist()[:2] == [10, 10]
     assert waits.period_ms.tolist()[:2] == [20, 20]
@@ -320,3 +409,32 @@ def test_a_keras_generator_that_runs_here_is_seen_as_python():
         model.fit(slow(), steps_per_epoch=10, verbose=0)
     assert "Generator" in set(p.input_pipeline.kind)
     assert p.input_pipeline[p.input_pipeline.kind == "Generator"].total_us.sum() >= 9 * 10_000
+
+
+@pytest.mark.tensorflow
+def test_what_keras_makes_of_arrays_here_is_known_as_its_own():
+    """Of Keras 3, and of Keras 2 where it is installed; a dataset of the user's is none of theirs."""
+    tf = pytest.importorskip("tensorflow")
+    x, y = np.ones((64, 4), "float32"), np.zeros((64, 1), "float32")
+
+    def augment(x, y):
+        return tf.sqrt(x), y
+
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).map(augment, num_parallel_calls=2).batch(8)
+    for name in ("keras", "tf_keras"):
+        try:
+            keras = __import__(name)
+        except ImportError:
+            continue
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        for run in (lambda: model.fit(x, y, verbose=0), lambda: model.predict(x[:1], verbose=0), lambda: model.evaluate(x, y, verbose=0, batch_size=7)):
+            with profnb.profile() as p:
+                run()
+            assert keras_array_rows(p.study.input.iterators) == set(range(len(p.input_pipeline))) != set()
+            assert not {"input-bound", "python-input", "prefetch-more"} & {advice.rule for advice in p.advice}
+        with profnb.profile() as p:
+            model.fit(dataset, verbose=0)
+        p.recording.describe({"dataset": dataset})  # as if it were the notebook's
+        assert keras_array_rows(p.study.input.iterators) == set()
+        assert any(text.startswith("tests/test_input_pipeline.py:") for text in p.study.input.function_lines)

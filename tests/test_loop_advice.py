@@ -102,7 +102,7 @@ def models(count=4, *, made=None, compiled=None, loaded=0, tracing=300, line_of=
     made, compiled = count if made is None else made, count if compiled is None else compiled
     cell = cell_of((BUILDING, "Sequential", made, 10 * made, 5), (BUILDING, "compile", compiled, 10 * compiled, 6), (FIRST, "train", count, tracing * count, 8),
                    (TRAIN, "fit", 100, training, 8), (CHECKPOINTING, "load_model", loaded, loaded, 7))  # fmt: skip
-    functions = [TracedFunction("one_step", at if several else 0, is_keras, "", 0, "c.py", line_of(at)) for at in range(count)]
+    functions = [TracedFunction("one_step", at if several else 0, is_keras, "", f"Cell [3]:{line_of(at)}", "train") for at in range(count)]
     return study_of(cell, [("train", run + 1, 5, tracing, True) for run in range(count)], functions)
 
 
@@ -133,8 +133,8 @@ def test_a_model_that_is_compiled_in_each_turn_is_told_so():
     lambda: models(made=1, compiled=1),  # traced anew for another reason: its shapes
     lambda: models(made=4, loaded=4),  # an ensemble that is loaded
     lambda: models(tracing=2, training=5000),  # not worth a word
-    lambda: study_of(cell_of((BUILDING, "Sequential", 4, 400, 5)), [], [TracedFunction("one_step", 0, True, "", 0, "", 0)] * 4),  # no line of the user's
-    lambda: study_of(None, [], [TracedFunction("one_step", 0, True, "", 0, "c.py", 8)] * 4),
+    lambda: study_of(cell_of((BUILDING, "Sequential", 4, 400, 5)), [], [TracedFunction("one_step", 0, True)] * 4),  # no line of the user's
+    lambda: study_of(None, [], [TracedFunction("one_step", 0, True, "", "Cell [3]:8")] * 4),
 ])  # fmt: skip
 def test_models_that_no_loop_makes_are_left_alone(study):
     assert "new-model-in-a-loop" not in rules_of(study())

@@ -21,6 +21,7 @@ from traces import tell_beside, told_beside
 
 import profnb
 from profnb.capture.recording import Recording
+from profnb.capture.retracings import TracedFunction
 from profnb.capture.models.op_order import OpFact
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
@@ -243,7 +244,8 @@ def whole():
         cell=cell, steps=steps, window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], devices=("GPU:0",),
         environment={"TensorFlow": "2"}, datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9},
         changing_arguments={"f": (("n", ("1", "2")),)}, fits=[FitResult({"loss": 0.5}, 2, True)], graph_versions=[3, -4], models=(model,),
-        source=source, stacks=stacks,
+        source=source, stacks=stacks, functions=(TracedFunction("f", 0, True, "a.py:3", "Cell [7]:9", "train", 2),),
+        dataset_lines=((("Range", ""), ("Map", "a.py:3")),),
     )  # fmt: skip
 
 
@@ -306,7 +308,7 @@ def test_files_of_version_1_are_read(tmp_path):
     path = tmp_path / "host.xplane.pb"
     tell_beside(path, VERSION_1)
     expected = whole()
-    expected.cell = None  # nobody looked
+    expected.cell, expected.functions, expected.dataset_lines = None, (), ()  # nobody looked
     assert read_recordings(path) == (CaptureOptions(max_steps=7, label="a", warmup_steps=2), [expected])
 
 

@@ -7,11 +7,13 @@ name.
 """
 
 import contextlib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 
 from profnb.capture.seams import CARDINALITY, DATASET_FUNCTIONS, DATASET_INPUTS, WRAPPED_FUNCTION
+from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
-__all__ = ["Chain", "count_elements", "describe_datasets"]
+__all__ = ["Chain", "count_elements", "describe_datasets", "locate_datasets"]
 
 Chain = tuple[tuple[str, str], ...]
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
@@ -24,14 +26,33 @@ def describe_datasets(namespace: Mapping[str, object]) -> tuple[Chain, ...]:
         For each dataset (kind, name of the user's function or "") of every transformation, for instance
         ``(("Range", ""), ("Map", "augment"), ("Batch", ""))``.
     """
+    return _describe(namespace, _name_of)
+
+
+def locate_datasets(namespace: Mapping[str, object]) -> tuple[Chain, ...]:
+    """The same with the line of each function, "Cell [3]:8", in its place; "" where it is not the user's."""
+    cells = number_cells()
+
+    def line_of(function: object) -> str:
+        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+        if code is None or not is_user_file(code.co_filename):
+            return ""
+        return f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
+
+    return _describe(namespace, line_of)
+
+
+def _describe(
+    namespace: Mapping[str, object], text_of: Callable[[object], str]
+) -> tuple[Chain, ...]:
     chains: list[Chain] = []
     for value in list(namespace.values()):
         if len(chains) >= _MOST_DATASETS:
             break
         if type(value).__module__.startswith("tensorflow.python.data"):
-            chain = _walk(value)
-            if chain and any(function for _, function in chain):
-                chains.append(chain)
+            links = _walk(value)
+            if any(map(_name_of, (function for _, function in links))):
+                chains.append(tuple((kind, text_of(function)) for kind, function in links))
     return tuple(chains)
 
 
@@ -47,8 +68,9 @@ def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count >= 0}
 
 
-def _walk(dataset: object) -> Chain:
-    links: list[tuple[str, str]] = []
+def _walk(dataset: object) -> list[tuple[str, object]]:
+    """Each transformation's kind and the user's function, from the source on; none unless it is straight."""
+    links: list[tuple[str, object]] = []
     at: object | None = dataset
     while at is not None and len(links) < _LONGEST_CHAIN:
         kind = type(at).__name__.lstrip("_").partition("Dataset")[0]
@@ -57,17 +79,20 @@ def _walk(dataset: object) -> Chain:
         try:
             listed = inputs() if callable(inputs) else ()
         except Exception:  # noqa: BLE001 - somebody's subclass may do anything
-            return ()
+            return []
         if len(listed) > 1:
-            return ()
+            return []
         at = listed[0] if listed else None
-    return tuple(links[::-1])
+    return links[::-1]
 
 
-def _function_of(dataset: object) -> str:
+def _function_of(dataset: object) -> object:
     for attribute in DATASET_FUNCTIONS.attributes:
         function = WRAPPED_FUNCTION.of(getattr(dataset, attribute, None))
-        name = getattr(function, "__name__", None)
-        if isinstance(name, str):
-            return name
-    return ""
+        if isinstance(getattr(function, "__name__", None), str):
+            return function
+    return None
+
+
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__name__", ""))

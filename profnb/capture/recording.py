@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.datasets import Chain, count_elements, describe_datasets
+from profnb.capture.datasets import Chain, count_elements, describe_datasets, locate_datasets
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
@@ -38,6 +38,7 @@ class Recording:
         devices: The GPUs and TPUs that TensorFlow had, by its own names.
         environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
+        dataset_lines: The same, with the lines at which their functions stand.
         cardinalities: How many elements each of them has, by its name, where that is known.
         changing_arguments: Why functions were traced anew; see ``functions``.
         functions: The tf.functions that were traced, by object.
@@ -63,6 +64,7 @@ class Recording:
     devices: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
+    dataset_lines: tuple[Chain, ...] = ()
     cardinalities: dict[str, int] = field(default_factory=dict)
     changing_arguments: ChangingArguments = field(default_factory=dict)
     functions: tuple[TracedFunction, ...] = ()
@@ -77,6 +79,7 @@ class Recording:
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""
         self.datasets = describe_datasets(namespace)
+        self.dataset_lines = locate_datasets(namespace)
         self.cardinalities = count_elements(namespace)
 
     def discard(self) -> None:

@@ -9,12 +9,12 @@ import inspect
 import re
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import Any
 
 from profnb.capture.seams import PYTHON_FUNCTION, SIGNATURES, TRACING_COUNT
-from profnb.capture.source.user_code import is_user_file, user_place
+from profnb.capture.source.user_code import file_title, is_user_file, number_cells, user_place
 
 __all__ = [
     "ChangingArguments",
@@ -27,6 +27,8 @@ __all__ = [
 # By the function's name: its arguments that changed, each with the distinct values it was traced for.
 ChangingArguments = dict[str, tuple[tuple[str, tuple[str, ...]], ...]]
 
+Place = tuple[str, int]
+
 _MOST_FUNCTIONS = 1000
 _KERAS = ("keras", "tf_keras")
 _FEWEST_TRACINGS = 3
@@ -36,7 +38,7 @@ _TENSOR = re.compile(r"TensorSpec\(shape=(.*?), dtype=(?:tf\.)?(\w+)(?:, name=[^
 _LITERAL = re.compile(r"Literal\[(.*)\]")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TracedFunction:
     """One ``tf.function`` object that was traced.
 
@@ -45,10 +47,8 @@ class TracedFunction:
         code: Row of the first one that was made of the same code; a ``tf.function`` that a loop makes anew in
             each turn has one code and many objects.
         is_keras: Whether its code is Keras' own.
-        file: Where it is defined; "" where that is not the user's code.
-        line: Likewise; 0 for none.
-        caller_file: The innermost line of the user's that ran as it was first seen traced; "" without one.
-        caller_line: Likewise; 0 for none.
+        where: The line at which it is defined, "Cell [3]:8"; "" where that is not the user's code.
+        caller: The innermost line of the user's that ran as it was first seen traced; "" without one.
         phase: What Keras ran then: "train", "test", "predict"; "" outside of its steps.
         tracings: How often it was traced.
     """
@@ -56,10 +56,8 @@ class TracedFunction:
     name: str
     code: int
     is_keras: bool = False
-    file: str = ""
-    line: int = 0
-    caller_file: str = ""
-    caller_line: int = 0
+    where: str = ""
+    caller: str = ""
     phase: str = ""
     tracings: int = 1
 
@@ -69,13 +67,13 @@ class FunctionLog:
 
     Attributes:
         alive: Those that live.
-        listed: Each that was traced, in order.
     """
 
     def __init__(self) -> None:
         """None was."""
         self.alive: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.listed: list[TracedFunction] = []
+        self._seen: list[tuple[TracedFunction, Place | None, Place | None]] = []
+        self._tracings: list[int] = []
         self._rows: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._codes: dict[CodeType, int] = {}
 
@@ -85,9 +83,9 @@ class FunctionLog:
             return
         row = self._rows.get(function)
         if row is not None:
-            self.listed[row].tracings += 1
+            self._tracings[row] += 1
             return
-        row = len(self.listed)
+        row = len(self._seen)
         if row >= _MOST_FUNCTIONS:
             return
         self.alive.add(function)
@@ -95,14 +93,25 @@ class FunctionLog:
         inner = inspect.unwrap(PYTHON_FUNCTION.of(function, None))
         code = getattr(inner, "__code__", None)
         package = str(getattr(inner, "__module__", "")).partition(".")[0]
+        place = None
+        if code is not None and is_user_file(code.co_filename):
+            place = code.co_filename, code.co_firstlineno
+        row = row if code is None else self._codes.setdefault(code, row)
         traced = TracedFunction(str(getattr(inner, "__name__", "")), row, package in _KERAS)
-        if code is not None:
-            traced.code = self._codes.setdefault(code, row)
-            if is_user_file(code.co_filename):
-                traced.file, traced.line = code.co_filename, code.co_firstlineno
-        traced.caller_file, traced.caller_line = user_place(frame) or ("", 0)
-        traced.phase = phase
-        self.listed.append(traced)
+        self._seen.append((replace(traced, phase=phase), place, user_place(frame)))
+        self._tracings.append(1)
+
+    def listed(self) -> tuple[TracedFunction, ...]:
+        """Each that was traced, in order, with lines as the report names them."""
+        cells = number_cells()
+
+        def text_of(place: Place | None) -> str:
+            return f"{file_title(place[0], cells)}:{place[1]}" if place else ""
+
+        return tuple(
+            replace(traced, where=text_of(place), caller=text_of(caller), tracings=count)
+            for (traced, place, caller), count in zip(self._seen, self._tracings, strict=True)
+        )
 
 
 def function_of(frame: FrameType | None) -> object:

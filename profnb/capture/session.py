@@ -189,7 +189,7 @@ class Capture:
             recording.devices = list_devices()
         recording.environment = describe_environment()
         recording.changing_arguments = find_changing_arguments(self.recorder.functions.alive)
-        recording.functions = tuple(self.recorder.functions.listed)
+        recording.functions = self.recorder.functions.listed()
         if self._tensorflow is None and not self.recording.messages:
             self.recording.messages.append(explain_nothing())
 

@@ -257,7 +257,7 @@ def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
     if diagnosis is None or diagnosis.iterator < 0:
         return []
     bound = "Input-bound" if diagnosis.severity == "high" else "Partly input-bound"
-    return [f"{bound}: {diagnosis.sentence} {diagnosis.fix}"]
+    return [f"{bound}: {diagnosis.sentence} {diagnosis.fix}".rstrip()]
 
 
 def note_input(

@@ -39,10 +39,7 @@ LIMITS: Mapping[str, Limit] = {
     "Recording.cardinalities": Limit(least=0),
     "Recording.models": Limit((200,)),
     "FitResult.epochs": Limit(least=0),
-    **{
-        f"TracedFunction.{field}": Limit(least=0, end=_LINE)
-        for field in ("code", "line", "caller_line")
-    },
+    "TracedFunction.code": Limit(least=0, end=_LINE),
     "TracedFunction.tracings": Limit(least=1, end=_SIZE),
     "StepRecords.kinds": _NOT_KEPT,
     **{

@@ -146,7 +146,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
         else "Compile it before the loop. What changes from turn to turn can be assigned: "
         "model.optimizer.learning_rate = 1e-4.",
         f"{GUIDE}/function#controlling_retracing",
-        where=line_text(study, first.caller_file, first.caller_line),
+        where=first.caller,
     )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def _tracing_again_ns(study: Study) -> int:
 
 def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunction, int] | None:
     """A function of Keras that one line had traced for several models, with their number."""
-    keras = [one for one in functions if one.is_keras and one.caller_file]
+    keras = [one for one in functions if one.is_keras and one.caller]
     places = Counter(map(_place_of, keras))
     if not places:
         return None
@@ -174,8 +174,8 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
     return (first, models) if models >= _MODELS else None
 
 
-def _place_of(function: TracedFunction) -> tuple[int, str, str, int]:
-    return function.code, function.phase, function.caller_file, function.caller_line
+def _place_of(function: TracedFunction) -> tuple[int, str, str]:
+    return function.code, function.phase, function.caller
 
 
 def validation(study: Study) -> Advice | None:

@@ -26,11 +26,15 @@ def _input_advice(
     if diagnosis is None or diagnosis.iterator < 0 or not causes(diagnosis.cause):
         return None
     share, link = study.input.waiting.fraction, f"{GUIDE}/data_performance"
-    return Advice(rule, title, diagnosis.sentence, share, diagnosis.fix, link)
+    where = study.input.function_lines[diagnosis.iterator]
+    return Advice(rule, title, diagnosis.sentence, share, diagnosis.fix, link, where=where)
 
 
 def input_bound(study: Study) -> Advice | None:
-    """The training waits for its input for 5 % of the time or more, for a stage that is TensorFlow's."""
+    """The steps wait for their input for 5 % of the time or more, for a stage that is TensorFlow's.
+
+    Never for what Keras itself makes of arrays in memory, nor from fewer than four elements.
+    """
     return _input_advice(
         study, "input-bound", "Feed the model faster", lambda cause: cause not in _WITH_A_RULE
     )

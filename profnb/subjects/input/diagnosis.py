@@ -11,6 +11,8 @@ import numpy as np
 
 from profnb.core.units import duration_text
 from profnb.subjects.input.charges import FUNCTION
+from profnb.subjects.input.input_causes import CAUSES
+from profnb.subjects.input.iterators import keras_array_rows
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import Waiting
 
@@ -24,6 +26,7 @@ BOUND = 0.05
 HIGH = 0.2
 _FAR_MORE = 5
 _KEEPS_UP, _FEW_PREFETCHED, _ONE_THREAD = 1.1, 4, 1.1
+_FEWEST_ELEMENTS = 4  # fewer say little about a pipeline, whose buffers fill meanwhile
 _SMALL_BUFFER = 32  # filling less than this is not what takes long
 _LONG_FIRST, _SHORTEST_FIRST_PS = 0.2, 100_000_000_000
 _HAND_OVER_PS = 60_000_000
@@ -49,67 +52,9 @@ _HANDS_OVER = (
     "ForeverRepeat",
     "FiniteRepeat",
 )
+_CACHES = ("MemoryCache", "FileCache")
+_OUTERMOST = ("Root", "Model")
 _COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
-
-# Cause to (what it is, what to change).
-CAUSES = {
-    "python": (
-        "runs Python, one element at a time under the interpreter's lock",
-        "Write it with TensorFlow ops, or prepare the data once and read it with "
-        "tf.data.TFRecordDataset. Python runs one thread at a time; processes help: "
-        "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
-    ),
-    "small files": (
-        "opens and reads one file per element",
-        "Pack the files into TFRecords once and read those with tf.data.TFRecordDataset(files, "
-        "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
-    ),
-    "sequential map": (
-        "runs one element at a time",
-        "Give it threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
-        "fits into memory.",
-    ),
-    "decode": (
-        "takes longer to decode than the model to train",
-        "Decode once and keep the result (.cache() after this map, in memory or in a file), store images "
-        "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
-    ),
-    "busy": (
-        "is what everything waits for",
-        "Do less in it, or move the costly part into a .map(..., num_parallel_calls=tf.data.AUTOTUNE) "
-        "before it.",
-    ),
-    "transform": (
-        "takes longer than the model",
-        "Do less per element: .batch() before .map() with a vectorized function, .cache() what does not "
-        "change, or move it into the model, where a device can run it.",
-    ),
-    "read": (
-        "reads files one after another",
-        "Read several at once: tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE), or "
-        "files.interleave(..., num_parallel_calls=tf.data.AUTOTUNE).",
-    ),
-    "shuffle": (
-        "fills its buffer",
-        "Shuffle fewer or smaller elements (file names, not images), with a smaller buffer_size.",
-    ),
-    "batch": (
-        "copies elements into batches",
-        "Batch larger pieces, or .batch(..., num_parallel_calls=tf.data.AUTOTUNE).",
-    ),
-    "no prefetch": (
-        "works on the thread that trains, between its steps",
-        "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
-    ),
-    "bursts": (
-        "is fast enough on average, but its elements come unevenly and the buffer behind it holds too few",
-        "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), which grows as needed.",
-    ),
-    "other": (
-        "is what the steps wait for",
-        "Add .cache() after it, if the data fits into memory.",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +63,8 @@ class InputDiagnosis:
 
     Attributes:
         severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
-            where an element takes less than 60 us to come, or the pipeline makes more than is taken.
+            where an element takes less than 60 us to come, where the pipeline makes more than is taken, where
+            fewer than four elements were taken, and where no pipeline of the user's is to blame.
         iterator: The row of the iterator that is the limit, or -1 where nothing waits.
         cause: A key of ``CAUSES``; "" where nothing waits.
         sentence: The answer, with its numbers.
@@ -159,6 +105,8 @@ def diagnose_input(
     model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
     by_iterator = waiting.charged_ps.sum(axis=1)
     whole = int(by_iterator.sum())
+    if waiting.elements < _FEWEST_ELEMENTS:
+        severity = "none"
     if severity == "none" or not whole:
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
         sentence = (
@@ -172,16 +120,15 @@ def diagnose_input(
         made = 1e12 / waiting.busy_ps * each
     in_function = int(waiting.charged_ps[row, FUNCTION]) * 2 > int(by_iterator[row])
     cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
-    if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
-        sentence = (
-            f"The steps wait {fraction:.1%} of the time for their input, most of it for {table.name(row)}, "
-            "which only hands over what others made: no stage of the pipeline stands out."
-        )
+    innocent = _why_innocent(table, row, cause)
+    if innocent:
+        sentence = f"The steps wait {fraction:.1%} of the time for their input, {innocent}."
         return InputDiagnosis("none", -1, "", sentence, "")
     busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
     what, fix = CAUSES[cause]
     if not _runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
+    name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
     threads = ""
     allowed = int(table.parallelism[row])
     are_busy = not np.isnan(busy) and busy >= max(allowed, 1) / 2
@@ -191,9 +138,34 @@ def diagnose_input(
     share = int(by_iterator[row]) / whole
     sentence = (
         f"The model can eat {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
-        f"{table.name(row)} is the limit ({share:.0%} of the waiting), it {what}{threads}."
+        f"{name} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
     return InputDiagnosis(severity, row, cause, sentence, fix)
+
+
+def _why_innocent(table: InputPipeline, row: int, cause: str) -> str:
+    """Why an iterator that was waited for is nothing to change, as the end of a sentence; "" where it is.
+
+    Keras makes a pipeline of its own for arrays in memory; what feeds a cache runs once; others only wait.
+    """
+    if row in keras_array_rows(table.tree):
+        return "which Keras itself batches from arrays in memory"
+    if any(kind.startswith(_CACHES) for kind in _kinds_above(table, row)):
+        return f"most of it for {table.name(row)}, whose elements a cache keeps: the next pass has them"
+    if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
+        return (
+            f"most of it for {table.name(row)}, which only hands over what others made: no stage of the "
+            "pipeline stands out"
+        )
+    return ""
+
+
+def _kinds_above(table: InputPipeline, row: int) -> list[str]:
+    kinds, above = [], int(table.tree.parent[row])
+    while above >= 0:
+        kinds.append(table.kind[above])
+        above = int(table.tree.parent[above])
+    return kinds
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:

@@ -12,6 +12,7 @@ from profnb.subjects.input.diagnosis import (
     explain_first_element,
 )
 from profnb.subjects.input.feeding import Feeding, find_feeding
+from profnb.subjects.input.input_functions import name_functions
 from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
 from profnb.subjects.input.waiting import Waiting, find_waiting
@@ -43,6 +44,11 @@ class Input:
         return tabulate_input_pipeline(
             spine.trace, self.iterators, self._charges, spine.parent, spine.recording.datasets
         )
+
+    @cached_property
+    def function_lines(self) -> tuple[str, ...]:
+        """The user's line at which each iterator's function stands; "" where that is not known."""
+        return name_functions(self.pipeline.dataset, self._spine.recording.dataset_lines)
 
     @cached_property
     def waiting(self) -> Waiting:

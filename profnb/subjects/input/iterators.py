@@ -20,7 +20,7 @@ from profnb.core.joining import number_keys
 from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 
-__all__ = ["IteratorTree", "count_first_fill", "find_iterators", "label_of"]
+__all__ = ["IteratorTree", "count_first_fill", "find_iterators", "keras_array_rows", "label_of"]
 
 PREFIX = "Iterator::"
 _FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
@@ -190,6 +190,34 @@ def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int
     np.maximum.at(end, row, trace.events.end_ps[work])
     np.add.at(busy, row, trace.events.duration_ps[work])
     return end, np.where(busy == 0, trace.events.duration_ps[runs], busy)  # 0: ran inline
+
+
+def keras_array_rows(tree: IteratorTree) -> set[int]:
+    """The iterators of the pipeline that Keras 2 and 3 make of arrays.
+
+    It maps a function that gathers over pairs of indices and the arrays themselves, again and again::
+
+        Root::Prefetch::ParallelMap::Zip [0]::FlatMap::Prefetch::Map::Range      indices, shuffled
+                                         [1]::ForeverRepeat::FromTensor          the arrays
+
+    Source: keras/src/trainers/data_adapters/array_data_adapter.py, get_tf_dataset (3.15), which is
+    TensorLikeDataAdapter of Keras 2's data_adapter.py.
+    """
+    rows: set[int] = set()
+    paths = set(tree.path)
+    for row, path in enumerate(tree.path):
+        arrays, indices = f"{path}[1]::ForeverRepeat::FromTensor", f"{path}[0]::FlatMap"
+        above = int(tree.parent[row])
+        if not {arrays, indices} <= paths or label_of(path) != "Zip" or above < 0:
+            continue
+        if label_of(tree.path[above]) != "ParallelMap":
+            continue
+        own = (f"{path}::", f"{path}[")
+        rows |= {row, *(at for at, below in enumerate(tree.path) if below.startswith(own))}
+        while above >= 0 and set(np.flatnonzero(tree.parent == above).tolist()) <= rows:
+            rows.add(above)
+            above = int(tree.parent[above])
+    return rows
 
 
 def count_first_fill(trace: Trace, tree: IteratorTree) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 from profnb.capture.retracings import TracedFunction
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text
-from profnb.subjects.advising import GUIDE, LEAST, Advice, excess_share, line_text, window_of
+from profnb.subjects.advising import GUIDE, LEAST, Advice, excess_share, window_of
 from profnb.subjects.study import Study
 from profnb.trace.names import FUNCTION_CALL
 
@@ -115,16 +115,16 @@ def _objects_of(study: Study, name: str) -> list[TracedFunction]:
 
 def _is_made_anew(study: Study, name: str) -> bool:
     """Whether three functions or more were made of one piece of the user's code, each traced once."""
-    objects = [one for one in _objects_of(study, name) if one.file and one.tracings == 1]
+    objects = [one for one in _objects_of(study, name) if one.where and one.tracings == 1]
     most = Counter(one.code for one in objects).most_common(1)
     return bool(most) and most[0][1] >= _MANY_OBJECTS
 
 
 def _definition(study: Study, name: str) -> str:
     """The user's line at which a function is defined, of the one of that name most often traced."""
-    placed = [one for one in _objects_of(study, name) if one.file]
+    placed = [one for one in _objects_of(study, name) if one.where]
     most = max(placed, key=lambda one: one.tracings, default=None)
-    return line_text(study, most.file, most.line) if most else ""
+    return most.where if most else ""
 
 
 def _remedy(study: Study, name: str, *, is_made: bool) -> str:
