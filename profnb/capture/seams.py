@@ -166,6 +166,9 @@ _NO_RUNS = "session runs are not traced"
 _NO_TFPROF = "tfprof has no views"
 SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS)
 INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS)
+RAW_RUN = Seam(
+    "tensorflow:compat.v1.Session._call_tf_sessionrun", "what is put into queues is not seen"
+)
 RUN_OPTIONS = Seam("tensorflow:compat.v1.RunOptions", _NO_RUNS)
 FULL_TRACE = Seam("tensorflow:compat.v1.RunOptions.FULL_TRACE", _NO_RUNS)
 RUN_METADATA = Seam("tensorflow:compat.v1.RunMetadata", _NO_RUNS)

@@ -89,9 +89,7 @@ class QueueRecord:
         dequeues: Elements that each dequeuing op takes out, by its name; 0 where the graph does not tell.
         enqueues: Elements that each enqueuing op puts in, by its name; 0 where the graph does not tell.
         runner_threads: Threads that the queue's runners were made with.
-        sources: Types of the ops that make what is put in.
-        op_ns: Time of each op, by type, in the enqueuing runs that were traced.
-        traced: How many enqueuing runs were traced.
+        sources: Types of the ops that what is put in comes from, up to another queue.
         begin_ns: Begins of the enqueuing runs, by ``time.perf_counter_ns``, in order of their ends.
         end_ns: Their ends.
         elements: How many elements each put in; 0 where that is not known.
@@ -107,8 +105,6 @@ class QueueRecord:
     enqueues: dict[str, int] = field(default_factory=dict)
     runner_threads: int = 0
     sources: tuple[str, ...] = ()
-    op_ns: dict[str, int] = field(default_factory=dict)
-    traced: int = 0
     begin_ns: array[int] = field(default_factory=lambda: array("q"))
     end_ns: array[int] = field(default_factory=lambda: array("q"))
     elements: array[int] = field(default_factory=lambda: array("i"))

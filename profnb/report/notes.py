@@ -13,6 +13,7 @@ from profnb.steps.summary import GAP, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
+from profnb.subjects.input.feed_advice import note_queues
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
 from profnb.subjects.study import Study
@@ -80,6 +81,7 @@ def notes_of(study: Study) -> list[str]:
             study.framework,
             may_be_fed=is_fed(study) and study.input.feeding is None,
         ),
+        *note_queues(study),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,
     ]

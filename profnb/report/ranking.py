@@ -36,7 +36,7 @@ from profnb.subjects.input.advice import (
     python_input,
     waiting_for_input,
 )
-from profnb.subjects.input.feed_advice import feeding_by_hand
+from profnb.subjects.input.feed_advice import empty_queue, feeding_by_hand
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
@@ -65,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     prefetch_more,
     waiting_for_input,
     feeding_by_hand,
+    empty_queue,
     python_between_steps,
     epoch_ends,
     gpu_thread_mode,

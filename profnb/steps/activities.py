@@ -96,6 +96,13 @@ _CALLS = {
     _OUTPUT: COPYING_OUT,
     _DEVICE_TO_DEVICE: _COPYING_ACROSS,
 }
+_TAKES_ELEMENTS = (
+    "QueueDequeue",
+    "Unstage",
+    "MapUnstage",
+    "OrderedMapUnstage",
+    "ReaderRead",
+)  # op types
 _GRAPH_BUILDING, _TAKES_IN = "tf.function-graph_building", "TFE_Py_Execute"
 # Calls of the drivers and runtimes, in traces whose ops are marked as such (PyTorch's).
 _RUNTIME = ("cuda", "cu", "hip", "xpu", "ze")
@@ -108,12 +115,12 @@ def _is_input_wait(name: str) -> bool:
     """Whether an event waits for the next element, or makes it where it is asked for.
 
     ``IteratorGetNext/_1:_Send`` copies it to a device; PyTorch's ``enumerate(DataLoader)#..._next`` makes the
-    batch on the spot where there are no workers. TF1's queues feed by dequeuing; a queue of tokens only
-    synchronises workers.
+    batch on the spot where there are no workers. TF1's queues feed by dequeuing, a staging area by unstaging,
+    readers by reading; a queue of tokens only synchronises workers.
     """
     if name.startswith("enumerate(DataLoader)"):
         return True
-    if name.rpartition(":")[2].startswith("QueueDequeue"):
+    if name.rpartition(":")[2].startswith(_TAKES_ELEMENTS):
         return "token" not in name
     return name.lower().startswith("iteratorgetnext") and not name.endswith("Send")
 

@@ -29,6 +29,7 @@ from profnb.capture.seams import (
 from profnb.capture.session_records import SessionRecords
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.inlined import copy_inside, run_around
+from profnb.tf1.queue_watch import QueueWatch
 
 __all__ = ["GraphRuns"]
 
@@ -83,6 +84,7 @@ class GraphRuns:
         self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
         self._hook_failed = hook_failed
         self._gaps: GapWatch | None = GapWatch() if most_runs else None
+        self._queues = QueueWatch(hook_failed)
         self._epoch_ns = time.time_ns() - time.perf_counter_ns()
         self._thread = threading.get_ident()
         self._until: float | None = None  # monotonic seconds; None before the first traced run
@@ -113,6 +115,8 @@ class GraphRuns:
                     self._is_hidden = True
                     continue
                 stack.enter_context(replace_attribute(owner, "run", watched))
+            if owners and self._gaps is not None:
+                stack.enter_context(self._queues.watch(tensorflow))
             yield
 
     def _around(
@@ -173,6 +177,8 @@ class GraphRuns:
         self.ended += 1
         if len(self.graph_versions) < _MOST_VERSIONS:
             self.graph_versions.append(int(getattr(session.graph, "version", 0)))
+        if self._gaps is not None:
+            self._queues.see_graph(session.graph)
         if was_traced:
             self.runs.append(metadata.SerializeToString())
             self._bytes += len(self.runs[-1])
@@ -196,6 +202,7 @@ class GraphRuns:
         records, gaps = SessionRecords(self._epoch_ns), self._gaps
         if gaps is not None:
             with self._faults_kept():
+                records.queues = self._queues.finish()
                 records.gaps = shorten_gaps(gaps.finish(), has_source=has_source)
         return records
 

@@ -104,9 +104,9 @@ LIMITS: Mapping[str, Limit] = {
     "QueueRecord.capacity": Limit(least=-1, end=_NS),
     **{
         f"QueueRecord.{count}": Limit(least=0, end=_NS)
-        for count in ("min_after_dequeue", "element_bytes", "runner_threads", "traced")
+        for count in ("min_after_dequeue", "element_bytes", "runner_threads")
     },
-    **{f"QueueRecord.{ops}": Limit((1000,), 0, _NS) for ops in ("dequeues", "enqueues", "op_ns")},
+    **{f"QueueRecord.{ops}": Limit((1000,), 0, _NS) for ops in ("dequeues", "enqueues")},
     "QueueRecord.sources": Limit((1000,)),
     **{f"QueueRecord.{end}_ns": Limit((_STEPS,), -_NS, _NS) for end in ("begin", "end")},
     "QueueRecord.elements": Limit((_STEPS,), 0, _LINE),

@@ -1,11 +1,19 @@
-"""Rules of advice on TensorFlow 1's input: arrays that Python makes between session runs."""
+"""Rules of advice on TensorFlow 1's input: arrays that Python makes between session runs, and queues."""
 
 from profnb.capture.session_records import BEFORE, FEEDS
-from profnb.core.units import bytes_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, Advice
+from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.subjects.advising import GUIDE, LEAST_INPUT, Advice, share_of
+from profnb.subjects.input.queues import QueueUse
 from profnb.subjects.study import Study
 
-__all__ = ["feeding_by_hand"]
+__all__ = ["empty_queue", "feeding_by_hand", "limiting_queue", "note_queues"]
+
+_BUSY = 0.5
+_MANY_EMPTY = 0.1
+_LARGE_BYTES, _LONG_FILL_PS = 1 << 30, 1_000_000_000_000
+_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_READS = ("ReaderRead", "ReadFile")
+_DECODES = ("Decode", "Parse")
 
 
 def feeding_by_hand(study: Study) -> Advice | None:
@@ -17,11 +25,12 @@ def feeding_by_hand(study: Study) -> Advice | None:
     if feeding is None or not feeding.makes_input:
         return None
     lines = feeding.named((FEEDS, BEFORE))
+    most = f" Most of it is {lines}." if lines else ""
     return Advice(
         "python-input", "Feed the model without Python",
         f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
-        f"TensorFlow waits: {percent_text(feeding.share)} of the time, {duration_text(feeding.each_ps)} a "
-        f"step. Most of it{' is' if lines else ' was'} {lines or 'not found in the code'}.",
+        f"TensorFlow waits: {percent_text(feeding.share)} of the time, "
+        f"{duration_text(feeding.each_ps)} a step.{most}",
         feeding.share,
         "Prepare the data once: write what is made there with tf.io.TFRecordWriter, and read it with "
         "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); "
@@ -29,3 +38,114 @@ def feeding_by_hand(study: Study) -> Advice | None:
         "next batch is made while this one is computed.",
         f"{GUIDE}/data_performance",
     )  # fmt: skip
+
+
+def limiting_queue(study: Study) -> QueueUse | None:
+    """The queue that the steps found empty most often; None where no tenth of them did, or input is small."""
+    counted = study.summary.counted.size
+    queues = [use for use in study.input.queues if use.steps_empty > _MANY_EMPTY * counted]
+    if not queues or study.steps.is_window or share_of(study, "input") < LEAST_INPUT:
+        return None
+    return max(queues, key=lambda use: use.steps_empty)
+
+
+def empty_queue(study: Study) -> Advice | None:
+    """Steps wait for a queue that does not hold enough, for 5 % of the time or more."""
+    use = limiting_queue(study)
+    if use is None:
+        return None
+    record, share = use.record, share_of(study, "input")
+    kept = (
+        f" (it keeps back min_after_dequeue = {count_text(record.min_after_dequeue)}"
+        + (f" of its {count_text(record.capacity)})" if record.capacity > 0 else ")")
+        if record.min_after_dequeue
+        else ""
+    )
+    cause = _cause(use)
+    title = "Fill the queue without Python" if cause == "python" else "Fill the queue faster"
+    rule = "python-input" if cause == "python" else "input-bound"
+    return Advice(
+        rule, title,
+        f"{percent_text(share)} of the time is waiting for the next batch: {count_text(use.steps_empty)} of "
+        f"{count_text(study.summary.counted.size)} steps found too few elements in the queue "
+        f"{record.name[:80]}{kept}. {_filling(use, cause)}",
+        share,
+        _REPAIRS[cause],
+        f"{GUIDE}/data_performance",
+    )  # fmt: skip
+
+
+def _cause(use: QueueUse) -> str:
+    """What the graph says of how elements are made; "upstream" where its threads stand still."""
+    sources = use.record.sources
+    if use.threads and use.busy_fraction < _BUSY:
+        return "upstream"
+    if any(op in _PYTHON for op in sources):
+        return "python"
+    if any(op.startswith(_DECODES) for op in sources):
+        return "decode"
+    return "read" if any(op.startswith(_READS) for op in sources) else "other"
+
+
+def _filling(use: QueueUse, cause: str) -> str:
+    """Who puts elements in, how fast, and through which ops."""
+    record = use.record
+    ops = ", ".join(op[:80] for op in record.enqueues)
+    if not use.threads:
+        return f"What puts them in ({ops or 'no op of this graph'}) was not seen while it ran."
+    threads = "1 thread puts" if use.threads == 1 else f"{count_text(use.threads)} threads put"
+    made = (
+        ""
+        if use.made_per_second != use.made_per_second
+        else f" {use.made_per_second:,.0f} a second"
+    )
+    kinds = {
+        "python": ("PyFunc: a function of Python", _PYTHON), "decode": ("", _DECODES), "read": ("", _READS),
+    }  # fmt: skip
+    what, named = kinds.get(cause, ("", ()))
+    found = ", ".join(op for op in record.sources if op.startswith(named)) if named else ""
+    through = f", through {what or found}" if found else ""
+    return (
+        f"{threads} in{made} with {ops}, which takes {duration_text(use.enqueue_ps)} each time{through}; "
+        f"they are at it {percent_text(min(use.busy_fraction, 1.0))} of the time."
+    )
+
+
+_THREADS = (
+    "More threads: num_threads= of tf.train.batch and shuffle_batch, or QueueRunner(queue, [enqueue] * n), "
+    "up to the number of cores"
+)
+_DATA = "tf.data does the same with .map(..., num_parallel_calls=8).batch(n).prefetch(2)"
+_REPAIRS = {
+    "python": "Prepare the data once and read it from TFRecords (tf.data.TFRecordDataset(files).map(parse, "
+    "num_parallel_calls=8).batch(n).prefetch(2)), or write the function with TensorFlow ops. Python runs one "
+    "thread at a time, so more threads help only where it waits.",
+    "decode": f"{_THREADS}; store smaller images, or decode once into TFRecords. {_DATA}.",
+    "read": "Read several files at once (tf.train.shuffle_batch_join over several readers), pack small files "
+    f"into TFRecords, and keep them on a local disk. {_DATA}.",
+    "other": f"{_THREADS}, and less work for each element. {_DATA}.",
+    "upstream": "Look at what they wait for themselves: a queue of file names or examples before this one, "
+    f"or threads that feed it by hand. {_DATA}.",
+}
+
+
+def note_queues(study: Study) -> list[str]:
+    """That a queue keeps back more than memory should hold, or that filling it delayed the first batch."""
+    notes = []
+    for use in study.input.queues:
+        record = use.record
+        whole = record.min_after_dequeue * record.element_bytes
+        if whole >= _LARGE_BYTES:
+            notes.append(
+                f"The queue {record.name[:80]} keeps back min_after_dequeue = "
+                f"{count_text(record.min_after_dequeue)} elements of {bytes_text(record.element_bytes)}: "
+                f"{bytes_text(whole)} of memory. Shuffle file names, or keep fewer."
+            )
+        first = int(use.first_wait_ps)
+        if first >= _LONG_FILL_PS and record.min_after_dequeue > 1:
+            notes.append(
+                f"The first batch came after {duration_text(first)}: the queue {record.name[:80]} first "
+                f"takes in min_after_dequeue = {count_text(record.min_after_dequeue)} elements, and keeps "
+                "them back."
+            )
+    return notes

@@ -15,6 +15,7 @@ from profnb.subjects.input.feeding import Feeding, find_feeding
 from profnb.subjects.input.input_functions import name_functions
 from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
+from profnb.subjects.input.queues import QueueUse, find_queues
 from profnb.subjects.input.waiting import Waiting, find_waiting
 from profnb.trace.model import Counter
 
@@ -96,7 +97,12 @@ class Input:
     @cached_property
     def buffer_samples(self) -> BufferSamples | None:
         """The same as one table; None where there is no buffer."""
-        return tabulate_buffers(self.buffers, self.buffer_capacity)
+        return tabulate_buffers(self.buffers, self.buffer_capacity, self.queues)
+
+    @cached_property
+    def queues(self) -> list[QueueUse]:
+        """The queues of TensorFlow 1 that the traced runs took elements from."""
+        return find_queues(self._spine)
 
     @cached_property
     def diagnosis(self) -> InputDiagnosis | None:

@@ -12,6 +12,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, GRID, colour_of
 from profnb.steps.windows import Steps
 from profnb.subjects.input.pipeline import INPUT_PIPELINE, InputPipeline
+from profnb.subjects.input.queue_chart import queue_sections
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 
@@ -25,11 +26,12 @@ _INDENT = "\u00a0"
 
 
 def input_sections(study: Study) -> list[Section]:
-    """The tables on the input pipeline; none where tf.data ran nothing."""
+    """The tables on queues, and on tf.data where that ran anything."""
+    queues = queue_sections(study)
     if not len(study.input.iterators):
-        return []
+        return queues
     starved = study.input.diagnosis is not None and study.input.diagnosis.iterator >= 0
-    sections = [_tree_section(study, starved=starved)]
+    sections = [*queues, _tree_section(study, starved=starved)]
     if not starved:  # nobody waits: the table is enough, and only for who asks
         return sections
     sections.append(_wait_section(study))
