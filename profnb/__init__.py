@@ -13,8 +13,8 @@ back up this list; each folder's own docstring says what is in it.
     tf1/        session runs of TensorFlow 1: recorded, read, tfprof's views
     steps/      the spine: when training went through its iterations, and where each step's time went
     drawing/    what a section is drawn with: palette, tables, figures, the door to plotly
-    subjects/   input, memory, xla, device, ops, layers, source, python, cell: each has ``find`` (what is
-                worked out), ``section`` (how it is shown), ``advice`` (what it says); ``study`` holds all
+    subjects/   input, memory, xla, device, ops, bounds, layers, source, python, cell: each has ``find`` (what
+                is worked out), ``section`` (how it is shown), ``advice`` (what it says); ``study`` holds all
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
@@ -22,7 +22,7 @@ back up this list; each folder's own docstring says what is in it.
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
 from profnb.captured import profile, step
@@ -31,6 +31,9 @@ from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.loading import load
 from profnb.profile import Profile
+
+if TYPE_CHECKING:
+    from profnb.subjects.bounds.measured_peak import MeasuredPeak
 
 __all__ = [
     "CaptureError",
@@ -42,6 +45,7 @@ __all__ = [
     "compare",
     "configure",
     "load",
+    "measure_peak",
     "profile",
     "step",
 ]
@@ -64,6 +68,27 @@ def configure(*, live: bool | None) -> None:
     if magics is None:
         raise CaptureError("profnb is not loaded in this notebook; run `%load_ext profnb` first.")
     magics.live = live
+
+
+def measure_peak(seconds: float = 2.0) -> "MeasuredPeak":
+    """Measure what this machine's CPU can do: a product of matrices and a copy, on all its cores.
+
+    What is captured in this process is judged by it from then on, a capture before it too: ``p.op_roofline``,
+    ``p.layers`` and the report say which ops are compute-bound and which memory-bound. Run it while nothing
+    else runs.
+
+    Args:
+        seconds: How long to measure, about.
+
+    Returns:
+        Operations and bytes per second, of the fastest run and between which half of the runs lay.
+
+    Raises:
+        ValueError: There is no time.
+    """
+    from profnb.subjects.bounds.measured_peak import measure_cpu
+
+    return measure_cpu(seconds)
 
 
 def load_ipython_extension(shell: Any) -> None:

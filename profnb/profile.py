@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from profnb.report.ranking import Advice
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
+    from profnb.subjects.bounds.measured_peak import MeasuredPeak
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
@@ -62,15 +63,15 @@ class Profile(Tables):
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
         self.options = options or CaptureOptions()
+        self._shown: tuple[MeasuredPeak | None, Report] | None = None
 
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
-        self._trace = _on_one_clock(trace)
+        self._trace, self._shown = _on_one_clock(trace), None
         for name in (
             "study",
             "_step_times",
             "_cell_breakdown",
-            "_report",
             "notes",
             "_other_notes",
             "advice",
@@ -160,8 +161,17 @@ class Profile(Tables):
         """What the code ran with (versions, precision policy); empty for others' traces."""
         return dict(self.recording.environment) if self.recording else {}
 
-    @cached_property
+    @property
     def _report(self) -> "Report":
+        """The report, decided anew where the CPU's limits were measured since."""
+        from profnb.subjects.bounds.measured_peak import kept_peak
+
+        measured = kept_peak()
+        if self._shown is None or self._shown[0] is not measured:
+            self._shown = measured, self._decide_report()
+        return self._shown[1]
+
+    def _decide_report(self) -> "Report":
         from profnb.report.report import build_python_report, build_report
 
         if self._counted is not None:

@@ -67,6 +67,9 @@ class Tables:
     launches = TableOf("profnb.subjects.device.launches", "LAUNCHES", "study.device.launches")
     streams = TableOf("profnb.subjects.device.launches", "STREAMS", "study.device.streams")
     roofline = TableOf("profnb.subjects.device.roofline", "ROOFLINE", "study.device.roofline")
+    op_roofline = TableOf(
+        "profnb.subjects.bounds.op_roofline", "OP_ROOFLINE", "study.bounds.roofline"
+    )
     xla = TableOf("profnb.subjects.xla.xla_ops", "XLA", "study.xla.ops")
     xla_modules = TableOf("profnb.subjects.xla.xla_modules", "XLA_MODULES", "study.xla.modules")
     layers = TableOf("profnb.subjects.layers.layer_table", "LAYERS", "study.layers.table")

@@ -21,7 +21,7 @@ TF1_DOORS = {("trace/files", "profnb.tf1.run_metadata"), ("capture/session", "pr
 # What each subject may need of the others, besides the spine.
 SUBJECTS = {
     "input": set(), "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
-    "cell": {"source"}, "layers": {"input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
+    "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
 }  # fmt: skip
 # Files of a subject that show or advise; whatever else it has finds.
 SHOWS = ("section", "advice", "feed_advice", "idle_advice", "retracing_advice", "slowing_advice", "rnn_advice", "network_advice")

@@ -319,10 +319,16 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "Empty where it is not known.",
             "`p.advice`",
         ),
+        "bound by": Term(
+            "Which limit of the machine an op comes near: operations (compute), memory, or neither.",
+            "It reaches 60 % of the peak; the bytes are the least, each tensor read or written once.",
+            "`p.op_roofline`, `p.layers`",
+            "compute-bound, memory-bound; SOL (Nsight Compute)",
+        ),
         "roofline": Term(
             "The fastest that a device could do an op: its peak of operations, or what memory delivers.",
             "Which of both holds depends on operations per byte.",
-            "`p.roofline`",
+            "`p.roofline`, `p.op_roofline`",
         ),
         "run": Term(
             "One execution of a cell or script in a comparison or sweep.",

@@ -24,6 +24,7 @@ from profnb.report.text import (
     share_rows,
 )
 from profnb.steps.streams import busiest_device, working_devices
+from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
 from profnb.subjects.device.section import device_sections
@@ -171,6 +172,7 @@ def _sections(study: Study) -> list[Section]:
         *input_sections(study),
         *device_sections(study),
         *xla_sections(study),
+        *bounds_sections(study),
         *memory_sections(study),
     ]
 

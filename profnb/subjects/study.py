@@ -1,12 +1,13 @@
 """A trace to everything that is worked out from it: the spine, and one object per subject.
 
 A subject needs the spine and the subjects before it: input and memory the spine alone, then xla, device, ops,
-and last layers, source and python. Nothing is computed before it is asked for, and nothing twice.
+bounds, and last layers, source and python. Nothing is computed before it is asked for, and nothing twice.
 """
 
 from functools import cached_property
 
 from profnb.steps.spine import Spine
+from profnb.subjects.bounds.find import Bounds
 from profnb.subjects.device.find import Devices
 from profnb.subjects.input.find import Input
 from profnb.subjects.layers.find import Layers
@@ -46,6 +47,11 @@ class Study(Spine):
     def ops(self) -> Ops:
         """What ran, op by op."""
         return Ops(self, self.xla, self.input)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What bounds the ops."""
+        return Bounds(self, self.xla, self.device, self.ops)
 
     @cached_property
     def layers(self) -> Layers:

@@ -11,6 +11,7 @@ from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
 from profnb.capture.session_records import ROLES, GapPlace, GapRecords, QueueRecord
+from profnb.capture.source.graph_shapes import GraphShapes
 from profnb.capture.source.source_records import (
     ENTERED,
     GraphLines,
@@ -76,6 +77,10 @@ LIMITS: Mapping[str, Limit] = {
         for column in ("op_names", "op_types", "places", "is_outside")
     },
     "GraphLines.calls": Limit((_OPS, 8)),
+    **{
+        f"GraphShapes.{column}": Limit((4 * _OPS, 1_000), -1, _SIZE)
+        for column in GraphShapes.__dataclass_fields__
+    },
     "CellRecords.wall_ns": Limit(least=0, end=_NS),
     "CellRecords.parts": Limit((_PARTS,)),
     "CellPart.occurrences": Limit(least=0, end=_SIZE),
@@ -170,6 +175,18 @@ def _check_graph(graph: GraphLines) -> None:
     _have_one_length(graph.op_names, graph.op_types, graph.places, graph.is_outside)
 
 
+def _check_shapes(graph: GraphShapes) -> None:
+    _have_one_length(graph.op_names, graph.op_types, graph.inputs, graph.outputs)
+    _have_one_length(graph.shapes, graph.dtypes)
+    is_whole = all(count >= 0 for count in graph.outputs) and sum(graph.outputs) == len(
+        graph.shapes
+    )
+    _claim(is_whole, "tensors that no op makes")
+    for taken in graph.inputs:
+        _are_rows(taken, -1, graph.shapes, "tensors")
+    _are_rows(list(graph.settings), 0, graph.op_names, "ops with settings")
+
+
 def _check_source(source: SourceRecords) -> None:
     _are_rows(list(source.layers.values()), 0, source.places, "places of layers")
     for graph in source.graphs:
@@ -229,6 +246,7 @@ CHECKS: Mapping[type, Callable[[Any], None]] = {
     ModelFacts: _check_model,
     LineRecords: _check_lines,
     GraphLines: _check_graph,
+    GraphShapes: _check_shapes,
     SourceRecords: _check_source,
     StackRecords: _check_stacks,
     GapRecords: _check_gaps,

@@ -15,7 +15,7 @@ import gc
 import inspect
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -32,6 +32,7 @@ from profnb.capture.seams import (
     OUTER_GRAPH,
     USER_FRAMES,
 )
+from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
 from profnb.capture.source.layer_lines import find_layer_lines
 from profnb.capture.source.source_records import GraphLines
 from profnb.capture.source.user_code import Places, is_user_file, user_place
@@ -132,6 +133,7 @@ class GraphWatch:
         self._drivers: dict[int, int | None] = {}  # who traced each living graph, by its id
         self._ops = 0
         self.layers: dict[str, int] = {}
+        self.shapes: list[GraphShapes] = []
         self.is_reading = True
 
     @contextmanager
@@ -181,13 +183,15 @@ class GraphWatch:
     def _read(self, graph: Any, driver: int | None) -> None:
         if self._ops >= _MOST_OPS or getattr(graph, "name", "") in _SCRATCH:
             return
-        reading = _Reading(driver)
+        reading, most = _Reading(driver), _MOST_OPS - self._ops
         try:
-            self._ops += reading.read(graph, self._places, _MOST_OPS - self._ops)
+            self._ops += reading.read(graph, self._places, most)
         except Exception:  # noqa: BLE001 - a graph half made, or of another version's making
             return
         if reading.names:
             self._readings.append(reading)
+            with suppress(Exception):  # likewise
+                self.shapes.append(read_shapes(graph, 2 * most))
 
     def finish(
         self, graph_of_runs: Any = None, models: Iterable[object] = ()

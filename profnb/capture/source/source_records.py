@@ -5,6 +5,8 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
+from profnb.capture.source.graph_shapes import GraphShapes  # noqa: TC001 - read as it runs
+
 __all__ = [
     "CLOCK_EVENT",
     "CLOCK_NS",
@@ -111,6 +113,7 @@ class SourceRecords:
         layers: The place at which a layer was made, by the layer's name; during the capture only.
         texts: The lines of each file.
         cells: The number of the cell that each file stands for, where it is one.
+        shapes: The shapes of the same graphs, of those that are not too large.
     """
 
     places: list[tuple[str, int]] = field(default_factory=list)
@@ -119,3 +122,4 @@ class SourceRecords:
     layers: dict[str, int] = field(default_factory=dict)
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
+    shapes: tuple[GraphShapes, ...] = ()

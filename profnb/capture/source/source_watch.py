@@ -165,7 +165,8 @@ class SourceWatch:
         texts = read_sources(files)
         numbers = number_cells()
         cells = {file: numbers[file] for file in texts if file in numbers}
-        source = SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells)
+        shapes = tuple(self._graphs.shapes)
+        source = SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells, shapes)
         return shorten_source(source, names), stacks
 
 

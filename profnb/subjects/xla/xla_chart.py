@@ -5,10 +5,9 @@ from typing import Any
 
 from profnb.core.block import Block
 from profnb.core.units import percent_text
-from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.icicle import icicle_figure
-from profnb.drawing.markup import figure_text
-from profnb.drawing.theme import TEXT_COLOUR, colour_of
+from profnb.drawing.roof_figure import RoofPoints, roof_figure
+from profnb.drawing.theme import colour_of
 from profnb.subjects.device.roofline import Roofline
 from profnb.subjects.xla.xla_ops import XlaOps
 
@@ -45,53 +44,39 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
         if shares[roofline.row[row]] >= _SMALLEST_SHARE
     ]
     rows = rows or list(range(min(len(roofline), _MOST_POINTS)))
-    intensity = roofline.intensity
-    bandwidth = roofline.peak.bytes_per_second
-    low, high = float(intensity[rows].min()) / 2, float(intensity[rows].max()) * 2
-    data: list[dict[str, Any]] = []
+    roofs = []
     for flops in sorted(set(roofline.peak_flops.tolist())):
         widths = sorted(
             {w for w, f in zip(roofline.width, roofline.peak_flops, strict=True) if f == flops}
         )
-        ridge = flops / bandwidth
-        x = [low, *([ridge] if low < ridge < high else []), high]
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": f"limit, {' and '.join(widths)}",
-                "x": x, "y": [min(flops, bandwidth * at) for at in x],
-                "line": {"width": 1.5, "color": TEXT_COLOUR}, "hoverinfo": "skip",
-            }
-        )  # fmt: skip
-    for is_compute, name in ((True, "bound by operations"), (False, "bound by memory")):
-        chosen = [row for row in rows if bool(roofline.is_compute_bound[row]) == is_compute]
-        if not chosen:
-            continue
-        data.append(
-            {
-                "type": "scatter", "mode": "markers", "name": name,
-                "x": [float(intensity[row]) for row in chosen],
-                "y": [float(roofline.flops_per_second[row]) for row in chosen],
-                "customdata": [
-                    figure_text(
-                        f"{ops.op[roofline.row[row]].name[:80]}: "
-                        f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
-                        f"{percent_text(float(shares[roofline.row[row]]))} of the time"
-                    )
-                    for row in chosen
-                ],
-                "hovertemplate": "%{customdata}<br>%{y:.3s}flop/s at %{x:.3g} flop/byte<extra></extra>",
-                "marker": {
-                    "size": [6 + 26 * float(shares[roofline.row[row]]) ** 0.5 for row in chosen],
-                    "color": colour_of("device compute" if is_compute else "device collectives"),
-                    "opacity": 0.8, "line": {"width": 0},
-                },
-            }
-        )  # fmt: skip
-    layout = figure_layout("Roofline of XLA's ops", 320)
-    layout |= {
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "margin": {"l": 56, "r": 12, "t": 62, "b": 44},
-        "xaxis": {**axis("operations per byte"), "type": "log"},
-        "yaxis": {**axis("flop/s"), "type": "log", "exponentformat": "SI"},
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+        roofs.append((f"limit, {' and '.join(widths)}", flops))
+    groups = [
+        _points(
+            roofline,
+            ops,
+            [row for row in rows if bool(roofline.is_compute_bound[row]) == is_compute],
+            name,
+            colour_of("device compute" if is_compute else "device collectives"),
+        )
+        for is_compute, name in ((True, "bound by operations"), (False, "bound by memory"))
+    ]
+    return roof_figure("Roofline of XLA's ops", roofs, roofline.peak.bytes_per_second, groups)
+
+
+def _points(
+    roofline: Roofline, ops: XlaOps, rows: Sequence[int], name: str, colour: str
+) -> RoofPoints:
+    shares = [float(ops.fraction[roofline.row[row]]) for row in rows]
+    return RoofPoints(
+        name,
+        colour,
+        [float(roofline.intensity[row]) for row in rows],
+        [float(roofline.flops_per_second[row]) for row in rows],
+        [
+            f"{ops.op[roofline.row[row]].name[:80]}: "
+            f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
+            f"{percent_text(share)} of the time"
+            for row, share in zip(rows, shares, strict=True)
+        ],
+        shares,
+    )

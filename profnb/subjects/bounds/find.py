@@ -1,0 +1,89 @@
+"""What bounds the ops of a trace: the operations of the machine, its memory, or neither."""
+
+from functools import cached_property
+
+import numpy as np
+
+from profnb.steps.spine import Spine
+from profnb.steps.streams import working_devices
+from profnb.subjects.bounds.graph_costs import find_costs
+from profnb.subjects.bounds.measured_peak import kept_peak
+from profnb.subjects.bounds.op_costs import Cost
+from profnb.subjects.bounds.op_roofline import OpRoofline, place_ops
+from profnb.subjects.bounds.recorded_shapes import find_recorded_shapes
+from profnb.subjects.device.find import Devices
+from profnb.subjects.device.peaks import Peak
+from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.ops.find import Ops
+from profnb.subjects.ops.op_table import OpTable, runs_within, sum_op_runs
+from profnb.subjects.xla.find import Xla
+
+__all__ = ["Bounds"]
+
+_REWRITTEN = "AutoMixedPrecision"  # casts that TensorFlow itself puts in: the graph's widths are not what ran
+
+
+class Bounds:
+    """Ops under their roof, worked out when asked for."""
+
+    def __init__(self, spine: Spine, xla: Xla, device: Devices, ops: Ops) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+        self._xla = xla
+        self._device = device
+        self._ops = ops
+        self._placed: tuple[Peak | None, OpRoofline | None] | None = None
+
+    @property
+    def peak(self) -> Peak | None:
+        """The limits of what the steps run on: the busiest device, else the CPU of this machine.
+
+        Of a CPU they are known once they were measured, and for what this process captured.
+        """
+        if self._spine.has_device:
+            return self._device.peak
+        measured = kept_peak()
+        return measured.peak if measured is not None and self.is_of_here else None
+
+    @property
+    def is_of_here(self) -> bool:
+        """Whether this process captured the trace, and so on this machine."""
+        recording = self._spine.recording
+        return recording.path is not None or bool(recording.graph_runs)
+
+    @property
+    def roofline(self) -> OpRoofline | None:
+        """The ops of the counted steps under the limits known now; None where no op's cost is known."""
+        peak = self.peak
+        if self._placed is None or self._placed[0] != peak:
+            is_device = self._spine.has_device
+            costs = self.costs
+            placed = place_ops(self.ops, costs, peak, is_device=is_device) if costs else None
+            self._placed = peak, placed
+        return self._placed[1]
+
+    @cached_property
+    def ops(self) -> OpTable:
+        """The ops of the counted steps that TensorFlow ran itself and that feed no pipeline."""
+        spine, runs = self._spine, self._ops.runs
+        counted = spine.summary.counted
+        within = spine.events_of(counted) if counted.size else spine.in_scope
+        kept = within[runs.events] & (self._ops.iterator == NOT_INPUT)
+        if len(self._xla.hlo):
+            kept &= self._xla.hlo.codes_of(runs.events) < 0
+        return sum_op_runs(runs_within(runs, kept))
+
+    @cached_property
+    def costs(self) -> dict[tuple[str, str], Cost]:
+        """What one run of each op does, by name and type, of those of which it is known."""
+        spine, source = self._spine, self._spine.recording.source
+        if source is None or not source.shapes:
+            return {}
+        side = self.ops.is_device == spine.has_device
+        rows = np.flatnonzero(side).tolist()
+        keys = [(self.ops.op_name[row], self.ops.op_type[row]) for row in rows]
+        if any(_REWRITTEN in name for name, _ in keys):
+            return {}
+        is_one = len(working_devices(spine.trace)) <= 1  # several share a batch
+        batch = spine.summary.batch_size if is_one and not spine.steps.is_window else None
+        return find_costs(keys, source.shapes, batch, find_recorded_shapes(spine.trace))

@@ -1,0 +1,165 @@
+"""What this machine's CPU can do, measured on demand: a product of matrices, and a copy.
+
+No table has the peaks of CPUs: which cores a container may use, their clock under load and the memory's
+channels differ from machine to machine. So both are measured when somebody asks for it, with NumPy, on all
+cores that this process may use:
+
+- a product of two square matrices of 32-bit numbers, large enough to take 30 ms;
+- a copy from one array to another, larger than caches, a part on each core: read once, written once.
+
+Each is repeated for half of the time given. The fastest run is what the machine can do, the others say how
+sure that is: another program beside it only ever slows a run. What is measured holds for what this process
+captures, until it is measured again; a saved trace may come from another machine.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from profnb.core.units import rate_text
+from profnb.subjects.device.peaks import Peak
+
+__all__ = ["MeasuredPeak", "kept_peak", "measure_cpu"]
+
+_LEAST_RUNS = 5
+_SMALLEST, _LARGEST, _LONG_ENOUGH_S = 512, 8192, 0.03  # of matrices: rows and columns
+_COPIED_BYTES = 128 << 20  # for each two cores, four times that at most
+_MOST_COPIED = 4
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MeasuredPeak:
+    """What the CPU of a machine can do.
+
+    Attributes:
+        flops_per_second: Operations on 32-bit numbers in the fastest product of matrices.
+        flops_interval: Between which half of the runs lay (first and third quartile).
+        bytes_per_second: Bytes read and written in the fastest copy.
+        bytes_interval: Likewise.
+        threads: Cores that this process may use.
+    """
+
+    flops_per_second: float
+    flops_interval: tuple[float, float]
+    bytes_per_second: float
+    bytes_interval: tuple[float, float]
+    threads: int
+
+    @property
+    def peak(self) -> Peak:
+        """The limits, as those of a device."""
+        flops, copied = self._interval_texts()
+        return Peak(
+            {"32-bit": self.flops_per_second},
+            self.bytes_per_second,
+            f"measured here on {_cores(self.threads)}: the fastest product of matrices, of which half "
+            f"reached {flops}, and the fastest copy, {copied}",
+        )
+
+    def _interval_texts(self) -> tuple[str, str]:
+        return (
+            " to ".join(rate_text(value, "flop/s") for value in self.flops_interval),
+            " to ".join(rate_text(value, "B/s") for value in self.bytes_interval),
+        )
+
+    def __repr__(self) -> str:
+        flops, copied = self._interval_texts()
+        return (
+            f"<{_cores(self.threads)}: {rate_text(self.flops_per_second, 'flop/s')} (half of the runs "
+            f"{flops}), {rate_text(self.bytes_per_second, 'B/s')} (half of the runs {copied})>"
+        )
+
+
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count:,} cores"
+
+
+_kept: list[MeasuredPeak] = []
+
+
+def kept_peak() -> MeasuredPeak | None:
+    """What was measured last; None where nobody has."""
+    return _kept[-1] if _kept else None
+
+
+def measure_cpu(seconds: float) -> MeasuredPeak:
+    """Measure what the CPU can do, and keep it.
+
+    Args:
+        seconds: How long to measure, about; each of both is run five times at least.
+
+    Raises:
+        ValueError: There is no time.
+    """
+    if not seconds > 0:
+        raise ValueError(f"seconds must be positive, got {seconds}.")
+    threads = _usable_cores()
+    flops = _measure_product(seconds / 2)
+    copied = _measure_copy(seconds / 2, threads)
+    measured = MeasuredPeak(
+        max(flops), _middle_half(flops), max(copied), _middle_half(copied), threads
+    )
+    _kept[:] = [measured]
+    return measured
+
+
+def _usable_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _middle_half(rates: Sequence[float]) -> tuple[float, float]:
+    low, high = np.percentile(rates, [25, 75])
+    return float(low), float(high)
+
+
+def _rates(run: Callable[[], object], amount: float, seconds: float) -> list[float]:
+    """How much of something was done in a second, run by run."""
+    rates: list[float] = []
+    until = time.perf_counter() + seconds
+    while len(rates) < _LEAST_RUNS or time.perf_counter() < until:
+        rates.append(amount / _seconds_of(run))
+    return rates
+
+
+def _seconds_of(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return max(time.perf_counter() - began, 1e-9)
+
+
+def _measure_product(seconds: float) -> list[float]:
+    size = _SMALLEST
+    while True:
+        # Two matrices: of one and itself transposed a library computes only half.
+        left, right = (np.full((size, size), value, np.float32) for value in (0.5, 0.25))
+        run = partial(np.matmul, left, right, out=np.empty_like(left))
+        run()  # what is done once: threads, pages of memory
+        # The fastest of a few: a busy machine must not make it choose small ones.
+        if size >= _LARGEST or min(_seconds_of(run) for _ in range(3)) >= _LONG_ENOUGH_S:
+            return _rates(run, 2.0 * size**3, seconds)
+        size *= 2
+
+
+def _measure_copy(seconds: float, threads: int) -> list[float]:
+    size = _COPIED_BYTES * max(1, min(threads // 2, _MOST_COPIED))
+    source = np.ones(size, np.uint8)
+    target = np.zeros_like(source)
+    bounds = np.linspace(0, size, threads + 1).astype(np.int64).tolist()
+    parts = [slice(begin, end) for begin, end in pairwise(bounds)]
+    with ThreadPoolExecutor(threads) as pool:
+
+        def copy(part: slice) -> None:
+            target[part] = source[part]
+
+        def run() -> None:
+            list(pool.map(copy, parts))
+
+        run()
+        return _rates(run, 2.0 * size, seconds)

@@ -1,0 +1,236 @@
+"""Each op against what the machine could do: how fast it ran, and what bounds it.
+
+An op is compute-bound if it does at least 60 % of the operations that the machine could do in its time, and
+memory-bound if it moves at least 60 % of the bytes; where both hold, by the nearer limit. Where neither does,
+it is bound by neither: too little work for all units or cores, a library that is far from either limit, or
+other ops that run beside it. The bytes are the least without caches, so an op that moves more than 1.25 times
+what memory could found them in a cache: memory does not bound it. A limit that is not known bounds nothing,
+and where only one is known and is not near, what bounds the op is not known either.
+
+The 60 % are those of Nsight Compute's rule for the same question (SOLBottleneck, "Speed Of Light").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table
+from profnb.subjects.bounds.op_costs import Cost
+from profnb.subjects.device.peaks import Peak
+from profnb.subjects.ops.op_table import OpTable
+
+__all__ = ["COMPUTE", "MEMORY", "NEITHER", "OP_ROOFLINE", "OpRoofline", "bound_by", "place_ops"]
+
+COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
+_NEAR, _CACHED = 0.6, 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class OpRoofline:
+    """N ops of one side, most time first.
+
+    Attributes:
+        is_device: Whether the side is the device.
+        op_type: Their types.
+        op_name: Their names.
+        occurrences: How often each ran, shape (N,).
+        self_ps: Time in all runs, shape (N,).
+        flops: Operations of one run, shape (N,); NaN where not known.
+        bytes: Bytes that one run must move, shape (N,); NaN where not known.
+        width: Of the numbers each computes with; "" for whole numbers or where not known.
+        peak_flops: What could be done in a second with numbers of that width, shape (N,); NaN where not
+            known.
+        peak: The limits; None where they are not known.
+    """
+
+    is_device: bool
+    op_type: tuple[str, ...]
+    op_name: tuple[str, ...]
+    occurrences: Int64s
+    self_ps: Int64s
+    flops: Floats
+    bytes: Floats
+    width: tuple[str, ...]
+    peak_flops: Floats
+    peak: Peak | None
+
+    def __len__(self) -> int:
+        return self.occurrences.size
+
+    @property
+    def has_cost(self) -> Bools:
+        """Which ops have a cost, shape (N,)."""
+        return ~np.isnan(self.bytes)
+
+    @property
+    def intensity(self) -> Floats:
+        """Operations per byte, shape (N,)."""
+        return _over(self.flops, self.bytes)
+
+    @property
+    def flops_per_second(self) -> Floats:
+        """Operations that each reached, shape (N,)."""
+        return _over(self.flops * self.occurrences, self.self_ps / 1e12)
+
+    @property
+    def bytes_per_second(self) -> Floats:
+        """Bytes that each reached, shape (N,)."""
+        return _over(self.bytes * self.occurrences, self.self_ps / 1e12)
+
+    @property
+    def peak_bytes(self) -> float:
+        """What memory could move in a second; NaN where not known."""
+        return nan if self.peak is None else self.peak.bytes_per_second
+
+    @property
+    def flops_fraction(self) -> Floats:
+        """Share of the peak of operations, shape (N,); 0 for an op that does none."""
+        none = (self.flops == 0) & ~np.isnan(self.peak_bytes)
+        return np.where(none, 0.0, self.flops_per_second / self.peak_flops)
+
+    @property
+    def bytes_fraction(self) -> Floats:
+        """Share of the memory's bandwidth, shape (N,)."""
+        return self.bytes_per_second / self.peak_bytes
+
+    @property
+    def bound_by(self) -> tuple[str, ...]:
+        """What bounds each: "compute", "memory", "neither", or "" where that is not known."""
+        pairs = zip(self.flops_fraction.tolist(), self.bytes_fraction.tolist(), strict=True)
+        return tuple(bound_by(*pair) for pair in pairs)
+
+
+def _over(amount: Floats, per: Floats | Int64s) -> Floats:
+    """One divided by the other, NaN where that is nothing."""
+    divided: Floats = np.full(amount.size, np.nan)
+    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
+    return divided
+
+
+def bound_by(flops_fraction: float, bytes_fraction: float) -> str:
+    """What bounds an op that reaches these shares of the peaks; NaN for a share that is not known."""
+    near_flops = flops_fraction >= _NEAR
+    near_bytes = _NEAR <= bytes_fraction <= _CACHED
+    if near_flops and (not near_bytes or flops_fraction >= bytes_fraction):
+        return COMPUTE
+    if near_bytes:
+        return MEMORY
+    return UNKNOWN if np.isnan([flops_fraction, bytes_fraction]).any() else NEITHER
+
+
+def place_ops(
+    ops: OpTable, costs: Mapping[tuple[str, str], Cost], peak: Peak | None, *, is_device: bool
+) -> OpRoofline | None:
+    """Place the ops of one side under the roof of what ran them.
+
+    Args:
+        ops: The ops, with their time.
+        costs: What one run of each does, by its name and type.
+        peak: The limits; None where they are not known.
+        is_device: Which side.
+
+    Returns:
+        The side's ops, most time first; None where nothing is known of any.
+    """
+    rows = [row for row in np.flatnonzero(ops.is_device == is_device).tolist() if ops.self_ps[row]]
+    found = [costs.get((ops.op_name[row], ops.op_type[row])) for row in rows]
+    if not any(found):
+        return None
+    return OpRoofline(
+        is_device,
+        tuple(ops.op_type[row] for row in rows),
+        tuple(ops.op_name[row] for row in rows),
+        ops.occurrences[rows],
+        ops.self_ps[rows],
+        np.array([nan if cost is None else cost.flops for cost in found]),
+        np.array([nan if cost is None else cost.nbytes for cost in found]),
+        tuple("" if cost is None else cost.width for cost in found),
+        np.array([_peak_of(cost, peak) for cost in found]),
+        peak,
+    )
+
+
+def _peak_of(cost: Cost | None, peak: Peak | None) -> float:
+    if cost is None or peak is None:
+        return nan
+    return peak.flops_of(cost.width, is_product=cost.is_product)
+
+
+def _rated(value: float) -> str:
+    return f"{value:,.3g}"
+
+
+OP_ROOFLINE = Table[OpRoofline](
+    "op_roofline",
+    "One row per op that TensorFlow ran itself in the steps that averages are of, most time first.",
+    (
+        Column(
+            "side",
+            lambda t: ["device" if t.is_device else "host"] * len(t),
+            'where it ran, "host" or "device"',
+        ),
+        Column("op_type", lambda t: t.op_type, "the kind of op"),
+        Column("op_name", lambda t: t.op_name, "the op's own name"),
+        Column("occurrences", lambda t: t.occurrences, "how often it ran", "runs"),
+        Column("self_us", lambda t: t.self_ps, "time in it alone, over all runs"),
+        Column("width", lambda t: t.width, 'of the numbers it computes with; "" if not known'),
+        Column(
+            "flops",
+            lambda t: t.flops,
+            "operations of one run; a multiplication and an addition are two",
+        ),
+        Column("least_bytes", lambda t: t.bytes, "what one run reads and writes, each tensor once"),
+        Column(
+            "flops_per_byte",
+            lambda t: t.intensity,
+            "operations for each byte read or written",
+            "flop/byte",
+            _rated,
+        ),
+        Column(
+            "gigaflops_per_second",
+            lambda t: t.flops_per_second,
+            "operations that it reached",
+            "operations",
+        ),
+        Column(
+            "gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"
+        ),
+        Column(
+            "peak_gigaflops_per_second",
+            lambda t: t.peak_flops,
+            "operations that the machine can do at most with that width",
+        ),
+        Column(
+            "peak_gigabytes_per_second",
+            lambda t: np.full(len(t), t.peak_bytes),
+            "bytes that its memory can move at most",
+        ),
+        Column(
+            "flops_fraction",
+            lambda t: t.flops_fraction,
+            "operations reached over their peak",
+            "of peak operations",
+        ),
+        Column(
+            "bytes_fraction",
+            lambda t: t.bytes_fraction,
+            "bytes reached over their peak; what is above 1 found them in a cache",
+            "of peak memory",
+        ),
+        Column(
+            "bound_by",
+            lambda t: t.bound_by,
+            '"compute" or "memory": of which it reaches 60 % of the peak; "neither"; "" where no peak or '
+            "no cost is known",
+            "bound by",
+        ),
+    ),
+    "Operations and bytes follow from the shapes of the graphs that ran (a capture knows them; "
+    "``subjects/bounds/op_costs.py`` says how they are counted). Of a CPU no limits are known before "
+    '``profnb.measure_peak()``. What XLA ran is in ``p.roofline``. What is not known is NaN or "".',
+    attributes=lambda t: {"peak": "" if t.peak is None else t.peak.source},
+)
