@@ -31,6 +31,7 @@ from profnb.subjects.input.advice import (
     python_input,
     waiting_for_input,
 )
+from profnb.subjects.input.network_advice import network_files
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
@@ -50,11 +51,11 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, python_between_steps, epoch_ends,
+    unused_gpu, network_files, input_bound, python_input, prefetch_more, waiting_for_input,
+    python_between_steps, epoch_ends, slowing_down,
     gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
     small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
     exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
-    slowing_down,
 )  # fmt: skip
 
 
