@@ -32,6 +32,7 @@ from profnb.subjects.input.advice import (
     waiting_for_input,
 )
 from profnb.subjects.input.network_advice import network_files
+from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
@@ -52,7 +53,7 @@ Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
     unused_gpu, network_files, input_bound, python_input, prefetch_more, waiting_for_input,
-    python_between_steps, epoch_ends, slowing_down,
+    python_between_steps, epoch_ends, slowing_down, slow_rnn,
     gpu_thread_mode, launch_bound, copying_input, synchronising_reads, retracing, recompiling, eager_ops,
     small_ops_without_xla, mixed_precision, missed_tensor_cores, layout_changes, larger_batch,
     exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed, growing_graph,
