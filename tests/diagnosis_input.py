@@ -8,6 +8,8 @@ import numpy as np
 from diagnosis_kit import keras, programs, tf
 from recorded import program
 
+from profnb.capture.machine import network_files
+
 PROGRAMS = []
 planted = programs(of=PROGRAMS)
 NAP_S = 0.06
@@ -206,3 +208,30 @@ def a_map_with_far_too_many_threads():
 @planted("idle-cores", question=21)
 def one_thread_on_two_cores():
     return program("idle-cores-slow")
+
+
+@planted("network-files", also=("python-input",), question=3, says=("drive",), never=NEVER)
+def files_on_a_drive_that_is_mounted_over_a_network():
+    """The table of mounts is made up, and the slow read is a nap with the file open."""
+    folder = Path(tempfile.mkdtemp())
+    table, drive = folder / "mounts", folder / "drive"
+    drive.mkdir()
+    table.write_text(f"drive {drive} fuse rw 0 0\n")
+    for number in range(30):
+        np.ones(12, "float32").tofile(drive / f"{number}.bin")
+
+    def batches_of_files():
+        for path in sorted(drive.iterdir()):
+            with path.open("rb") as file:
+                time.sleep(NAP_S)
+                values = np.frombuffer(file.read(), "float32")
+            yield values[:8].reshape(1, 8), values[8:].reshape(1, 4)
+
+    model, data = small_model(), from_generator(batches_of_files)
+    before, network_files.MOUNTS = network_files.MOUNTS, table
+
+    def cell():
+        network_files.MOUNTS = before  # it was read as the capture began
+        model.fit(data, verbose=0)
+
+    return cell

@@ -8,6 +8,7 @@ from typing import Any
 
 from profnb.capture.datasets import Chain, count_elements, describe_datasets, locate_datasets
 from profnb.capture.histories import FitResult
+from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.retracings import ChangingArguments, TracedFunction
@@ -49,6 +50,7 @@ class Recording:
         source: The user's lines and the ops they made; None if not asked for.
         stacks: Samples of Python's stack; None if not asked for.
         cell: Where the whole wall time went; None where nobody looked.
+        network_files: Files on network mounts that were read.
     """
 
     path: Path | None = None
@@ -75,6 +77,7 @@ class Recording:
     source: SourceRecords | None = None
     stacks: StackRecords | None = None
     cell: CellRecords | None = None
+    network_files: NetworkFiles = field(default_factory=NetworkFiles)
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

@@ -29,6 +29,7 @@ from profnb.capture.environment import (
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
+from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
@@ -235,6 +236,7 @@ class Capture:
         if not self._traces:
             return
         self._watch(self.source.watch_tensorflow(tensorflow))
+        self._watch(watch_network_files(self.recording.network_files, self._is_tracing))
         functions = self.profiler.find(tensorflow)
         if functions is None:
             return

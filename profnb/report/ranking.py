@@ -37,6 +37,8 @@ from profnb.subjects.input.advice import (
     waiting_for_input,
 )
 from profnb.subjects.input.feed_advice import empty_queue, feeding_by_hand
+from profnb.subjects.input.network_advice import network_files
+from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
@@ -60,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     new_model_in_a_loop,
     validation,
     unused_gpu,
+    network_files,
     input_bound,
     python_input,
     prefetch_more,
@@ -87,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     oversubscribed,
     growing_graph,
     slowing_down,
+    slow_rnn,
 )
 
 

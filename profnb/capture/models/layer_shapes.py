@@ -5,6 +5,7 @@ from typing import Any
 from profnb.capture.seams import BUILT_SHAPE, BUILT_SHAPES, INBOUND_NODES
 
 __all__ = [
+    "WITHOUT_CUDNN",
     "Shape",
     "inherits",
     "input_shapes",
@@ -16,6 +17,11 @@ __all__ = [
 
 Shape = tuple[int | None, ...]
 _LARGEST = 1 << 40
+WITHOUT_CUDNN = (
+    "without_cudnn"  # the setting that says which arguments of a recurrent layer forbid cuDNN
+)
+_FOR_CUDNN = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+_LONGEST_NAME = 40
 
 
 def inherits(layer: Any, names: tuple[str, ...]) -> bool:
@@ -118,4 +124,36 @@ def settings_of(layer: Any) -> dict[str, int | str]:
         shape = _as_shape(sizes) if sizes is not None else None
         if shape and len(shape) == 3 and shape[1]:
             settings[f"{name}_length"] = shape[1]
+    forbids = _forbids_cudnn(layer)
+    if forbids:
+        settings[WITHOUT_CUDNN] = ", ".join(forbids)
     return settings
+
+
+def _forbids_cudnn(layer: Any) -> list[str]:
+    """Which arguments of an LSTM or GRU layer forbid cuDNN, as they would be written; empty for others.
+
+    Source: Keras 2.15 and 3.15, ``_could_use_gpu_kernel`` and ``cudnn_ok``.
+    """
+    cell = getattr(layer, "cell", None)
+    if type(layer).__name__ == "RNN" and inherits(cell, ("LSTMCell", "GRUCell")):
+        return [f"RNN({type(cell).__name__})"]
+    if not inherits(layer, ("LSTM", "GRU")) or cell is None:
+        return []
+    found = []
+    for name, wanted in _FOR_CUDNN.items():
+        function = getattr(cell, name, None)
+        given = getattr(function, "__name__", type(function).__name__)
+        if given != wanted:
+            found.append(f"{name}={given[:_LONGEST_NAME]!r}")
+    dropout = getattr(cell, "recurrent_dropout", 0)
+    if isinstance(dropout, int | float) and dropout > 0:
+        found.append(f"recurrent_dropout={dropout:g}")
+    if getattr(layer, "unroll", False):
+        found.append("unroll=True")
+    for name in ("use_bias", "reset_after"):
+        if getattr(cell, name, True) is False:
+            found.append(f"{name}=False")
+    if getattr(layer, "use_cudnn", True) is False:
+        found.append("use_cudnn=False")
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
@@ -92,6 +93,8 @@ LIMITS: Mapping[str, Limit] = {
         for end in ("begin", "end")
     },
     "CellRecords.cells": Limit(least=0),
+    **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
+    "NetworkFiles.mounts": Limit((100,), 0, _SIZE),
     "CellRecords.long_part": Limit((_CALLS,), 0, _PARTS),
     **{f"CellRecords.long_{end}_ns": Limit((_CALLS,), -_NS, _NS) for end in ("begin", "end")},
     "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _NS),
@@ -218,6 +221,11 @@ def _check_long_calls(cell: CellRecords) -> None:
         _claim(is_so, "a call that took longer than it lasted, or than the longest one")
 
 
+def _check_network(network: NetworkFiles) -> None:
+    most = max((network.found, *network.mounts.values()))
+    _claim(most <= network.looks, "files that were found more often than was looked")
+
+
 def _check_stacks(stacks: StackRecords) -> None:
     _have_one_length(stacks.time_ns, stacks.stack)
     _ascend(stacks.time_ns)
@@ -254,4 +262,5 @@ CHECKS: Mapping[type, Callable[[Any], None]] = {
     QueueRecord: _check_queue,
     CellPart: _check_part,
     CellRecords: _check_cell,
+    NetworkFiles: _check_network,
 }
