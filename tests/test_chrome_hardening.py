@@ -85,3 +85,21 @@ def test_small_members_before_the_list_are_kept_and_large_ones_passed_over():
     found = read_raw_events(np.frombuffer(raw, np.uint8))
     assert found.header == {"fits": members["fits"], "a": {"b": 1}}
     assert found.name.size == 1
+
+
+def test_half_a_character_is_replaced_and_whole_ones_stay(tmp_path):
+    """No file can hold a lone surrogate, though JSON's escapes can name one."""
+    args = {"step_num": 0, "_r": 1, "list": ["\ud800", "\U0001f600"], "k\udc00": "v\ud800"}
+    trace = chrome({**ONE, "name": "MatMul\ud800\U0001f600", "args": args}, {**ONE, "ts": 20, "args": {"name": "\udfff"}})
+    assert trace.names[trace.events.name[0]].startswith("MatMul\ufffd\U0001f600")
+    profile = Profile(trace)
+    assert "\ufffd\U0001f600" in profile.to_html(tmp_path / "r.html").read_text("utf-8")
+    assert profile.to_chrome_trace(tmp_path / "r.json").stat().st_size
+    assert profile.to_json().encode()
+
+
+def test_step_markers_without_any_length_on_a_later_line_are_steps_without_any():
+    trace = read(host(line("first", event("a:MatMul", 0, 9)), line("second", event("train", 5, 0, step_num=0, _r=1), event("train", 7, 0, step_num=1, _r=1))))
+    profile = Profile(trace)
+    assert profile.steps.duration_ms.tolist() == [0, 0]
+    assert profile.summary()

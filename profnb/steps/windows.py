@@ -124,7 +124,8 @@ def outermost(trace: Trace, events: Int64s) -> Int64s:
         return events
     lines = trace.lines.of_event[events]
     totals = np.bincount(lines, trace.events.duration_ps[events].astype(np.float64))
-    events = events[lines == totals.argmax()]
+    present = np.unique(lines)
+    events = events[lines == present[totals[present].argmax()]]
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
     is_outer = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])
     if (end <= end[is_outer][np.cumsum(is_outer) - 1]).all():

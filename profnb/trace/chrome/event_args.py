@@ -15,6 +15,7 @@ import numpy as np
 from profnb.core.columns import Bytes, Int64s
 from profnb.trace.chrome.json_numbers import read_integers
 from profnb.trace.chrome.json_scan import count_members, distinct_spans, fill_members
+from profnb.trace.chrome.json_values import parse_value
 from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import CORRELATION_ID
 
@@ -31,7 +32,7 @@ def text_of(raw: bytes) -> str:
     """The text of a JSON value: of a string what it says, of anything else itself."""
     if raw[:1] == b'"':
         try:
-            return str(json.loads(raw.decode("utf-8", "replace"), strict=False))
+            return str(parse_value(raw))
         except ValueError:
             return raw[1:-1].decode("utf-8", "replace")
     return raw.decode("utf-8", "replace")
@@ -106,7 +107,7 @@ class ChromeStats(Stats):
         raw = self._buffer[self._begins[event] : self._ends[event]].tobytes()
         if raw:
             try:
-                members = json.loads(raw[:_LONGEST_TEXT].decode("utf-8", "replace"), strict=False)
+                members = parse_value(raw[:_LONGEST_TEXT])
             except (ValueError, RecursionError):
                 members = {}
             for key, value in members.items() if isinstance(members, dict) else ():

@@ -3,7 +3,6 @@
 Source: "Trace Event Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from profnb.trace.chrome.json_scan import (
     skip_value,
     string_end,
 )
+from profnb.trace.chrome.json_values import parse_value
 from profnb.trace.chrome.pairs import close_pairs
 
 __all__ = ["RawEvents", "read_raw_events"]
@@ -84,7 +84,7 @@ class RawEvents:
 
 def _parse_object(raw: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(raw.decode("utf-8", "replace"), strict=False) if raw else {}
+        parsed = parse_value(raw) if raw else {}
     except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
@@ -136,7 +136,7 @@ def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any]]:
 
 def _parse_value(raw: bytes) -> Any:
     try:
-        return json.loads(raw.decode("utf-8", "replace"), strict=False)
+        return parse_value(raw)
     except (ValueError, RecursionError):
         return None
 
