@@ -11,6 +11,7 @@ Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdow
 import numpy as np
 
 from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.joining import number_keys
 from profnb.steps.compilation import is_compilation
 from profnb.steps.launching import find_launches
 from profnb.steps.nesting import find_parents, last_around
@@ -260,17 +261,18 @@ def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
     names = trace.names.rows_where(lambda name: name.startswith(_OF_PIPELINES))
     if not names.any() and not is_thread.any():
         return np.empty(0, np.int64)
-    own = is_thread[of_line[events]] | names[trace.events.name[events]]
-    marks = np.flatnonzero(names[trace.events.name] & trace.is_host_event)
-    marks = marks[
-        ~is_thread[of_line[marks]]
-    ]  # what lies on pipelines' own threads is theirs already
+    line = of_line[events]
+    own = is_thread[line] | names[trace.events.name[events]]
+    is_mark = trace.by_name(names)
     runs = trace.names.rows_where(lambda name: name.startswith(_FUNCTION_RUNS))
     if runs.any():
         ids = trace.stats.integers("id")
-        of_runs = np.unique(ids.values[runs[trace.events.name[ids.events]]])
-        has_id = ~is_thread[of_line[ids.events]] & np.isin(ids.values, of_runs[of_runs != 0])
-        marks = np.union1d(marks, ids.events[has_id & trace.is_host_event[ids.events]])
+        values = np.asarray(ids.values, np.int64)
+        of_runs = values[runs[trace.events.name[ids.events]]]
+        _, row = number_keys((of_runs[of_runs != 0],), (values,))
+        is_mark[ids.events[row >= 0]] = True
+    # What lies on pipelines' own threads is theirs already.
+    marks = np.flatnonzero(is_mark & trace.lines.spread(trace.is_host_line & ~is_thread))
     if marks.size:
         above = find_parents(
             trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
@@ -278,7 +280,7 @@ def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
         marks = marks[above < 0]
         has_marks = np.zeros(trace.lines.offsets.size, np.bool_)
         has_marks[of_line[marks]] = True
-        rest = np.flatnonzero(~own & has_marks[of_line[events]])
+        rest = np.flatnonzero(~own & has_marks[line])
         own[rest] = last_around(trace, marks, events[rest]) >= 0
     return events[own]
 

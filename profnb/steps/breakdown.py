@@ -44,6 +44,7 @@ from profnb.trace.names import HLO_MODULE
 
 __all__ = [
     "CATEGORIES",
+    "Pieces",
     "StepBreakdown",
     "break_down_steps",
     "categorize_events",
@@ -183,6 +184,7 @@ def break_down_steps(
     groups: Groups,
     device: int | None = None,
     activities: Int8s | None = None,
+    host: "Pieces | None" = None,
 ) -> StepBreakdown:
     """Charge every picosecond of each step, and of the gap after it, to exactly one category.
 
@@ -193,6 +195,7 @@ def break_down_steps(
             belongs to none and runs on the thread of the steps, in the gaps.
         device: The plane whose work counts; what the others do is then no part of it. None for all.
         activities: What each event is, as ``find_activities`` finds it for this device, shape (E,).
+        host: What ``host_pieces`` finds by these activities.
 
     Returns:
         Picoseconds per step and category; each row sums to that step's duration.
@@ -207,7 +210,7 @@ def break_down_steps(
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
     pieces = [
         _device_pieces(trace, groups, np.flatnonzero(lanes >= FIRST_OF_DEVICE), window),
-        host_pieces(trace, steps, groups, lanes),
+        host_pieces(trace, steps, groups, lanes) if host is None else host,
     ]
     begin, end, events = (np.concatenate(column) for column in zip(*pieces, strict=True))
     edges = np.append(np.stack([steps.begin_ps, steps.end_ps], axis=1).ravel(), steps.end_ps[-1])

@@ -11,9 +11,11 @@ from profnb.capture.recording import Recording
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.steps.activities import find_activities
 from profnb.steps.breakdown import (
+    Pieces,
     StepBreakdown,
     break_down_steps,
     categorize_events,
+    host_pieces,
 )
 from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
@@ -79,7 +81,13 @@ class Spine:
     def breakdown(self) -> StepBreakdown:
         """Where each step's time went, on the busiest device if there are several."""
         device = busiest_device(self.trace)
-        return break_down_steps(self.trace, self.steps, self.groups, device, self.activities)
+        host = self.host_pieces if self.has_device else None  # kept only where idle asks again
+        return break_down_steps(self.trace, self.steps, self.groups, device, self.activities, host)
+
+    @cached_property
+    def host_pieces(self) -> Pieces:
+        """Begins and ends of what the host did for the steps, and the event of each, shape (P,) each."""
+        return host_pieces(self.trace, self.steps, self.groups, self.activities)
 
     @cached_property
     def activities(self) -> Int8s:

@@ -46,9 +46,9 @@ class Devices:
             spine.trace,
             spine.steps,
             spine.gaps,
-            spine.groups,
             spine.summary.counted,
             spine.activities,
+            spine.host_pieces,
         )
 
     @cached_property

@@ -39,9 +39,8 @@ from profnb.steps.activities import (
     TRACING,
     WAITING_FOR_INPUT,
 )
-from profnb.steps.breakdown import find_stretches, host_pieces, sum_stretches
+from profnb.steps.breakdown import Pieces, find_stretches, sum_stretches
 from profnb.steps.gaps import Gaps
-from profnb.steps.grouping import Groups
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
@@ -135,7 +134,7 @@ def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
 
 
 def attribute_idle(
-    trace: Trace, steps: Steps, gaps: Gaps, groups: Groups, counted: Int64s, activities: Int8s
+    trace: Trace, steps: Steps, gaps: Gaps, counted: Int64s, activities: Int8s, host: Pieces
 ) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
 
@@ -143,9 +142,9 @@ def attribute_idle(
         trace: The trace.
         steps: Its steps.
         gaps: The gaps after them.
-        groups: Which step each event belongs to.
         counted: Rows of the steps that the averages are of.
         activities: What each event is, as index into ``ACTIVITIES``, for the busiest device, shape (E,).
+        host: What the host did for the steps, as ``host_pieces`` finds it.
 
     Returns:
         The table, or None if no device ran anything or there are no steps.
@@ -157,15 +156,12 @@ def attribute_idle(
     begin, end = periods_of(steps, gaps, counted)
     if not (end > begin).any():
         return None
-    pieces = _pieces(trace, steps, groups, plane, activities, window)
-    occurrences, longest, bins = _sweep(pieces, (begin, end), window, 1)
+    lanes = _lanes(_pieces(trace, steps, plane, activities, host, window), window)
+    sums = _sum_up(*_while_open(*lanes, (begin, end)), window)
     has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
-    occurrences, longest, total = (
-        _tell_unknown(column, has_host=has_host) for column in (occurrences, longest, bins[0])
-    )
-    whole = np.array(window[:1]), np.array(window[1:])
-    of_all = _sweep(pieces, whole, window, min(_BINS, window[1] - window[0]))[2]
-    edges = _edges(window, of_all.shape[0])
+    occurrences, longest, total = (_tell_unknown(column, has_host=has_host) for column in sums)
+    edges = _edges(window, min(_BINS, window[1] - window[0]))
+    of_all = sum_stretches(*lanes, edges, _LANES)
     return IdleTable(
         device=trace.planes[plane].name,
         occurrences=occurrences[3:],
@@ -182,23 +178,25 @@ def attribute_idle(
 def _pieces(
     trace: Trace,
     steps: Steps,
-    groups: Groups,
     plane: int,
     activities: Int8s,
+    host: Pieces,
     window: tuple[int, int],
 ) -> tuple[Int64s, Int64s, Int8s]:
     """Begins, ends and lanes of all that the device and the host did, and of the steps."""
     of_activity = np.array(
         [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
     )
-    host_begin, host_end, host = host_pieces(trace, steps, groups, activities)
+    host_begin, host_end, host_events = host
     line = trace.lines.of_event
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
     begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
     end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
     of_work = of_kind[kinds_of_work(trace, work)]
-    lane = np.concatenate([of_work, of_activity[activities[host]], np.full(len(steps), _STEP)])
+    lane = np.concatenate(
+        [of_work, of_activity[activities[host_events]], np.full(len(steps), _STEP)]
+    )
     begin, end = np.clip(begin, *window), np.clip(end, *window)
     some = end > begin
     return begin[some], end[some], lane[some].astype(np.int8)
@@ -210,25 +208,24 @@ def _edges(window: tuple[int, int], bins: int) -> Int64s:
     return edges
 
 
-def _sweep(
-    pieces: tuple[Int64s, Int64s, Int8s],
-    open_: tuple[Int64s, Int64s],
-    window: tuple[int, int],
-    bins: int,
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Each lane's occurrences, longest stretch and time in each bin, while the window is open."""
+def _lanes(pieces: tuple[Int64s, Int64s, Int8s], window: tuple[int, int]) -> tuple[Int64s, Int8s]:
+    """Begins of the stretches in which one lane counts, and that lane, in the whole window."""
     begin, end = np.append(pieces[0], window[0]), np.append(pieces[1], window[1])
     lane = np.append(pieces[2], np.int8(_NOTHING))
     since, highest = find_stretches(begin, end, _NOTHING - lane, _LANES)
     lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
     lowest[lowest == _TRACED] = _COMPILING
     lowest[lowest == _AWAITED] = _SYNCHRONISING  # waiting for a result is as copying it back
-    since, lowest = _while_open(since, lowest, open_)
+    return since, lowest
+
+
+def _sum_up(since: Int64s, lowest: Int8s, window: tuple[int, int]) -> tuple[Int64s, Int64s, Int64s]:
+    """Each lane's occurrences, longest stretch and time."""
     occurrences, longest = (np.zeros(_LANES, np.int64) for _ in range(2))
     row = np.flatnonzero(lowest[:-1] >= 0)
     np.add.at(occurrences, lowest[row], 1)
     np.maximum.at(longest, lowest[row], np.diff(since)[row])
-    return occurrences, longest, sum_stretches(since, lowest, _edges(window, bins), _LANES)
+    return occurrences, longest, sum_stretches(since, lowest, np.array(window), _LANES)[0]
 
 
 def _while_open(since: Int64s, lanes: Int8s, open_: tuple[Int64s, Int64s]) -> tuple[Int64s, Int8s]:
