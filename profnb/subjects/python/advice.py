@@ -152,4 +152,5 @@ def epoch_ends(study: Study) -> Advice | None:
         spent / whole,
         code,
         f"{GUIDE}/data",
+        where=cause.line if cause is not None else "",
     )  # fmt: skip
