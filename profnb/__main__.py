@@ -42,6 +42,9 @@ def _report(arguments: argparse.Namespace) -> None:
     )
     if arguments.out is not None:
         _say(f"Report: {result.to_html(arguments.out).resolve()}")
+    if arguments.json:
+        print(result.to_json())
+        return
     if arguments.text or arguments.out is None:
         _say(result.summary())
 
@@ -131,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("path", help="a trace of any format, run folder or logdir")
     report.add_argument("-o", "--out", help="write one HTML file that works offline")
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
+    report.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
     report.add_argument("--run", help="which run (default: the newest)")
     report.add_argument("--host", help="which host of the run (default: the first)")
     report.add_argument(

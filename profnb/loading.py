@@ -1,12 +1,18 @@
 """``load``: a saved trace, or a profile that Python's cProfile saved, to a ``Profile``."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
+from profnb.core.printable import printable
+from profnb.core.units import count_text
 from profnb.profile import Profile
+
+if TYPE_CHECKING:
+    from profnb.trace.files import TraceFile
 
 __all__ = ["load"]
 
@@ -45,7 +51,9 @@ def load(
     target = Path(path).expanduser()
     if target.suffix in _PYTHON_SUFFIXES and target.is_file():
         return _load_python(target)
-    file = pick_trace(find_traces(path), run, host).path
+    traces = find_traces(path)
+    picked = pick_trace(traces, run, host)
+    file = picked.path
     options, recordings = read_recordings(file)
     if warmup_steps:
         options = replace(options, warmup_steps=warmup_steps)
@@ -55,7 +63,28 @@ def load(
         recording.models = models
     profile = Profile(read_trace(file), recording, options, models=models)
     profile.repeats.extend(recordings[1:])
+    profile.remarks.extend(_remarks(traces, picked, run, host))
     return profile
+
+
+def _remarks(
+    traces: "Sequence[TraceFile]", picked: "TraceFile", run: str | None, host: str | None
+) -> list[str]:
+    """Which of several runs and hosts was opened, where that was not asked for by name."""
+    runs = dict.fromkeys(trace.run for trace in traces)
+    hosts = [trace.host for trace in traces if trace.run == picked.run]
+    remarks = []
+    if run is None and len(runs) > 1:
+        remarks.append(
+            f"The newest of {count_text(len(runs))} runs was opened, {printable(picked.run)}; "
+            "run= (--run) opens another."
+        )
+    if host is None and len(hosts) > 1:
+        remarks.append(
+            f"The first of {count_text(len(hosts))} hosts was opened, {printable(picked.host)}; "
+            "host= (--host) opens another."
+        )
+    return remarks
 
 
 def _load_python(path: Path) -> Profile:

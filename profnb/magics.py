@@ -240,14 +240,14 @@ class ProfnbMagics(Magics):
     @with_arguments(*OPEN_ARGUMENTS)
     def tfprofile_line(self, line: str) -> None:
         """Show the report of a saved trace, or of a result again."""
-        arguments = parse_argstring(self.tfprofile_line, line)
+        arguments = _parse_open(self.tfprofile_line, line)
         self._open(arguments).report(arguments.live)
 
     @line_magic("tftimeline")
     @with_arguments(*OPEN_ARGUMENTS)
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
-        arguments = parse_argstring(self.tftimeline_line, line)
+        arguments = _parse_open(self.tftimeline_line, line)
         self._open(arguments).timeline(arguments.live)
 
     @line_magic("tfcompare")
@@ -309,6 +309,22 @@ class ProfnbMagics(Magics):
             self.shell.user_ns[arguments.out] = profile
         _write_json(profile, arguments)
         return profile
+
+
+def _parse_open(magic: Any, line: str) -> Namespace:
+    """The arguments of a line magic, which opens; whoever gives it only options meant the cell's."""
+    try:
+        arguments: Namespace = parse_argstring(magic, line)
+    except UsageError as error:
+        if line and not line.lstrip().startswith("-"):
+            raise
+        name = magic.__name__.removesuffix("_line")
+        asked = f"%%{name} {line}".rstrip()
+        raise UsageError(
+            f"%{name} shows a saved trace, or a result again ({error}). To profile a cell, its "
+            f"first line is: {asked}"
+        ) from None
+    return arguments
 
 
 def _check_name(name: str | None) -> None:

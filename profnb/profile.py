@@ -40,6 +40,7 @@ class Profile(Tables):
         options: How it was captured; defaults for a saved trace.
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
+        remarks: What is to be said of how it was opened, in sentences; the first of its notes.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Profile(Tables):
             self._counted, self._counted_source = counted
         self.recording = recording
         self.repeats: list[Recording] = []
+        self.remarks: list[str] = []
         self.options = options or CaptureOptions()
 
     def _set_trace(self, trace: "Trace") -> None:
@@ -194,7 +196,7 @@ class Profile(Tables):
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, notes_of
 
-        notes = list(self.recording.messages) if self.recording else []
+        notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
         if self.has_trace:
             notes.extend(note_cost(self.study.tracing_cost))
@@ -221,6 +223,36 @@ class Profile(Tables):
     def summary(self) -> str:
         """The report as plain text, for a terminal."""
         return self._report.text()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the report says as plain values, for programs and agents.
+
+        Returns:
+            Headline, steps, typical step, where the cell's time went, advice, notes, the top of each table,
+            and definitions: at most 8 kB as JSON, by ``profnb/report/forms/report.schema.json``.
+        """
+        from profnb import __version__
+        from profnb.report.forms.as_data import TOLD_TABLES, report_data
+
+        told = TOLD_TABLES if self.has_trace else ("python",) if self._counted else ()
+        source = self._trace.source if self._trace else self._counted_source
+        return report_data(
+            self._report,
+            self.study if self.has_trace else None,
+            {name: getattr(self, name) for name in told},
+            source=self.options.label or source,
+            version=__version__,
+            environment=self.environment,
+            advice=self.advice,
+            step_times=self._step_times if self.has_trace else None,
+            cell=self._cell_breakdown,
+        )
+
+    def to_json(self) -> str:
+        """``to_dict()`` as JSON, in one line."""
+        from profnb.report.forms.as_data import as_json
+
+        return as_json(self.to_dict())
 
     def report(self, live: bool | None = None) -> None:
         """Show the report in the notebook.

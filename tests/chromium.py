@@ -110,15 +110,21 @@ class Lab:
         ]  # fmt: skip
         server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.url = f"http://localhost:{port}"
-        for _ in range(600):
+        try:
+            for _ in range(1500):
+                try:
+                    urllib.request.urlopen(f"{self.url}/api", timeout=10)
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            yield self
+        finally:
+            server.terminate()  # asked kindly, so that its kernels end; on a busy machine that takes as long as it takes
             try:
-                urllib.request.urlopen(f"{self.url}/api", timeout=10)
-                break
-            except OSError:
-                time.sleep(0.2)
-        yield self
-        server.terminate()
-        server.wait(20)
+                server.wait(PATIENCE_MS / 1000)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
 
     def open(self, open_page, name, theme="JupyterLab Light", width=1200):
         self.themes.write_text(json.dumps({"theme": theme}))
@@ -134,6 +140,37 @@ def wait_until(page, expression):
         if page.evaluate(expression):
             return
         page.wait_for_timeout(100)
+    raise AssertionError(f"never true: {expression}")
+
+
+# Charts that were drawn, or shown, a moment ago are laid out again by plotly.js after 100 ms; what stands below them moves.
+STILL = """() => new Promise(done => {
+  const places = () => [...document.querySelectorAll('.js-plotly-plot .point, .main-svg, canvas, [role=tab]')]
+    .map(e => e.getBoundingClientRect()).map(r => [r.x + scrollX, r.y + scrollY, r.width, r.height].join()).join(';');
+  let before = places(), same = 0, left = 2000;
+  const frame = () => {
+    const now = places();
+    same = now === before ? same + 1 : 0;
+    before = now;
+    if (same >= 20 || !left--) done(); else requestAnimationFrame(frame);
+  };
+  frame();
+})"""
+
+
+def settle(page):
+    """Wait until nothing that is clicked by its place moves any more: 20 frames in which all keep theirs."""
+    page.evaluate(STILL)
+
+
+def act_until(page, act, expression):
+    """Do what a person would do again when nothing came of it, until JavaScript is true: a script may still be attaching itself."""
+    for _ in range(60):
+        act()
+        for _ in range(10):
+            if page.evaluate(expression):
+                return
+            page.wait_for_timeout(50)
     raise AssertionError(f"never true: {expression}")
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chromium import Lab, browser, complaints, new_notebook, nbformat, open_page, run_all, wait_until  # noqa: F401
+from chromium import Lab, act_until, browser, complaints, new_notebook, nbformat, open_page, run_all, settle, wait_until  # noqa: F401
 
 import profnb
 
@@ -123,6 +123,7 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     page.page.keyboard.press("ArrowRight")
     page.page.keyboard.press("ArrowRight")
     assert page.page.evaluate(shown) == ["XLA"]
+    settle(page.page)
     wide = "[...document.querySelectorAll('.profnb-tab[data-tab=XLA] .main-svg')].map(e => e.clientWidth)"
     room = "document.querySelector('.profnb-tab[data-tab=XLA]').clientWidth"
     wait_until(page.page, f"{wide}.length >= 2 && {wide}.every(e => {room} * 0.9 < e && e <= {room})")
@@ -146,9 +147,13 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     page.shot(f"page-input-{scheme}-{width}")
     assert bars.count() == 8  # work and waiting of four iterators
     assert "Map (MatMul) is the limit" in page.page.inner_text(".profnb-tab[data-tab=Input]")
-    box = bars.nth(5).bounding_box()  # the waiting for Map, whose bar begins at the left
-    page.page.mouse.click(box["x"] + 5, box["y"] + box["height"] / 2)
-    assert page.page.get_by_label("search events").input_value().startswith("Iterator::Root")
+
+    def click_waiting_for_map():  # whose bar begins at the left
+        settle(page.page)
+        box = bars.nth(5).bounding_box()
+        page.page.mouse.click(box["x"] + 5, box["y"] + box["height"] / 2)
+
+    act_until(page.page, click_waiting_for_map, "document.querySelector('[aria-label=\"search events\"]').value.startsWith('Iterator::Root')")
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.errors == []
     page = open_page(Profile(training()).to_html(tmp_path / "m.html").as_uri(), scheme=scheme, width=width)
@@ -157,6 +162,34 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     page.shot(f"page-memory-{scheme}-{width}")
     assert page.page.locator(".profnb-tab[data-tab=Memory] .js-plotly-plot .scatterlayer .trace").count() == 1
     assert page.errors == []
+
+
+def numbers():
+    """Values of every size, halves that a double holds exactly among them, and what is just beside them."""
+    import math
+    import random
+
+    chosen = random.Random(12)
+    halves = [whole + part for whole in (0, 1, 2, 7, 10, 99, 100, 999, 1000, 1234, 99_999) for part in (0.0625, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)]
+    values = [0, 1, 999, 1000, 1_000_000, *halves, *(10 ** chosen.uniform(-4, 7) for _ in range(2000))]
+    return [near for value in values for near in (value, math.nextafter(value, 0), math.nextafter(value, math.inf))]
+
+
+def test_numbers_are_written_alike_by_python_and_in_the_browser(open_page):
+    from importlib import resources
+
+    from profnb.core.units import count_text, duration_text, percent_text
+
+    scripts = [resources.files("profnb.drawing") / "format.js", resources.files("profnb.timeline") / "numbers.js"]
+    code = "\n".join(script.read_text("utf-8") for script in scripts)
+    page = open_page("about:blank")
+    scales = (1, 1e3, 1e6, 1e9, 1e12)
+    durations = [value * scale for value in numbers() for scale in scales]
+    fractions = [value / 100 for value in numbers()]
+    counts = [float(round(value)) for value in numbers()]
+    for name, values, text in (("duration", durations, duration_text), ("percent", fractions, percent_text), ("count", counts, count_text)):
+        shown = page.page.evaluate(f"values => {{ {code}\nreturn values.map({name}Text); }}", values)
+        assert [pair for pair in zip(shown, map(text, values), strict=True) if pair[0] != pair[1]] == []
 
 
 # JupyterLab.

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all, wait_until  # noqa: F401
+from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all, settle, wait_until  # noqa: F401
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -34,6 +34,7 @@ def cnn_page(tmp_path_factory):
 def cnn(open_page, cnn_page):
     page = open_page(cnn_page)
     page.page.wait_for_selector(".profnb-timeline[data-ms]")
+    settle(page.page)
     yield page
     assert page.errors == []
 
@@ -43,6 +44,7 @@ def open_trace(open_page, tmp_path):
     def open_(trace, **settings):
         page = open_page(Profile(trace).to_html(tmp_path / "t.html").as_uri(), **settings)
         page.page.wait_for_selector(".profnb-timeline[data-ms]")
+        settle(page.page)
         return page
 
     return open_
@@ -308,10 +310,11 @@ def test_a_saved_timeline_still_zooms_without_a_kernel(lab, open_page, theme, wi
 def test_keys_in_the_timeline_are_no_commands_of_the_notebook(lab, open_page):
     page = lab.open(open_page, "saved")
     page.page.wait_for_selector(".profnb-timeline[data-ms]")
-    cells = page.count(".jp-Cell")
     canvas = page.page.locator(".profnb-timeline canvas")
     canvas.scroll_into_view_if_needed()
+    settle(page.page)
     canvas.click(position={"x": 400, "y": 60})
+    cells = page.count(".jp-Cell")
     for key in ["a", "d", "d", "b", "x", "m", "w", "s", "0", "0"]:
         page.page.keyboard.press(key)
     page.page.wait_for_timeout(300)

@@ -23,7 +23,7 @@ from profnb.capture.parts.part_records import (
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
 from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep
 from profnb.drawing.theme import CELL_COLOURS
-from profnb.report.as_html import _marks
+from profnb.report.forms.as_html import _marks
 from profnb.report.report import build_report
 from profnb.subjects.cell.cell_breakdown import break_down_cell
 from profnb.subjects.cell.section import cell_words

@@ -59,7 +59,7 @@ def duration_text(duration_ps: float | None) -> str:
     for scale, unit in _DURATIONS_PS:
         if abs(duration_ps) >= scale * 0.9995:
             return f"{_three_digits(duration_ps / scale)} {unit}"
-    return f"{duration_ps:.2g} ps"
+    return f"{_three_digits(duration_ps)} ps"
 
 
 def signed_text(difference_ps: float) -> str:
@@ -75,7 +75,7 @@ def percent_text(fraction: float | None) -> str:
     assert fraction is not None
     if 0 < fraction < 0.0005:
         return "<0.1 %"
-    return f"{fraction * 100:.1f} %"
+    return f"{fraction * 100:,.1f} %"
 
 
 def count_text(count: float | None) -> str:

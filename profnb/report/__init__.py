@@ -1,6 +1,7 @@
 """The page around the sections.
 
 report, text, step_chart, page  the report as a value; its words; its chart; one offline file
+forms/                          what it is written as: HTML, text, plain values
 notes, ranking, advice          what is missing and why; which rules speak; how advice looks
 frontend, controls, progress    what to show where; live widgets; how far a series is
 notebook_file                   repair saved notebooks

@@ -18,7 +18,7 @@ from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.section import section_html
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
-from profnb.report.as_html import share_table_html
+from profnb.report.forms.as_html import share_table_html
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
 from profnb.subjects.ops.op_table import sum_op_runs

@@ -5,7 +5,7 @@ from markupsafe import Markup
 from profnb.core.printable import printable
 from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.plotly import figure_html, plotly_script
-from profnb.report.as_html import content_html
+from profnb.report.forms.as_html import content_html
 from profnb.report.report import Report
 from profnb.report.script import report_script
 from profnb.report.step_chart import step_table_html

@@ -10,9 +10,9 @@ from markupsafe import Markup
 from profnb.core.columns import Floats
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.section import Section
-from profnb.report.as_html import content_html
-from profnb.report.as_text import content_text
 from profnb.report.content import Content
+from profnb.report.forms.as_html import content_html
+from profnb.report.forms.as_text import content_text
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import step_chart, step_figure
 from profnb.report.text import (

@@ -16,6 +16,7 @@ from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
 
 __all__ = [
+    "MEANINGS",
     "Fact",
     "alarm_text",
     "answer_text",
@@ -31,7 +32,7 @@ _TELLING_COST = 0.05
 _MUCH_LONGER = 1.5
 _WITHIN = 2  # times the upper end of the cost's interval, which is of few steps
 _WORTH_A_FACT = 0.01
-_MEANING = {
+MEANINGS = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
     "device collectives": "devices exchanging data",
@@ -118,7 +119,7 @@ def answer_text(summary: Summary, device: str = "", *, has_host: bool = True) ->
     part = "Most of it" if largest.fraction >= _MOST else "The largest part"
     where = f", seen from {device}," if device else ""
     sentence = f"{part}{where} is {largest.category}, {percent_text(largest.fraction)}"
-    meaning = _MEANING.get(largest.category)
+    meaning = MEANINGS.get(largest.category)
     if largest.category == "all others" and not has_host:
         meaning = "nothing that could explain it was recorded"
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."

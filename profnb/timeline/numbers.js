@@ -8,10 +8,10 @@ function durationText(ps) {
   for (const [size, unit] of units) {
     if (ps < size * 0.9995) continue;
     const value = ps / size;
-    return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + ' ' + unit;
+    return fixedText(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + ' ' + unit;
   }
-  return ps + ' ps';
+  return fixedText(ps, 2) + ' ps';
 }
 
 /** @param {number} count @returns {string} */
-function countText(count) { return count.toLocaleString('en-US'); }
+function countText(count) { return fixedText(count, 0); }
