@@ -206,6 +206,7 @@ def test_what_ran_at_one_end_only_is_not_run_less_often_by_fewer_epochs():
     began = begins(gaps)[15] + 12
     study = study_of(gaps, recorded(gaps, [(CALLBACKS, "Once.on_epoch_end", began, began + 2900, 2900)]), [15])
     assert rules(study)["epoch-ends"].code == "Do less in `Once.on_epoch_end`, Cell [1]:8."
+    assert rules(study)["epoch-ends"].where == "Cell [1]:8"
 
 
 @pytest.mark.parametrize(

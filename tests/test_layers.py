@@ -24,7 +24,7 @@ SUBJECTS = {
     "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
 }  # fmt: skip
 # Files of a subject that show or advise; whatever else it has finds.
-SHOWS = ("section", "advice")
+SHOWS = ("section", "advice", "remedies")
 
 
 def is_shown(stem):

@@ -94,6 +94,13 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+# What a rule says already, with a remedy that fits: a new iterator for each call, or for each model.
+_SAID_BY = {
+    "predict-in-a-loop": ("epoch-ends", "python-between-steps"),
+    "new-model-in-a-loop": ("epoch-ends",),
+}
+
+
 def advise(study: Study) -> list[Advice]:
     """Everything the rules have to say about a trace, what can gain most first.
 
@@ -103,6 +110,8 @@ def advise(study: Study) -> list[Advice]:
         return []
     found = [advice for rule in RULES if (advice := rule(study)) is not None]
     found = [advice for advice in found if _weight(advice) >= LEAST]
+    said = {rule for advice in found for rule in _SAID_BY.get(advice.rule, ())}
+    found = [advice for advice in found if advice.rule not in said]
     idle = idle_device(study, found)
     if idle is not None:
         found.append(idle)

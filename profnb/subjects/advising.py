@@ -105,6 +105,8 @@ def is_own_loop(study: Study) -> bool:
     if not study.steps.origin.startswith("step markers") or "session_run" in study.steps.phase:
         return not study.steps.is_window
     seen = study.recording.steps
+    if any(seen.run):  # a fit's: Keras 2 marks its own steps, as a user may
+        return False
     kinds = {seen.kinds[kind] for kind in set(seen.kind)}
     if kinds:
         return KERAS not in kinds

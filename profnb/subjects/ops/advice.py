@@ -6,6 +6,7 @@ import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.summary import GAP
 from profnb.subjects.advising import (
     GUIDE,
     Advice,
@@ -38,8 +39,8 @@ _MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 500, 30
 def eager_ops(study: Study) -> Advice | None:
     """Python runs more than 20 ops a step one by one, for a tenth of the step time or more.
 
-    Without steps: 500 ops or more besides those that make variables. The bound leaves the kernels their time:
-    what a tf.function saves is all that is around them.
+    Without steps: 500 ops or more besides those that make variables. The bound leaves the kernels their time,
+    and Python the time between steps: what a tf.function saves is all else.
     """
     counted = study.summary.counted
     if not counted.size:
@@ -68,7 +69,7 @@ def eager_ops(study: Study) -> Advice | None:
     return Advice(
         "eager-ops", "Put the step into a tf.function",
         f"{what}; each costs its dispatch, and nothing is fused or runs in parallel.",
-        max(1 - covered_share(study, kernels), spent / whole * 0.1),
+        max(1 - covered_share(study, kernels) - share_of(study, GAP), spent / whole * 0.1),
         "Put @tf.function over the function that runs them."
         if study.steps.is_window
         else "Put @tf.function over the function that does one step (model.run_eagerly must be False).",

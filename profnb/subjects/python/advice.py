@@ -17,9 +17,8 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.input.feeding import session_gaps
 from profnb.subjects.python.gap_causes import find_gap_cause
+from profnb.subjects.python.remedies import find_remedy
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import is_fed
-from profnb.trace.framework import words
 
 __all__ = ["epoch_ends", "python_between_steps"]
 
@@ -63,43 +62,24 @@ def python_between_steps(study: Study) -> Advice | None:
     if _is_paced_by_input(study):
         return None  # what is saved there is waited for the next element instead
     each = duration_text(rest / rows.size)
-    where, seldom = _few_gaps(in_gaps[:, -1], rest)
+    few, seldom = _few_gaps(in_gaps[:, -1], rest)
+    remedy = find_remedy(study, rest / rows.size)
     if feeding is not None and feeding.named():
-        where = f" Most of it is {feeding.named()}.{where}"
+        cause = f" Most of it is {feeding.named()}.{few}"
+    else:
+        cause = few or remedy.cause
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
         if study.steps.origin in EAGER_LOOPS
-        else f"{each} a step, is Python between steps and around {_whose(study)} work: callbacks, logging, "
-        "metrics, fetching data by hand."
+        else f"{each} a step, is Python between steps and around {_whose(study)} work."
     )
     return Advice(
         "python-between-steps", "Do less between steps",
-        f"{percent_text(share)} of the time, {what}{where}",
+        f"{percent_text(share)} of the time, {what}{cause}",
         share,
-        seldom
-        or words(
-            study.framework,
-            "Log every 100 steps instead of each, and fetch data in another thread or process.",
-            tensorflow="Log every 100 steps instead of each; "
-            + (
-                "run several steps in one session.run (tf.while_loop)."
-                if "session_run" in study.steps.phase
-                else "put the loop, or several steps of it, into one tf.function."
-                if is_own_loop(study)
-                else "model.compile(..., steps_per_execution=16) runs 16 steps for each return to Python; in "
-                "a loop of your own put several steps into one tf.function."
-            ),
-            sessions="Log and fetch every 100 steps instead of each; "
-            + ("feed through tf.data instead of placeholders; " if is_fed(study) and feeding is None else "")
-            + "tf.while_loop runs several steps in one session.run.",
-            jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
-            "steps for each "
-            "return to Python.",
-            pytorch="Log every 100 steps instead of each; DataLoader(..., num_workers=4) fetches data "
-            "in other "
-            "processes.",
-        ),
+        seldom or remedy.code,
         guide(study, "function"),
+        where="" if seldom else remedy.where,
     )  # fmt: skip
 
 
@@ -194,4 +174,5 @@ def epoch_ends(study: Study) -> Advice | None:
         spent / whole,
         code,
         f"{GUIDE}/data",
+        where=cause.line if cause is not None else "",
     )  # fmt: skip

@@ -1,0 +1,149 @@
+"""What helps against Python between steps, by what ran the steps and by what is known to have run between.
+
+What a remedy asks for has to be there: ``steps_per_execution`` only helps where Keras' own ``fit``,
+``evaluate`` or ``predict`` ran the steps, and a callback is only spoken of where one was measured.
+"""
+
+import re
+from dataclasses import dataclass
+
+from profnb.capture.parts.part_records import CALLBACKS, CellPart
+from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.steps.finding.loops import EAGER_LOOPS
+from profnb.subjects.advising import is_own_loop, line_text
+from profnb.subjects.study import Study
+from profnb.subjects.unseen import is_fed
+from profnb.trace.framework import words
+from profnb.trace.names import MARKER_SOURCE
+
+__all__ = ["Remedy", "find_remedy"]
+
+_BATCH_HOOK = re.compile(r"\.on_(?:train_|test_|predict_)?batch_(?:begin|end)$")
+_MOST = 0.5
+_SHORT_PS = 1_000_000_000  # what a loop itself takes: nothing that could be done elsewhere
+_METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
+_UNROLLS = (3, 7)  # the first Keras that has unrolled_steps_per_execution
+# What Keras' own callbacks that work after each batch can be told.
+_TOLD = {
+    "ProgbarLogger": "fit(..., verbose=2) writes a line an epoch, verbose=0 nothing.",
+    "TensorBoard": 'TensorBoard(..., update_freq="epoch") writes once an epoch.',
+    "ModelCheckpoint": 'ModelCheckpoint(..., save_freq="epoch") saves once an epoch.',
+    "BackupAndRestore": 'BackupAndRestore(..., save_freq="epoch") saves once an epoch.',
+}
+_OWN_LOOP = (
+    "Data that Python fetches or makes there: prepare it once, or read it through tf.data with "
+    ".prefetch(tf.data.AUTOTUNE), which works beside the steps. Anything else there: do it after every 100th "
+    "step."
+)
+
+_OF_EITHER = (  # a trace of others does not say who marked its steps
+    "Where Keras' fit runs the steps, model.compile(..., steps_per_execution=16) runs 16 of them for each "
+    "return to Python; a loop of your own can put several steps into one tf.function."
+)
+_IN_ONE_FUNCTION = "Put the loop, or several steps of it, into one tf.function."
+_ON_BATCH = (
+    "model.fit with model.compile(..., steps_per_execution=16) returns to Python once in 16 steps; "
+    "a larger batch makes fewer steps."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to say of Python between steps.
+
+    Attributes:
+        cause: What took most of it, as a sentence of the evidence; "" where nothing is known to have.
+        code: What to do.
+        where: The line where the callback's hook stands, or ``fit`` was called; "" where that is not known.
+    """
+
+    cause: str
+    code: str
+    where: str = ""
+
+
+def find_remedy(study: Study, each_ps: float) -> Remedy:
+    """What helps, as far as it is known what ran.
+
+    Args:
+        study: What was recorded; its steps are no window.
+        each_ps: Mean time of Python between two steps.
+    """
+    hook = _costly_hook(study, each_ps)
+    if hook is not None:
+        return _remedy_of(study, hook)
+    return Remedy(
+        "",
+        words(
+            study.framework,
+            "Log every 100 steps instead of each, and fetch data in another thread or process.",
+            tensorflow=_of_tensorflow(study, each_ps),
+            sessions="Log and fetch every 100 steps instead of each; "
+            + (
+                "feed through tf.data instead of placeholders; "
+                if is_fed(study) and study.input.feeding is None
+                else ""
+            )
+            + "tf.while_loop runs several steps in one session.run.",
+            jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
+            "steps for each return to Python.",
+            pytorch="Log every 100 steps instead of each; DataLoader(..., num_workers=4) fetches data "
+            "in other processes.",
+        ),
+    )
+
+
+def _costly_hook(study: Study, each_ps: float) -> CellPart | None:
+    """The callback's hook that takes half of it or more after each batch, on average over all its calls."""
+    cell = study.recording.cell
+    hooks = [p for p in cell.parts if p.part == CALLBACKS and p.occurrences] if cell else []
+    hooks = [part for part in hooks if _BATCH_HOOK.search(part.name)]
+    most = max(hooks, key=lambda part: part.wall_ns / part.occurrences, default=None)
+    if most is None or most.wall_ns / most.occurrences * PS_PER_NS < _MOST * each_ps:
+        return None
+    return most
+
+
+def _remedy_of(study: Study, hook: CellPart) -> Remedy:
+    each = duration_text(hook.wall_ns / hook.occurrences * PS_PER_NS)
+    name = hook.name.replace("`", "'")[:60]
+    cause = f" Most of it is `{name}`, {each} in each of {count_text(hook.occurrences)} calls."
+    kind = hook.name.partition(".")[0]
+    code = _TOLD.get(kind, f"Do less in `{name}`, or do it after every 100th batch only.")
+    return Remedy(cause, code, line_text(study, hook.file, hook.line))
+
+
+def _of_tensorflow(study: Study, each_ps: float) -> str:
+    is_short = each_ps < _SHORT_PS
+    if _is_fed_batch_by_batch(study):
+        return _ON_BATCH if is_short else _OWN_LOOP
+    if study.steps.origin in EAGER_LOOPS or is_own_loop(study):
+        return _IN_ONE_FUNCTION if is_short else _OWN_LOOP
+    if not len(study.recording.steps) and not len(study.trace.stats.texts(MARKER_SOURCE)):
+        return _OF_EITHER
+    each = "model.compile(..., steps_per_execution=16) runs 16 steps for each return to Python"
+    unrolled = (
+        ", and model.unrolled_steps_per_execution = 4, set before, puts four into one pass of its loop"
+        if _unrolls(study)
+        else ""
+    )
+    larger = "" if study.summary.phase == "train" else "A larger batch makes fewer steps; "
+    return f"{larger}{each}{unrolled}."
+
+
+def _is_fed_batch_by_batch(study: Study) -> bool:
+    """Whether most steps of the main phase were calls of ``train_on_batch`` or its like."""
+    cell, phase = study.recording.cell, study.summary.phase
+    if cell is None or phase not in _METHODS:
+        return False
+    parts = [p for p in cell.parts if p.part.startswith(("train", "evaluation", "predict"))]
+    alone = sum(part.occurrences for part in parts if part.name == f"{phase}_on_batch")
+    return alone > sum(part.occurrences for part in parts if part.name == _METHODS[phase])
+
+
+def _unrolls(study: Study) -> bool:
+    """Whether the Keras that ran has ``unrolled_steps_per_execution``."""
+    versions = study.recording.environment
+    found = re.match(r"(\d{1,3})\.(\d{1,3})", versions.get("Keras", ""))
+    is_new = found is not None and (int(found[1]), int(found[2])) >= _UNROLLS
+    return is_new and "tf_keras" not in versions
