@@ -24,7 +24,7 @@ SUBJECTS = {
     "cell": {"source"}, "layers": {"input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
 }  # fmt: skip
 # Files of a subject that show or advise; whatever else it has finds.
-SHOWS = ("section", "advice", "feed_advice", "idle_advice")
+SHOWS = ("section", "advice", "feed_advice", "idle_advice", "session_advice")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

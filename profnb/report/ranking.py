@@ -40,6 +40,7 @@ from profnb.subjects.ops.advice import (
     oversubscribed,
     retracing,
 )
+from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -54,7 +55,7 @@ RULES: tuple[Rule, ...] = (
     python_between_steps, epoch_ends, gpu_thread_mode, launch_bound, copying_input, synchronising_reads,
     retracing, recompiling, eager_ops, small_ops_without_xla, mixed_precision, missed_tensor_cores,
     layout_changes, larger_batch, exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed,
-    growing_graph,
+    growing_graph, summaries_each_step, checkpoints_often,
 )  # fmt: skip
 
 
