@@ -254,6 +254,16 @@ CHECKPOINTS = tuple(
         ("CheckpointManager.save", 1),
     )
 )  # fmt: skip
+# Each runs ops of the session that saves.
+SAVERS = tuple(
+    Seam(f"tensorflow:compat.v1.train.Saver.{name}", _NO_PARTS, 3) for name in ("save", "restore")
+)
+SESSION_HOOKS = tuple(
+    Seam(f"tensorflow:compat.v1.train.{hook}.after_run", _NO_PARTS, 3)
+    for hook in (
+        "CheckpointSaverHook", "SummarySaverHook", "StepCounterHook", "LoggingTensorHook", "ProfilerHook",
+    )
+)  # fmt: skip
 NEXT_ELEMENT = Seam("tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__", _NO_PARTS)
 # Whoever imports a module that is not there yet calls it; without it nothing can be imported.
 FIND_AND_LOAD = Seam("importlib._bootstrap:_find_and_load", _NO_PARTS, 2, is_on_objects=True)

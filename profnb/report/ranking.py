@@ -48,6 +48,7 @@ from profnb.subjects.ops.advice import (
     oversubscribed,
 )
 from profnb.subjects.ops.retracing_advice import retracing
+from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -89,6 +90,8 @@ RULES: tuple[Rule, ...] = (
     idle_cores,
     oversubscribed,
     growing_graph,
+    summaries_each_step,
+    checkpoints_often,
     slowing_down,
     slow_rnn,
 )

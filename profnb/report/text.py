@@ -13,6 +13,7 @@ from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
+from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
@@ -59,6 +60,10 @@ class Fact:
 
 def alarm_text(study: Study) -> str:
     """What is more important than where the time went; nothing where nothing is."""
+    growth = find_growth(study.recording.graph_versions)
+    if growth is not None:
+        runs = f"{count_text(growth[0])} of {count_text(len(study.recording.graph_versions))}"
+        return f"The graph grows in the loop: {runs} session runs found new ops in it."
     if not study.device.unused:
         return ""
     mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""

@@ -31,7 +31,7 @@ _SESSIONS = (
     "/tensorflow/python/training/",
     "/tensorflow/python/framework/",
 )
-_HOOKS = ("after_run", "before_run", "after_create_session", "begin", "end")
+_HOOKS = ("after_run", "before_run")
 _Place = tuple[str, int, str, str]  # file, line, text, role
 
 

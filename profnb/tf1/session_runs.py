@@ -7,7 +7,8 @@ as they are, and where they trace the run, its RunMetadata is copied instead of 
 RunMetadata ends up as it would have without us.
 
 Every run of the capturing thread goes through here (``Tensor.eval``, ``Operation.run``, monitored sessions);
-``make_callable`` and ``partial_run``, and so queue runners and Keras in graph mode, do not.
+``make_callable`` and ``partial_run``, and so queue runners and Keras in graph mode, do not. What a ``Saver``
+or a hook of TensorFlow's own runs is no step, and is left alone.
 """
 
 import threading
@@ -24,6 +25,8 @@ from profnb.capture.seams import (
     INTERACTIVE_RUN,
     RUN_METADATA,
     RUN_OPTIONS,
+    SAVERS,
+    SESSION_HOOKS,
     SESSION_RUN,
 )
 from profnb.capture.session_records import SessionRecords
@@ -90,6 +93,7 @@ class GraphRuns:
         self._until: float | None = None  # monotonic seconds; None before the first traced run
         self._bytes = 0
         self._is_inside = False
+        self._saving = 0
         self._is_refused = False
         self._is_hidden = False
         self._options_type: Any = None
@@ -115,6 +119,8 @@ class GraphRuns:
                     self._is_hidden = True
                     continue
                 stack.enter_context(replace_attribute(owner, "run", watched))
+            for seam in (*SAVERS, *SESSION_HOOKS) if owners else ():  # their own runs are no steps
+                stack.enter_context(tensorflow.watch(seam, before=self._saves, after=self._saved))
             if owners and self._gaps is not None:
                 stack.enter_context(self._queues.watch(tensorflow))
             yield
@@ -122,9 +128,16 @@ class GraphRuns:
     def _around(
         self, session: Any, feed_dict: Any, options: Any, metadata: Any
     ) -> AbstractContextManager[tuple[Any, Any, Any]]:
-        if threading.get_ident() != self._thread or self._is_inside or self._is_refused:
+        is_aside = self._is_inside or self._is_refused or self._saving
+        if threading.get_ident() != self._thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
         return _Run(self, session, feed_dict, options, metadata)
+
+    def _saves(self, _: object) -> None:
+        self._saving += threading.get_ident() == self._thread
+
+    def _saved(self, _: object) -> None:
+        self._saving -= threading.get_ident() == self._thread
 
     def may_trace(self) -> bool:
         """Whether the next run is inside the bounds; asks ``before_first`` once."""
@@ -167,9 +180,6 @@ class GraphRuns:
         self._is_inside = False
         if failed:
             self._run_failed()
-        elif self._gaps is not None and not self._is_refused:
-            with self._faults_kept():
-                self._gaps.run_ended()
         if failed or self._is_refused:
             return
         was_traced = metadata is not None and metadata.HasField("step_stats")
@@ -183,6 +193,9 @@ class GraphRuns:
             self.runs.append(metadata.SerializeToString())
             self._bytes += len(self.runs[-1])
             self.graph = session.graph if self.graph is None else self.graph
+        if self._gaps is not None:  # last: what we do is no gap of the code's
+            with self._faults_kept():
+                self._gaps.run_ended()
 
     @contextmanager
     def _faults_kept(self) -> Iterator[None]:

@@ -59,7 +59,8 @@ PARTS = {
     GAPS: "between two batches of an epoch, without callbacks",
     EPOCH_ENDS: "from an epoch's last batch to the next one's first, without validation and callbacks",
     AROUND: "set-up of `fit`, `evaluate` and `predict`: from the call to its first batch, and after its last",
-    CALLBACKS: "callbacks, by class and hook: `EarlyStopping.on_epoch_end`",
+    CALLBACKS: "callbacks, by class and hook: `EarlyStopping.on_epoch_end`; TensorFlow's own hooks of a "
+    "monitored session: `SummarySaverHook.after_run`",
     CHECKPOINTING: "saving and loading models, weights and checkpoints",
     OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly)",
     PROFNB: "profnb itself: its start, its stop (the trace is written), and reading the trace",

@@ -38,6 +38,8 @@ from profnb.capture.seams import (
     RUN_BEGIN,
     RUN_CALLS,
     RUN_END,
+    SAVERS,
+    SESSION_HOOKS,
     Seam,
 )
 from profnb.capture.source.user_code import is_user_file
@@ -104,8 +106,12 @@ class PartWatch:
     def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
         """See checkpoints and datasets that the code iterates inside the block."""
         with ExitStack() as stack:
-            for seam in CHECKPOINTS:
-                stack.enter_context(self._watch(tensorflow, seam, CHECKPOINTING, seam.name[6:]))
+            for seam in (*CHECKPOINTS, *SAVERS):
+                name = seam.name.partition("train.")[2]
+                stack.enter_context(self._watch(tensorflow, seam, CHECKPOINTING, name))
+            for seam in SESSION_HOOKS:
+                name = seam.name.partition("train.")[2]
+                stack.enter_context(self._watch(tensorflow, seam, CALLBACKS, name))
             stack.enter_context(self._watch(tensorflow, NEXT_ELEMENT, INPUT, ""))
             yield
 

@@ -9,13 +9,13 @@ the end of ``Session.run`` and its next begin.
 
 from dataclasses import dataclass
 
-from profnb.capture.session_records import BEFORE, FEEDS, GapPlace, GapRecords
+from profnb.capture.session_records import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.units import duration_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.spine import Spine
 
-__all__ = ["Feeding", "find_feeding", "session_gaps"]
+__all__ = ["Feeding", "find_feeding", "own_gap_ps", "session_gaps"]
 
 _FEWEST_STEPS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
 _LONGEST_TEXT, _MOST_NAMED, _WORTH_NAMING = 60, 3, 0.1
@@ -31,7 +31,7 @@ class Feeding:
         makes_input: Whether it makes what is fed.
         fed_bytes: The most that a run was fed.
         places: The statements that took it, the longest first.
-        seen_ns: What all of them took; what each took is a share of this.
+        seen_ns: What all of them took but TensorFlow's own Python; what each took is a share of this.
         cells: The number of the cell that each file stands for, where it is one.
     """
 
@@ -49,7 +49,8 @@ class Feeding:
         Args:
             roles: Which of them; all by default.
         """
-        chosen = [p for p in self.places if not roles or p.role in roles]
+        own = [p for p in self.places if p.role != RUN_ITSELF or p.text]
+        chosen = [p for p in own if not roles or p.role in roles]
         chosen = [p for p in chosen if p.wall_ns >= _WORTH_NAMING * self.seen_ns][:_MOST_NAMED]
         return ", ".join(map(self._name, chosen))
 
@@ -79,6 +80,13 @@ def session_gaps(spine: Spine) -> GapRecords | None:
     return sessions.gaps
 
 
+def own_gap_ps(gaps: GapRecords) -> float:
+    """Mean time between two runs, less what TensorFlow's own Python around a run took; hooks count."""
+    seen = sum(place.wall_ns for place in gaps.places)
+    around = sum(p.wall_ns for p in gaps.places if p.role == RUN_ITSELF and not p.text)
+    return gaps.gap_ns / gaps.gaps * 1000 * (1 - around / seen if seen else 1)
+
+
 def find_feeding(spine: Spine) -> Feeding | None:
     """Python's part of the time between session runs; None where it is small, or was not sampled."""
     gaps, rows = session_gaps(spine), spine.summary.counted
@@ -87,9 +95,9 @@ def find_feeding(spine: Spine) -> Feeding | None:
     period_ps = spine.steps.duration_ps[rows] + spine.gaps.own_ps[rows]
     nobodys = spine.breakdown.gap_picoseconds[rows, CATEGORIES.index("all others")]
     traced_ps = float((nobodys * spine.gaps.belongs[rows]).sum()) / rows.size
-    each_ps = min(traced_ps, gaps.gap_ns / gaps.gaps * 1000)
+    each_ps = min(traced_ps, own_gap_ps(gaps))
     whole = float(period_ps.sum()) / rows.size
-    seen = sum(place.wall_ns for place in gaps.places)
+    seen = sum(p.wall_ns for p in gaps.places if p.role != RUN_ITSELF or p.text)
     is_seen = gaps.samples >= _FEWEST_SAMPLES and seen > 0
     if not is_seen or each_ps < max(_LEAST_SHARE * whole, _LEAST_GAP_PS):
         return None

@@ -1,7 +1,5 @@
 """Rules of advice on ops: eager ops, the optimizer, threads, graphs that grow (TF1)."""
 
-from itertools import pairwise
-
 import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
@@ -16,6 +14,7 @@ from profnb.subjects.advising import (
     period_ps,
     share_of,
 )
+from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, words
@@ -132,15 +131,15 @@ def growing_graph(study: Study) -> Advice | None:
     A session has to take in and prune the graph again each time; the bound leaves the ops their time.
     """
     versions = study.recording.graph_versions
-    grown = sum(later > earlier for earlier, later in pairwise(versions))
-    if grown < 3 or grown * 2 < len(versions) - 1 or not study.summary.counted.size:
+    growth = find_growth(versions)
+    if growth is None or not study.summary.counted.size:
         return None
-    added = (versions[-1] - versions[0]) / max(len(versions) - 1, 1)
+    grown, added = growth
     busy = covered_share(study, op_events(study, lambda *_: True))
     return Advice(
         "growing-graph", "Build the graph before the loop",
         f"The graph grew in {count_text(grown)} of {count_text(len(versions))} session runs, by "
-        f"{count_text(round(added))} changes a run: the session takes it in and prunes it again, "
+        f"{count_text(added)} changes a run: the session takes it in and prunes it again, "
         f"{duration_text(period_ps(study) / study.summary.counted.size)} a run.",
         1 - busy,
         "Make every op before the loop, feed what changes through placeholders, and call graph.finalize(), "

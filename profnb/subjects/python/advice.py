@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from profnb.capture.parts.part_records import CALLBACKS
+from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING
+from profnb.capture.session_records import GapRecords
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
@@ -15,7 +16,8 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
-from profnb.subjects.input.feeding import session_gaps
+from profnb.subjects.input.feeding import own_gap_ps, session_gaps
+from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy
 from profnb.subjects.study import Study
@@ -45,22 +47,18 @@ def python_between_steps(study: Study) -> Advice | None:
     rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
     runs = session_gaps(study)
     if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
-        rest = min(rest, runs.gap_ns / runs.gaps * 1000 * rows.size)
-    if (
+        rest = min(rest, own_gap_ps(runs) * rows.size) - _told_elsewhere_ps(study, runs)
+    elif (
         not study.has_device and study.steps.origin not in EAGER_LOOPS
-    ):  # inside it dispatches eager ops
+    ):  # there it dispatches eager ops
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
-    if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
-        return None  # a new input for each step (predict in a loop): not what the remedies below are for
     feeding = study.input.feeding
-    if feeding is not None and feeding.makes_input:
-        return None  # its own rule says so
-    if _is_paced_by_input(study):
-        return None  # what is saved there is waited for the next element instead
+    if _has_another_cause(study):
+        return None
     each = duration_text(rest / rows.size)
     few, seldom = _few_gaps(in_gaps[:, -1], rest)
     remedy = find_remedy(study, rest / rows.size)
@@ -81,6 +79,28 @@ def python_between_steps(study: Study) -> Advice | None:
         guide(study, "function"),
         where="" if seldom else remedy.where,
     )  # fmt: skip
+
+
+def _has_another_cause(study: Study) -> bool:
+    """Whether what Python does is what another rule speaks of, or saving it would save nothing."""
+    rows, feeding = study.summary.counted, study.input.feeding
+    return (
+        # A new input for each step (predict in a loop): not what the remedies here are for.
+        bool(study.steps.ends_epoch[rows].sum() * 2 > rows.size)
+        or (feeding is not None and feeding.makes_input)
+        # Python makes the ops that are too many.
+        or find_growth(study.recording.graph_versions) is not None
+        # What is saved there is waited for the next element instead.
+        or _is_paced_by_input(study)
+    )
+
+
+def _told_elsewhere_ps(study: Study, runs: GapRecords) -> float:
+    """Time between session runs that checkpoints and summaries took, which have rules of their own."""
+    cell = study.recording.cell
+    parts = cell.parts if cell is not None else []
+    saved = sum(p.wall_ns for p in parts if p.part == CHECKPOINTING)
+    return 1000.0 * (saved + sum(p.wall_ns for p in runs.places if "ummary" in p.text))
 
 
 def _is_paced_by_input(study: Study) -> bool:

@@ -1,0 +1,71 @@
+"""Rules of advice on what loops of TensorFlow 1 do beside training: summaries in each step, checkpoints."""
+
+from profnb.capture.parts.part_records import CHECKPOINTING
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.subjects.advising import Advice, covered_share, op_events, period_ps
+from profnb.subjects.input.feeding import session_gaps
+from profnb.subjects.study import Study
+
+__all__ = ["checkpoints_often", "summaries_each_step"]
+
+_SUMMARY_OPS = (
+    "ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "TensorSummary",
+    "TensorSummaryV2", "MergeSummary",
+)  # fmt: skip
+_WRITES = ("add_summary", "SummarySaverHook.")
+_LEAST_SHARE, _FEWEST_STEPS = 0.05, 5
+_LINK = "https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/"
+
+
+def summaries_each_step(study: Study) -> Advice | None:
+    """More than half of the session runs make summaries, and that takes 5 % of the time or more."""
+    counted, gaps = study.summary.counted, session_gaps(study)
+    if gaps is None or counted.size < _FEWEST_STEPS:
+        return None
+    ops = op_events(study, lambda _, op_type: op_type in _SUMMARY_OPS)
+    steps = set(study.groups.step[ops].tolist()) & set(counted.tolist())
+    if len(steps) * 2 <= counted.size:
+        return None
+    making = covered_share(study, ops)
+    written = sum(place.wall_ns for place in gaps.places if any(w in place.text for w in _WRITES))
+    each_ps = written * 1000 / max(gaps.gaps, 1)
+    writing = each_ps * counted.size / (period_ps(study) or 1)
+    share = min(making + writing, 1.0)
+    if share < _LEAST_SHARE:
+        return None
+    return Advice(
+        "summaries", "Write summaries less often",
+        f"{count_text(len(steps))} of {count_text(counted.size)} session runs make summaries: their ops take "
+        f"{percent_text(making)} of the time"
+        + (f", and writing them {duration_text(each_ps)} a run." if each_ps else "."),
+        share,
+        "Make them every 100 steps: save_summaries_steps=100 of MonitoredTrainingSession, or fetch the "
+        "merged summary only if step % 100 == 0. Histograms and images cost most.",
+        f"{_LINK}SummarySaverHook",
+    )  # fmt: skip
+
+
+def checkpoints_often(study: Study) -> Advice | None:
+    """Checkpoints are saved between session runs, three times or more, for 5 % of the time or more."""
+    cell, gaps, counted = study.recording.cell, session_gaps(study), study.summary.counted.size
+    if cell is None or gaps is None or counted < _FEWEST_STEPS:
+        return None
+    saves = [
+        part for part in cell.parts if part.part == CHECKPOINTING and part.name.endswith("save")
+    ]
+    often, took_ns = sum(p.occurrences for p in saves), sum(p.wall_ns for p in saves)
+    runs_ns = sum(p.wall_ns for p in cell.parts if p.part in ("session runs", "first steps"))
+    whole_ns = gaps.gap_ns + runs_ns
+    share = min(took_ns / whole_ns, 1.0) if whole_ns else 0.0
+    if often < 3 or often * 100 < gaps.gaps or share < _LEAST_SHARE:
+        return None
+    return Advice(
+        "checkpoints", "Save less often",
+        f"{count_text(often)} checkpoints in {count_text(gaps.gaps + 1)} session runs took "
+        f"{duration_text(took_ns * 1000)}, {duration_text(took_ns * 1000 / often)} each: "
+        f"{percent_text(share)} of the time of the loop.",
+        share,
+        "Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession, or saver.save(..., "
+        "write_meta_graph=False) once in 1,000 steps; the graph need be written only once.",
+        f"{_LINK}Saver",
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""What loops of TensorFlow 1 do beside training: summaries in each run, checkpoints, graphs that grow."""
+
+import numpy as np
+import pytest
+
+import profnb
+from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, SESSION_RUNS, CellPart, CellRecords
+from profnb.capture.recording import Recording
+from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
+from profnb.report.ranking import advise
+from profnb.report.report import build_report
+from profnb.report.text import alarm_text
+from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.study import Study
+
+from traces import event, host, line, read
+
+MS, NS = 1_000_000_000, 1_000_000
+STEPS = 40
+
+
+def study(*, summary_ms=0.0, every=1, saves=0, save_ms=10, gap_ms=10, places=(), versions=None):
+    """Forty runs of 10 ms and gaps of 10 ms, with an op of 5 ms and summaries in some."""
+    runs = [event("session_run", row * 20 * MS, 10 * MS, step_num=row, _r=1) for row in range(STEPS)]
+    ops = []
+    for row in range(STEPS):
+        ops.append(event("a/MatMul:MatMul", row * 20 * MS, 5 * MS))
+        if summary_ms and row % every == 0:
+            ops.append(event("w:HistogramSummary", row * 20 * MS + 5 * MS, int(summary_ms * MS)))
+    trace = read(host(line("python", *runs), line("ops", *ops, line_id=2)))
+    parts = [CellPart(SESSION_RUNS, "", STEPS, 400 * NS, 10 * NS)]
+    if saves:
+        parts.append(CellPart(CHECKPOINTING, "Saver.save", saves, saves * save_ms * NS, save_ms * NS))
+    cell = CellRecords(sum(part.wall_ns for part in parts), parts)
+    gaps = GapRecords(STEPS, 0, 0, 0, 0, STEPS - 1, (STEPS - 1) * gap_ms * NS, 60, list(places))
+    recording = Recording(sessions=SessionRecords(0, gaps), cell=cell, graph_versions=versions or [3] * STEPS)
+    return Study(trace, recording=recording)
+
+
+def found(of):
+    return {advice.rule: advice for advice in advise(of)}
+
+
+def place(text, took_ms, role=AFTER):
+    return GapPlace("cell.py", 5, text, role, took_ms * NS)
+
+
+def test_summaries_of_each_run_are_said_with_their_ops_and_their_writing():
+    each = found(study(summary_ms=4, places=[place("writer.add_summary(s, i)", 39)]))["summaries"]
+    assert each.evidence == (
+        "40 of 40 session runs make summaries: their ops take 20.3 % of the time, and writing them 1.00 ms a run."
+    )
+    assert each.bound_fraction == pytest.approx(0.203 + 0.051, abs=0.002)
+    assert "save_summaries_steps=100" in each.code
+
+
+@pytest.mark.parametrize("facts", [{"summary_ms": 4, "every": 10}, {"summary_ms": 0.2}, {}])
+def test_seldom_or_cheap_summaries_are_no_advice(facts):
+    assert "summaries" not in found(study(**facts))
+
+
+def test_frequent_checkpoints_are_said_and_are_no_python_between_steps():
+    often = found(study(saves=39, save_ms=8, places=[place("saver.save(s, path)", 380)]))
+    assert often["checkpoints"].evidence.startswith("39 checkpoints in 40 session runs took 312 ms, 8.00 ms each: 39.5 % ")
+    assert "python-between-steps" not in often
+    hooked = found(study(saves=39, save_ms=8, places=[place("CheckpointSaverHook.after_run", 380, RUN_ITSELF)]))
+    assert "python-between-steps" not in hooked
+
+
+@pytest.mark.parametrize("facts", [{"saves": 2, "save_ms": 100}, {"saves": 20, "save_ms": 1}, {"saves": 0}])
+def test_few_or_cheap_checkpoints_are_no_advice(facts):
+    few = found(study(places=[place("log(loss)", 380)], **facts))
+    assert "checkpoints" not in few
+    assert "`log(loss)`, cell.py:5" in few["python-between-steps"].evidence or facts["saves"] == 2
+
+
+def test_what_tensorflow_itself_does_around_a_run_is_not_the_codes():
+    own = study(places=[place("", 390, RUN_ITSELF)])
+    assert "python-between-steps" not in found(own)
+    assert own.input.feeding is None
+
+
+def test_a_growing_graph_is_said_before_anything_else_and_python_makes_it():
+    grows = study(versions=list(range(20, 20 + 5 * STEPS, 5)), places=[place("loss = f(x)", 380)])
+    assert find_growth(grows.recording.graph_versions) == (39, 5)
+    report = build_report(grows, title="", notes=[], overhead_ps=None)
+    assert report.headline.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it. ")
+    advice = found(grows)
+    assert "graph.finalize()" in advice["growing-graph"].code
+    assert "python-between-steps" not in advice
+
+
+@pytest.mark.parametrize("versions", [[], [3], [3, 4], [3, 4, 5, 5, 5, 5, 5], [7] * 40])
+def test_a_graph_that_was_built_before_the_loop_does_not_grow(versions):
+    assert find_growth(versions) is None
+    assert alarm_text(study(versions=versions or None)) == ""
+
+
+@pytest.mark.tensorflow
+def test_savers_and_hooks_make_no_steps_and_have_rows(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        weight = v1.get_variable("w", [4, 4])
+        count = v1.train.get_or_create_global_step()
+        step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(weight**2), global_step=count)
+        v1.summary.scalar("loss", tf.reduce_sum(weight))
+        settings = {"save_checkpoint_steps": 4, "save_summaries_steps": 1, "log_step_count_steps": None}
+        with v1.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), **settings) as s, profnb.profile() as p:
+            for _ in range(12):
+                s.run(step)
+    assert p.steps.phase.tolist().count("session_run") >= 11
+    assert len(p.step_times) == 12  # none of the hooks' own runs
+    rows = p.cell_breakdown.set_index(["part", "name"]).occurrences
+    assert rows[CHECKPOINTING, "Saver.save"] >= 3
+    assert rows[CALLBACKS, "SummarySaverHook.after_run"] == 12
+    assert (tmp_path / "checkpoint").exists()
+    with tf.Graph().as_default(), v1.Session() as s:
+        weight = v1.get_variable("w", [4, 4])
+        s.run(v1.global_variables_initializer())
+        saver = v1.train.Saver()
+        with profnb.profile() as p:
+            for number in range(6):
+                s.run(weight)
+                path = saver.save(s, str(tmp_path / "own"), global_step=number)
+            saver.restore(s, path)
+            assert np.shape(s.run(weight)) == (4, 4)
+    assert len(p.step_times) == 7
+    rows = p.cell_breakdown.set_index(["part", "name"]).occurrences
+    assert (rows[CHECKPOINTING, "Saver.save"], rows[CHECKPOINTING, "Saver.restore"]) == (6, 1)
