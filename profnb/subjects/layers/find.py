@@ -3,6 +3,8 @@
 from functools import cached_property
 
 from profnb.steps.spine import Spine
+from profnb.subjects.bounds.find import Bounds
+from profnb.subjects.bounds.op_roofline import OpRoofline
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.layers.layer_columns import tabulate_layers
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
@@ -19,8 +21,10 @@ __all__ = ["Layers"]
 class Layers:
     """The layers of a trace, each value worked out when asked for."""
 
-    def __init__(self, spine: Spine, xla: Xla, ops: Ops, memory: Memory) -> None:
+    def __init__(self, spine: Spine, xla: Xla, ops: Ops, memory: Memory, bounds: Bounds) -> None:
         """Nothing is computed yet."""
+        self._bounds = bounds
+        self._tabulated: tuple[OpRoofline | None, LayerTable] | None = None
         self._spine = spine
         self._xla = xla
         self._ops = ops
@@ -41,9 +45,15 @@ class Layers:
             spine.summary.phase or "",
         )
 
-    @cached_property
+    @property
     def table(self) -> LayerTable:
-        """The layers, with what is known of each."""
+        """The layers, with what is known of each now: limits of the CPU may be measured later."""
+        roofline = self._bounds.roofline
+        if self._tabulated is None or self._tabulated[0] is not roofline:
+            self._tabulated = roofline, self._tabulate(roofline)
+        return self._tabulated[1]
+
+    def _tabulate(self, roofline: OpRoofline | None) -> LayerTable:
         spine = self._spine
         backward = LAYER_PARTS.index("backward")
         has_gradients = bool(self.times.time_ps[:, :, backward].any())
@@ -53,6 +63,7 @@ class Layers:
         return tabulate_layers(
             self.times,
             [] if largest is None else tabulate_peak(spine.trace, largest, spine.steps),
+            roofline,
             batch_size=None if spine.steps.is_window else spine.summary.batch_size,
             is_training=has_gradients or spine.summary.phase == "train",
             has_device=spine.has_device,
