@@ -483,3 +483,43 @@ def test_ops_of_known_size_have_the_cost_that_a_person_works_out(monkeypatch, tm
     q = profnb.load(tmp_path)  # of a saved trace the shapes are known, the machine is not
     assert q.op_roofline.flops.equals(frame.flops)
     assert set(q.op_roofline.bound_by) == {""}
+
+
+# Layers.
+
+
+def test_a_layer_is_what_its_ops_are_together(measured):
+    table = on_cpu().layers.table
+    at = table.layer.index("net/dense")
+    bounds = table.bounds
+    assert bounds.bytes[at] == 20e6  # a step's product and activation
+    assert bounds.intensity[at] == pytest.approx(2.001e9 / 20e6)
+    assert bounds.bytes_per_second[at] == pytest.approx(20e6 / 21e-3)
+    # 2e9 operations and 1e6 more would take 16.008 ms of the 21 ms at the peak, 20 MB 2 ms.
+    assert bounds.flops_fraction[at] == pytest.approx(16.008 / 21)
+    assert bounds.bytes_fraction[at] == pytest.approx(2 / 21)
+    assert bounds.bound_by[at] == "compute"
+    odd = table.layer.index("net/odd")
+    assert isnan(bounds.bytes[odd])
+    assert bounds.bound_by[odd] == ""
+
+
+def test_a_layer_of_which_a_fifth_is_not_known_is_not_known(measured):
+    unknown = [("net/dense/Where:Where", 21_000, 6000)]
+    bounds = on_cpu(WORK[:2] + unknown).layers.table.bounds
+    assert np.isnan(bounds.bytes).all()
+    assert set(bounds.bound_by) == {""}
+    little = [("net/dense/Where:Where", 21_000, 2000)]
+    table = on_cpu(WORK[:2] + little).layers.table
+    assert table.bounds.bytes_per_second[table.layer.index("net/dense")] == pytest.approx(20e6 / 23e-3)
+
+
+def test_layers_are_bound_by_nothing_before_a_peak_is_known(monkeypatch):
+    study = on_cpu()
+    at = study.layers.table.layer.index("net/dense")
+    assert study.layers.table.bounds.bytes[at] == 20e6
+    assert set(study.layers.table.bounds.bound_by) == {""}
+    monkeypatch.setattr(measured_peak, "_kept", [MeasuredPeak(125e9, (1, 2), 10e9, (1, 2), 2)])
+    assert study.layers.table.bounds.bound_by[at] == "compute"
+    (section,) = [one for one in build_report(study, title="t", notes=(), overhead_ps=None).sections if one.title == "Layers"]
+    assert "bound by" in section.headings

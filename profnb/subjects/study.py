@@ -56,7 +56,7 @@ class Study(Spine):
     @cached_property
     def layers(self) -> Layers:
         """Where op time went, layer by layer."""
-        return Layers(self, self.xla, self.ops, self.memory)
+        return Layers(self, self.xla, self.ops, self.memory, self.bounds)
 
     @cached_property
     def source(self) -> Source:

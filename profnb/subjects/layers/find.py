@@ -4,6 +4,8 @@ from functools import cached_property
 
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
+from profnb.subjects.bounds.find import Bounds
+from profnb.subjects.bounds.op_roofline import OpRoofline
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.layers.layer_columns import tabulate_layers
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
@@ -20,8 +22,10 @@ __all__ = ["Layers"]
 class Layers:
     """The layers of a trace, each value worked out when asked for."""
 
-    def __init__(self, spine: Spine, xla: Xla, ops: Ops, memory: Memory) -> None:
+    def __init__(self, spine: Spine, xla: Xla, ops: Ops, memory: Memory, bounds: Bounds) -> None:
         """Nothing is computed yet."""
+        self._bounds = bounds
+        self._tabulated: tuple[OpRoofline | None, LayerTable] | None = None
         self._spine = spine
         self._xla = xla
         self._ops = ops
@@ -45,21 +49,24 @@ class Layers:
             spine.summary.phase or "",
         )
 
-    @cached_property
+    @property
     def table(self) -> LayerTable:
-        """The layers, with what is known of each."""
-        return self._tabulate(self.times)
+        """The layers, with what is known of each now: limits of the CPU may be measured later."""
+        roofline = self._bounds.roofline
+        if self._tabulated is None or self._tabulated[0] is not roofline:
+            self._tabulated = roofline, self._tabulate(self.times, roofline)
+        return self._tabulated[1]
 
     def table_of(self, rows: Int64s, within: Bools) -> LayerTable:
-        """The layers by the op time of a part of the trace.
+        """The layers by the op time of a part of the trace, without what bounds them.
 
         Args:
             rows: The steps that a mean is of, as rows of ``Spine.steps``.
             within: Which events count, shape (E,).
         """
-        return self._tabulate(self._times_of(rows, within))
+        return self._tabulate(self._times_of(rows, within), None)
 
-    def _tabulate(self, times: LayerTimes) -> LayerTable:
+    def _tabulate(self, times: LayerTimes, roofline: OpRoofline | None) -> LayerTable:
         spine = self._spine
         backward = LAYER_PARTS.index("backward")
         has_gradients = bool(times.time_ps[:, :, backward].any())
@@ -69,6 +76,7 @@ class Layers:
         return tabulate_layers(
             times,
             [] if largest is None else tabulate_peak(spine.trace, largest, spine.steps),
+            roofline,
             batch_size=None if spine.steps.is_window else spine.summary.batch_size,
             is_training=has_gradients or spine.summary.phase == "train",
             has_device=spine.has_device,

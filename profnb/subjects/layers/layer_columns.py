@@ -8,7 +8,9 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.core.columns import Floats
+from profnb.subjects.bounds.op_roofline import OpRoofline
 from profnb.subjects.layers.flops import backward_factor, forward_flops
+from profnb.subjects.layers.layer_bounds import LayerBounds, bound_layers
 from profnb.subjects.layers.layer_rows import OTHERS, LayerRows
 from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.layers.layer_times import LayerTimes
@@ -20,6 +22,7 @@ __all__ = ["tabulate_layers"]
 def tabulate_layers(
     times: LayerTimes,
     peak: Sequence[PeakRow],
+    roofline: OpRoofline | None = None,
     *,
     batch_size: int | None,
     is_training: bool,
@@ -30,6 +33,7 @@ def tabulate_layers(
     Args:
         times: The times of the rows.
         peak: What was alive when most memory was in use.
+        roofline: The ops under their roof; None where no op's cost is known.
         batch_size: Examples of one iteration; None where not known.
         is_training: Whether the counted steps train, so that there are gradients.
         has_device: Whether the trace has a device.
@@ -54,6 +58,7 @@ def tabulate_layers(
         parameters=np.array([_parameters(layer) for layer in layers], np.float64),
         output_shape=tuple(_shape_text(layer) for layer in layers),
         flops=flops[order],
+        bounds=_in_order(bound_layers(times, roofline, has_device=has_device), order),
         peak_bytes=held[order],
         is_shared=np.array([layer is not None and layer.is_shared for layer in layers], np.bool_),
         is_estimate=times.is_estimate[order],
@@ -62,6 +67,16 @@ def tabulate_layers(
         side="device" if has_device else "host",
         has_models=any(layer is not None for layer in layers),
         remarks=tuple(_remarks(times)),
+    )
+
+
+def _in_order(bounds: LayerBounds, order: Sequence[int]) -> LayerBounds:
+    return LayerBounds(
+        bounds.bytes[order],
+        bounds.intensity[order],
+        bounds.bytes_per_second[order],
+        bounds.flops_fraction[order],
+        bounds.bytes_fraction[order],
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import rate_text
+from profnb.subjects.layers.layer_bounds import LayerBounds
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
 
 __all__ = ["LAYERS", "SCOPE", "LayerTable"]
@@ -31,6 +32,7 @@ class LayerTable:
         parameters: Of the layer itself, without its parts; NaN where not known, shape (R,).
         output_shape: ``(None, 10)``, or "".
         flops: Operations forward and backward, mean per step, shape (R, 2); NaN where not known.
+        bounds: The bytes that its ops must move, and what bounds them, R rows.
         peak_bytes: Alive at the memory's peak, of those allocated by the row's ops; NaN where not known or
             none, shape (R,).
         is_shared: Whether a layer is called or held at several places, shape (R,).
@@ -52,6 +54,7 @@ class LayerTable:
     parameters: Floats
     output_shape: tuple[str, ...]
     flops: Floats
+    bounds: LayerBounds
     peak_bytes: Floats
     is_shared: Bools
     is_estimate: Bools
@@ -168,6 +171,35 @@ LAYERS = Table[LayerTable](
             "operations over the time forward and backward",
             "achieved",
             lambda value: rate_text(value or None, "flop/s"),
+        ),
+        Column(
+            "least_bytes",
+            lambda t: t.bounds.bytes,
+            "what its ops read and write in a step, each tensor once",
+        ),
+        Column(
+            "flops_per_byte",
+            lambda t: t.bounds.intensity,
+            "operations of all its ops, not of products alone, for each byte",
+        ),
+        Column("gigabytes_per_second", lambda t: t.bounds.bytes_per_second, "bytes over its time"),
+        Column(
+            "flops_fraction",
+            lambda t: t.bounds.flops_fraction,
+            "share of the peak of operations that all its ops reached",
+            "of peak operations",
+        ),
+        Column(
+            "bytes_fraction",
+            lambda t: t.bounds.bytes_fraction,
+            "share of the peak of memory; what is above 1 found them in a cache",
+            "of peak memory",
+        ),
+        Column(
+            "bound_by",
+            lambda t: t.bounds.bound_by,
+            'as in ``p.op_roofline``: "compute", "memory", "neither", "" where it is not known',
+            "bound by",
         ),
         Column("peak_bytes", lambda t: t.peak_bytes, "memory that its ops held at the peak"),
         Column(

@@ -191,6 +191,8 @@ def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
         columns.append(shape)
     if not np.isnan(table.flops_per_second[has_time]).all():
         columns.append("gigaflops_per_second")
+    if any(table.bounds.bound_by):
+        columns.append("bound_by")
     return columns
 
 
