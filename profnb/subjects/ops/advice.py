@@ -81,10 +81,11 @@ def _is_optimizers(op_name: str) -> bool:
 
 
 def large_optimizer(study: Study) -> Advice | None:
-    """The optimizer's ops take a quarter of the self time of their side or more, and can be fused.
+    """The optimizer's ops take a quarter of a device's self time or more, half of a CPU's, and can be fused.
 
     That is, XLA has not compiled them already, and no one op is half of their time: an update of one large
-    variable is bound by its memory.
+    variable is bound by its memory. On a CPU what XLA makes of the products costs what fusing the rest saves:
+    where the optimizer was 39 % of a dense model's ops, jit_compile=True took 4 % more processor time.
     """
     ops = (
         study.ops.of_steps(study.summary.counted) if study.summary.counted.size else study.ops.table
@@ -93,7 +94,8 @@ def large_optimizer(study: Study) -> Advice | None:
     whole = int(ops.self_ps[side].sum())
     own = np.array([_is_optimizers(name) for name in ops.op_name], np.bool_)
     share = float(ops.self_ps[side & own].sum() / whole) if whole and own.size else 0.0
-    if share < 0.25 or study.framework == JAX or len(study.xla.hlo):
+    least = 0.25 if ops.is_device.any() else 0.5
+    if share < least or study.framework == JAX or len(study.xla.hlo):
         return None
     if 2 * ops.self_ps[side & own].max() > ops.self_ps[side & own].sum():
         return None
