@@ -20,7 +20,7 @@ DOORS = {"tensorflow": {"capture", "tf1", "demo"}, "plotly": {"drawing/plotly"},
 TF1_DOORS = {("trace/files", "profnb.tf1.run_metadata"), ("capture/session", "profnb.tf1.session_runs")}
 # What each subject may need of the others, besides the spine.
 SUBJECTS = {
-    "input": set(), "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
+    "feeds": set(), "input": {"feeds"}, "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
     "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
 }  # fmt: skip
 # Files of a subject that show or advise; whatever else it has finds.

@@ -12,8 +12,8 @@ from profnb.steps.step_times import TracingCost
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
+from profnb.subjects.feeds.advice import note_queues
 from profnb.subjects.input.diagnosis import InputDiagnosis
-from profnb.subjects.input.feed_advice import note_queues
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
 from profnb.subjects.study import Study

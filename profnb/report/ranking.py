@@ -30,13 +30,13 @@ from profnb.subjects.device.idle_advice import (
     launch_bound,
     synchronising_reads,
 )
+from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand
 from profnb.subjects.input.advice import (
     input_bound,
     prefetch_more,
     python_input,
     waiting_for_input,
 )
-from profnb.subjects.input.feed_advice import empty_queue, feeding_by_hand
 from profnb.subjects.input.network_advice import network_files
 from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.memory.advice import larger_batch

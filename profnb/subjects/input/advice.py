@@ -11,7 +11,7 @@ from profnb.subjects.advising import (
     guide,
     input_shares,
 )
-from profnb.subjects.input.feed_advice import limiting_queue
+from profnb.subjects.feeds.advice import limiting_queue
 from profnb.subjects.study import Study
 
 __all__ = ["input_bound", "prefetch_more", "python_input", "waiting_for_input"]

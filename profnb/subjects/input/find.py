@@ -4,6 +4,8 @@ from functools import cached_property
 
 from profnb.steps.examples import usual_batch_size
 from profnb.steps.spine import Spine
+from profnb.subjects.feeds.feeding import Feeding, find_feeding
+from profnb.subjects.feeds.queues import QueueUse, find_queues
 from profnb.subjects.input.buffers import BufferSamples, find_buffers, tabulate_buffers
 from profnb.subjects.input.charges import Charges, charge_waiting
 from profnb.subjects.input.diagnosis import (
@@ -11,11 +13,9 @@ from profnb.subjects.input.diagnosis import (
     diagnose_input,
     explain_first_element,
 )
-from profnb.subjects.input.feeding import Feeding, find_feeding
 from profnb.subjects.input.input_functions import name_functions
 from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
-from profnb.subjects.input.queues import QueueUse, find_queues
 from profnb.subjects.input.waiting import Waiting, find_waiting
 from profnb.trace.model import Counter
 

@@ -11,8 +11,8 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, GRID, colour_of
 from profnb.steps.windows import Steps
+from profnb.subjects.feeds.queue_chart import queue_sections
 from profnb.subjects.input.pipeline import INPUT_PIPELINE, InputPipeline
-from profnb.subjects.input.queue_chart import queue_sections
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 

@@ -3,7 +3,7 @@
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import Advice, covered_share, op_events, period_ps
-from profnb.subjects.input.feeding import session_gaps
+from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 
 __all__ = ["checkpoints_often", "summaries_each_step"]

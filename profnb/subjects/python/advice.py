@@ -16,7 +16,7 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
-from profnb.subjects.input.feeding import own_gap_ps, session_gaps
+from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy

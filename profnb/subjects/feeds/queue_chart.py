@@ -9,7 +9,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Section
 from profnb.drawing.theme import COLOURS, colour_of
-from profnb.subjects.input.queues import QueueUse
+from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.study import Study
 
 __all__ = ["queue_figure", "queue_sections"]

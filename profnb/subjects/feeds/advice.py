@@ -3,7 +3,7 @@
 from profnb.capture.session_records import BEFORE, FEEDS
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, LEAST_INPUT, Advice, share_of
-from profnb.subjects.input.queues import QueueUse
+from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.study import Study
 
 __all__ = ["empty_queue", "feeding_by_hand", "limiting_queue", "note_queues"]

@@ -1,0 +1,1 @@
+"""What feeds the session runs of TensorFlow 1: arrays that Python makes, and queues."""
