@@ -355,6 +355,13 @@ def test_a_large_optimizer():
     assert "large-optimizer" not in rules_of(ops("dense_2"))
 
 
+@pytest.mark.parametrize(("largest", "said"), [(300, "a batch of about 300"), (515, "a batch more than 64 times as large"), (66_000, "a batch more than 64 times as large")])
+def test_how_large_a_batch_may_be_is_said_near_what_was_measured_only(largest, said):
+    from profnb.subjects.memory.advice import _batch_text
+
+    assert _batch_text(largest, 8) == said
+
+
 def test_a_larger_batch_is_told_of_an_idle_device_with_room():
     trace = training()
     kernels = [event("k", at * 10 * MS, 2 * MS) for at in range(8)]

@@ -6,6 +6,8 @@ from profnb.subjects.study import Study
 
 __all__ = ["larger_batch"]
 
+_FAR = 64  # times the batch that ran: what grows with it was too small beside the rest to go by
+
 
 def larger_batch(study: Study) -> Advice | None:
     """Twice the batch fits into the device, which idles a fifth of the time or more, not for want of data.
@@ -28,8 +30,8 @@ def larger_batch(study: Study) -> Advice | None:
         return None
     return Advice(
         "larger-batch", "Use a larger batch",
-        f"The device was idle {percent_text(share)} of the time, and its memory would hold a batch of about "
-        f"{count_text(_rounded(use.largest_batch))} (now {count_text(use.batch_size)}).",
+        f"The device was idle {percent_text(share)} of the time, and its memory would hold "
+        f"{_batch_text(use.largest_batch, use.batch_size)} (now {count_text(use.batch_size)}).",
         None,
         f"batch_size={2 * use.batch_size}; scale the learning rate with it.",
         guide(study, "gpu_performance_analysis"),
@@ -37,6 +39,8 @@ def larger_batch(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def _rounded(batch: int) -> int:
-    """Two digits: it is an estimate."""
-    return batch - batch % int(10 ** max(len(str(batch)) - 2, 0))
+def _batch_text(largest: int, now: int) -> str:
+    """How large: an estimate of two digits; far from what was measured it is none."""
+    if largest > _FAR * now:
+        return f"a batch more than {_FAR} times as large"
+    return f"a batch of about {count_text(largest - largest % int(10 ** max(len(str(largest)) - 2, 0)))}"
