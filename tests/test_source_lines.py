@@ -716,7 +716,7 @@ def test_ops_of_tf_data_and_of_other_threads_are_not_those_of_the_step(tf):
         thread.start()
         while thread.is_alive():
             step()
-    assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 20  # the other thread's
+    assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 1  # the other thread's, of those in steady steps
     assert lines_of(p.source_lines, body, "op_occurrences")[1] % 4 == 0  # whole steps: none of the other thread's
     assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)
 

@@ -1,6 +1,7 @@
 """What was recorded: columns, not objects.
 
-names, op_names, model          the names we rely on; which of them are ops; Trace, Events, Lines, Stats
+names, op_names                 the names we rely on; which of them are ops
+model, stats                    Trace, Events, Lines; what an event has besides name and time
 wire, xplane, xplane_stats      protobuf to columns; ``*.xplane.pb`` to a Trace; its stats, on demand
 enqueued                        programs of TPUs, the calls that enqueued them, and the clock between
 hlo, hlo_shapes                 XLA's programs as a trace holds them

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.trace.model import Counter, Events, Lines, Plane, Stats, StringTable, Trace
+from profnb.trace.model import Counter, Events, Lines, Plane, StringTable, Trace
+from profnb.trace.stats import Stats
 
 __all__ = ["FoundLine", "assemble_trace", "repeats_other_lines"]
 
@@ -103,26 +104,17 @@ def assemble_trace(
     rank[by_plane] = np.arange(len(lines))
     placed = rank[line_of_event] if len(lines) else line_of_event
     order = np.lexsort((-duration_ps, begin_ps, placed))
-    starts = [int(begin_ps.min())] if begin_ps.size else []
-    starts += [int(counter.time_ps[0]) for counter in counters if counter.time_ps.size]
-    origin = 0 if keeps_origin else min(starts, default=0)
+    origin = 0 if keeps_origin else _earliest(begin_ps, counters)
     offsets = np.zeros(len(lines) + 1, np.int64)
     np.cumsum(np.bincount(placed, minlength=len(lines)), out=offsets[1:])
     first_line = np.searchsorted(plane_of[by_plane], np.arange(len(rows) + 1)).tolist()
-    is_copy = repeats_other_lines(lines)[by_plane] if lines else None
     return Trace(
         source=source,
         planes=tuple(
             Plane(plane, range(first_line[row], first_line[row + 1]), {}, side)
             for row, (plane, side) in enumerate(rows)
         ),
-        lines=Lines(
-            plane_of[by_plane],
-            StringTable.of(lines[row].name for row in by_plane),
-            offsets,
-            np.array([lines[row].line_id for row in by_plane], np.int64),
-            is_copy if is_copy is not None and is_copy.any() else None,
-        ),
+        lines=_placed_lines([lines[row] for row in by_plane], plane_of[by_plane], offsets),
         events=Events(name[order].astype(np.int32), begin_ps[order] - origin, duration_ps[order]),
         names=names,
         stats=stats(order) if stats is not None else Stats(),
@@ -133,4 +125,23 @@ def assemble_trace(
         is_op_name=is_op_name,
         left_out=left_out,
         epoch_ns=0 if epoch_ns is None else epoch_ns + origin // 1000,
+    )
+
+
+def _earliest(begin_ps: Int64s, counters: Sequence[Counter]) -> int:
+    """When the first event begins or the first sample was taken; 0 where there is neither."""
+    starts = [int(begin_ps.min())] if begin_ps.size else []
+    starts += [int(counter.time_ps[0]) for counter in counters if counter.time_ps.size]
+    return min(starts, default=0)
+
+
+def _placed_lines(lines: Sequence[FoundLine], plane: Int64s, offsets: Int64s) -> Lines:
+    """Lines in the order of their planes, with the events that each owns."""
+    is_copy = repeats_other_lines(lines) if lines else None
+    return Lines(
+        plane,
+        StringTable.of(line.name for line in lines),
+        offsets,
+        np.array([line.line_id for line in lines], np.int64),
+        is_copy if is_copy is not None and is_copy.any() else None,
     )

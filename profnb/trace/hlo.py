@@ -34,6 +34,20 @@ WINDOW, CONVOLUTION, DOT, _TARGET = 15, 16, 30, 28
 _ID, _OPERANDS, _CALLED, _BACKEND_CONFIG = 35, 36, 38, 43
 _BATCH_GROUPS = 58
 _META_OP_TYPE, _META_OP_NAME, _META_FILE, _META_LINE, _META_FRAME = 1, 2, 3, 4, 15
+# Which fields of each message are read, with their wire types.
+_COMPUTATION = {
+    _COMPUTATION_NAME: LENGTH, _COMPUTATION_ID: VARINT, _COMPUTATION_ROOT: VARINT,
+    _COMPUTATION_IS_FUSION: VARINT,
+}  # fmt: skip
+_INSTRUCTION = {
+    _NAME: LENGTH, _OPCODE: LENGTH, _SHAPE: LENGTH, _METADATA: LENGTH, WINDOW: LENGTH,
+    CONVOLUTION: LENGTH, _TARGET: LENGTH, DOT: LENGTH, _BACKEND_CONFIG: LENGTH,
+    _PARAMETER_NUMBER: VARINT, _ID: VARINT, _BATCH_GROUPS: VARINT,
+}  # fmt: skip
+_OP_METADATA = {
+    _META_OP_TYPE: LENGTH, _META_OP_NAME: LENGTH, _META_FILE: LENGTH, _META_LINE: VARINT,
+    _META_FRAME: VARINT,
+}  # fmt: skip
 _MOST = {"computations": 1_000_000, "instructions": 4_000_000}
 
 _PROGRAM = re.compile(r"(.*)\((\d{1,20})\)", re.DOTALL)
@@ -171,22 +185,11 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     head = read_fields(buffer, *module, {_MODULE_NAME: LENGTH, _MODULE_ENTRY: VARINT}, "HloModule")
     spans = _children(buffer, module, _MODULE_COMPUTATIONS, "HloModule")
     _bound(spans[0].size, "computations")
-    wires = {
-        _COMPUTATION_NAME: LENGTH, _COMPUTATION_ID: VARINT, _COMPUTATION_ROOT: VARINT,
-        _COMPUTATION_IS_FUSION: VARINT,
-    }  # fmt: skip
-    computations = read_fields(buffer, *spans, wires, "HloComputation")
+    computations = read_fields(buffer, *spans, _COMPUTATION, "HloComputation")
     offsets, begins, ends = split_field(buffer, *spans, _COMPUTATION_INSTRUCTIONS, "HloComputation")
     _bound(begins.size, "instructions")
-    texts = (_NAME, _OPCODE, _SHAPE, _METADATA, WINDOW, CONVOLUTION, _TARGET, DOT, _BACKEND_CONFIG)
-    numbers = (_PARAMETER_NUMBER, _ID, _BATCH_GROUPS)
-    wires = {**dict.fromkeys(texts, LENGTH), **dict.fromkeys(numbers, VARINT)}
-    table = read_fields(buffer, begins, ends, wires, "HloInstruction")
-    wires = {
-        _META_OP_TYPE: LENGTH, _META_OP_NAME: LENGTH, _META_FILE: LENGTH, _META_LINE: VARINT,
-        _META_FRAME: VARINT,
-    }  # fmt: skip
-    metadata = read_fields(buffer, *_span(table, _METADATA), wires, "OpMetadata")
+    table = read_fields(buffer, begins, ends, _INSTRUCTION, "HloInstruction")
+    metadata = read_fields(buffer, *_span(table, _METADATA), _OP_METADATA, "OpMetadata")
     _place_in_files(buffer, *module, metadata)
     ids, computation_ids = table[:, 2 * _ID], computations[:, 2 * _COMPUTATION_ID]
     operand_offsets, operands = split_numbers(buffer, begins, ends, _OPERANDS, "HloInstruction")

@@ -30,7 +30,7 @@ from profnb.trace.grouped_stats import (
     read_csr,
     read_grouped,
 )
-from profnb.trace.model import StatColumn, Stats
+from profnb.trace.stats import StatColumn, Stats
 from profnb.trace.wire import split_field
 
 __all__ = ["XPlaneStats", "read_plane_stats"]

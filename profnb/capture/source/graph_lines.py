@@ -33,7 +33,7 @@ from profnb.capture.seams import (
     USER_FRAMES,
 )
 from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
-from profnb.capture.source.layer_lines import find_layer_lines
+from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
 from profnb.capture.source.source_records import GraphLines
 from profnb.capture.source.user_code import Places, is_user_file, user_place
 
@@ -203,11 +203,11 @@ class GraphWatch:
             models: The Keras models that are known to have run.
         """
         self.is_reading = False
-        # A fresh list: it holds nothing longer than this call, whatever is found in it.
-        living = gc.get_objects()
         kind = FUNC_GRAPH.find()
-        # By type: isinstance would ask proxies of other libraries for their class, which may raise.
-        graphs = [t for t in living if issubclass(type(t), kind)] if isinstance(kind, type) else []
+        kinds = (kind,) if isinstance(kind, type) else ()
+        # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.
+        living = of_types(gc.get_objects(), (*kinds, *model_types()))
+        graphs = of_types(living, kinds)
         if graph_of_runs is not None:
             self._read(graph_of_runs, None)
         for graph in graphs:

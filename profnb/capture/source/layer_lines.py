@@ -20,7 +20,7 @@ from typing import Any
 
 from profnb.capture.source.user_code import is_user_file
 
-__all__ = ["find_layer_lines"]
+__all__ = ["find_layer_lines", "model_types", "of_types"]
 
 _MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
 _MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 200, 600, 2_000
@@ -84,6 +84,21 @@ def _stands_in(value: Any, attributes: Mapping[str, Any]) -> bool:
     return False
 
 
+def model_types() -> tuple[type, ...]:
+    """What the models of each Keras that is loaded are."""
+    found = (getattr(sys.modules.get(name), "Model", None) for name in ("keras", "tf_keras"))
+    return tuple(kind for kind in found if isinstance(kind, type))
+
+
+def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
+    """Those of some objects that are of certain types.
+
+    By type: isinstance would ask proxies of other libraries for their class, which may raise. They may be
+    hundreds of thousands, so nothing is called for each.
+    """
+    return [thing for thing in things if issubclass(type(thing), kinds)]
+
+
 def find_layer_lines(
     ran: Iterable[object], others: Iterable[object] = (), scopes: Collection[str] = ()
 ) -> dict[str, tuple[str, int]]:
@@ -98,16 +113,10 @@ def find_layer_lines(
         (file, line) by the layer's name, of those that could be told. Of two models that name a layer alike
         the one that is known to have run counts; where neither is, and their lines differ, there is none.
     """
-    kinds = tuple(
-        kind
-        for name in ("keras", "tf_keras")
-        if isinstance(kind := getattr(sys.modules.get(name), "Model", None), type)
-    )
+    kinds = model_types()
     if not kinds:
         return {}
-    # By type: isinstance would ask proxies of other libraries for their class, which may raise.
-    # The others may be hundreds of thousands of objects, so nothing is called for each.
-    known, unsure = ([t for t in things if issubclass(type(t), kinds)] for things in (ran, others))
+    known, unsure = (of_types(things, kinds) for things in (ran, others))
     sure = [layers for model in known if (layers := _layers_of(model))][:_MOST_MODELS]
     named = [
         (sum(layer.name in scopes for layer in layers) / len(layers), layers)

@@ -11,7 +11,8 @@ from profnb.core.table import Column, Table
 from profnb.subjects.input.charges import Charges
 from profnb.subjects.input.input_functions import OpShare, find_function_ops, name_functions
 from profnb.subjects.input.iterators import IteratorTree, label_of
-from profnb.trace.model import StatColumn, Trace
+from profnb.trace.model import Trace
+from profnb.trace.stats import StatColumn
 
 __all__ = ["INPUT_PIPELINE", "InputPipeline", "tabulate_input_pipeline"]
 

@@ -16,8 +16,8 @@ from profnb.core.columns import Bytes, Int64s
 from profnb.trace.chrome.json_numbers import read_integers
 from profnb.trace.chrome.json_scan import count_members, distinct_spans, fill_members
 from profnb.trace.chrome.json_values import parse_value
-from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import CORRELATION_ID
+from profnb.trace.stats import StatColumn, Stats
 
 __all__ = ["ChromeStats", "text_of"]
 

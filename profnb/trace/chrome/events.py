@@ -156,12 +156,6 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         raise TraceFormatError(
             f"Damaged or cut short at byte {after:,} of {buffer.size:,}. Record or download it again."
         )
-    left_out = []
-    if status == 1:
-        left_out.append(
-            "The file ends without its closing bracket, as a program that was stopped leaves it; "
-            "the last events may be missing."
-        )
     phases = _phases(buffer, spans)
     metadata = _read_metadata(buffer, spans[phases == ord("M")])
     flows = int(np.isin(phases, list(b"stf")).sum())
@@ -171,15 +165,8 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     spans, phases = spans[timed], phases[timed]
     whole, part, valid = _decimals(buffer, spans[:, _TS])
     duration = _durations(buffer, spans, phases)
-    bad_time, bad_duration = int((~valid).sum()), int((duration < 0)[valid].sum())
     is_usable = valid & (duration >= 0)
-    for count, what in (
-        (bad_time, "events have a time that is no number"),
-        (bad_duration, "events have a duration that is negative or no number"),
-        (others, "events are of kinds that have no place on a thread (async, object, ...)"),
-    ):
-        if count:
-            left_out.append(f"{count:,} {what}.")
+    counts = int((~valid).sum()), int((duration < 0)[valid].sum()), others
     spans, phases, duration = spans[is_usable], phases[is_usable], duration[is_usable]
     origin_us = int(whole[is_usable].min()) if is_usable.any() else 0
     begin = _since(origin_us, whole[is_usable], part[is_usable])
@@ -203,9 +190,27 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         is_instant=np.isin(phases, list(b"iIR")),
         metadata=metadata,
         header=header,
-        left_out=(*left_out, *notes),
+        left_out=(*_left_out(*counts, is_cut=status == 1), *notes),
         flows=flows,
     )
+
+
+def _left_out(bad_time: int, bad_duration: int, others: int, *, is_cut: bool) -> list[str]:
+    """Sentences on what the file holds and the trace will not."""
+    left_out = []
+    if is_cut:
+        left_out.append(
+            "The file ends without its closing bracket, as a program that was stopped leaves it; "
+            "the last events may be missing."
+        )
+    for count, what in (
+        (bad_time, "events have a time that is no number"),
+        (bad_duration, "events have a duration that is negative or no number"),
+        (others, "events are of kinds that have no place on a thread (async, object, ...)"),
+    ):
+        if count:
+            left_out.append(f"{count:,} {what}.")
+    return left_out
 
 
 def _is_object(buffer: Bytes) -> bool:

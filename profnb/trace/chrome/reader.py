@@ -26,13 +26,14 @@ from profnb.trace.chrome.event_args import ChromeStats
 from profnb.trace.chrome.events import RawEvents, read_raw_events
 from profnb.trace.chrome.kineto import is_kineto, read_kineto
 from profnb.trace.chrome.writer import ADDED
-from profnb.trace.model import StatColumn, StringTable, Trace
+from profnb.trace.model import StringTable, Trace
 from profnb.trace.names import (
     GRAPH_RUNS,
     is_device_plane,
     is_host_plane,
     split_graph_device,
 )
+from profnb.trace.stats import StatColumn
 
 __all__ = ["read_chrome"]
 
