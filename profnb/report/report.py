@@ -30,6 +30,7 @@ from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.memory.section import memory_sections
+from profnb.subjects.ops.advice import grown_runs
 from profnb.subjects.ops.section import ops_sections
 from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections
@@ -91,7 +92,12 @@ def build_report(
         return _report_without_trace(title, notes, cell, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
-    answer = answer_text(summary, _device_spoken_of(study), has_host=_has_host(study))
+    answer = answer_text(
+        summary,
+        _device_spoken_of(study),
+        has_host=_has_host(study),
+        grows=grown_runs(study) > 0,
+    )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
     elif unrecorded_backend(study):
@@ -148,7 +154,12 @@ def _device_spoken_of(study: Study) -> str:
 
 
 def _has_host(study: Study) -> bool:
-    """Whether the thread of the steps was recorded: a window has none, nor has a device's line of steps."""
+    """Whether the thread of the steps was recorded: not where a device's line of steps is all there is.
+
+    Of a window it was where a capture of ours watched the code.
+    """
+    if study.steps.is_window:
+        return study.recording.wall_ns > 0
     roots = study.steps.roots
     return bool(roots.size and study.trace.is_host_event[roots[0]])
 

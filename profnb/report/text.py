@@ -13,6 +13,7 @@ from profnb.steps.step_times import StepTimes, TracingCost
 from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
+from profnb.subjects.ops.advice import grown_runs
 from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
@@ -58,6 +59,10 @@ class Fact:
 
 def alarm_text(study: Study) -> str:
     """What is more important than where the time went; nothing where nothing is."""
+    grown = grown_runs(study)
+    if grown:
+        runs = count_text(len(study.recording.graph_versions))
+        return f"The graph grew in {count_text(grown)} of {runs} session runs."
     if not study.device.unused:
         return ""
     mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""
@@ -74,7 +79,7 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     if steps.is_window:
         return f"No steps found; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
-    phase = "" if summary.phase == "step" else f"{summary.phase} "
+    phase = "" if summary.phase == "step" else f"{steps.title_of(summary.phase)} "
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
@@ -106,13 +111,16 @@ def _aside_text(durations_ps: Sequence[int]) -> str:
     return f" ({count_text(len(durations_ps))} steps of {spread} aside)"
 
 
-def answer_text(summary: Summary, device: str = "", *, has_host: bool = True) -> str:
+def answer_text(
+    summary: Summary, device: str = "", *, has_host: bool = True, grows: bool = False
+) -> str:
     """Where the time goes, in one sentence.
 
     Args:
         summary: The numbers of the headline.
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
+        grows: Whether the graph of session runs grows between them.
     """
     largest = summary.largest
     if largest is None:
@@ -123,6 +131,8 @@ def answer_text(summary: Summary, device: str = "", *, has_host: bool = True) ->
     meaning = _MEANING.get(largest.category)
     if largest.category == "all others" and not has_host:
         meaning = "nothing that could explain it was recorded"
+    if largest.category == GAP and grows:
+        meaning = "ops are made, and the session takes in the graph"
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
 

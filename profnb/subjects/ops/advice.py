@@ -27,6 +27,7 @@ from profnb.trace.names import FUNCTION_CALL
 __all__ = [
     "eager_ops",
     "growing_graph",
+    "grown_runs",
     "idle_cores",
     "large_optimizer",
     "oversubscribed",
@@ -197,14 +198,20 @@ def large_optimizer(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def growing_graph(study: Study) -> Advice | None:
-    """The graph of a TF1 session changed in half of its runs or more, and in three at least.
-
-    A session has to take in and prune the graph again each time; the bound leaves the ops their time.
-    """
+def grown_runs(study: Study) -> int:
+    """How many runs of a TF1 session its graph grew before; 0 where not half of them, three at least."""
     versions = study.recording.graph_versions
     grown = sum(later > earlier for earlier, later in pairwise(versions))
-    if grown < 3 or grown * 2 < len(versions) - 1 or not study.summary.counted.size:
+    return grown if grown >= 3 and grown * 2 >= len(versions) - 1 else 0
+
+
+def growing_graph(study: Study) -> Advice | None:
+    """The graph of a TF1 session grows (``grown_runs``), and it is taken in and pruned again each time.
+
+    The bound leaves the ops their time.
+    """
+    versions, grown = study.recording.graph_versions, grown_runs(study)
+    if not grown or not study.summary.counted.size:
         return None
     added = (versions[-1] - versions[0]) / max(len(versions) - 1, 1)
     busy = covered_share(study, op_events(study, lambda *_: True))
@@ -212,7 +219,7 @@ def growing_graph(study: Study) -> Advice | None:
         "growing-graph", "Build the graph before the loop",
         f"The graph grew in {count_text(grown)} of {count_text(len(versions))} session runs, by "
         f"{count_text(round(added))} changes a run: the session takes it in and prunes it again, "
-        f"{duration_text(period_ps(study) / study.summary.counted.size)} a run.",
+        f"{duration_text(float(np.median(study.step_times.duration_ps)))} a run.",
         1 - busy,
         "Make every op before the loop, feed what changes through placeholders, and call graph.finalize(), "
         "which makes the line that adds an op raise.",

@@ -15,6 +15,7 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
+from profnb.subjects.ops.advice import grown_runs
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
@@ -41,20 +42,22 @@ def python_between_steps(study: Study) -> Advice | None:
     in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
-    rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
+    rest, inside = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum()), 0.0
     if (
         not study.has_device and study.steps.origin not in EAGER_LOOPS
     ):  # inside it dispatches eager ops
-        rest += float(study.breakdown.of("all others")[rows].sum())
+        inside = float(study.breakdown.of("all others")[rows].sum())
+        rest += inside
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
-    if study.steps.ends_epoch[rows].sum() * 2 > rows.size:
-        return None  # a new input for each step (predict in a loop): not what the remedies below are for
-    if _is_paced_by_input(study):
-        return None  # what is saved there is waited for the next element instead
+    if _is_for_other_rules(study):
+        return None
     each = duration_text(rest / rows.size)
+    is_marked = study.steps.origin.startswith("step markers") and is_own_loop(study)
+    if is_marked and inside > rest / 2 and share >= _NEARLY_ALL:
+        return _python_is_the_step(study, share, f"{each} a step", inside / rest)
     where, seldom = _few_gaps(in_gaps[:, -1], rest)
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
@@ -91,6 +94,31 @@ def python_between_steps(study: Study) -> Advice | None:
         ),
         guide(study, "function"),
     )  # fmt: skip
+
+
+def _python_is_the_step(study: Study, share: float, each: str, inside: float) -> Advice:
+    """What is said of steps in which the framework does next to nothing: to run them in it cannot help."""
+    lines = study.recording.source is not None
+    return Advice(
+        "python-between-steps", "Do less in Python",
+        f"{percent_text(share)} of the time, {each}, {_whose(study)} work is not under way: "
+        f"{percent_text(inside)} of that is inside the steps, Python's own work or waiting.",
+        share,
+        f"Look for what takes it{' in p.source_lines, by line' if lines else ': profile with --python'}; "
+        "to put the loop into a tf.function or several steps into one call saves none of it.",
+        guide(study, "function"),
+    )  # fmt: skip
+
+
+def _is_for_other_rules(study: Study) -> bool:
+    """Whether the time between steps is of something that to do less there cannot help.
+
+    A session takes in a graph that grows; a new input is made for each step (predict in a loop); or what is
+    saved is waited for the next element instead.
+    """
+    rows = study.summary.counted
+    has_new_inputs = study.steps.ends_epoch[rows].sum() * 2 > rows.size
+    return grown_runs(study) > 0 or bool(has_new_inputs) or _is_paced_by_input(study)
 
 
 def _is_paced_by_input(study: Study) -> bool:
