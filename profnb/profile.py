@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Profile"]
 
+_LEAST_UNTRACED = 0.1  # of a cell's wall time: less is not worth a note
+
 
 class Profile(Tables):
     """The answer to "where did the time go?" for one capture.
@@ -229,6 +231,11 @@ class Profile(Tables):
         times = self._step_times if len(recording.steps) else ()
         if len(times):
             traced = int(self._step_times.was_traced.sum())
+            if traced == len(times):
+                untraced_ns = recording.wall_ns - recording.window_ns
+                if untraced_ns < recording.wall_ns * _LEAST_UNTRACED:
+                    return []  # nothing is missing
+                return [f"{sentence}; no step came after that, and what else ran was not traced."]
             sentence += f"; {traced:,} of the {len(times):,} steps were traced and all were timed"
         elif self.has_trace and self.study.steps.origin in EAGER_LOOPS:
             sentence += "; turns of an eager loop after that were not timed"

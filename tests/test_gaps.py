@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from traces import event, host, line, read
 
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import USER, StepRecords
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.step_chart import step_chart
@@ -271,3 +273,39 @@ def test_a_loop_of_evaluations_is_not_told_to_make_epochs_of_a_fit_longer():
     assert "fit(" not in found.code
     assert "validation_freq" not in found.code
     assert "evaluate" in found.code
+
+
+def marked(count=20, took=20, work=0, gap=1, **rest):
+    """Steps marked by hand of 20 ms, in which an op runs for some of them."""
+    made = []
+    for number in range(count):
+        at = number * (took + gap) * MS
+        made.append(event("train", at, took * MS, step_num=number, _r=1, **rest))
+        if work:
+            made.append(event("a/MatMul:MatMul", at, work * MS))
+    return Study(read(host(line("python", *made))), recording=Recording(steps=steps_seen(count)))
+
+
+def steps_seen(count):
+    found = StepRecords(names=["train"])
+    for number in range(count):
+        found.append(number * 21_000_000, number * 21_000_000 + 20_000_000, 0, found.kinds.index(USER), 1, 0, 1, number, 0)
+    return found
+
+
+def test_markers_around_a_body_that_sleeps_are_not_told_to_use_a_function_or_to_log_less():
+    found = rules(marked())["python-between-steps"]
+    assert found.title == "Do less in Python"
+    assert "95.5 % of that is inside the steps" in found.evidence
+    assert "between steps" not in found.evidence
+    assert "Log every" not in found.code
+    assert "saves none of it" in found.code
+    beside = rules(marked(work=1, gap=1))["python-between-steps"]
+    assert beside.title == "Do less in Python"
+
+
+def test_markers_around_work_or_beside_long_gaps_keep_the_remedy_of_each_step():
+    for study in (marked(work=4), marked(took=2, gap=30)):
+        found = rules(study)["python-between-steps"]
+        assert found.title == "Do less between steps"
+        assert "Log every 100 steps" in found.code

@@ -6,10 +6,16 @@ from conftest import DATA
 from traces import event, gpu, host, line, plane, read, ref
 
 import profnb
+from profnb.capture.recording import Recording
+from profnb.report.notes import notes_of
+from profnb.report.ranking import advise
+from profnb.report.report import build_report
+from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
 from profnb.steps.finding.cycles import find_sequence, pick_cycle
-from profnb.steps.finding.sources import find_steps
+from profnb.steps.finding.sources import _kinds_of_runs, find_steps
 from profnb.steps.windows import WINDOW
+from profnb.subjects.study import Study
 
 MS = 10**9
 
@@ -138,7 +144,12 @@ def test_functions_that_alternate_form_one_step_together():
             )
         )
     )  # fmt: skip
-    assert numbers(find_steps(trace)) == [(0, 0, 40), (1, 50, 90)]
+    steps = find_steps(trace)
+    assert numbers(steps) == [(0, 0, 40), (1, 50, 90)]
+    assert steps.origin == "repeated calls of d + g"
+    study = Study(trace)
+    assert headline_text(study.steps, study.summary).startswith("2 d + g steps, ")
+    assert study.scope == "2 d + g steps"
 
 
 def loop_of(*names):
@@ -156,6 +167,7 @@ def test_every_repeated_outermost_function_is_a_phase_of_its_own():
     assert counts(steps) == {"train_step": 16, "test_step": 32}
     assert (np.diff(steps.begin_ps) >= 12).all()
     assert steps.origin == "repeated calls of train_step, test_step"
+    assert steps.together == ()
 
 
 def test_training_is_the_main_phase_although_testing_takes_longer():
@@ -317,3 +329,31 @@ def test_a_sequence_of_calls_that_repeats_is_one_step():
 @pytest.mark.parametrize(("codes", "length"), [([], 0), ([0], 0), ([0, 0], 1), ([0, 1, 0], 0), ([0, 1, 0, 1], 2), ([0, 1, 0, 1, 0], 2), ([0, 1, 1, 0, 1, 0], 0)])
 def test_the_shortest_sequence_that_repeats(codes, length):
     assert find_sequence(np.array(codes, np.int64)) == length
+
+
+def test_runs_of_a_graph_that_grows_are_one_phase_and_others_keep_their_programs():
+    grown = ("session_run", *(f"session_run ({at})" for at in range(2, 41)))
+    assert _kinds_of_runs(grown) == ("session_run",) * 40
+    assert _kinds_of_runs(grown[:9]) == grown[:9]  # a few runs of different things
+    two = ("session_run", "session_run (2)") * 20
+    assert _kinds_of_runs(two) == two
+    training = (*grown[1:], *("session_run",) * 10)
+    assert _kinds_of_runs(training) == training
+    functions = tuple(f"f{at}" for at in range(20))
+    assert _kinds_of_runs(functions) == functions
+
+
+def test_a_graph_that_grows_is_the_headline():
+    made = [event("session_run" + (f" ({at})" if at else ""), at * 100, 80, step_num=at, _r=1) for at in range(40)]
+    trace = read(host(line("python", *made)))
+    grows = Study(trace, recording=Recording(graph_versions=list(range(7, 207, 5))))
+    assert counts(grows.steps) == {"session_run": 40}
+    report = build_report(grows, title="t", notes=notes_of(grows), overhead_ps=None)
+    assert report.headline.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it. 40 session_run steps, median ")
+    assert not any("also recorded" in note for note in report.notes)
+    apart = Study(read(host(line("python", *(event("session_run", at * 40 * 10**9, 10**9, step_num=at, _r=1) for at in range(40))))), recording=grows.recording)
+    assert build_report(apart, title="t", notes=(), overhead_ps=None).answer.endswith("% (ops are made, and the session takes in the graph).")
+    assert "python-between-steps" not in {advice.rule for advice in advise(apart)}
+    apart.recording.graph_versions[:] = [7] * 40
+    assert "python-between-steps" in {advice.rule for advice in advise(Study(apart.trace, recording=apart.recording))}
+    assert "grew" not in build_report(Study(trace, recording=Recording(graph_versions=[7] * 40)), title="t", notes=(), overhead_ps=None).headline

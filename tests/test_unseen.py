@@ -7,6 +7,8 @@ from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
 from profnb.report.ranking import advise
+from profnb.core.options import CaptureOptions
+from profnb.profile import Profile
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 
@@ -108,3 +110,29 @@ def test_session_runs_that_were_fed_nothing_are_not_asked_where_their_data_came_
     assert "model.compile" not in advise(study)[0].code
     assert "one session.run" in advise(study)[0].code
     assert ("placeholders" in advise(study)[0].code) is is_said
+
+
+def test_a_window_that_was_captured_is_mostly_python_where_no_op_ran_and_another_is_not_explained():
+    trace = read(host(line("python", event("a/MatMul:MatMul", 0, 10 * MS), event("b/MatMul:MatMul", 90 * MS, 10 * MS))))
+    captured = Study(trace, recording=Recording(wall_ns=100_000_000))
+    assert report_of(captured).answer == "Most of it is all others, 80.0 % (no op active: mostly Python)."
+    assert "nothing that could explain it was recorded" in report_of(Study(trace)).answer
+
+
+@pytest.mark.parametrize(
+    ("traced", "wall_ms", "said"),
+    [
+        (10, 100, None),
+        (10, 300, "no step came after that, and what else ran was not traced."),
+        (6, 100, "6 of the 10 steps were traced and all were timed. -n STEPS changes the bound."),
+    ],
+)
+def test_that_tracing_stopped_is_said_only_where_something_is_missing(traced, wall_ms, said):
+    steps = StepRecords(names=["train"])
+    for number in range(10):
+        steps.append(number * 10_000_000, number * 10_000_000 + 9_000_000, 0, 0, int(number < traced), 0, 1, number, 1)
+    trace = read(host(line("python", *(event("train", number * 10 * MS, 9 * MS, step_num=number, _r=1) for number in range(traced)))))
+    recording = Recording(steps=steps, closed_by="steps", wall_ns=wall_ms * 10**6, window_ns=95 * 10**6)
+    found = [note for note in Profile(trace, recording, CaptureOptions(max_steps=traced)).notes if "Tracing stopped" in note]
+    assert len(found) == (said is not None)
+    assert all(note.endswith(said) for note in found)

@@ -31,6 +31,7 @@ from profnb.subjects.device.section import device_sections
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.memory.section import memory_sections
+from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.section import ops_sections
 from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections
@@ -116,7 +117,9 @@ def build_report(
 
 
 def _between(study: Study) -> str:
-    """What Python does between steps, where that is known."""
+    """What passes between steps, where that is known."""
+    if find_growth(study.recording.graph_versions) is not None:
+        return "ops are made, and the session takes in the graph"
     feeding = study.input.feeding
     return "Python making the arrays that are fed" if feeding and feeding.makes_input else ""
 
@@ -157,7 +160,12 @@ def _device_spoken_of(study: Study) -> str:
 
 
 def _has_host(study: Study) -> bool:
-    """Whether the thread of the steps was recorded: a window has none, nor has a device's line of steps."""
+    """Whether the thread of the steps was recorded: not where a device's line of steps is all there is.
+
+    Of a window it was where a capture of ours watched the code.
+    """
+    if study.steps.is_window:
+        return study.recording.wall_ns > 0
     roots = study.steps.roots
     return bool(roots.size and study.trace.is_host_event[roots[0]])
 

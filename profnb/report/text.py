@@ -80,7 +80,7 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     if steps.is_window:
         return f"No steps found; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
-    phase = "" if summary.phase == "step" else f"{summary.phase} "
+    phase = "" if summary.phase == "step" else f"{steps.title_of(summary.phase)} "
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
@@ -121,7 +121,7 @@ def answer_text(
         summary: The numbers of the headline.
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
-        between: What Python does between steps, where that is known.
+        between: What passes between steps, where that is known.
     """
     largest = summary.largest
     if largest is None:

@@ -172,7 +172,7 @@ class Spine:
         if self.steps.is_window or not count:
             return "the whole capture"
         kind = "warm-up " if summary.all_warm_up else "steady " if summary.warm_up.size else ""
-        phase = "" if summary.phase == "step" else f"{summary.phase} "
+        phase = "" if summary.phase == "step" else f"{self.steps.title_of(summary.phase)} "
         return f"{count:,} {kind}{phase}{'step' if count == 1 else 'steps'}"
 
     @cached_property

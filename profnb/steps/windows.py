@@ -36,6 +36,7 @@ class Steps:
         host_end_ps: Ends on the host, shape (S,).
         ends_epoch: Whether a new iterator of the input is made between it and the next one, shape (S,).
         steps_ahead: How many later steps the host has begun, in the median, when the device finishes one.
+        together: Of phases whose steps hold calls of several functions in turn, the names of all of them.
     """
 
     begin_ps: Int64s
@@ -51,6 +52,7 @@ class Steps:
     host_end_ps: Int64s
     ends_epoch: Bools
     steps_ahead: int = 0
+    together: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         return self.begin_ps.size
@@ -84,6 +86,10 @@ class Steps:
             totals[phase] = totals.get(phase, 0) + duration
         training = [phase for phase in totals if _TRAINS.search(phase)]
         return max(training or totals, key=lambda phase: totals[phase])
+
+    def title_of(self, phase: str | None) -> str:
+        """What a phase's steps are called: by all functions that make them up in turn."""
+        return dict(self.together).get(phase or "", phase or "")
 
     def rows_of(self, phase: str | None, *, warm_up: bool = False) -> Int64s:
         """The steps of a phase, warm-up steps left out unless asked for."""

@@ -1,9 +1,11 @@
 """Calls of functions and session runs to steps: the outermost ones that repeat."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from profnb.core.columns import Int64s
-from profnb.steps.finding.cycles import find_phases, find_sequence, pick_cycle
+from profnb.steps.finding.cycles import Turns, find_phases, find_sequence, pick_cycle
 from profnb.steps.windows import Steps, make_steps, outermost
 from profnb.tf1.timeline_runs import find_graph_runs
 from profnb.trace.model import Trace
@@ -52,10 +54,25 @@ def _phases_of_calls(trace: Trace, calls: Int64s, names: Int64s, codes: Int64s) 
     if not turns.roots.size:
         return None
     phase = tuple(trace.names[name] for name in names[turns.anchor])
-    distinct = list(dict.fromkeys(phase))
+    together = _titles(trace, codes, names, turns)
+    distinct = [together.get(name, name) for name in dict.fromkeys(phase)]
     several = f" and {len(distinct) - _MOST_NAMED} more" if len(distinct) > _MOST_NAMED else ""
     origin = f"repeated calls of {', '.join(distinct[:_MOST_NAMED])}{several}"
-    return make_steps(trace, calls[turns.roots], turns.first_root, phase, origin)
+    steps = make_steps(trace, calls[turns.roots], turns.first_root, phase, origin)
+    return replace(steps, together=tuple(together.items()))
+
+
+def _titles(trace: Trace, codes: Int64s, names: Int64s, turns: Turns) -> dict[str, str]:
+    """The names of all functions of each cycle that has several, by the name of its phase: "d + g"."""
+    titles = {}
+    anchor_of_root = np.repeat(turns.anchor, np.diff(turns.first_root))
+    for anchor in np.unique(turns.anchor).tolist():
+        members = list(dict.fromkeys(codes[turns.roots[anchor_of_root == anchor]].tolist()))
+        if len(members) > 1:
+            listed = [trace.names[row] for row in names[members[:_MOST_NAMED]].tolist()]
+            several = f" + {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
+            titles[trace.names[int(names[anchor])]] = f"{' + '.join(listed)}{several}"
+    return titles
 
 
 def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:

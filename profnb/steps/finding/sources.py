@@ -20,6 +20,7 @@ plain custom loop on a CPU; this module does.
 Source: peers' rules in openxla/xla group_events.cc and xprof xplane_to_step_events.cc (a27d00aa).
 """
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,8 @@ from profnb.steps.windows import WINDOW, Steps
 from profnb.trace.model import Trace
 
 __all__ = ["find_steps"]
+
+_MANY_ONCE, _NEARLY_ALL, _SESSION_RUN = 10, 0.9, "session_run"
 
 
 def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
@@ -55,8 +58,22 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
         or taped_steps(trace, eager_steps(trace))
         or _window(trace)
     )
+    steps = replace(steps, phase=_kinds_of_runs(steps.phase))
     steps = replace(steps, ends_epoch=find_epoch_ends(trace, steps))
     return replace(steps, is_warmup=find_warm_up(trace, steps, warmup_steps))
+
+
+def _kinds_of_runs(phase: tuple[str, ...]) -> tuple[str, ...]:
+    """A phase for each of S steps: of session runs that of their program, unless nearly each has its own.
+
+    There the program makes ops as it goes on (the graph grows), so that no two runs hold the same ones.
+    """
+    count = Counter(phase)
+    once = [number == 1 for number in count.values()]
+    is_of_runs = all(name.startswith(_SESSION_RUN) for name in count)
+    if not is_of_runs or sum(once) < _MANY_ONCE or sum(once) < _NEARLY_ALL * len(phase):
+        return phase
+    return (_SESSION_RUN,) * len(phase)
 
 
 def _window(trace: Trace) -> Steps:

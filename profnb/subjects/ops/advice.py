@@ -128,9 +128,9 @@ def large_optimizer(study: Study) -> Advice | None:
 
 
 def growing_graph(study: Study) -> Advice | None:
-    """The graph of a TF1 session changed in half of its runs or more, and in three at least.
+    """The graph of a TF1 session grows (``find_growth``), and it is taken in and pruned again each time.
 
-    A session has to take in and prune the graph again each time; the bound leaves the ops their time.
+    The bound leaves the ops their time.
     """
     versions = study.recording.graph_versions
     growth = find_growth(versions)
@@ -142,7 +142,7 @@ def growing_graph(study: Study) -> Advice | None:
         "growing-graph", "Build the graph before the loop",
         f"The graph grew in {count_text(grown)} of {count_text(len(versions))} session runs, by "
         f"{count_text(added)} changes a run: the session takes it in and prunes it again, "
-        f"{duration_text(period_ps(study) / study.summary.counted.size)} a run.",
+        f"{duration_text(float(np.median(study.step_times.duration_ps)))} a run.",
         1 - busy,
         "Make every op before the loop, feed what changes through placeholders, and call graph.finalize(), "
         "which makes the line that adds an op raise.",

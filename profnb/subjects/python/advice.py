@@ -44,14 +44,15 @@ def python_between_steps(study: Study) -> Advice | None:
     in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
-    rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
+    rest, inside = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum()), 0.0
     runs = session_gaps(study)
     if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
         rest = min(rest, own_gap_ps(runs) * rows.size) - _told_elsewhere_ps(study, runs)
     elif (
         not study.has_device and study.steps.origin not in EAGER_LOOPS
     ):  # there it dispatches eager ops
-        rest += float(study.breakdown.of("all others")[rows].sum())
+        inside = float(study.breakdown.of("all others")[rows].sum())
+        rest += inside
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
@@ -60,6 +61,9 @@ def python_between_steps(study: Study) -> Advice | None:
     if _has_another_cause(study):
         return None
     each = duration_text(rest / rows.size)
+    is_marked = study.steps.origin.startswith("step markers") and is_own_loop(study)
+    if is_marked and inside > rest / 2 and share >= _NEARLY_ALL:
+        return _python_is_the_step(study, share, f"{each} a step", inside / rest)
     few, seldom = _few_gaps(in_gaps[:, -1], rest)
     remedy = find_remedy(study, rest / rows.size)
     if feeding is not None and feeding.named():
@@ -101,6 +105,20 @@ def _told_elsewhere_ps(study: Study, runs: GapRecords) -> float:
     parts = cell.parts if cell is not None else []
     saved = sum(p.wall_ns for p in parts if p.part == CHECKPOINTING)
     return 1000.0 * (saved + sum(p.wall_ns for p in runs.places if "ummary" in p.text))
+
+
+def _python_is_the_step(study: Study, share: float, each: str, inside: float) -> Advice:
+    """What is said of steps in which the framework does next to nothing: to run them in it cannot help."""
+    lines = study.recording.source is not None
+    return Advice(
+        "python-between-steps", "Do less in Python",
+        f"{percent_text(share)} of the time, {each}, {_whose(study)} work is not under way: "
+        f"{percent_text(inside)} of that is inside the steps, Python's own work or waiting.",
+        share,
+        f"Look for what takes it{' in p.source_lines, by line' if lines else ': profile with --python'}; "
+        "to put the loop into a tf.function or several steps into one call saves none of it.",
+        guide(study, "function"),
+    )  # fmt: skip
 
 
 def _is_paced_by_input(study: Study) -> bool:
