@@ -50,7 +50,7 @@ _DEFINITIONS = {
     "median_ms": "median time of a counted step; warm-up and the few steps far slower are left out",
     "mean_period_ms": "mean time of a step and of the gap behind it that belongs to it",
     "fraction": "share of all counted periods, 0 to 1; in a table, of what its columns' documentation says",
-    "bound_fraction": "most of the time that an advice can save, of the steps or as its evidence says; null: no bound",
+    "bound_fraction": "most of the time (of its evidence) that an advice can save; null: no bound",
     "rows": "how many rows the table has; `python -m profnb table PATH NAME --json` prints them all",
 }
 
