@@ -726,6 +726,8 @@ def test_a_function_that_is_traced_anew_is_told_where_it_stands():
     assert "input_signature" in found.code
     assert found.where == "f.py:7"
     assert rules_of(functions(1, 2, 3, 4))["retracing"].where == ""
+    assert "python-between-steps" not in rules_of(functions(*range(1, 10)))  # what Python does in each step is to trace
+    assert "python-between-steps" in rules_of(functions(1, *[0] * 9))
 
 
 def test_a_keras_function_whose_batches_change_is_told_to_give_them_one_shape():

@@ -97,11 +97,11 @@ def test_steps_of_other_kinds_are_no_calls_of_keras():
     assert "predict-in-a-loop" not in rules_of(study)
 
 
-def models(count=4, *, made=None, compiled=None, loaded=0, tracing=300, line_of=lambda _: 8, is_keras=True, several=False, training=1000):
+def models(count=4, *, made=None, compiled=None, loaded=0, tracing=300, line_of=lambda _: 8, is_keras=True, several=False, training=1000, saved=0):
     """So many models, each traced as one line fits it; made and compiled in 10 ms each."""
     made, compiled = count if made is None else made, count if compiled is None else compiled
-    cell = cell_of((BUILDING, "Sequential", made, 10 * made, 5), (BUILDING, "compile", compiled, 10 * compiled, 6), (FIRST, "train", count, tracing * count, 8),
-                   (TRAIN, "fit", 100, training, 8), (CHECKPOINTING, "load_model", loaded, loaded, 7))  # fmt: skip
+    cell = cell_of((BUILDING, "Sequential", made, 10 * made, 5), (BUILDING, "Model.compile", compiled, 10 * compiled, 6), (FIRST, "train", count, tracing * count, 8),
+                   (TRAIN, "fit", 100, training, 8), (CHECKPOINTING, "Model.load_weights", loaded, loaded, 7), (CHECKPOINTING, "Model.save", saved, saved, 9))  # fmt: skip
     functions = [TracedFunction("one_step", at if several else 0, is_keras, "", f"Cell [3]:{line_of(at)}", "train") for at in range(count)]
     return study_of(cell, [("train", run + 1, 5, tracing, True) for run in range(count)], functions)
 
@@ -117,6 +117,10 @@ def test_a_new_model_in_each_turn_by_hand():
     assert "took 960 ms besides the first, 42.1 % of the cell's time" in found.evidence
     assert found.where == "Cell [3]:8"
     assert "input_signature" not in found.code
+
+
+def test_models_that_are_saved_are_made_all_the_same():
+    assert "new-model-in-a-loop" in rules_of(models(saved=4))
 
 
 def test_a_model_that_is_compiled_in_each_turn_is_told_so():
@@ -232,6 +236,22 @@ def test_new_models_in_a_loop_run_here_and_their_first_tracings_are_nobodys_retr
         assert "retracing" not in found
         assert "4 times one line ran a model that was made anew" in found["new-model-in-a-loop"].evidence
         assert "test_loop_advice.py:" in found["new-model-in-a-loop"].where
+
+
+@pytest.mark.tensorflow
+def test_compiling_in_a_loop_runs_here(keras):
+    model, x, y = small(keras), np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+    with profnb.profile() as p:
+        for rate in (0.1, 0.01, 0.001):
+            model.compile(keras.optimizers.SGD(rate), "mse")
+            model.fit(x, y, verbose=0)
+    found = {advice.rule: advice for advice in p.advice}
+    assert found["new-model-in-a-loop"].title == "Compile the model once, not in a loop"
+    with profnb.profile() as p:  # the same without
+        for rate in (0.1, 0.01, 0.001):
+            model.optimizer.learning_rate = rate
+            model.fit(x, y, verbose=0)
+    assert not {"new-model-in-a-loop", "retracing"} & {advice.rule for advice in p.advice}
 
 
 @pytest.mark.tensorflow

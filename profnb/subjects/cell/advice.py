@@ -31,7 +31,8 @@ __all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
 
 _CALLS, _STEPS_EACH, _LEAST_SHARE = 10, 4, 0.1
 _MODELS = 3
-_COMPILE, _LAYERS, _VALIDATION = "compile", "layers", "validation"
+_COMPILE, _LAYERS, _VALIDATION = "Model.compile", "layers", "validation"
+_LOADS = ("load_weights", "restore", "read")
 _PHASES = {"predict": "predict", "evaluate": "test", "fit": "train"}
 _API = "https://keras.io/api/models/model_training_apis/"
 # What to do instead of calling each of them for a few batches.
@@ -113,7 +114,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
     """One line of the user's traced the functions of three Keras models or more, each made or compiled anew.
 
     Making them and the steps in which a function was traced, but the first ones, are a tenth of the cell at
-    least. Silent where as many models were loaded: which those are the loop does not choose.
+    least. Silent where the weights of as many were loaded: those are models of their own.
     """
     loop = _traced_in_a_loop(study.recording.functions)
     parts = _parts(study)
@@ -122,7 +123,9 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
         return None
     first, models = loop
     building = [part for part in parts if part.part == BUILDING]
-    loaded = sum(part.occurrences for part in parts if part.part == CHECKPOINTING)
+    loaded = sum(
+        p.occurrences for p in parts if p.part == CHECKPOINTING and p.name.endswith(_LOADS)
+    )
     made = sum(part.occurrences for part in building if part.name not in (_COMPILE, _LAYERS))
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
     if loaded >= models or max(made, compiled) < models - 1:

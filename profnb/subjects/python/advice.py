@@ -38,8 +38,8 @@ def python_between_steps(study: Study) -> Advice | None:
     That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
     nothing was active (Keras 2 calls callbacks there).
     """
-    if not study.summary.counted.size or study.steps.is_window:
-        return None
+    if not study.summary.counted.size or study.steps.is_window or study.summary.all_warm_up:
+        return None  # of steps in which a function was traced: that is what Python did
     rows = study.summary.counted
     in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
