@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.datasets import Chain, count_elements, describe_datasets
+from profnb.capture.datasets import Chain, count_elements, describe_datasets, find_files
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
@@ -39,6 +39,8 @@ class Recording:
         environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
         cardinalities: How many elements each of them has, by its name, where that is known.
+        file_counts: How many files each of them begins with the names of, by its name.
+        file_bytes: The mean size of those files.
         changing_arguments: Why functions were traced anew; see ``functions``.
         fits: What each of Keras' fits reached, in order.
         graph_versions: How many changes the graph had seen at each session run, bounded.
@@ -63,6 +65,8 @@ class Recording:
     environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
     cardinalities: dict[str, int] = field(default_factory=dict)
+    file_counts: dict[str, int] = field(default_factory=dict)
+    file_bytes: dict[str, int] = field(default_factory=dict)
     changing_arguments: ChangingArguments = field(default_factory=dict)
     fits: list[FitResult] = field(default_factory=list)
     graph_versions: list[int] = field(default_factory=list)
@@ -76,6 +80,7 @@ class Recording:
         """Learn from the objects among which the code ran; call it once the capture has ended."""
         self.datasets = describe_datasets(namespace)
         self.cardinalities = count_elements(namespace)
+        self.file_counts, self.file_bytes = find_files(namespace)
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

@@ -30,7 +30,7 @@ from profnb.subjects.input.advice import (
     python_input,
     waiting_for_input,
 )
-from profnb.subjects.input.feed_advice import empty_queue, feeding_by_hand
+from profnb.subjects.input.feed_advice import empty_queue, feeding_by_hand, small_files
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     eager_ops,
@@ -51,11 +51,11 @@ __all__ = ["RULES", "Advice", "advise"]
 Rule = Callable[[Study], Advice | None]
 
 RULES: tuple[Rule, ...] = (
-    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, feeding_by_hand, empty_queue,
-    python_between_steps, epoch_ends, gpu_thread_mode, launch_bound, copying_input, synchronising_reads,
-    retracing, recompiling, eager_ops, small_ops_without_xla, mixed_precision, missed_tensor_cores,
-    layout_changes, larger_batch, exposed_collectives, imbalance, large_optimizer, idle_cores, oversubscribed,
-    growing_graph, summaries_each_step, checkpoints_often,
+    unused_gpu, input_bound, python_input, prefetch_more, waiting_for_input, feeding_by_hand,
+    empty_queue, small_files, python_between_steps, epoch_ends, gpu_thread_mode, launch_bound,
+    copying_input, synchronising_reads, retracing, recompiling, eager_ops, small_ops_without_xla,
+    mixed_precision, missed_tensor_cores, layout_changes, larger_batch, exposed_collectives, imbalance,
+    large_optimizer, idle_cores, oversubscribed, growing_graph, summaries_each_step, checkpoints_often,
 )  # fmt: skip
 
 
