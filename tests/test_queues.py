@@ -59,7 +59,7 @@ def test_a_queue_that_keeps_steps_waiting_was_empty_and_its_filling_is_the_limit
     (advice, *_) = advise(starved)
     assert advice.rule == "python-input"
     assert "steps found too few elements in the queue q. 1 thread puts in 103 a second with put" in advice.evidence
-    assert "PyFunc: a function of Python; they are at it 100.0 % of the time" in advice.evidence
+    assert "and runs a function of Python (PyFunc); they are at it 100.0 % of the time" in advice.evidence
     assert advice.bound_fraction == pytest.approx(0.75, abs=0.05)
     assert not any(a.rule == "waiting-for-input" for a in advise(starved))
     assert not any("tf.data iterator" in note for note in notes_of(starved))
@@ -105,6 +105,20 @@ def test_the_cause_is_in_what_fills_it(sources, begins, rule, words):
     assert advice.rule == rule
     assert words in advice.evidence
     assert ("PyFunc" in advice.evidence) is False
+
+
+def test_files_that_are_read_whole_are_counted_and_measured():
+    made = study(15, SLOW, sources=("ReaderReadV2", "WholeFileReaderV2"))
+    made.recording.sessions.queues.append(QueueRecord("names", "FIFOQueueV2", files=600, file_bytes=128))
+    (advice, *_) = advise(made)
+    assert "and runs ReaderReadV2, one file for each element, 600 files of 128 B on average; they" in advice.evidence
+    assert "TFRecords" in advice.code
+
+
+def test_a_queue_that_keeps_up_is_no_input_of_unknown_making():
+    use = study(2, [20 * row + at for row in range(STEPS) for at in (8, 9)])
+    assert use.input.queues[0].found_empty == 0
+    assert "waiting-for-input" not in {a.rule for a in advise(use)}
 
 
 def test_a_queue_of_another_program_is_none_of_these():

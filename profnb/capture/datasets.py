@@ -8,15 +8,31 @@ name.
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from profnb.capture.seams import CARDINALITY, DATASET_FUNCTIONS, DATASET_INPUTS, WRAPPED_FUNCTION
+from profnb.capture.seams import (
+    CARDINALITY,
+    DATASET_FUNCTIONS,
+    DATASET_INPUTS,
+    DATASET_TENSORS,
+    WRAPPED_FUNCTION,
+)
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
-__all__ = ["Chain", "count_elements", "describe_datasets", "locate_datasets"]
+__all__ = [
+    "Chain",
+    "count_elements",
+    "describe_datasets",
+    "find_files",
+    "locate_datasets",
+    "mean_size",
+]
 
 Chain = tuple[tuple[str, str], ...]
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
+_MOST_LOOKED_AT = 100  # files; on a network each takes a while
 
 
 def describe_datasets(namespace: Mapping[str, object]) -> tuple[Chain, ...]:
@@ -66,6 +82,51 @@ def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
             with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
                 counts[name] = int(CARDINALITY.of(value)().numpy())
     return {name: count for name, count in counts.items() if count >= 0}
+
+
+def find_files(namespace: Mapping[str, object]) -> tuple[dict[str, int], dict[str, int]]:
+    """The files whose names the datasets of a namespace begin with: how many, and their mean size in bytes.
+
+    Returns:
+        Both by the dataset's name there; without those of which no file is there (any more).
+    """
+    counts: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for name, value in list(namespace.items()):
+        if len(counts) >= _MOST_DATASETS:
+            break
+        if not name.startswith("_") and type(value).__module__.startswith("tensorflow.python.data"):
+            with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
+                files = _names_in(value)
+                size = mean_size(files)
+                if size is not None:
+                    counts[name], sizes[name] = len(files), size
+    return counts, sizes
+
+
+def _names_in(dataset: object) -> list[bytes]:
+    """The texts that a straight pipeline begins with."""
+    at = dataset
+    for _ in range(_LONGEST_CHAIN):
+        listed = DATASET_INPUTS.of(at)()
+        if len(listed) != 1:
+            break
+        at = listed[0]
+    for tensor in DATASET_TENSORS.of(at, ()):
+        if tensor.dtype.name == "string" and tensor.shape.rank == 1:
+            return list(tensor.numpy())
+    return []
+
+
+def mean_size(files: Sequence[bytes]) -> int | None:
+    """The mean size of files in bytes, of at most a hundred of them; None where one is not there."""
+    if not files:
+        return None
+    chosen = files[:: -(-len(files) // _MOST_LOOKED_AT)]
+    try:
+        return sum(Path(os.fsdecode(file)).stat().st_size for file in chosen) // len(chosen)
+    except (OSError, ValueError):
+        return None
 
 
 def _walk(dataset: object) -> list[tuple[str, object]]:

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.datasets import Chain, count_elements, describe_datasets, locate_datasets
+from profnb.capture.datasets import (
+    Chain,
+    count_elements,
+    describe_datasets,
+    find_files,
+    locate_datasets,
+)
 from profnb.capture.histories import FitResult
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
@@ -41,6 +47,8 @@ class Recording:
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
         dataset_lines: The same, with the lines at which their functions stand.
         cardinalities: How many elements each of them has, by its name, where that is known.
+        file_counts: How many files each of them begins with the names of, by its name.
+        file_bytes: The mean size of those files.
         changing_arguments: Why functions were traced anew; see ``functions``.
         functions: The tf.functions that were traced, by object.
         fits: What each of Keras' fits reached, in order.
@@ -68,6 +76,8 @@ class Recording:
     datasets: tuple[Chain, ...] = ()
     dataset_lines: tuple[Chain, ...] = ()
     cardinalities: dict[str, int] = field(default_factory=dict)
+    file_counts: dict[str, int] = field(default_factory=dict)
+    file_bytes: dict[str, int] = field(default_factory=dict)
     changing_arguments: ChangingArguments = field(default_factory=dict)
     functions: tuple[TracedFunction, ...] = ()
     fits: list[FitResult] = field(default_factory=list)
@@ -84,6 +94,7 @@ class Recording:
         self.datasets = describe_datasets(namespace)
         self.dataset_lines = locate_datasets(namespace)
         self.cardinalities = count_elements(namespace)
+        self.file_counts, self.file_bytes = find_files(namespace)
 
     def discard(self) -> None:
         """Remove the temporary folder; a trace that was read stays readable."""

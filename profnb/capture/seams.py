@@ -180,6 +180,9 @@ _NO_DATASETS = "iterators are not named after their datasets' functions"
 DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")
 DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
 CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
+DATASET_TENSORS = Seam(
+    "tensorflow:data.Dataset._tensors", "how large input files are is not told", is_on_objects=True
+)
 DATASET_FUNCTIONS = Seam(
     "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS,
     is_on_objects=True,

@@ -90,6 +90,8 @@ class QueueRecord:
         enqueues: Elements that each enqueuing op puts in, by its name; 0 where the graph does not tell.
         runner_threads: Threads that the queue's runners were made with.
         sources: Types of the ops that what is put in comes from, up to another queue.
+        files: Files whose names are put in, where the graph has them.
+        file_bytes: Their mean size; 0 where not known.
         begin_ns: Begins of the enqueuing runs, by ``time.perf_counter_ns``, in order of their ends.
         end_ns: Their ends.
         elements: How many elements each put in; 0 where that is not known.
@@ -105,6 +107,8 @@ class QueueRecord:
     enqueues: dict[str, int] = field(default_factory=dict)
     runner_threads: int = 0
     sources: tuple[str, ...] = ()
+    files: int = 0
+    file_bytes: int = 0
     begin_ns: array[int] = field(default_factory=lambda: array("q"))
     end_ns: array[int] = field(default_factory=lambda: array("q"))
     elements: array[int] = field(default_factory=lambda: array("i"))

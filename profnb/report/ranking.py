@@ -30,7 +30,7 @@ from profnb.subjects.device.idle_advice import (
     launch_bound,
     synchronising_reads,
 )
-from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand
+from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand, small_files
 from profnb.subjects.input.advice import (
     input_bound,
     prefetch_more,
@@ -70,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     waiting_for_input,
     feeding_by_hand,
     empty_queue,
+    small_files,
     python_between_steps,
     epoch_ends,
     gpu_thread_mode,

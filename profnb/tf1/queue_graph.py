@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from profnb.capture.datasets import mean_size
 from profnb.capture.session_records import QueueRecord
 
 __all__ = ["read_queues"]
@@ -43,7 +44,9 @@ def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
         else:
             queue.enqueues[op.name] = _given(op)
             handles[op._c_op] = op.name  # noqa: SLF001 - what runs are given instead of ops
-            queue.sources = tuple(sorted({*queue.sources, *_sources(op.inputs[1:])}))
+            sources = _sources(op.inputs[1:])
+            queue.sources = tuple(sorted({*queue.sources, *(source.type for source in sources)}))
+            _tell_files(queue, sources)
     for runner in graph.get_collection(_RUNNERS):
         queue = queues.get(getattr(runner, "name", ""))
         if queue is not None:
@@ -99,15 +102,25 @@ def _given(op: Any) -> int:
     return int(getattr(first, "value", first) or 0)
 
 
-def _sources(tensors: Iterable[Any]) -> set[str]:
-    """The types of the ops that tensors come from; not those behind another queue."""
-    waiting, seen, types = [tensor.op for tensor in tensors], set[str](), set[str]()
+def _sources(tensors: Iterable[Any]) -> list[Any]:
+    """The ops that tensors come from; not those behind another queue."""
+    waiting, seen = [tensor.op for tensor in tensors], dict[str, Any]()
     while waiting and len(seen) < _MOST_SOURCES:
         op = waiting.pop()
         if op.name in seen:
             continue
-        seen.add(op.name)
-        types.add(op.type)
+        seen[op.name] = op
         if not op.type.startswith("QueueDequeue"):
             waiting.extend(tensor.op for tensor in op.inputs)
-    return types
+    return list(seen.values())
+
+
+def _tell_files(queue: QueueRecord, sources: Iterable[Any]) -> None:
+    """How many files are named among constants, and how large they are, where they are there."""
+    for op in sources:
+        if op.type != "Const" or op.outputs[0].dtype.name != "string":
+            continue
+        names = list(op.get_attr("value").string_val)
+        size = mean_size(names)
+        if size is not None and len(names) > queue.files:
+            queue.files, queue.file_bytes = len(names), size

@@ -39,6 +39,8 @@ LIMITS: Mapping[str, Limit] = {
     **{f"Recording.{field}": _NOT_KEPT for field in ("path", "folder", "graph_runs", "graph")},
     **{f"Recording.{field}_ns": Limit(least=0) for field in ("window", "wall", "overhead")},
     "Recording.cardinalities": Limit(least=0),
+    "Recording.file_counts": Limit(least=0, end=_NS),
+    "Recording.file_bytes": Limit(least=0, end=_NS),
     "Recording.models": Limit((200,)),
     "FitResult.epochs": Limit(least=0),
     "TracedFunction.code": Limit(least=0, end=_LINE),
@@ -112,7 +114,7 @@ LIMITS: Mapping[str, Limit] = {
     "QueueRecord.capacity": Limit(least=-1, end=_NS),
     **{
         f"QueueRecord.{count}": Limit(least=0, end=_NS)
-        for count in ("min_after_dequeue", "element_bytes", "runner_threads")
+        for count in ("min_after_dequeue", "element_bytes", "runner_threads", "files", "file_bytes")
     },
     **{f"QueueRecord.{ops}": Limit((1000,), 0, _NS) for ops in ("dequeues", "enqueues")},
     "QueueRecord.sources": Limit((1000,)),

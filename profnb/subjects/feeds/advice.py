@@ -2,18 +2,24 @@
 
 from profnb.capture.session_records import BEFORE, FEEDS
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, LEAST_INPUT, Advice, share_of
+from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Advice, share_of
 from profnb.subjects.feeds.queues import QueueUse
+from profnb.subjects.input.input_causes import CAUSES
+from profnb.subjects.input.input_functions import files_text
 from profnb.subjects.study import Study
 
-__all__ = ["empty_queue", "feeding_by_hand", "limiting_queue", "note_queues"]
+__all__ = ["empty_queue", "feeding_by_hand", "note_queues", "small_files"]
 
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
 _LARGE_BYTES, _LONG_FILL_PS = 1 << 30, 1_000_000_000_000
 _PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _READS = ("ReaderRead", "ReadFile")
-_DECODES = ("Decode", "Parse")
+_DECODES = (
+    "DecodeJpeg", "DecodePng", "DecodeAndCropJpeg", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeWebP",
+    "DecodeWav",
+)  # fmt: skip
+_WHOLE = ("WholeFileReader", "ReadFile")
 
 
 def feeding_by_hand(study: Study) -> Advice | None:
@@ -40,7 +46,7 @@ def feeding_by_hand(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def limiting_queue(study: Study) -> QueueUse | None:
+def _limiting_queue(study: Study) -> QueueUse | None:
     """The queue that the steps found empty most often; None where no tenth of them did, or input is small."""
     counted = study.summary.counted.size
     queues = [use for use in study.input.queues if use.steps_empty > _MANY_EMPTY * counted]
@@ -51,7 +57,7 @@ def limiting_queue(study: Study) -> QueueUse | None:
 
 def empty_queue(study: Study) -> Advice | None:
     """Steps wait for a queue that does not hold enough, for 5 % of the time or more."""
-    use = limiting_queue(study)
+    use = _limiting_queue(study)
     if use is None:
         return None
     record, share = use.record, share_of(study, "input")
@@ -99,16 +105,53 @@ def _filling(use: QueueUse, cause: str) -> str:
         if use.made_per_second != use.made_per_second
         else f" {use.made_per_second:,.0f} a second"
     )
-    kinds = {
-        "python": ("PyFunc: a function of Python", _PYTHON), "decode": ("", _DECODES), "read": ("", _READS),
-    }  # fmt: skip
-    what, named = kinds.get(cause, ("", ()))
+    named = {"python": _PYTHON, "decode": _DECODES, "read": _READS}.get(cause, ())
     found = ", ".join(op for op in record.sources if op.startswith(named)) if named else ""
-    through = f", through {what or found}" if found else ""
+    if cause == "python":
+        found = "a function of Python (PyFunc)"
+    elif cause == "read" and any(op.startswith(_WHOLE) for op in record.sources):
+        found = f"{found}, one file for each element{_files(use)}"
+    through = f" and runs {found}" if found else ""
     return (
         f"{threads} in{made} with {ops}, which takes {duration_text(use.enqueue_ps)} each time{through}; "
         f"they are at it {percent_text(min(use.busy_fraction, 1.0))} of the time."
     )
+
+
+def _files(use: QueueUse) -> str:
+    """How many files the queue of names before this one has, and how large they are."""
+    named = [queue for queue in use.upstream if queue.files]
+    if not named:
+        return ""
+    most = max(named, key=lambda queue: queue.files)
+    return f", {count_text(most.files)} files of {bytes_text(most.file_bytes)} on average"
+
+
+def small_files(study: Study) -> Advice | None:
+    """A function of tf.data reads a file for each element, 50 or more, for 2 % of the time, while steps wait.
+
+    Where that is what starves the steps, ``input_bound`` says so; the bound is what reading took.
+    """
+    files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
+    if files is None or diagnosis is None or diagnosis.cause == "small files":
+        return None
+    if not waiting.fraction > 0 or files.reading_ps <= files.other_ps:
+        return None
+    period = int(waiting.period_ps[waiting.counted].sum())
+    share = min(waiting.fraction, files.reading_ps / period if period else 0.0)
+    if share < LEAST:
+        return None
+    told = files_text(study.recording.file_counts, study.recording.file_bytes)
+    return Advice(
+        "small-files", "Pack small files together",
+        f"{study.input.pipeline.name(files.iterator)} opens and reads one file per element, "
+        f"{count_text(files.reads)} while traced{f' ({told})' if told else ''}: "
+        f"{duration_text(files.reading_ps)}, most of what its function does. Steps wait "
+        f"{percent_text(waiting.fraction)} of the time for their input.",
+        share,
+        CAUSES["small files"][1],
+        f"{GUIDE}/data_performance",
+    )  # fmt: skip
 
 
 _THREADS = (
@@ -121,8 +164,8 @@ _REPAIRS = {
     "num_parallel_calls=8).batch(n).prefetch(2)), or write the function with TensorFlow ops. Python runs one "
     "thread at a time, so more threads help only where it waits.",
     "decode": f"{_THREADS}; store smaller images, or decode once into TFRecords. {_DATA}.",
-    "read": "Read several files at once (tf.train.shuffle_batch_join over several readers), pack small files "
-    f"into TFRecords, and keep them on a local disk. {_DATA}.",
+    "read": f"{_THREADS}, which then read several files at once; pack small files into TFRecords, and keep "
+    f"them on a local disk. {_DATA}.",
     "other": f"{_THREADS}, and less work for each element. {_DATA}.",
     "upstream": "Look at what they wait for themselves: a queue of file names or examples before this one, "
     f"or threads that feed it by hand. {_DATA}.",

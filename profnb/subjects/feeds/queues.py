@@ -10,7 +10,7 @@ A dequeuing op found too little if it took a millisecond or more, in which somet
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,7 @@ class QueueUse:
         busy_fraction: Share of the time in which those threads were in an enqueuing run; NaN without any.
         made_per_second: Elements put in a second; NaN where not known.
         first_wait_ps: How long the first dequeuing op took, where nothing had been put in before; else 0.
+        upstream: The graph's other queues, from which its elements may be made.
     """
 
     record: QueueRecord
@@ -60,6 +61,7 @@ class QueueUse:
     busy_fraction: float
     made_per_second: float
     first_wait_ps: int
+    upstream: tuple[QueueRecord, ...] = ()
 
 
 def find_queues(spine: Spine) -> list[QueueUse]:
@@ -69,10 +71,14 @@ def find_queues(spine: Spine) -> list[QueueUse]:
         return []
     offset_ns = sessions.epoch_ns - spine.trace.epoch_ns
     takers = _takers(spine, sessions.queues)
-    return [
+    uses = [
         _use(spine, queue, takers[queue.name], offset_ns)
         for queue in sessions.queues
         if queue.name in takers
+    ]
+    return [
+        replace(use, upstream=tuple(q for q in sessions.queues if q.name != use.record.name))
+        for use in uses
     ]
 
 

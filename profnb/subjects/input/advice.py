@@ -11,7 +11,6 @@ from profnb.subjects.advising import (
     guide,
     input_shares,
 )
-from profnb.subjects.feeds.advice import limiting_queue
 from profnb.subjects.study import Study
 
 __all__ = ["input_bound", "prefetch_more", "python_input", "waiting_for_input"]
@@ -60,7 +59,7 @@ def waiting_for_input(study: Study) -> Advice | None:
 
     Where it and copying the input reach that together, the larger of the two is said.
     """
-    if len(study.input.iterators) or limiting_queue(study) is not None:
+    if len(study.input.iterators) or study.input.queues:
         return None
     copying, share = input_shares(study)
     if share < LEAST_INPUT and (share + copying < LEAST_INPUT or share <= copying):

@@ -124,6 +124,12 @@ def diagnose_input(
     if innocent:
         sentence = f"The steps wait {fraction:.1%} of the time for their input, {innocent}."
         return InputDiagnosis("none", -1, "", sentence, "")
+    if cause == "transform" and not in_function and _hardly_works(table, waiting, row):
+        sentence = (
+            f"The steps wait {fraction:.1%} of the time for their input, most of it for {table.name(row)}, "
+            "whose function takes a small part of that: no stage of the pipeline stands out."
+        )
+        return InputDiagnosis("none", -1, "", sentence, "")
     busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
     what, fix = CAUSES[cause]
     if not _runs_ahead(table) and cause not in ("no prefetch", "python"):
@@ -166,6 +172,12 @@ def _kinds_above(table: InputPipeline, row: int) -> list[str]:
         kinds.append(table.kind[above])
         above = int(table.tree.parent[above])
     return kinds
+
+
+def _hardly_works(table: InputPipeline, waiting: Waiting, row: int) -> bool:
+    """Whether an iterator's function took less than a tenth of what was waited for the iterator."""
+    whole = int(waiting.charged_ps[row].sum())
+    return int(table.function_occurrences[row]) > 0 and int(table.work_ps[row]) * 10 < whole
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:

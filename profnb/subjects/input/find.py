@@ -1,5 +1,6 @@
 """What tf.data did in a trace, how the training waited for it, and why."""
 
+from dataclasses import replace
 from functools import cached_property
 
 from profnb.steps.examples import usual_batch_size
@@ -13,7 +14,12 @@ from profnb.subjects.input.diagnosis import (
     diagnose_input,
     explain_first_element,
 )
-from profnb.subjects.input.input_functions import name_functions
+from profnb.subjects.input.input_functions import (
+    SmallFiles,
+    files_text,
+    find_small_files,
+    name_functions,
+)
 from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
 from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
 from profnb.subjects.input.waiting import Waiting, find_waiting
@@ -114,4 +120,16 @@ class Input:
         per_element: float | None = usual_batch_size(self._spine.trace)
         if waiting.elements and examples.size and examples.all():
             per_element = float(examples.sum() / waiting.elements)
-        return diagnose_input(self.pipeline, waiting, per_element)
+        diagnosis = diagnose_input(self.pipeline, waiting, per_element)
+        files = files_text(self._spine.recording.file_counts, self._spine.recording.file_bytes)
+        if diagnosis is not None and diagnosis.cause == "small files" and files:
+            return replace(diagnosis, sentence=f"{diagnosis.sentence} There are {files}.")
+        return diagnosis
+
+    @cached_property
+    def small_files(self) -> SmallFiles | None:
+        """The iterator that reads a file for each element; None where none reads many."""
+        table = self.pipeline
+        return find_small_files(
+            table.function_ops, table.function_occurrences, self._spine.recording.file_bytes
+        )

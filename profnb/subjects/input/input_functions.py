@@ -1,21 +1,26 @@
 """The users' functions of a pipeline: what each is called, and the ops that it ran."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.capture.datasets import Chain
 from profnb.core.columns import Bools, Int64s
+from profnb.core.units import bytes_text, count_text
 from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = ["OpShare", "find_function_ops", "name_functions"]
+__all__ = [
+    "OpShare", "SmallFiles", "files_text", "find_function_ops", "find_small_files", "name_functions",
+]  # fmt: skip
 
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")
 _MOST_OPS = 3
+_FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
 _WITH_FUNCTION = frozenset(
     {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
 )
@@ -122,3 +127,56 @@ def _ops_of_runs(
 def _op_type(text: str) -> str:
     parsed = parse_op(text)
     return parsed[1] if parsed is not None and parsed[1] != "Dataset" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """The function of an iterator that reads a file for each element.
+
+    Attributes:
+        iterator: Its row.
+        reads: Files that it read while traced.
+        reading_ps: What ``ReadFile`` took in all, on whatever threads.
+        other_ps: What its other ops took.
+    """
+
+    iterator: int
+    reads: int
+    reading_ps: int
+    other_ps: int
+
+
+def files_text(counts: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+    """How many files the dataset with most has: "600 files of 128 B on average"; "" if not known."""
+    if not counts:
+        return ""
+    name = max(counts, key=lambda name: counts[name])
+    size = f" of {bytes_text(sizes[name])} on average" if name in sizes else ""
+    return f"{count_text(counts[name])} files{size}"
+
+
+def find_small_files(
+    function_ops: Sequence[Sequence[OpShare]], runs: Int64s, sizes: Mapping[str, int]
+) -> SmallFiles | None:
+    """The iterator that reads most files, one for each element.
+
+    Args:
+        function_ops: The ops of each iterator's function, N.
+        runs: How often each function ran, shape (N,).
+        sizes: Mean sizes of the files that datasets begin with, as far as known.
+
+    Returns:
+        None below 50 files, or where they are known to be of a megabyte or more.
+    """
+    if sizes and max(sizes.values()) >= _LARGE_BYTES:
+        return None
+    found = None
+    for row, shares in enumerate(function_ops):
+        ops = {name: (time, often) for name, time, often in shares}
+        reading, often = ops.get("ReadFile", (0, 0))
+        if often < _FEWEST_FILES or often * 2 <= int(runs[row]):
+            continue
+        if found is None or often > found.reads:
+            others = sum(time for time, _ in ops.values()) - reading
+            found = SmallFiles(row, int(often), int(reading), int(others))
+    return found
