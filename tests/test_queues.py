@@ -10,7 +10,7 @@ import pytest
 
 import profnb
 from profnb.capture.recording import Recording
-from profnb.capture.session_records import QueueRecord, SessionRecords
+from profnb.capture.session_records import GapRecords, QueueRecord, SessionRecords
 from profnb.report.notes import notes_of
 from profnb.report.ranking import advise
 from profnb.subjects.input.buffers import BUFFERS
@@ -24,9 +24,9 @@ EPOCH_NS = 1_700_000_000_000_000_000
 STEPS = 10
 
 
-def study(take_ms, puts_ms, *, taken=2, op="take:QueueDequeueManyV2", begins=None, threads=None, **facts):
+def study(take_ms, puts_ms, *, run_ms=19, taken=2, op="take:QueueDequeueManyV2", begins=None, threads=None, **facts):
     """Ten runs of 20 ms, each beginning with a dequeuing op; elements come at the given times."""
-    runs = [event("session_run", row * 20 * MS, 19 * MS, step_num=row, _r=1) for row in range(STEPS)]
+    runs = [event("session_run", row * 20 * MS, run_ms * MS, step_num=row, _r=1) for row in range(STEPS)]
     ops = [event(op, row * 20 * MS, int(take_ms * MS)) for row in range(STEPS)]
     ops += [event("m:MatMul", row * 20 * MS + int(take_ms * MS), MS) for row in range(STEPS)]
     trace = replace(read(host(line("python", *runs), line("ops", *ops, line_id=2))), epoch_ns=EPOCH_NS)
@@ -145,6 +145,21 @@ def test_taking_staged_or_read_elements_is_input(op):
     waits = study(15, [], op=op, dequeues={})
     shares = {share.category: share.fraction for share in waits.summary.shares}
     assert shares["input"] == pytest.approx(0.75, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gap_ms", "sources", "is_said"),
+    [("1", 0.1, ("PyFunc",), True), ("2", 0.1, ("PyFunc",), False), ("1", 4, ("PyFunc",), False), ("1", 0.1, ("DecodeJpeg",), False)],
+)  # fmt: skip
+def test_runs_that_wait_for_a_thread_held_by_python_are_said(cores, gap_ms, sources, is_said):
+    made = study(15, SLOW, run_ms=16, sources=sources)
+    made.recording.environment["CPU cores"] = cores
+    made.recording.sessions.gaps = GapRecords(STEPS, gaps=STEPS - 1, gap_ns=int((STEPS - 1) * gap_ms * NS))
+    notes = [note for note in notes_of(made) if "inside of Session.run" in note]
+    assert len(notes) == is_said
+    if is_said:
+        assert notes[0].startswith("Of each step 3.50 ms pass inside of Session.run")
+        assert "1 threads" not in notes[0]
 
 
 # Real queues.

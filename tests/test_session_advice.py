@@ -11,6 +11,7 @@ from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.session_advice import note_threads
 from profnb.subjects.study import Study
 
 from traces import event, host, line, read
@@ -128,3 +129,41 @@ def test_savers_and_hooks_make_no_steps_and_have_rows(tmp_path):
     assert len(p.step_times) == 7
     rows = p.cell_breakdown.set_index(["part", "name"]).occurrences
     assert (rows[CHECKPOINTING, "Saver.save"], rows[CHECKPOINTING, "Saver.restore"]) == (6, 1)
+
+
+SET = {"CPU cores": "2", "Intra-op threads": "22", "Inter-op threads": "22"}
+
+
+def thread_notes(environment):
+    made = study()
+    made.recording.environment |= environment
+    return note_threads(made)
+
+
+def test_more_threads_than_cores_are_said_with_what_measures_them():
+    assert thread_notes(SET) == [
+        "Threads were set to 22 for each op (intra-op) and 22 to run ops (inter-op); there are 2 cores, and threads that "
+        "compute at once take turns. What that costs here, `%%tfsweep intra_op_threads=2,22 inter_op_threads=2,22` measures."
+    ]
+    (one,) = thread_notes(SET | {"Intra-op threads": "default"})
+    assert "Threads were set to 22 to run ops (inter-op); there" in one and "`%%tfsweep inter_op_threads=2,22`" in one
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"CPU cores": "2"}, SET | {"CPU cores": "22"}, {"CPU cores": "2", "Intra-op threads": "2", "Inter-op threads": "default"}],
+)
+def test_threads_as_many_as_cores_are_not_said(environment):
+    assert thread_notes(environment) == []
+
+
+@pytest.mark.tensorflow
+def test_what_a_session_was_set_to_is_kept():
+    tf = pytest.importorskip("tensorflow")
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        one = tf.constant(1)
+        with v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=31)) as s, profnb.profile() as p:
+            s.run(one)
+    assert p.environment["Intra-op threads"] == "31"
+    assert p.environment["Inter-op threads"] == "default"

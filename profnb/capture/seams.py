@@ -169,6 +169,9 @@ INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS)
 RAW_RUN = Seam(
     "tensorflow:compat.v1.Session._call_tf_sessionrun", "what is put into queues is not seen"
 )
+SESSION_CONFIG = Seam(
+    "tensorflow:compat.v1.Session._config", "numbers of threads are not known", is_on_objects=True
+)
 RUN_OPTIONS = Seam("tensorflow:compat.v1.RunOptions", _NO_RUNS)
 FULL_TRACE = Seam("tensorflow:compat.v1.RunOptions.FULL_TRACE", _NO_RUNS)
 RUN_METADATA = Seam("tensorflow:compat.v1.RunMetadata", _NO_RUNS)
@@ -181,7 +184,7 @@ DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")
 DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
 CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
 DATASET_TENSORS = Seam(
-    "tensorflow:data.Dataset._tensors", "how large input files are is not told", is_on_objects=True
+    "tensorflow:data.Dataset._tensors", "files have no sizes", is_on_objects=True
 )
 DATASET_FUNCTIONS = Seam(
     "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS,
@@ -257,7 +260,6 @@ CHECKPOINTS = tuple(
         ("CheckpointManager.save", 1),
     )
 )  # fmt: skip
-# Each runs ops of the session that saves.
 SAVERS = tuple(
     Seam(f"tensorflow:compat.v1.train.Saver.{name}", _NO_PARTS, 3) for name in ("save", "restore")
 )

@@ -188,7 +188,7 @@ class Capture:
             recording.messages.extend(runs.explain())
         if self._tensorflow is not None and len(recording.steps):
             recording.devices = list_devices()
-        recording.environment = describe_environment()
+        recording.environment = describe_environment() | runs.environment
         recording.changing_arguments = find_changing_arguments(self.recorder.functions.alive)
         recording.functions = self.recorder.functions.listed()
         if self._tensorflow is None and not self.recording.messages:

@@ -16,6 +16,7 @@ from profnb.subjects.feeds.advice import note_queues
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
+from profnb.subjects.ops.session_advice import note_threads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words
@@ -82,6 +83,7 @@ def notes_of(study: Study) -> list[str]:
             may_be_fed=is_fed(study) and study.input.feeding is None,
         ),
         *note_queues(study),
+        *note_threads(study),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,
     ]

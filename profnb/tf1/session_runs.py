@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from profnb.capture.environment import INTER_OP, INTRA_OP
 from profnb.capture.hooks import replace_attribute
 from profnb.capture.library import Library
 from profnb.capture.profiler.held_back import profiler_log_held_back
@@ -26,6 +27,7 @@ from profnb.capture.seams import (
     RUN_METADATA,
     RUN_OPTIONS,
     SAVERS,
+    SESSION_CONFIG,
     SESSION_HOOKS,
     SESSION_RUN,
 )
@@ -63,6 +65,7 @@ class GraphRuns:
         graph: The graph of the first traced session, or None.
         ended: How many runs ended, traced or not.
         graph_versions: How many changes the session's graph had seen after each of them, bounded.
+        environment: How many threads the first session's settings ask for.
         untraced: How many of them had options of their own that do not trace.
     """
 
@@ -81,6 +84,7 @@ class GraphRuns:
         self.graph: Any = None
         self.ended = 0
         self.graph_versions: list[int] = []
+        self.environment: dict[str, str] = {}
         self.untraced = 0
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first = before_first
@@ -193,6 +197,8 @@ class GraphRuns:
             self.runs.append(metadata.SerializeToString())
             self._bytes += len(self.runs[-1])
             self.graph = session.graph if self.graph is None else self.graph
+        if self.ended == 1:
+            self.environment = _threads_of(session)
         if self._gaps is not None:  # last: what we do is no gap of the code's
             with self._faults_kept():
                 self._gaps.run_ended()
@@ -234,6 +240,16 @@ class GraphRuns:
                 "their ops allocated is not known. Leave out options= to have them traced."
             )
         return sentences
+
+
+def _threads_of(session: Any) -> dict[str, str]:
+    """How many threads a session's own settings ask for."""
+    config = SESSION_CONFIG.of(session)
+    asked = {
+        INTRA_OP: getattr(config, "intra_op_parallelism_threads", 0),
+        INTER_OP: getattr(config, "inter_op_parallelism_threads", 0),
+    }
+    return {title: str(count) for title, count in asked.items() if count}
 
 
 def _owner_of_run(session: Any) -> type | None:
