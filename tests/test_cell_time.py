@@ -381,7 +381,7 @@ def test_words_for_the_set_up_of_runs_say_how_many_runs():
     one = records((AROUND, "fit", 1, 9000, 9000), (TRAIN, "fit", 40, 1000, 30))
     assert cell_words(break_down_cell(one, None), has_eager_ops=True).text == "Of 10.0 s: set-up of runs 90 %, training 10 %."
     two = records((AROUND, "fit", 1, 1000, 1000), (AROUND, "validation", 3, 8000, 3000), (TRAIN, "fit", 40, 1000, 30))
-    assert "set-up of runs 90 % (3 times validation)" in cell_words(break_down_cell(two, None), has_eager_ops=True).text
+    assert "set-up of runs 90 % (fit, 3 times validation)" in cell_words(break_down_cell(two, None), has_eager_ops=True).text
 
 
 def test_a_cell_without_tensorflow_is_python_at_its_lines():

@@ -9,8 +9,9 @@ from profnb.capture.step_records import USER, StepRecords
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.step_chart import step_chart
-from profnb.report.text import answer_text, fact_rows
+from profnb.report.text import answer_text, fact_rows, headline_text
 from profnb.steps.gaps import GAP_KINDS, is_pause
+from profnb.steps.step_times import TracingCost
 from profnb.subjects.advising import period_ps
 from profnb.subjects.study import Study
 
@@ -309,3 +310,17 @@ def test_markers_around_work_or_beside_long_gaps_keep_the_remedy_of_each_step():
         found = rules(study)["python-between-steps"]
         assert found.title == "Do less between steps"
         assert "Log every 100 steps" in found.code
+
+
+@pytest.mark.parametrize(
+    ("untraced_ms", "high", "is_said"),
+    [
+        (14, 0.9, True),
+        (14, 0.5, False),  # 57 % longer: more than tracing is known to cost; the steps were slow for another reason
+        (8, 1.08, False),
+    ],
+)
+def test_the_headline_leads_with_untraced_steps_only_where_tracing_explains_all_of_the_difference(untraced_ms, high, is_said):
+    study = loop([0.1] * 20, step_ms=22)
+    said = headline_text(study.steps, study.summary, TracingCost(0.4, 0.09, high, untraced_ms * MS))
+    assert ("without tracing (22.0 ms traced)" in said) is is_said

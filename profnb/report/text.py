@@ -32,7 +32,6 @@ _MOST = 0.5
 _FEWEST_FOR_P95 = 20
 _TELLING_COST = 0.05
 _MUCH_LONGER = 1.5
-_WITHIN = 2  # times the upper end of the cost's interval, which is of few steps
 _WORTH_A_FACT = 0.01
 MEANINGS = {
     "device compute": "kernels running on the device",
@@ -99,7 +98,7 @@ def _is_all_of_tracing(median_ps: float, cost: TracingCost) -> bool:
     the difference is no tracing.
     """
     longer = median_ps / max(cost.untraced_ps, 1) - 1
-    return cost.fraction >= _TELLING_COST and 0 < longer <= _WITHIN * cost.high
+    return cost.fraction >= _TELLING_COST and 0 < longer <= cost.high
 
 
 def _aside_text(durations_ps: Sequence[int]) -> str:

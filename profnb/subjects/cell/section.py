@@ -140,10 +140,10 @@ def _remark(cell: CellBreakdown, part: str) -> str:
 def _runs(cell: CellBreakdown) -> str:
     """Which runs were set up, and how often, where any was more than once: "40 times predict"."""
     rows = [row for row in range(len(cell)) if cell.part[row] == parts.AROUND and cell.name[row]]
-    rows = [row for row in rows if cell.occurrences[row] > 1]
-    return ", ".join(
-        f"{count_text(int(cell.occurrences[row]))} times {cell.name[row]}" for row in rows
-    )
+    if all(cell.occurrences[row] <= 1 for row in rows):
+        return ""
+    counts = ((int(cell.occurrences[row]), cell.name[row]) for row in rows)
+    return ", ".join(f"{count_text(n)} times {name}" if n > 1 else name for n, name in counts)
 
 
 def cell_sections(cell: CellBreakdown | None) -> list[Section]:
