@@ -9,6 +9,7 @@ from. Libraries run several ops of a graph as one, under the name of the last:
     net/conv/Conv2D:_MklNativeConv2D         net/conv/Conv2D                        itself
     net/scale/truediv:Mul                    RealDiv by a constant                  itself
     net/dense/MatMul:Transpose               MatMul                                 nothing: it is another op
+    net/ArithmeticOptimizer/Fold_x:MatMul    net/x, a MatMul                        itself
 
 What stands between fused ops is neither read nor written. Where graphs that have the op differ (a function
 that was traced again for other shapes), the one that knows most of the ops that ran counts; if several know
@@ -37,6 +38,7 @@ __all__ = ["GraphCosts", "find_costs"]
 _MKL = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
 _BATCH_NORM = "FusedBatchNorm"
 _WITH_BIAS = "WithBias"
+_REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
 _MOST_FUSED, _MOST_OPS = 24, 400_000
 _HANDED_ON = frozenset({"Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot"})
@@ -80,7 +82,8 @@ class GraphCosts:
         own = self._graph.op_types[row]
         if is_fused:
             return self._fused(row, plain)
-        if plain != own and not (plain in ELEMENTWISE and own in ELEMENTWISE):
+        is_alike = plain in ELEMENTWISE and own in ELEMENTWISE and plain != "AddN"
+        if plain != own and not is_alike:
             return None
         return op_cost(self._tensors(row))
 
@@ -219,6 +222,11 @@ def _paths(name: str) -> Iterable[str]:
     plain = without_call(name)
     if plain != name:
         yield plain
+    rewritten = _REWRITTEN.search(plain)
+    if rewritten:
+        scope, rest = plain[: rewritten.start()], plain[rewritten.end() :]
+        yield f"{scope}/{rest}" if scope else rest
+        return
     parts = name.split("/")
     for first in range(1, min(len(parts), _MOST_FUSED)):
         if not _OF_CALLS.fullmatch(parts[first - 1]):
