@@ -17,7 +17,7 @@ from profnb.report.report import build_report
 from profnb.subjects.bounds.graph_costs import find_costs
 from profnb.subjects.bounds.op_costs import OpTensors, Tensor, op_cost
 from profnb.subjects.bounds.op_roofline import OP_ROOFLINE, bound_by
-from profnb.subjects.bounds.recorded_shapes import read_sizes
+from profnb.subjects.bounds.recorded_shapes import find_recorded_shapes, read_sizes
 from profnb.subjects.bounds.tensor_sizes import fill_shapes
 from profnb.subjects.bounds import measured_peak
 from profnb.subjects.bounds.measured_peak import MeasuredPeak
@@ -199,7 +199,7 @@ def costs_of(*ops, graphs=(CNN,), batch=64):
 
 
 def test_ops_are_found_through_the_calls_that_they_were_inlined_from():
-    for name in ("net/dense/MatMul", "StatefulPartitionedCall/net/dense/MatMul", "while/body/_14/net/dense/MatMul"):
+    for name in ("net/dense/MatMul", "StatefulPartitionedCall/net/dense/MatMul", "while/body/_14/net/dense/MatMul", "net/lstm/while/body/_24/net/lstm/while/body/_7/net/dense/MatMul"):
         ((_, cost),) = costs_of((name, "MatMul")).items()
         assert cost.flops == 2 * 64 * 21632 * 10
     assert costs_of(("other/net/dense/MatMul", "MatMul")) == {}
@@ -576,3 +576,21 @@ def test_a_peak_that_was_measured_beside_other_programs_judges_nothing(monkeypat
     assert set(frame_of(study).bound_by) == {""}
     (section,) = [s for s in build_report(study, title="t", notes=(), overhead_ps=None).sections if s.tab == "Roofline"]
     assert "only 30.0 % of the cores' time. Run profnb.measure_peak() again" in section.sentence
+
+
+def test_what_the_trace_recorded_refutes_what_was_worked_out():
+    name = "net/dense/MatMul"
+    assert find_costs([(name, "MatMul")], [CNN], 64, {name: [(64, 10)]})[name, "MatMul"].flops == 2 * 64 * 21632 * 10
+    assert find_costs([(name, "MatMul")], [CNN], 64, {name: [(640,), (7,)]}) != {}  # the same numbers, laid flat
+    assert find_costs([(name, "MatMul")], [CNN], 64, {name: [(32, 10)]}) == {}
+
+
+def test_recorded_shapes_are_those_that_ops_give_back():
+    def allocation(at, op, shape, region="output"):
+        return event("MemoryAllocation", at, 1, tf_op=op, shape=shape, region_type=region)
+
+    trace = read(host(line("worker", allocation(0, "call/a:Relu", "[2,3]"), allocation(2, "PartitionedCall/b", "[4]"),
+                           allocation(4, "PartitionedCall/b", "[4]"), allocation(6, "b", "[5]"), allocation(8, "b", "[6]", "temp"),
+                           allocation(10, "l/while/body/_1/l/while/c", "[]"), allocation(12, "d", "(float[3])"))))  # fmt: skip
+    assert find_recorded_shapes(trace) == {"call/a": [(2, 3)], "b": [(4,), (5,)], "l/while/c": [()], "d": []}
+    assert find_recorded_shapes(read(host(line("worker", event("x", 0, 1))))) == {}

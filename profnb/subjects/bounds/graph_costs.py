@@ -9,15 +9,18 @@ from. Libraries run several ops of a graph as one, under the name of the last:
     net/conv/Conv2D:_MklNativeConv2D         net/conv/Conv2D                        itself
     net/scale/truediv:Mul                    RealDiv by a constant                  itself
     net/dense/MatMul:Transpose               MatMul                                 nothing: it is another op
+    net/while/body/_7/net/while/add:AddV2    net/while/add, in the loop's body      itself
     net/ArithmeticOptimizer/Fold_x:MatMul    net/x, a MatMul                        itself
 
 What stands between fused ops is neither read nor written. Where graphs that have the op differ (a function
 that was traced again for other shapes), the one that knows most of the ops that ran counts; if several know
-as many and disagree, the op has no cost.
+as many and disagree, the op has no cost. Neither has one of which the trace recorded what it allocated, and
+nothing of that has the size that was worked out.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 from profnb.capture.source.graph_shapes import GraphShapes, Shape
 from profnb.subjects.bounds.op_costs import (
@@ -30,8 +33,8 @@ from profnb.subjects.bounds.op_costs import (
     width_of_op,
 )
 from profnb.subjects.bounds.op_kinds import ELEMENTWISE, LIKE_FIRST
+from profnb.subjects.bounds.recorded_shapes import without_loops
 from profnb.subjects.bounds.tensor_sizes import Sizes, fill_shapes
-from profnb.trace.op_names import without_call
 
 __all__ = ["GraphCosts", "find_costs"]
 
@@ -68,7 +71,7 @@ class GraphCosts:
         self, graph: GraphShapes, batch_size: int | None, recorded: Mapping[str, Sequence[Sizes]]
     ) -> None:
         """Fill in the shapes."""
-        self._graph = graph
+        self._graph, self._recorded = graph, recorded
         self._shapes: list[Shape | None] = fill_shapes(graph, batch_size, recorded)
         self._first: list[int] = []
         self._maker: list[int] = []  # the op that makes each tensor
@@ -78,6 +81,8 @@ class GraphCosts:
 
     def cost(self, row: int, op_type: str) -> Cost | None:
         """What one run of the op of a row does, which the trace calls a type; None where not known."""
+        if not self._fits_what_was_recorded(row):
+            return None
         plain, is_fused = _plain_type(op_type)
         own = self._graph.op_types[row]
         if is_fused:
@@ -86,6 +91,14 @@ class GraphCosts:
         if plain != own and not is_alike:
             return None
         return op_cost(self._tensors(row))
+
+    def _fits_what_was_recorded(self, row: int) -> bool:
+        """Whether an op can have made what is worked out, where the trace says what it allocated."""
+        recorded = self._recorded.get(self._graph.op_names[row], ())
+        made = self._tensors(row).outputs
+        return not (recorded and made and made[0].count is not None) or any(
+            prod(sizes) == one.count for sizes in recorded for one in made
+        )
 
     def _tensors(self, row: int) -> OpTensors:
         graph, first = self._graph, self._first[row]
@@ -219,7 +232,7 @@ def _places(name: str, indices: Sequence[Mapping[str, int]]) -> list[tuple[int, 
 def _paths(name: str) -> Iterable[str]:
     """The name, and what is left of it without the functions and loops that it was inlined from."""
     yield name
-    plain = without_call(name)
+    plain = without_loops(name)
     if plain != name:
         yield plain
     rewritten = _REWRITTEN.search(plain)
