@@ -193,40 +193,32 @@ def find_costs(
         batch_size: Examples of one iteration; None where not known.
         recorded: The distinct shapes of what ops allocated, by the op's name without calls.
     """
-    indices = [
-        {name: row for row, name in enumerate(graph.op_names)} if len(graph.op_names) else {}
-        for graph in graphs
-    ]
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for at, graph in enumerate(graphs):
+        for row, name in enumerate(graph.op_names):
+            rows.setdefault(name, []).append((at, row))
     places: dict[tuple[str, str], list[tuple[int, int]]] = {}
     known: dict[int, int] = {}
     for key in dict.fromkeys(ops):
-        places[key] = _places(key[0], indices)
-        for graph, _ in places[key]:
-            known[graph] = known.get(graph, 0) + 1
+        found = (rows[path] for path in _paths(key[0]) if path in rows)
+        places[key] = next(found, [])
+        for at, _ in places[key]:
+            known[at] = known.get(at, 0) + 1
     counted: dict[int, GraphCosts] = {}
     left = _MOST_OPS
-    for graph in sorted(known, key=lambda at: (-known[at], -at)):
-        left -= len(graphs[graph].op_names)
+    for at in sorted(known, key=lambda at: (-known[at], -at)):
+        left -= len(graphs[at].op_names)
         if left >= 0:
-            counted[graph] = GraphCosts(graphs[graph], batch_size, recorded)
+            counted[at] = GraphCosts(graphs[at], batch_size, recorded)
     costs: dict[tuple[str, str], Cost] = {}
-    for key, found in places.items():
-        each = [(known[at], counted[at].cost(row, key[1])) for at, row in found if at in counted]
+    for key, standing in places.items():
+        each = [(known[at], counted[at].cost(row, key[1])) for at, row in standing if at in counted]
         told = [(score, cost) for score, cost in each if cost is not None]
         best = max((score for score, _ in told), default=0)
         distinct = {cost for score, cost in told if score == best}
         if len(distinct) == 1:
             costs[key] = distinct.pop()
     return costs
-
-
-def _places(name: str, indices: Sequence[Mapping[str, int]]) -> list[tuple[int, int]]:
-    """Where an op may stand: graphs and rows, by its name less as few calls of functions as it takes."""
-    for path in _paths(name):
-        found = [(at, rows[path]) for at, rows in enumerate(indices) if path in rows]
-        if found:
-            return found
-    return []
 
 
 def _paths(name: str) -> Iterable[str]:
