@@ -17,7 +17,7 @@ from profnb.report.report import build_report
 from profnb.subjects.bounds.graph_costs import find_costs
 from profnb.subjects.bounds.op_costs import OpTensors, Tensor, op_cost
 from profnb.subjects.bounds.op_roofline import OP_ROOFLINE, bound_by
-from profnb.subjects.bounds.recorded_shapes import read_sizes
+from profnb.subjects.bounds.recorded_shapes import find_recorded_shapes, read_sizes
 from profnb.subjects.bounds.tensor_sizes import fill_shapes
 from profnb.subjects.bounds import measured_peak
 from profnb.subjects.bounds.measured_peak import MeasuredPeak
@@ -199,7 +199,7 @@ def costs_of(*ops, graphs=(CNN,), batch=64):
 
 
 def test_ops_are_found_through_the_calls_that_they_were_inlined_from():
-    for name in ("net/dense/MatMul", "StatefulPartitionedCall/net/dense/MatMul", "while/body/_14/net/dense/MatMul"):
+    for name in ("net/dense/MatMul", "StatefulPartitionedCall/net/dense/MatMul", "while/body/_14/net/dense/MatMul", "net/lstm/while/body/_24/net/lstm/while/body/_7/net/dense/MatMul"):
         ((_, cost),) = costs_of((name, "MatMul")).items()
         assert cost.flops == 2 * 64 * 21632 * 10
     assert costs_of(("other/net/dense/MatMul", "MatMul")) == {}
@@ -449,8 +449,7 @@ def test_the_peak_is_measured_and_kept(monkeypatch):
         assert 0 < low <= high <= value < np.inf
     assert peak.threads >= 1
     assert measured_peak.kept_peak() is peak
-    assert peak.peak.flops_of("32-bit", is_product=True) == peak.flops_per_second
-    assert isnan(peak.peak.flops_of("16-bit", is_product=True))  # was not measured
+    assert 0 < peak.cores_fraction <= 1
     assert "flop/s" in repr(peak)
     with pytest.raises(ValueError, match="positive"):
         profnb.measure_peak(0)
@@ -523,3 +522,75 @@ def test_layers_are_bound_by_nothing_before_a_peak_is_known(monkeypatch):
     assert study.layers.table.bounds.bound_by[at] == "compute"
     (section,) = [one for one in build_report(study, title="t", notes=(), overhead_ps=None).sections if one.title == "Layers"]
     assert "bound by" in section.headings
+
+
+def test_a_product_of_what_was_laid_under_one_another_has_its_rows():
+    """As Keras' Dense does on sequences: two dimensions are open, but how many numbers there are is known."""
+    shapes = filled(graph(
+        ("x", "Placeholder", [], [(None, 20, 16)]), weights("w", 16, 40),
+        ("flat", "Reshape", ["x"], [(None, None)]), ("y", "MatMul", ["flat", "w"], [(None, 40)]),
+        ("back", "Reshape", ["y"], [(None, 20, 40)]), ("dy", "Reshape", ["back"], [(None, 40)]),
+        ("dw", "MatMul", ["flat", "dy"], [(None, 40)]),
+    ))  # fmt: skip
+    assert (shapes["flat"], shapes["y"], shapes["back"], shapes["dw"]) == ((1280, 16), (1280, 40), (64, 20, 40), (16, 40))
+
+
+def test_what_is_made_in_the_shape_of_another_has_it():
+    shapes = filled(graph(
+        ("x", "Placeholder", [], [(None, 20)]), ("s", "Shape", ["x"], [(2,)]), ("c", "Cast", ["s"], [(2,)]), weights("one", 1, 1),
+        ("noise", "StatelessRandomUniformV2", ["s"], [(None, None)]), ("wide", "BroadcastTo", ["one", "c"], [None]),
+        ("unknown", "Where", ["x"], [None]), ("u", "Shape", ["unknown"], [(None,)]), ("other", "Fill", ["u", "one"], [None]),
+    ))  # fmt: skip
+    assert (shapes["noise"], shapes["wide"], shapes["other"]) == ((64, 20), (64, 20), None)
+
+
+def test_ops_that_grappler_renamed_are_those_that_they_were():
+    for name in ("net/dense/ArithmeticOptimizer/FoldTransposeIntoMatMul_MatMul", "StatefulPartitionedCall/net/dense/ConstantFolding/MatMul"):
+        assert costs_of((name, "MatMul"))[name, "MatMul"].flops == 2 * 64 * 21632 * 10
+    assert costs_of(("net/dense/ArithmeticOptimizer/Some_MatMul", "Transpose")) == {}
+
+
+def test_a_product_that_is_faster_than_the_measured_peak_refutes_it(monkeypatch):
+    monkeypatch.setattr(measured_peak, "_kept", [MeasuredPeak(50e9, (40e9, 50e9), 10e9, (8e9, 9e9), 2, 0.55)])
+    study = on_cpu()
+    frame = frame_of(study)
+    assert frame.loc["net/dense/MatMul"].gigaflops_per_second == pytest.approx(100)
+    assert (frame.loc["net/dense/MatMul"].bound_by, frame.loc["net/dense/Relu"].bound_by) == ("", "memory")
+    assert frame.peak_gigaflops_per_second.isna().all()
+    (section,) = [s for s in build_report(study, title="t", notes=(), overhead_ps=None).sections if s.tab == "Roofline"]
+    assert "reached 2 times what this CPU was measured to do" in section.sentence
+    assert "had 55.0 % of the cores' time" in section.sentence
+    assert section.figure is None
+
+
+def test_a_peak_that_was_measured_beside_other_programs_judges_nothing(monkeypatch):
+    sure = MeasuredPeak(125e9, (100e9, 120e9), 10e9, (8e9, 9e9), 2)
+    assert sure.peak.flops_of("32-bit", is_product=True) == 125e9
+    assert isnan(sure.peak.flops_of("16-bit", is_product=True))  # was not measured
+    assert "cores' time" not in repr(sure)
+    busy = replace(sure, cores_fraction=0.3)
+    assert busy.peak is None
+    assert "had 30.0 % of the cores' time" in repr(busy)
+    monkeypatch.setattr(measured_peak, "_kept", [busy])
+    study = on_cpu()
+    assert set(frame_of(study).bound_by) == {""}
+    (section,) = [s for s in build_report(study, title="t", notes=(), overhead_ps=None).sections if s.tab == "Roofline"]
+    assert "only 30.0 % of the cores' time. Run profnb.measure_peak() again" in section.sentence
+
+
+def test_what_the_trace_recorded_refutes_what_was_worked_out():
+    name = "net/dense/MatMul"
+    assert find_costs([(name, "MatMul")], [CNN], 64, {name: [(64, 10)]})[name, "MatMul"].flops == 2 * 64 * 21632 * 10
+    assert find_costs([(name, "MatMul")], [CNN], 64, {name: [(640,), (7,)]}) != {}  # the same numbers, laid flat
+    assert find_costs([(name, "MatMul")], [CNN], 64, {name: [(32, 10)]}) == {}
+
+
+def test_recorded_shapes_are_those_that_ops_give_back():
+    def allocation(at, op, shape, region="output"):
+        return event("MemoryAllocation", at, 1, tf_op=op, shape=shape, region_type=region)
+
+    trace = read(host(line("worker", allocation(0, "call/a:Relu", "[2,3]"), allocation(2, "PartitionedCall/b", "[4]"),
+                           allocation(4, "PartitionedCall/b", "[4]"), allocation(6, "b", "[5]"), allocation(8, "b", "[6]", "temp"),
+                           allocation(10, "l/while/body/_1/l/while/c", "[]"), allocation(12, "d", "(float[3])"))))  # fmt: skip
+    assert find_recorded_shapes(trace) == {"call/a": [(2, 3)], "b": [(4,), (5,)], "l/while/c": [()], "d": []}
+    assert find_recorded_shapes(read(host(line("worker", event("x", 0, 1))))) == {}

@@ -409,6 +409,15 @@ def test_the_way_back_takes_one_or_two_of_the_way_forward():
     assert backward_factor(layer("a", "MultiHeadAttention")) == 2
 
 
+def test_within_the_first_layer_the_gradient_reaches_the_kernel_before():
+    first = {"is_trainable": True, "needs_input_gradient": False}
+    lstm = layer("l", "LSTM", kernels=((8, 128), (32, 128)), **first)
+    assert backward_factor(lstm) == 1 + 32 / 40  # through the state, not to the input
+    assert backward_factor(layer("s", "SeparableConv2D", kernels=((3, 3, 3, 1), (1, 1, 3, 16)), **first)) == 1 + 48 / 75
+    assert backward_factor(replace(lstm, is_trainable=False)) == 0
+    assert backward_factor(replace(lstm, needs_input_gradient=True)) == 2
+
+
 # Pictures.
 
 

@@ -9,14 +9,18 @@ from. Libraries run several ops of a graph as one, under the name of the last:
     net/conv/Conv2D:_MklNativeConv2D         net/conv/Conv2D                        itself
     net/scale/truediv:Mul                    RealDiv by a constant                  itself
     net/dense/MatMul:Transpose               MatMul                                 nothing: it is another op
+    net/while/body/_7/net/while/add:AddV2    net/while/add, in the loop's body      itself
+    net/ArithmeticOptimizer/Fold_x:MatMul    net/x, a MatMul                        itself
 
 What stands between fused ops is neither read nor written. Where graphs that have the op differ (a function
 that was traced again for other shapes), the one that knows most of the ops that ran counts; if several know
-as many and disagree, the op has no cost.
+as many and disagree, the op has no cost. Neither has one of which the trace recorded what it allocated, and
+nothing of that has the size that was worked out.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 from profnb.capture.source.graph_shapes import GraphShapes, Shape
 from profnb.subjects.bounds.op_costs import (
@@ -29,14 +33,15 @@ from profnb.subjects.bounds.op_costs import (
     width_of_op,
 )
 from profnb.subjects.bounds.op_kinds import ELEMENTWISE, LIKE_FIRST
+from profnb.subjects.bounds.recorded_shapes import without_loops
 from profnb.subjects.bounds.tensor_sizes import Sizes, fill_shapes
-from profnb.trace.op_names import without_call
 
 __all__ = ["GraphCosts", "find_costs"]
 
 _MKL = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
 _BATCH_NORM = "FusedBatchNorm"
 _WITH_BIAS = "WithBias"
+_REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
 _MOST_FUSED, _MOST_OPS = 24, 400_000
 _HANDED_ON = frozenset({"Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot"})
@@ -66,7 +71,7 @@ class GraphCosts:
         self, graph: GraphShapes, batch_size: int | None, recorded: Mapping[str, Sequence[Sizes]]
     ) -> None:
         """Fill in the shapes."""
-        self._graph = graph
+        self._graph, self._recorded = graph, recorded
         self._shapes: list[Shape | None] = fill_shapes(graph, batch_size, recorded)
         self._first: list[int] = []
         self._maker: list[int] = []  # the op that makes each tensor
@@ -76,13 +81,24 @@ class GraphCosts:
 
     def cost(self, row: int, op_type: str) -> Cost | None:
         """What one run of the op of a row does, which the trace calls a type; None where not known."""
+        if not self._fits_what_was_recorded(row):
+            return None
         plain, is_fused = _plain_type(op_type)
         own = self._graph.op_types[row]
         if is_fused:
             return self._fused(row, plain)
-        if plain != own and not (plain in ELEMENTWISE and own in ELEMENTWISE):
+        is_alike = plain in ELEMENTWISE and own in ELEMENTWISE and plain != "AddN"
+        if plain != own and not is_alike:
             return None
         return op_cost(self._tensors(row))
+
+    def _fits_what_was_recorded(self, row: int) -> bool:
+        """Whether an op can have made what is worked out, where the trace says what it allocated."""
+        recorded = self._recorded.get(self._graph.op_names[row], ())
+        made = self._tensors(row).outputs
+        return not (recorded and made and made[0].count is not None) or any(
+            prod(sizes) == one.count for sizes in recorded for one in made
+        )
 
     def _tensors(self, row: int) -> OpTensors:
         graph, first = self._graph, self._first[row]
@@ -177,25 +193,26 @@ def find_costs(
         batch_size: Examples of one iteration; None where not known.
         recorded: The distinct shapes of what ops allocated, by the op's name without calls.
     """
-    indices = [
-        {name: row for row, name in enumerate(graph.op_names)} if len(graph.op_names) else {}
-        for graph in graphs
-    ]
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for at, graph in enumerate(graphs):
+        for row, name in enumerate(graph.op_names):
+            rows.setdefault(name, []).append((at, row))
     places: dict[tuple[str, str], list[tuple[int, int]]] = {}
     known: dict[int, int] = {}
     for key in dict.fromkeys(ops):
-        places[key] = _places(key[0], indices)
-        for graph, _ in places[key]:
-            known[graph] = known.get(graph, 0) + 1
+        found = (rows[path] for path in _paths(key[0]) if path in rows)
+        places[key] = next(found, [])
+        for at, _ in places[key]:
+            known[at] = known.get(at, 0) + 1
     counted: dict[int, GraphCosts] = {}
     left = _MOST_OPS
-    for graph in sorted(known, key=lambda at: (-known[at], -at)):
-        left -= len(graphs[graph].op_names)
+    for at in sorted(known, key=lambda at: (-known[at], -at)):
+        left -= len(graphs[at].op_names)
         if left >= 0:
-            counted[graph] = GraphCosts(graphs[graph], batch_size, recorded)
+            counted[at] = GraphCosts(graphs[at], batch_size, recorded)
     costs: dict[tuple[str, str], Cost] = {}
-    for key, found in places.items():
-        each = [(known[at], counted[at].cost(row, key[1])) for at, row in found if at in counted]
+    for key, standing in places.items():
+        each = [(known[at], counted[at].cost(row, key[1])) for at, row in standing if at in counted]
         told = [(score, cost) for score, cost in each if cost is not None]
         best = max((score for score, _ in told), default=0)
         distinct = {cost for score, cost in told if score == best}
@@ -204,21 +221,17 @@ def find_costs(
     return costs
 
 
-def _places(name: str, indices: Sequence[Mapping[str, int]]) -> list[tuple[int, int]]:
-    """Where an op may stand: graphs and rows, by its name less as few calls of functions as it takes."""
-    for path in _paths(name):
-        found = [(at, rows[path]) for at, rows in enumerate(indices) if path in rows]
-        if found:
-            return found
-    return []
-
-
 def _paths(name: str) -> Iterable[str]:
     """The name, and what is left of it without the functions and loops that it was inlined from."""
     yield name
-    plain = without_call(name)
+    plain = without_loops(name)
     if plain != name:
         yield plain
+    rewritten = _REWRITTEN.search(plain)
+    if rewritten:
+        scope, rest = plain[: rewritten.start()], plain[rewritten.end() :]
+        yield f"{scope}/{rest}" if scope else rest
+        return
     parts = name.split("/")
     for first in range(1, min(len(parts), _MOST_FUSED)):
         if not _OF_CALLS.fullmatch(parts[first - 1]):

@@ -4,11 +4,13 @@ No table has the peaks of CPUs: which cores a container may use, their clock und
 channels differ from machine to machine. So both are measured when somebody asks for it, with NumPy, on all
 cores that this process may use:
 
-- a product of two square matrices of 32-bit numbers, large enough to take 30 ms;
+- products of two square matrices of 32-bit numbers, of several sizes, up to one that takes 30 ms;
 - a copy from one array to another, larger than caches, a part on each core: read once, written once.
 
 Each is repeated for half of the time given. The fastest run is what the machine can do, the others say how
-sure that is: another program beside it only ever slows a run. What is measured holds for what this process
+sure that is: another program beside it only ever slows a run, so what is measured on a busy machine is too
+little. How much of the cores the process had meanwhile is therefore kept, and said where it was not nearly
+all; with less than half of them nothing is judged by it. What is measured holds for what this process
 captures, until it is measured again; a saved trace may come from another machine.
 """
 
@@ -22,13 +24,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from profnb.core.units import rate_text
+from profnb.core.units import percent_text, rate_text
 from profnb.subjects.device.peaks import Peak
 
 __all__ = ["MeasuredPeak", "kept_peak", "measure_cpu"]
 
 _LEAST_RUNS = 5
-_SMALLEST, _LARGEST, _LONG_ENOUGH_S = 512, 8192, 0.03  # of matrices: rows and columns
+_SMALLEST, _USUAL, _LARGEST = 512, 2048, 8192  # of matrices: rows and columns
+_LONG_ENOUGH_S, _TOO_LONG_S = 0.03, 0.1
+_NEARLY_ALL, _ENOUGH = 0.9, 0.5
 _COPIED_BYTES = 128 << 20  # for each two cores, four times that at most
 _MOST_COPIED = 4
 
@@ -43,6 +47,7 @@ class MeasuredPeak:
         bytes_per_second: Bytes read and written in the fastest copy.
         bytes_interval: Likewise.
         threads: Cores that this process may use.
+        cores_fraction: How much of their time it had, 0 to 1.
     """
 
     flops_per_second: float
@@ -50,16 +55,28 @@ class MeasuredPeak:
     bytes_per_second: float
     bytes_interval: tuple[float, float]
     threads: int
+    cores_fraction: float = 1.0
 
     @property
-    def peak(self) -> Peak:
-        """The limits, as those of a device."""
+    def peak(self) -> Peak | None:
+        """The limits, as those of a device; None where others had most of the cores meanwhile."""
+        if self.cores_fraction < _ENOUGH:
+            return None
         flops, copied = self._interval_texts()
         return Peak(
             {"32-bit": self.flops_per_second},
             self.bytes_per_second,
             f"measured here on {_cores(self.threads)}: the fastest product of matrices, of which half "
-            f"reached {flops}, and the fastest copy, {copied}",
+            f"reached {flops}, and the fastest copy, {copied}{self._remark}",
+        )
+
+    @property
+    def _remark(self) -> str:
+        if self.cores_fraction >= _NEARLY_ALL:
+            return ""
+        return (
+            f"; meanwhile this process had {percent_text(self.cores_fraction)} of the cores' time, so "
+            "both may be more"
         )
 
     def _interval_texts(self) -> tuple[str, str]:
@@ -72,7 +89,8 @@ class MeasuredPeak:
         flops, copied = self._interval_texts()
         return (
             f"<{_cores(self.threads)}: {rate_text(self.flops_per_second, 'flop/s')} (half of the runs "
-            f"{flops}), {rate_text(self.bytes_per_second, 'B/s')} (half of the runs {copied})>"
+            f"{flops}), {rate_text(self.bytes_per_second, 'B/s')} (half of the runs {copied})"
+            f"{self._remark}>"
         )
 
 
@@ -100,10 +118,10 @@ def measure_cpu(seconds: float) -> MeasuredPeak:
     if not seconds > 0:
         raise ValueError(f"seconds must be positive, got {seconds}.")
     threads = _usable_cores()
-    flops = _measure_product(seconds / 2)
+    flops, cores = _measure_product(seconds / 2, threads)
     copied = _measure_copy(seconds / 2, threads)
     measured = MeasuredPeak(
-        max(flops), _middle_half(flops), max(copied), _middle_half(copied), threads
+        max(flops), _middle_half(flops), max(copied), _middle_half(copied), threads, cores
     )
     _kept[:] = [measured]
     return measured
@@ -134,16 +152,24 @@ def _seconds_of(run: Callable[[], object]) -> float:
     return max(time.perf_counter() - began, 1e-9)
 
 
-def _measure_product(seconds: float) -> list[float]:
+def _measure_product(seconds: float, threads: int) -> tuple[list[float], float]:
+    """Operations a second, run by run, of the size that is fastest; and how much of the cores they had."""
     size = _SMALLEST
+    best: tuple[list[float], float] = [], 0.0
     while True:
         # Two matrices: of one and itself transposed a library computes only half.
         left, right = (np.full((size, size), value, np.float32) for value in (0.5, 0.25))
         run = partial(np.matmul, left, right, out=np.empty_like(left))
         run()  # what is done once: threads, pages of memory
-        # The fastest of a few: a busy machine must not make it choose small ones.
-        if size >= _LARGEST or min(_seconds_of(run) for _ in range(3)) >= _LONG_ENOUGH_S:
-            return _rates(run, 2.0 * size**3, seconds)
+        began, worked = time.perf_counter(), time.process_time()
+        rates = _rates(run, 2.0 * size**3, seconds / 3)
+        took = max(time.perf_counter() - began, 1e-9) * threads
+        if max(rates) > max(best[0], default=0.0):
+            best = rates, min((time.process_time() - worked) / took, 1.0)
+        fastest_s = 2.0 * size**3 / max(rates)
+        is_enough = size >= _USUAL and fastest_s >= _LONG_ENOUGH_S
+        if is_enough or fastest_s >= _TOO_LONG_S or size >= _LARGEST:
+            return best
         size *= 2
 
 

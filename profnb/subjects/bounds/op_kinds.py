@@ -20,6 +20,7 @@ __all__ = [
     "POOL_GRADIENTS",
     "PRODUCTS",
     "REDUCTIONS",
+    "SHAPED_BY",
     "SOFTMAXES",
 ]
 
@@ -57,6 +58,16 @@ BATCHED = _types(
 )
 # As many numbers out as in, or as in all together; rows by their numbers.
 KEEPS = _types("ConjugateTranspose ExpandDims Reshape ReverseV2 Squeeze Transpose")
+# Which of what they take is the shape of what they make.
+SHAPED_BY = {
+    "BroadcastTo": 1,
+    "Fill": 0,
+    "RandomStandardNormal": 0,
+    "RandomUniform": 0,
+    "Reshape": 1,
+    "StatelessRandomNormalV2": 0,
+    "StatelessRandomUniformV2": 0,
+}
 JOINS = _types("ConcatV2 Pack")
 GATHERS = _types("GatherV2 ResourceGather")
 # They compute nothing: what they are given is read, what they make is written.
@@ -68,7 +79,9 @@ COPIES = _types(
 )
 # Likewise, but of what they are given they need read no more than they make.
 PICKS = _types("Gather GatherV2 ResourceGather Slice Split SplitV StridedSlice")
-REDUCTIONS = _types("All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum")
+REDUCTIONS = _types(
+    "All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum UnsortedSegmentSum"
+)
 SOFTMAXES = _types(
     "LogSoftmax Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"
 )

@@ -7,11 +7,15 @@ other ops that run beside it. The bytes are the least without caches, so an op t
 what memory could found them in a cache: memory does not bound it. A limit that is not known bounds nothing,
 and where only one is known and is not near, what bounds the op is not known either.
 
+Where a product of matrices did more operations than a CPU was measured to do, the measurement is refuted:
+some other program ran beside it. Its peak of operations then bounds nothing. (A convolution proves nothing:
+libraries have ways to do it with fewer operations.)
+
 The 60 % are those of Nsight Compute's rule for the same question (SOLBottleneck, "Speed Of Light").
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
@@ -25,7 +29,7 @@ from profnb.subjects.ops.op_table import OpTable
 __all__ = ["COMPUTE", "MEMORY", "NEITHER", "OP_ROOFLINE", "OpRoofline", "bound_by", "place_ops"]
 
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
-_NEAR, _CACHED = 0.6, 1.25
+_NEAR, _CACHED, _REFUTED = 0.6, 1.25, 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class OpRoofline:
         peak_flops: What could be done in a second with numbers of that width, shape (N,); NaN where not
             known.
         peak: The limits; None where they are not known.
+        refuted_by: How many times the measured peak a product of matrices reached, where that is more than
+            it can be; else 0.
     """
 
     is_device: bool
@@ -56,6 +62,7 @@ class OpRoofline:
     width: tuple[str, ...]
     peak_flops: Floats
     peak: Peak | None
+    refuted_by: float = 0.0
 
     def __len__(self) -> int:
         return self.occurrences.size
@@ -139,7 +146,7 @@ def place_ops(
     found = [costs.get((ops.op_name[row], ops.op_type[row])) for row in rows]
     if not any(found):
         return None
-    return OpRoofline(
+    placed = OpRoofline(
         is_device,
         tuple(ops.op_type[row] for row in rows),
         tuple(ops.op_name[row] for row in rows),
@@ -151,6 +158,18 @@ def place_ops(
         np.array([_peak_of(cost, peak) for cost in found]),
         peak,
     )
+    return placed if is_device else _without_refuted(placed)
+
+
+def _without_refuted(roofline: OpRoofline) -> OpRoofline:
+    """The same without the measured peak of operations, where a product of matrices reached more."""
+    is_product = np.array(["MatMul" in kind for kind in roofline.op_type], np.bool_)
+    reached = roofline.flops_fraction[is_product & ~np.isnan(roofline.flops_fraction)]
+    most = float(reached.max(initial=0.0))
+    if most <= _REFUTED:
+        return roofline
+    nothing = np.full(len(roofline), np.nan)
+    return replace(roofline, peak_flops=nothing, refuted_by=most)
 
 
 def _peak_of(cost: Cost | None, peak: Peak | None) -> float:

@@ -3,16 +3,19 @@
 TensorFlow's allocators write of each large allocation which op asked for it, for what, and its shape.
 """
 
+import re
+
 import numpy as np
 
 from profnb.subjects.bounds.tensor_sizes import Sizes
 from profnb.trace.model import Trace
 from profnb.trace.op_names import without_call
 
-__all__ = ["find_recorded_shapes", "read_sizes"]
+__all__ = ["find_recorded_shapes", "read_sizes", "without_loops"]
 
 _MOST_SHAPES = 8  # of one op: it has no one shape then
 _OUTPUT = "output"
+_BRANCH = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
 
 
 def find_recorded_shapes(trace: Trace) -> dict[str, list[Sizes]]:
@@ -27,10 +30,17 @@ def find_recorded_shapes(trace: Trace) -> dict[str, list[Sizes]]:
     recorded: dict[str, list[Sizes]] = {}
     for op, shape in np.unique(pairs, axis=0).tolist():
         sizes = read_sizes(shapes.texts[shape])
-        seen = recorded.setdefault(without_call(ops.texts[op].partition(":")[0]), [])
+        seen = recorded.setdefault(without_loops(ops.texts[op].partition(":")[0]), [])
         if sizes is not None and sizes not in seen and len(seen) <= _MOST_SHAPES:
             seen.append(sizes)
     return recorded
+
+
+def without_loops(name: str) -> str:
+    """An op's name without the calls of functions, loops and branches that it stands in."""
+    plain = without_call(name)
+    branch = _BRANCH.match(plain)  # of nested ones the innermost
+    return plain[branch.end() :] if branch else plain
 
 
 def read_sizes(text: str) -> Sizes | None:

@@ -6,6 +6,7 @@ from profnb.core.units import percent_text, rate_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
+from profnb.subjects.bounds.measured_peak import kept_peak
 from profnb.subjects.bounds.op_roofline import (
     COMPUTE,
     MEMORY,
@@ -96,7 +97,14 @@ def _limits(roofline: OpRoofline, study: Study) -> str:
         )
         if roofline.is_device or not study.bounds.is_of_here:
             return f"{sentence}."
-        return f"{sentence}: profnb.measure_peak() measures the CPU in two seconds."
+        measured = kept_peak()
+        if measured is None:
+            return f"{sentence}: profnb.measure_peak() measures the CPU in two seconds."
+        return (
+            f"{sentence}: while it was measured this process had only "
+            f"{percent_text(measured.cores_fraction)} of the cores' time. Run profnb.measure_peak() again "
+            "while nothing else runs."
+        )
     used = dict(zip(roofline.peak_flops.tolist(), roofline.width, strict=True))
     flops = ", ".join(
         f"{rate_text(value, 'flop/s')} in {width}"
@@ -104,4 +112,11 @@ def _limits(roofline: OpRoofline, study: Study) -> str:
         if value == value  # noqa: PLR0124  # NaN is not itself
     )
     memory = rate_text(peak.bytes_per_second, "B/s")
+    if roofline.refuted_by:
+        return (
+            f"A product of matrices reached {roofline.refuted_by:.2g} times what this CPU was measured to "
+            "do, so that was too little (another program ran beside it) and nothing is called compute-bound: "
+            f"run profnb.measure_peak() again while nothing else runs. At most {memory} of memory "
+            f"({peak.source})."
+        )
     return f"At most {flops or 'an unknown number of operations'} and {memory} of memory ({peak.source})."

@@ -9,6 +9,7 @@ says how many examples a step took, and of some ops what they allocated. From th
     Reshape         (None, 21632)            numbers are kept      (64, 21632)
     Transpose       (None, 20, None)         two are open          not known
     BiasAdd         (None, 10)               its larger input      (64, 10)
+    BroadcastTo     unknown                  Shape of another      (64, 10)
     Where           (None, 2)                no rule               not known
 
 A size that no rule gives stays None, and so does everything that is counted from it.
@@ -26,6 +27,8 @@ from profnb.subjects.bounds.op_kinds import (
     JOINS,
     KEEPS,
     LIKE_FIRST,
+    PRODUCTS,
+    SHAPED_BY,
 )
 
 __all__ = ["Sizes", "count_of", "fill_shapes", "label_sizes"]
@@ -34,6 +37,7 @@ Sizes = tuple[int, ...]
 _ARGUMENTS = frozenset(
     {"Placeholder", "_Arg", "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 )
+_HANDED_ON = frozenset({"Cast", "Identity"})
 
 
 def count_of(shape: Shape | None) -> int | None:
@@ -58,48 +62,110 @@ def fill_shapes(
         batch_size: Examples of one iteration; None where not known.
         recorded: The distinct shapes of what ops allocated, by the op's name.
     """
-    shapes: list[Shape | None] = list(graph.shapes)
+    filling = _Filling(graph, batch_size)
     first = 0
-    for row in range(len(graph.op_types)):
-        for at in range(first, first + graph.outputs[row]):
-            if count_of(shapes[at]) is None:
-                shapes[at] = _filled(graph, row, shapes, at, batch_size)
-            if count_of(shapes[at]) is None:
-                shapes[at] = _recorded(shapes[at], recorded.get(graph.op_names[row], ()))
-        first += graph.outputs[row]
-    return shapes
+    for row, made in enumerate(graph.outputs):
+        for at in range(first, first + made):
+            filling.fill(row, at, recorded.get(graph.op_names[row], ()))
+        first += made
+    return filling.shapes
 
 
-def _filled(
-    graph: GraphShapes, row: int, shapes: list[Shape | None], at: int, batch_size: int | None
-) -> Shape | None:
-    """What an op makes, from what it takes."""
-    kind, shape, taken = graph.op_types[row], shapes[at], graph.inputs[row]
-    inputs = [shapes[i] if i >= 0 else None for i in taken]
-    if kind in _ARGUMENTS:
-        return _with_batch(shape, batch_size)
-    if kind == "AddN" or (kind in LIKE_FIRST and inputs):
-        return _merged(shape, *(inputs if kind == "AddN" else inputs[:1]))
-    if kind in ELEMENTWISE:
-        return _broadcast(shape, inputs)
-    if kind == "Einsum":
-        return _merged(shape, _einsum(graph.settings.get(row, ""), inputs))
-    return _by_size(graph, row, shapes, at)
+class _Filling:
+    """What is known of a graph's tensors, op by op.
 
+    Args:
+        graph: The graph.
+        batch_size: Examples of one iteration; None where not known.
 
-def _by_size(graph: GraphShapes, row: int, shapes: list[Shape | None], at: int) -> Shape | None:
-    """What an op makes whose output has the batch, the rows or the numbers of its input."""
-    kind, shape, taken = graph.op_types[row], shapes[at], graph.inputs[row]
-    inputs = [shapes[i] if i >= 0 else None for i in taken]
-    if kind in BATCHED:
-        source = 2 if kind in INPUT_GRADIENTS else 0
-        given, known = (taken[source], inputs[source]) if len(taken) > source else (-1, None)
-        is_one = given >= 0 and known and _opens_first(graph.shapes[given]) and _opens_first(shape)
-        return _with_batch(shape, known[0]) if is_one and known else shape
-    if kind in GATHERS:
-        return _gathered(graph, taken, inputs, shape)
-    numbers = _numbers_made(kind, inputs)
-    return shape if numbers is None else _with_count(shape, numbers)
+    Attributes:
+        shapes: As far as they are known.
+    """
+
+    def __init__(self, graph: GraphShapes, batch_size: int | None) -> None:
+        self.shapes: list[Shape | None] = list(graph.shapes)
+        self._graph, self._batch_size = graph, batch_size
+        self._counts: dict[int, int] = {}  # numbers of tensors of which two dimensions are open
+        self._told: dict[int, Shape] = {}  # tensors that hold the shape of another one
+
+    def fill(self, row: int, at: int, recorded: Sequence[Sizes]) -> None:
+        """Take in one tensor that the op of a row makes."""
+        kind, taken = self._graph.op_types[row], self._graph.inputs[row]
+        if count_of(self.shapes[at]) is None:
+            self.shapes[at] = self._filled(row, at)
+        if count_of(self.shapes[at]) is None:
+            self.shapes[at] = _recorded(self.shapes[at], recorded)
+        if kind in KEEPS and taken and self.count(taken[0]) is not None:
+            self._counts[at] = self.count(taken[0]) or 0
+        if kind == "Shape" and taken:
+            told = self._shape(taken[0])
+        else:
+            told = self._told.get(taken[0]) if kind in _HANDED_ON and taken else None
+        if told is not None:
+            self._told[at] = told
+
+    def count(self, at: int) -> int | None:
+        """How many numbers a tensor has; None where not known."""
+        count = count_of(self._shape(at))
+        return self._counts.get(at) if count is None else count
+
+    def _shape(self, at: int) -> Shape | None:
+        return self.shapes[at] if at >= 0 else None
+
+    def _filled(self, row: int, at: int) -> Shape | None:
+        """What an op makes, from what it takes."""
+        kind, shape, taken = self._graph.op_types[row], self.shapes[at], self._graph.inputs[row]
+        inputs = [self._shape(one) for one in taken]
+        if kind in _ARGUMENTS:
+            return _with_batch(shape, self._batch_size)
+        by = SHAPED_BY.get(kind, len(taken))
+        if by < len(taken) and taken[by] in self._told:
+            shape = _merged(shape, self._told[taken[by]])
+        if kind == "AddN" or (kind in LIKE_FIRST and inputs):
+            return _merged(shape, *(inputs if kind == "AddN" else inputs[:1]))
+        if kind in ELEMENTWISE:
+            return _broadcast(shape, inputs)
+        if kind == "Einsum":
+            return _merged(shape, _einsum(self._graph.settings.get(row, ""), inputs))
+        return self._by_size(kind, taken, shape)
+
+    def _by_size(self, kind: str, taken: Sequence[int], shape: Shape | None) -> Shape | None:
+        """What an op makes whose output has the batch, the rows or the numbers of its input."""
+        graph, inputs = self._graph, [self._shape(one) for one in taken]
+        if kind in BATCHED:
+            source = 2 if kind in INPUT_GRADIENTS else 0
+            given, known = (taken[source], inputs[source]) if len(taken) > source else (-1, None)
+            opens = given >= 0 and _opens_first(graph.shapes[given]) and _opens_first(shape)
+            if opens and known:
+                return _with_batch(shape, known[0])
+            return self._product(taken, shape) if kind in PRODUCTS else shape
+        if kind in GATHERS:
+            return _gathered(graph, taken, inputs, shape)
+        numbers = self._numbers_made(kind, taken)
+        return shape if numbers is None else _with_count(shape, numbers)
+
+    def _product(self, taken: Sequence[int], shape: Shape | None) -> Shape | None:
+        """A product of matrices of which the numbers of the left one are known, whichever is transposed."""
+        left, right = (self.count(one) for one in taken[:2]) if len(taken) > 1 else (None, None)
+        if not shape or not _opens_first(shape) or not left or not right or not shape[-1]:
+            return shape
+        summed, rest = divmod(right, shape[-1])
+        if rest or left % summed:
+            return shape
+        rows = left // summed
+        if count_of(self.shapes[taken[0]]) is None:
+            self.shapes[taken[0]] = rows, summed
+        return (rows, *shape[1:])
+
+    def _numbers_made(self, kind: str, taken: Sequence[int]) -> int | None:
+        """How many numbers an op makes that keeps those it is given, or joins them."""
+        counts = [self.count(one) for one in taken]
+        if kind in KEEPS and counts:
+            return counts[0]
+        if kind in JOINS:
+            joined = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
+            return None if None in joined else sum(one for one in joined if one is not None)
+        return None
 
 
 def _opens_first(shape: Shape | None) -> bool:
@@ -178,17 +244,6 @@ def label_sizes(equation: str, inputs: Sequence[Shape | None]) -> dict[str, int 
         for label, size in zip(term, shape, strict=True):
             sizes[label] = sizes.get(label) or size
     return sizes if arrow and len(terms) == len(inputs) and set(made) <= set(sizes) else None
-
-
-def _numbers_made(kind: str, inputs: Sequence[Shape | None]) -> int | None:
-    """How many numbers an op makes that keeps those it is given, or joins them."""
-    counts = [count_of(taken) for taken in inputs]
-    if kind in KEEPS and counts:
-        return counts[0]
-    if kind in JOINS:
-        joined = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
-        return None if None in joined else sum(one for one in joined if one is not None)
-    return None
 
 
 def _with_count(shape: Shape | None, numbers: int) -> Shape | None:

@@ -7,8 +7,10 @@ library computes it.
 
 Backward, a layer does as much again for the gradient of its weights, if they are trained, and as much again
 for the gradient of its input, if something before it is trained: twice the forward pass in the middle of a
-model, once in its first layer. Dot products of attention always need both. In a model without a graph of
-layers (a subclassed one) the layers are taken to be called in the order in which they were made.
+model, once in its first layer. (Within the first layer the gradient still reaches the state of a recurrent
+layer, and what lies between the two kernels of a separable convolution.) Dot products of attention always
+need both. In a model without a graph of layers (a subclassed one) the layers are taken to be called in the
+order in which they were made.
 """
 
 from collections.abc import Sequence
@@ -33,11 +35,21 @@ _NO_PRODUCTS = (
 )  # fmt: skip
 
 
-def backward_factor(layer: LayerFacts) -> int:
+def backward_factor(layer: LayerFacts) -> float:
     """How many times a layer's forward operations its backward pass does."""
     if layer.kind in _ATTENTION:
-        return 2
-    return int(layer.is_trainable) + int(layer.needs_input_gradient)
+        return 2.0
+    if layer.needs_input_gradient:
+        return float(layer.is_trainable) + 1.0
+    return float(layer.is_trainable) * (1.0 + _inner_share(layer))
+
+
+def _inner_share(layer: LayerFacts) -> float:
+    """The part of a layer's operations whose input another kernel of the same layer made."""
+    if layer.kind not in (*_SEPARABLE, *_RECURRENT) or len(layer.kernels) < 2:
+        return 0.0
+    sizes = [prod(length or 0 for length in kernel) for kernel in layer.kernels]
+    return sizes[-1] / (sum(sizes) or 1)
 
 
 def forward_flops(layers: Sequence[LayerFacts], row: int, calls: int) -> float:
