@@ -7,6 +7,7 @@ import numpy as np
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.streams import covered_ps
 from profnb.subjects.advising import (
     GUIDE,
     LEAST,
@@ -234,8 +235,9 @@ def _threads_at_work(study: Study) -> float:
     events, counted = study.trace.events, study.summary.counted
     inside = events.begin_ps[ops] >= study.steps.begin_ps[counted[0]]
     inside &= events.end_ps[ops] <= study.steps.end_ps[counted[-1]]
-    covered = covered_share(study, ops[inside]) * period_ps(study)
-    return float(events.duration_ps[ops[inside]].sum() / covered) if covered else 0.0
+    begin, end = events.begin_ps[ops[inside]], events.end_ps[ops[inside]]
+    covered = covered_ps(begin, end)  # of all of them: a validation between the steps has ops too
+    return float((end - begin).sum() / covered) if covered else 0.0
 
 
 def idle_cores(study: Study) -> Advice | None:
