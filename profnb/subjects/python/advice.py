@@ -15,6 +15,7 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
+from profnb.subjects.ops.advice import eager_ops
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
@@ -33,7 +34,7 @@ def python_between_steps(study: Study) -> Advice | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
     That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
-    nothing was active (Keras 2 calls callbacks there).
+    nothing was active (Keras 2 calls callbacks there), unless they run their ops one by one.
     """
     if not study.summary.counted.size or study.steps.is_window:
         return None
@@ -42,9 +43,8 @@ def python_between_steps(study: Study) -> Advice | None:
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
     rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
-    if (
-        not study.has_device and study.steps.origin not in EAGER_LOOPS
-    ):  # inside it dispatches eager ops
+    is_eager = study.steps.origin in EAGER_LOOPS or eager_ops(study) is not None
+    if not study.has_device and not is_eager:  # inside such steps it dispatches the ops
         rest += float(study.breakdown.of("all others")[rows].sum())
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
