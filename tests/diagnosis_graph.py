@@ -224,7 +224,7 @@ def a_queue_that_is_empty():
         queue = v1.FIFOQueue(20, [tf.float32], shapes=[(64,)])
 
         def slow():
-            time.sleep(0.06)
+            time.sleep(0.15)
             return np.ones(64, "float32")
 
         enqueue = queue.enqueue(tf.ensure_shape(v1.py_func(slow, [], tf.float32), (64,)))
@@ -238,7 +238,7 @@ def a_queue_that_is_empty():
         threads = runner.create_threads(session, coordinator, daemon=True, start=True)
 
     def cell():
-        for _ in range(16):
+        for _ in range(10):
             session.run(step)
         coordinator.request_stop()
         session.run(close)

@@ -189,7 +189,7 @@ def folds_of_a_cross_validation():
     return cell
 
 
-@planted("validation", question=19, never=("Log every", ".cache()", "input-bound"))
+@planted("validation", question=19, also=("epoch-ends",), never=("Log every", ".cache()", "input-bound"))
 def validation_that_is_larger_than_training():
     class Heavy(keras.layers.Layer):
         def call(self, x, training=None):

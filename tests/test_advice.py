@@ -771,3 +771,33 @@ def test_tracings_of_keras_that_nothing_tells_apart_are_not_called_retracing():
 
     assert "retracing" in rules_of(study("scaled"))
     assert "retracing" not in rules_of(study("multi_step_on_iterator"))
+
+
+def test_ops_of_a_validation_do_not_make_threads_that_are_not_there():
+    """Two cores, one op at a time, most of them in test steps: as many at work at once as before."""
+    def loop(phases):
+        at, steps, ops = 0, [], []
+        for number, phase in enumerate(phases):
+            steps.append(event(phase, at, 10 * MS, step_num=number, _r=1))
+            ops.append(event("a/MatMul:MatMul", at + MS, 8 * MS))
+            at += 11 * MS
+        trace = read(host(line("python", *steps), line("w", *ops, line_id=2)))
+        return rules_of(Study(trace, 0, Recording(environment={"CPU cores": "2"})))
+
+    assert "oversubscribed" not in loop((["train"] * 4 + ["test"] * 40) * 3)
+
+
+def test_python_that_dispatches_eager_ops_inside_steps_is_not_told_as_python_between_them():
+    def loop(name, gap=0):
+        at, events, kernels = 0, [], []
+        for number in range(10):
+            events.append(event("train", at, 10 * MS, step_num=number, _r=1))
+            events += [event(name, at + n * 200 * US, 120 * US) for n in range(40)]
+            kernels += [event("a/Mul:Mul", at + n * 200 * US + 20 * US, 80 * US) for n in range(40)]
+            at += 10 * MS + gap
+        return rules_of(Study(read(host(line("python", *events), line("w", *kernels, line_id=2)))))
+
+    assert "eager-ops" in loop("EagerLocalExecute: Mul")
+    assert "python-between-steps" not in loop("EagerLocalExecute: Mul")
+    assert "python-between-steps" in loop("EagerLocalExecute: Mul", 5 * MS)
+    assert "python-between-steps" in loop("FunctionRun")

@@ -4,6 +4,7 @@ import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.streams import covered_ps
 from profnb.steps.summary import GAP
 from profnb.subjects.advising import (
     GUIDE,
@@ -11,7 +12,6 @@ from profnb.subjects.advising import (
     covered_share,
     gain_of_fusing,
     op_events,
-    period_ps,
     share_of,
 )
 from profnb.subjects.ops.growth import find_growth
@@ -162,8 +162,9 @@ def _threads_at_work(study: Study) -> float:
     events, counted = study.trace.events, study.summary.counted
     inside = events.begin_ps[ops] >= study.steps.begin_ps[counted[0]]
     inside &= events.end_ps[ops] <= study.steps.end_ps[counted[-1]]
-    covered = covered_share(study, ops[inside]) * period_ps(study)
-    return float(events.duration_ps[ops[inside]].sum() / covered) if covered else 0.0
+    begin, end = events.begin_ps[ops[inside]], events.end_ps[ops[inside]]
+    covered = covered_ps(begin, end)  # of all of them: a validation between the steps has ops too
+    return float((end - begin).sum() / covered) if covered else 0.0
 
 
 def idle_cores(study: Study) -> Advice | None:

@@ -17,6 +17,7 @@ from profnb.subjects.advising import (
     window_of,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
+from profnb.subjects.ops.advice import eager_ops
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy
@@ -36,7 +37,7 @@ def python_between_steps(study: Study) -> Advice | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
     That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
-    nothing was active (Keras 2 calls callbacks there).
+    nothing was active (Keras 2 calls callbacks there), unless they run their ops one by one.
     """
     if not study.summary.counted.size or study.steps.is_window or study.summary.all_warm_up:
         return None  # of steps in which a function was traced: that is what Python did
@@ -46,11 +47,10 @@ def python_between_steps(study: Study) -> Advice | None:
     unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
     rest, inside = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum()), 0.0
     runs = session_gaps(study)
+    is_eager = study.steps.origin in EAGER_LOOPS or eager_ops(study) is not None
     if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
         rest = min(rest, own_gap_ps(runs) * rows.size) - _told_elsewhere_ps(study, runs)
-    elif (
-        not study.has_device and study.steps.origin not in EAGER_LOOPS
-    ):  # there it dispatches eager ops
+    elif not study.has_device and not is_eager:  # inside such steps it dispatches the ops
         inside = float(study.breakdown.of("all others")[rows].sum())
         rest += inside
     whole = period_ps(study)
