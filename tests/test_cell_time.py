@@ -593,7 +593,8 @@ def test_evaluate_and_fit_inside_callbacks_of_a_real_fit(keras):
     assert found[CALLBACKS, "Sleeper.on_test_batch_end"] >= 1600
     assert found[CALLBACKS, "Evaluates.on_epoch_end"] < 800
     occurrences = p.cell_breakdown.set_index(["part", "name"]).occurrences
-    assert occurrences[EVALUATION, "evaluate"] + occurrences[FIRST, "test"] == 16
+    # The first step of the second one may be slow, as the machine has it.
+    assert occurrences[EVALUATION, "evaluate"] + occurrences[FIRST, "test"] + occurrences.get((SLOW_FIRST, "test"), 0) == 16
     assert (VALIDATION, "fit") not in found
 
 
