@@ -12,8 +12,8 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
-
-
+# How long nbclient waits at most, in seconds: a busy machine takes its time, and output that comes late is output.
+PATIENT = {"timeout": 900, "iopub_timeout": 120, "startup_timeout": 300}
 SLOW = {"tensorflow", "kernel", "browser", "slow"}
 # The files that take longest, in that order: workers begin with them, so that none works alone at the end.
 LONGEST = (

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import PATIENT
 from chromium import Lab, act_until, browser, complaints, new_notebook, nbformat, open_page, run_all, settle, wait_until  # noqa: F401
 
 import profnb
@@ -212,7 +213,7 @@ def lab(tmp_path_factory):
     lab = Lab(root)
     nbformat.write(new_notebook(NOTEBOOK), root / "live.ipynb")
     ran = new_notebook(NOTEBOOK)
-    nbclient.NotebookClient(ran, timeout=300, kernel_name="python3").execute()
+    nbclient.NotebookClient(ran, **PATIENT, kernel_name="python3").execute()
     nbformat.write(ran, root / "trusted.ipynb")
     stateless = nbformat.from_dict(json.loads(json.dumps(ran)))
     stateless.metadata.pop("widgets", None)  # what JupyterLab itself saves by default

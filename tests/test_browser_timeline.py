@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import PATIENT
 from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all, settle, wait_until  # noqa: F401
 from traces import event, gpu, host, line, read
 
@@ -285,7 +286,7 @@ def lab(tmp_path_factory):
     lab = Lab(root)
     nbformat.write(new_notebook(CELLS), root / "live.ipynb")
     ran = new_notebook(CELLS)
-    nbclient.NotebookClient(ran, timeout=300, kernel_name="python3").execute()
+    nbclient.NotebookClient(ran, **PATIENT, kernel_name="python3").execute()
     nbformat.write(ran, root / "saved.ipynb")
     ran.cells[0].source += "\n# from somebody else"
     nbformat.write(ran, root / "untrusted.ipynb")

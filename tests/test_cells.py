@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from conftest import PATIENT
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -91,7 +92,7 @@ def run(first_line):
         alone = first_line == "# plain" and source.startswith("%%")
         cells.append(source if alone else f"{first_line}\n{source}")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    nbclient.NotebookClient(notebook, timeout=300, allow_errors=True, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, **PATIENT, allow_errors=True, kernel_name="python3").execute()
     outputs = [cell.outputs for cell in notebook.cells]
     names = [None] * 3 + list(BEFORE_TENSORFLOW) + [None] + list(CELLS)
     assert not any(o.output_type == "error" for n, out in zip(names, outputs, strict=True) if n is None for o in out)
@@ -166,7 +167,7 @@ def test_something_was_compared(plain):
 def notebook(*cells):
     cells = [SETUP + "\nimport profnb", "%load_ext profnb", IMPORTS, *cells]
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    nbclient.NotebookClient(nb, timeout=300, allow_errors=True, kernel_name="python3").execute()
+    nbclient.NotebookClient(nb, **PATIENT, allow_errors=True, kernel_name="python3").execute()
     return nb.cells[3:]
 
 

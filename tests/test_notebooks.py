@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import PATIENT
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -43,7 +44,7 @@ def executed(request, tmp_path_factory):
     for long, short in FEWER[request.param.stem]:
         cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and long in cell.source)
         cell.source = cell.source.replace(long, short)
-    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, **PATIENT, kernel_name="python3").execute()
     target = tmp_path_factory.mktemp("executed") / request.param.name
     nbformat.write(notebook, target)
     return target

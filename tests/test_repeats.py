@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import PATIENT
 from traces import tell_beside, told_beside
 from test_comparison import profile as made
 
@@ -216,7 +217,7 @@ def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
         "_tfsweep.errors",
     ]  # fmt: skip
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=300, allow_errors=True, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, **PATIENT, allow_errors=True, kernel_name="python3").execute()
     one, two, waiting, sweep, failing, errors = (cell.outputs for cell in notebook.cells[2:])
 
     def texts(outputs):

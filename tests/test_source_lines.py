@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import PATIENT
 from clocks import BusyTicks, Ticks
 from traces import event, gpu, host, line, read
 
@@ -955,7 +956,7 @@ def test_a_cell_of_a_notebook_shows_its_own_lines(tf):
         "print(len(without.source_lines), without.recording.source, len(p.python) > 0)\nprint(p.summary())",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, **PATIENT, kernel_name="python3").execute()
     text = "".join(output.text for output in notebook.cells[-1].outputs if output.output_type == "stream")
     assert "(2, 4, 'return tf.linalg.expm(x)')" in text
     if HAS_MONITORING:  # samples meet an eager op or not, as the clock has it
