@@ -143,3 +143,14 @@ def test_files_have_the_users_umask_and_what_holds_source_is_not_for_all(tmp_pat
     assert mode(p.recording.path) == mode(page) == trace
     assert mode(next(tmp_path.rglob("*.profnb.json.gz"))) == beside
     assert mode(p.recording.path.parent) == 0o777 & ~umask
+
+
+def test_where_parts_of_a_cell_stand_is_named_as_its_source_is(tmp_path):
+    from profnb.capture.parts.part_records import CellPart, CellRecords, shorten_parts
+
+    cell, module = "/tmp/ipykernel_7/123.py", f"{tmp_path}/work/train.py"
+    parts = [CellPart("train steps", "fit", 3, 9, 4, cell, 2), CellPart("callbacks", "Slow.on_epoch_end", 1, 5, 5, module, 8), CellPart("gaps", "", 2, 1, 1)]
+    short = shorten_parts(CellRecords(15, parts, cells={cell: 4, "/tmp/ipykernel_7/9.py": 3}), str(tmp_path))
+    assert [part.file for part in short.parts] == ["ipykernel_7/123.py", "work/train.py", ""]
+    assert short.cells == {"ipykernel_7/123.py": 4}
+    assert [part.wall_ns for part in short.parts] == [9, 5, 1]

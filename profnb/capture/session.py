@@ -33,6 +33,7 @@ from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.parts.part_records import shorten_parts
 from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line, is_called_by_a_capture
@@ -156,7 +157,7 @@ class Capture:
         """End the capture and say what it left behind."""
         with self.parts.own("stop"):
             self._finish()
-        self.recording.cell = self.parts.finish()
+        self.recording.cell = shorten_parts(self.parts.finish(), self.source.folder)
         return self.recording
 
     def _finish(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field, replace
 
+from profnb.capture.source.kept_source import shorten_files
+
 __all__ = [
     "AROUND",
     "BUILDING",
@@ -29,6 +31,7 @@ __all__ = [
     "VALIDATION",
     "CellPart",
     "CellRecords",
+    "shorten_parts",
 ]
 
 IMPORTS, BUILDING = "imports", "building models"
@@ -130,3 +133,16 @@ class CellRecords:
                 )
                 return
         self.parts.append(CellPart(part, name, 1, wall_ns, wall_ns))
+
+
+def shorten_parts(records: CellRecords, folder: str) -> CellRecords:
+    """The same records with files by their short names, as ``capture.source.kept_source`` has them.
+
+    Args:
+        records: The parts of a cell.
+        folder: Where the code began to run.
+    """
+    names = {"": "", **shorten_files((part.file for part in records.parts if part.file), folder)}
+    parts = [replace(part, file=names[part.file]) for part in records.parts]
+    cells = {names[file]: number for file, number in records.cells.items() if file in names}
+    return replace(records, parts=parts, cells=cells)

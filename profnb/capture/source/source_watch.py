@@ -45,6 +45,7 @@ class SourceWatch:
 
     Attributes:
         messages: What is lost and why, in sentences.
+        folder: Where the code began to run.
     """
 
     def __init__(self, *, has_lines: bool, has_stacks: bool) -> None:
@@ -59,7 +60,7 @@ class SourceWatch:
         self._lock = threading.Lock()
         self._stacks = StackRecords()
         self._line_records = LineRecords()
-        self._folder = ""
+        self.folder = ""
         self.messages: list[str] = []
 
     @contextmanager
@@ -109,7 +110,7 @@ class SourceWatch:
 
     def _begin(self) -> None:
         with contextlib.suppress(OSError):  # the folder is gone
-            self._folder = str(Path.cwd())
+            self.folder = str(Path.cwd())
         self._tell_clock()
         if self._has_stacks:
             self._sampler = StackSampler()
@@ -157,7 +158,7 @@ class SourceWatch:
         lines, places = self._line_records, self._places.listed
         files = [*lines.files, *(file for file, _ in places)]
         frames = () if stacks is None else (file for _, file, _, _ in stacks.frames)
-        names = shorten_files([*files, *frames], self._folder)
+        names = shorten_files([*files, *frames], self.folder)
         if stacks is not None:
             stacks = shorten_stacks(stacks, names)
         if not self._has_lines:
