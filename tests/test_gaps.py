@@ -301,6 +301,7 @@ def test_markers_around_a_body_that_sleeps_are_not_told_to_use_a_function_or_to_
     assert "between steps" not in found.evidence
     assert "Log every" not in found.code
     assert "saves none of it" in found.code
+    assert "profile with --python" in found.code  # lines of Python were not watched
     beside = rules(marked(work=1, gap=1))["python-between-steps"]
     assert beside.title == "Do less in Python"
 

@@ -109,7 +109,8 @@ def _told_elsewhere_ps(study: Study, runs: GapRecords) -> float:
 
 def _python_is_the_step(study: Study, share: float, each: str, inside: float) -> Advice:
     """What is said of steps in which the framework does next to nothing: to run them in it cannot help."""
-    lines = study.recording.source is not None
+    source = study.recording.source
+    lines = source is not None and len(source.lines) > 0
     return Advice(
         "python-between-steps", "Do less in Python",
         f"{percent_text(share)} of the time, {each}, {_whose(study)} work is not under way: "
