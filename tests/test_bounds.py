@@ -1,5 +1,6 @@
 """Operations and bytes of ops, what is open in their shapes, and what bounds them: by hand, and of programs that ran."""
 
+import json
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
@@ -11,8 +12,11 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.capture.recording import Recording
+from profnb.capture.saved.codec import Codec
+from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
 from profnb.capture.source.source_records import SourceRecords
+from profnb.core.errors import TraceFormatError
 from profnb.report.report import build_report
 from profnb.subjects.bounds.graph_costs import find_costs
 from profnb.subjects.bounds.op_costs import OpTensors, Tensor, op_cost
@@ -594,3 +598,28 @@ def test_recorded_shapes_are_those_that_ops_give_back():
                            allocation(10, "l/while/body/_1/l/while/c", "[]"), allocation(12, "d", "(float[3])"))))  # fmt: skip
     assert find_recorded_shapes(trace) == {"call/a": [(2, 3)], "b": [(4,), (5,)], "l/while/c": [()], "d": []}
     assert find_recorded_shapes(read(host(line("worker", event("x", 0, 1))))) == {}
+
+
+# Kept beside a trace.
+
+
+def test_shapes_are_kept_as_they_are_and_refused_where_they_cannot_be():
+    codec = Codec(LIMITS, CHECKS)
+    pooled = graph(("x", "Placeholder", [], [(None, 8, 8, 3)]), ("p", "MaxPool", ["x"], [(None, 4, 4, 3)], "1,2,2,1"), ("u", "Where", ["x"], [None]))
+    plain = json.loads(json.dumps(codec.encode(pooled, GraphShapes)))
+    assert codec.decode(plain, GraphShapes) == pooled
+    for wrong in ({"inputs": [[], [7], [0]]}, {"outputs": [1, 1, 2]}, {"outputs": [3, 1, -1]}, {"op_types": ["Relu"]}, {"settings": [[9, "1"]]},
+                  {"shapes": [[-1], None, None]}, {"shapes": "all"}, {"dtypes": ["float32"]}):  # fmt: skip
+        with pytest.raises(TraceFormatError):
+            codec.decode(plain | wrong, GraphShapes)
+
+
+def test_impossible_sizes_and_orders_have_no_cost():
+    huge = (1 << 39,) * 60
+    assert cost_of("Relu", [huge], [huge]) is None
+    letters = "abcdefghijklmnopqrst"
+    assert cost_of("Einsum", [(1 << 39,) * 20, (2,)], [(2,)], f"{letters},z->z") is None
+    assert cost_of("MaxPool", [(2, 8, 8, 3)], [(2, 4, 4, 3)], "9" * 2000) is None
+    loop = graph(("y", "Relu", ["late"], [(8, 8)]), ("late", "MatMul", ["y", "y"], [(8, 8)]))
+    backwards = replace(loop, inputs=((1,), (0, 0)))
+    assert costs_of(("y", "_FusedMatMul"), graphs=[backwards]) == {}

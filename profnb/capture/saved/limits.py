@@ -84,6 +84,7 @@ LIMITS: Mapping[str, Limit] = {
         f"GraphShapes.{column}": Limit((4 * _OPS, 1_000), -1, _SIZE)
         for column in GraphShapes.__dataclass_fields__
     },
+    "GraphShapes.shapes": Limit((4 * _OPS, 64), 0, _SIZE),
     "CellRecords.wall_ns": Limit(least=0, end=_NS),
     "CellRecords.parts": Limit((_PARTS,)),
     "CellPart.occurrences": Limit(least=0, end=_SIZE),

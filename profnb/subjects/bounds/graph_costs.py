@@ -43,7 +43,7 @@ _BATCH_NORM = "FusedBatchNorm"
 _WITH_BIAS = "WithBias"
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
-_MOST_FUSED, _MOST_OPS = 24, 400_000
+_MOST_FUSED, _FARTHEST, _MOST_OPS = 24, 2_000, 400_000
 _HANDED_ON = frozenset({"Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot"})
 
 
@@ -151,6 +151,8 @@ class GraphCosts:
         while level and len(came_from) < _MOST_FUSED:
             found = [at for at in level if self._graph.op_types[at] == kind]
             if len(found) > 1:
+                return None
+            if found and not 0 <= row - found[0] < _FARTHEST:
                 return None
             if found:
                 return self._between(found[0], row)

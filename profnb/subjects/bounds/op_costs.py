@@ -52,6 +52,7 @@ _WIDTHS = {
     "float32": "32-bit", "float64": "64-bit",
 }  # fmt: skip
 _SOFTMAX = 5
+_LONGEST = 60  # of a window, as text
 _PRODUCTS = (
     PRODUCTS | BATCH_PRODUCTS | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
 )
@@ -180,7 +181,8 @@ def _sum_bytes(tensors: Sequence[Tensor]) -> float | None:
 
 def _window(setting: str) -> int | None:
     sizes = setting.split(",")
-    return prod(map(int, sizes)) if all(size.isdecimal() for size in sizes) else None
+    is_window = len(setting) <= _LONGEST and all(size.isdecimal() for size in sizes)
+    return prod(map(int, sizes)) if is_window else None
 
 
 def _product_flops(op: OpTensors) -> float | None:
@@ -188,9 +190,8 @@ def _product_flops(op: OpTensors) -> float | None:
     inputs, made = [one.shape for one in op.inputs], op.outputs[0].shape if op.outputs else None
     if op.kind == "Einsum":
         sizes = label_sizes(op.setting, inputs)
-        if sizes is None or None in sizes.values():
-            return None
-        return 2.0 * prod(size for size in sizes.values() if size is not None)
+        multiplications = None if sizes is None else count_of(tuple(sizes.values()))
+        return None if multiplications is None else 2.0 * multiplications
     if op.kind in PRODUCTS or op.kind in BATCH_PRODUCTS:
         return _matrix_flops(inputs[0] if inputs else None, made)
     if len(inputs) < 2:

@@ -37,19 +37,20 @@ Sizes = tuple[int, ...]
 _ARGUMENTS = frozenset(
     {"Placeholder", "_Arg", "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 )
+_LARGEST = 1 << 62
 _HANDED_ON = frozenset({"Cast", "Identity"})
 
 
 def count_of(shape: Shape | None) -> int | None:
-    """How many numbers a tensor has; None where that is not known."""
+    """How many numbers a tensor has; None where that is not known, or more than any could have."""
     if shape is None:
         return None
     count = 1
     for size in shape:
-        if size is None:
+        if size is None or count > _LARGEST:
             return None
         count *= size
-    return count
+    return count if count <= _LARGEST else None
 
 
 def fill_shapes(
