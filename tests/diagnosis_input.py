@@ -154,7 +154,7 @@ def several_epochs_without_a_cache():
     return lambda: model.fit(data, epochs=4, verbose=0)
 
 
-@planted("input-bound", question=3, never=(*NEVER, "Python"))
+@planted("input-bound", "small-files", question=3, also=("input-bound", "small-files"), never=(*NEVER, "Python"))
 def fit_from_many_small_files():
     folder = Path(tempfile.mkdtemp())
     for number in range(800):

@@ -197,9 +197,9 @@ def validation_that_is_larger_than_training():
 
     model = keras.Sequential([keras.layers.Input((1000,)), Heavy(), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    x, y = np.ones((256, 1000), "float32"), np.ones((256, 1), "float32")
-    many = np.ones((4096, 1000), "float32"), np.ones((4096, 1), "float32")
-    return lambda: model.fit(x, y, batch_size=128, epochs=4, validation_data=many, validation_batch_size=128, verbose=0)
+    x, y = np.ones((1024, 1000), "float32"), np.ones((1024, 1), "float32")
+    many = tf.data.Dataset.from_tensors((np.ones((128, 1000), "float32"), np.ones((128, 1), "float32"))).repeat(60)
+    return lambda: model.fit(x, y, batch_size=128, epochs=4, validation_data=many, verbose=0)
 
 
 @planted("slowing-down", question=22)

@@ -3,7 +3,7 @@
 Steps in order of their time are cut into 20 blocks of equal length; a block stands for its lower median,
 so that one slow step, or an epoch's end, moves none. Pettitt's statistic counts how many pairs of a block
 before some point and one after it rise, less those that fall, at the point where that is most (a fifth of
-the blocks at least on either side). Without a trend or a change 87 or more are reached once in a thousand
+the blocks at least on either side). Without a trend or a change 85 or more are reached once in a thousand
 times.
 
 Source: A. N. Pettitt (1979), A non-parametric approach to the change-point problem; one-sided, its level from
@@ -24,7 +24,7 @@ from profnb.trace.framework import words
 
 __all__ = ["find_rise", "slowing_down"]
 
-_BLOCKS, _EDGE, _LEVEL = 20, 4, 87
+_BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_STEPS = 2 * _BLOCKS
 _LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
 _FEWEST_TRACED = 20
