@@ -111,7 +111,7 @@ class Profile(Tables):
 
     @property
     def _python(self) -> "PythonTime | None":
-        return self._counted or self.study.python.time
+        return self.study.python.time if self._counted is None else self._counted
 
     @cached_property
     def _step_times(self) -> "StepTimes":
@@ -255,7 +255,7 @@ class Profile(Tables):
         from profnb import __version__
         from profnb.report.forms.as_data import TOLD_TABLES, report_data
 
-        told = TOLD_TABLES if self.has_trace else ("python",) if self._counted else ()
+        told = TOLD_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
         source = self._trace.source if self._trace else self._counted_source
         return report_data(
             self._report,

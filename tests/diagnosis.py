@@ -25,21 +25,7 @@ PROGRAMS = [*diagnosis_input.PROGRAMS, *diagnosis_python.PROGRAMS, *diagnosis_gr
 LEAST_RIGHT, MOST_WRONG = 0.95, 0.02
 
 # Programs that are not told right today: whether a wrong remedy is given, and why. Whoever mends one takes it off.
-_NO_RULE = "the rule is not there yet"
-_TRACING = "what Python does while a function is traced counts as Python between steps: \"log every 100 steps\""
-MISSES = {
-    "own_loop_that_makes_its_batches_by_hand": (True, "arrays made by hand are told in the words of logging"),
-    "predict_of_one_example_in_a_loop": (False, _NO_RULE),
-    "predict_in_a_loop_from_cold": (False, _NO_RULE),
-    "evaluate_of_one_batch_in_a_loop": (False, _NO_RULE),
-    "fit_of_one_batch_in_a_loop": (False, _NO_RULE),
-    "a_new_model_in_each_turn": (True, "functions are told apart by their names: retracing"),
-    "folds_of_a_cross_validation": (True, "functions are told apart by their names: retracing"),
-    "validation_that_is_larger_than_training": (False, _NO_RULE),
-    "a_python_number_in_each_call": (True, _TRACING),
-    "a_new_shape_in_each_call": (True, _TRACING),
-    "a_function_made_anew_in_each_turn": (True, _TRACING),
-}
+MISSES = {}
 
 
 def score(outcomes):

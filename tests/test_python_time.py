@@ -291,3 +291,13 @@ def test_a_profile_of_three_months_and_a_clock_that_ran_backwards_open(tmp_path)
     file.write_bytes(marshal.dumps(counted(alone=7.8e6, total=7.8e6) | {("b.py", 1, "g"): (1, 1, -1e-6, 2e-6, {})}))
     assert profnb.load(file).python.self_ms.max() == 7.8e9
     assert "f" in profnb.load(file).summary()
+
+
+def test_a_profile_in_which_nothing_ran_says_so(tmp_path):
+    """Shorter than no function is none: its table is empty, and no trace is asked for."""
+    file = tmp_path / "none.prof"
+    file.write_bytes(marshal.dumps({}))
+    p = profnb.load(file)
+    assert len(p.python) == 0
+    assert "0 functions" in p.summary()
+    assert "python" not in p.to_dict()["tables"]
