@@ -55,7 +55,7 @@ def test_without_a_column_a_line_of_two_statements_tells_none():
     assert source.text(1, source.statement(1, 8)) == "s.run(a, {x: b})"
 
 
-def study(places, *, gap_ms=18, fed=20, judged=17, new=17, samples=100, wall_ms=None, cells=None):
+def study(places, *, gap_ms=18, fed=20, judged=17, new=17, samples=100, wall_ms=None, cells=None, versions=(3,) * 20):
     """Twenty runs of 2 ms, each followed by nothing for ``gap_ms``."""
     period = (2 + gap_ms) * MS
     ops = [event("a/MatMul:MatMul", row * period, 2 * MS) for row in range(20)]
@@ -63,7 +63,7 @@ def study(places, *, gap_ms=18, fed=20, judged=17, new=17, samples=100, wall_ms=
     trace = read(host(line("python", *runs), line("ops", *ops, line_id=2)))
     gap_ns = 19 * (gap_ms if wall_ms is None else wall_ms) * 1_000_000
     gaps = GapRecords(20, fed, judged, new, 8192, 19, gap_ns, samples, places, cells or {})
-    return Study(trace, recording=Recording(sessions=SessionRecords(0, gaps), graph_versions=[3] * 20))
+    return Study(trace, recording=Recording(sessions=SessionRecords(0, gaps), graph_versions=list(versions)))
 
 
 def place(role, took_ms=300, text="batch = load(i)", at=8, **inner):
@@ -90,6 +90,11 @@ def test_making_what_is_fed_is_input_with_its_lines_and_times():
     assert advice.bound_fraction == pytest.approx(19 * 18 / (19 * 18 + 20 * 2), abs=0.001)
     assert "TFRecord" in advice.code and "100 steps" not in advice.code
     assert not any("tf.data iterator ran" in note for note in notes_of(made))
+
+
+def test_where_the_graph_grows_that_is_what_python_makes():
+    grown = study([place(FEEDS)], versions=range(20))
+    assert rules(grown) == ["growing-graph"]
 
 
 def test_the_answer_says_that_it_is_the_arrays_that_are_fed():

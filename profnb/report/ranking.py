@@ -98,7 +98,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-# What a rule says already, with a remedy that fits: a new iterator for each call, new functions for each model.
+# What a rule says already, with a remedy that fits: a new iterator for each call, or for each model.
 _SAID_BY = {
     "predict-in-a-loop": ("epoch-ends", "python-between-steps"),
     "new-model-in-a-loop": ("epoch-ends", "python-between-steps"),

@@ -6,6 +6,7 @@ from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Advice, share_of
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.input_functions import files_text
+from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 
 __all__ = ["empty_queue", "feeding_by_hand", "note_queues", "small_files"]
@@ -25,11 +26,14 @@ _WHOLE = ("WholeFileReader", "ReadFile")
 def feeding_by_hand(study: Study) -> Advice | None:
     """Python makes what is fed between two session runs, for 5 % of the time or more.
 
-    Statements whose values are fed, or new arrays and what comes before the run in its loop, are most of it.
+    Statements whose values are fed, or new arrays and what comes before the run in its loop, are most of it;
+    and the graph does not grow.
     """
     feeding = study.input.feeding
     if feeding is None or not feeding.makes_input:
         return None
+    if find_growth(study.recording.graph_versions) is not None:
+        return None  # what Python makes there is ops, which is said
     lines = feeding.named((FEEDS, BEFORE))
     most = f" Most of it is {lines}." if lines else ""
     return Advice(
