@@ -8,7 +8,7 @@ import pytest
 import profnb
 from profnb.capture.datasets import find_files, mean_size
 from profnb.subjects.input.diagnosis import CAUSES
-from profnb.subjects.input.feed_advice import small_files
+from profnb.subjects.feeds.advice import small_files
 from profnb.subjects.input.input_functions import files_text, find_small_files
 
 from recorded import program

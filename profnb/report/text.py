@@ -175,7 +175,12 @@ def _facts_between(study: Study) -> list[Fact]:
     """What lies between steps and is no part of one: between epochs, and whatever stopped the work."""
     facts, steps, gaps = [], study.steps, study.gaps
     ends, pauses = gaps.between_epochs, gaps.long
-    if ends.size and gaps.duration_ps[ends].sum() >= _WORTH_A_FACT * _window_ps(steps):
+    are_told = pauses.size > 0 and bool(np.isin(ends, pauses).all())  # below, with their cause
+    if (
+        ends.size
+        and not are_told
+        and gaps.duration_ps[ends].sum() >= _WORTH_A_FACT * _window_ps(steps)
+    ):
         facts.append(
             Fact(
                 "between epochs",
