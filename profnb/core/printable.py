@@ -1,6 +1,6 @@
 """Text of others for a terminal: file, host, label and op names are data and command nothing."""
 
-__all__ = ["printable", "printable_lines"]
+__all__ = ["printable", "printable_lines", "quoted", "shortened"]
 
 
 def printable(text: str) -> str:
@@ -11,3 +11,13 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same of several lines, which stay lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def shortened(text: str, most: int) -> str:
+    """Text of at most so many characters; an ellipsis stands for what is cut off."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def quoted(name: str, most: int) -> str:
+    """A name of others in backticks, of at most so many characters, that it cannot leave."""
+    return "`" + shortened(name.replace("`", "'"), most) + "`"

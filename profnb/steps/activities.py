@@ -216,9 +216,7 @@ def _mark_tracing(trace: Trace, parent: Int64s, lanes: Int8s) -> None:
 
     The graph is built in the call; then the runtime takes the function in, which is the rest of it.
     """
-    lanes[trace.select_names(lambda name: name == _GRAPH_BUILDING) & trace.is_host_event] = (
-        COMPILING
-    )
+    lanes[trace.select_named(_GRAPH_BUILDING) & trace.is_host_event] = COMPILING
     calls = trace.stats.texts(FUNCTION_CALL)
     if not len(calls):
         return

@@ -72,6 +72,11 @@ def _of_names(trace: Trace, events: Int64s, kind_of: Callable[[str], int]) -> In
     return kinds[names]
 
 
+def _row_of(direction: str | None) -> int:
+    """A direction's row of ``DIRECTIONS``; -1 for none."""
+    return -1 if direction is None else DIRECTIONS.index(direction)
+
+
 def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
     """In which direction events copy, by name or, for work of a device, by their details or their launch.
 
@@ -85,16 +90,7 @@ def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
     Returns:
         Row of ``DIRECTIONS``, -1 for what is no copy, shape (N,).
     """
-
-    def by_name(name: str) -> int:
-        direction = copy_direction(name)
-        return -1 if direction is None else DIRECTIONS.index(direction)
-
-    def by_call(name: str) -> int:
-        direction = copy_direction_of_call(name)
-        return -1 if direction is None else DIRECTIONS.index(direction)
-
-    directions = _of_names(trace, events, by_name)
+    directions = _of_names(trace, events, lambda name: _row_of(copy_direction(name)))
     for stat in _DETAILS:
         details = trace.stats.texts(stat)
         if not len(details):
@@ -112,7 +108,7 @@ def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
         calls, launched = find_launches(trace)
         call = look_up(launched, calls, events[unclear])
         unclear, call = unclear[call >= 0], call[call >= 0]
-        direction = _of_names(trace, call, by_call)
+        direction = _of_names(trace, call, lambda name: _row_of(copy_direction_of_call(name)))
         directions[unclear[direction >= 0]] = direction[direction >= 0]
     return directions
 

@@ -40,13 +40,13 @@ _TRAIN, _LOOP = "train", "loop"
 
 def eager_steps(trace: Trace) -> Steps | None:
     """Steps of eager loops over tf.data; None where none asks twice for an element."""
-    asks = np.flatnonzero(trace.select_names(lambda name: name == _ASKS) & trace.is_host_event)
+    asks = np.flatnonzero(trace.select_named(_ASKS) & trace.is_host_event)
     if asks.size < 2:
         return None
     thread = Thread(trace, int(np.bincount(trace.lines.of_event[asks]).argmax()))
     asks = asks[trace.lines.of_event[asks] == thread.line]
     brings = _brings_element(trace, asks)
-    made = thread.outer_of(np.flatnonzero(trace.select_names(lambda name: name == _MAKES)))
+    made = thread.outer_of(np.flatnonzero(trace.select_named(_MAKES)))
     asked, iterator = thread.outer_of(asks[brings]), _iterator_of(trace, asks[brings])
     in_pass = np.searchsorted(made, asked)
     chosen = _turns(iterator, in_pass)
@@ -114,7 +114,7 @@ def names_of_phases(
 def _brings_element(trace: Trace, asks: Int64s) -> Bools:
     """Which of N calls brought an element: the fetch inside tells its size then, where any fetch does."""
     sizes = trace.stats.integers("element_size").events
-    fetches = np.flatnonzero(trace.select_names(lambda name: name == _FETCH) & trace.is_host_event)
+    fetches = np.flatnonzero(trace.select_named(_FETCH) & trace.is_host_event)
     told = np.isin(fetches, sizes)
     if not told.any():
         return np.ones(asks.size, np.bool_)
@@ -124,7 +124,7 @@ def _brings_element(trace: Trace, asks: Int64s) -> Bools:
 
 def _iterator_of(trace: Trace, asks: Int64s) -> Int64s:
     """The iterator that each of N calls asks, as the root inside tells it; 0 where none does."""
-    roots = np.flatnonzero(trace.select_names(lambda name: name == _ROOT) & trace.is_host_event)
+    roots = np.flatnonzero(trace.select_named(_ROOT) & trace.is_host_event)
     ids = trace.stats.integers("id")
     row = last_around(trace, asks, roots)
     iterator = np.zeros(asks.size, np.int64)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from profnb.capture.parts import part_records as parts
+from profnb.core.printable import quoted, shortened
 from profnb.core.units import MISSING, count_text, duration_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -108,16 +109,12 @@ def _title(part: str, name: str, python: str) -> str:
     if part == parts.OTHER:
         return python
     if part == parts.CALLBACKS:
-        return f"`{_cut(name.partition('.')[0] or part)}`"
+        return quoted(name.partition(".")[0] or part, _LONGEST)
     if part == parts.CALLS and name:
-        return f"`{_cut(name)}`"
+        return quoted(name, _LONGEST)
     if part == parts.MARKED and name:
-        return f"steps marked `{_cut(name)}`"
+        return f"steps marked {quoted(name, _LONGEST)}"
     return _TITLES.get(part, part)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _remark(cell: CellBreakdown, part: str) -> str:
@@ -132,7 +129,11 @@ def _remark(cell: CellBreakdown, part: str) -> str:
     for count in range(1, min(len(top), _MOST_LINES) + 1):
         if cell.wall_ps[top[:count]].sum() >= half:
             lines = [cell.line[row] for row in top[:count]]
-            text = f"`{_cut(cell.name[top[0]])}`, " if count == 1 and cell.name[top[0]] else ""
+            text = (
+                f"{quoted(cell.name[top[0]], _LONGEST)}, "
+                if count == 1 and cell.name[top[0]]
+                else ""
+            )
             return f"most of it {text}{' and '.join(lines)}"
     return ""
 
@@ -155,7 +156,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
     most = float(cell.fraction.max()) or 1.0
 
     def part(row: int) -> Cell:
-        return cell.part[row], "", _cut(cell.name[row])
+        return cell.part[row], "", shortened(cell.name[row], _LONGEST)
 
     def longest(row: int) -> str:
         return duration_text(int(cell.longest_ps[row])) if cell.occurrences[row] > 1 else ""

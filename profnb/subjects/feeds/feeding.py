@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from profnb.capture.session_records import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords
 from profnb.capture.source.user_code import file_title
+from profnb.core.printable import quoted
 from profnb.core.units import duration_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.spine import Spine
@@ -65,10 +66,7 @@ class Feeding:
 
     def _told(self, text: str, file: str, line: int) -> str:
         at = f"{file_title(file, self.cells)}:{line}"
-        text = text.replace("`", "'")
-        if len(text) > _LONGEST_TEXT:
-            text = text[: _LONGEST_TEXT - 1] + "…"
-        return f"`{text}`, {at}" if text else at
+        return f"{quoted(text, _LONGEST_TEXT)}, {at}" if text else at
 
 
 def session_gaps(spine: Spine) -> GapRecords | None:

@@ -59,7 +59,7 @@ def eager_ops(study: Study) -> Advice | None:
         return None
     what = f"Python ran {count_text(round(each))} ops a step one by one"
     if study.steps.is_window:
-        made = trace.select_names(lambda name: name == f"{_EAGER_CALL}VarHandleOp")
+        made = trace.select_named(f"{_EAGER_CALL}VarHandleOp")
         if each - _OPS_TO_MAKE_A_VARIABLE * made.sum() < _MANY_EAGER_OPS:
             return None
         what = f"Python ran {count_text(events.size)} ops one by one in {duration_text(whole)}"

@@ -19,6 +19,7 @@ import numpy as np
 
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Int64s
+from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
@@ -52,10 +53,8 @@ class GapCause:
     @property
     def text(self) -> str:
         """As a sentence names it: "`Pause.on_epoch_end`, Cell [1]:8"."""
-        name = self.name.replace("`", "'")
-        if len(name) > _LONGEST_NAME:
-            name = name[: _LONGEST_NAME - 1] + "…"
-        return f"`{name}`, {self.line}" if self.line else f"`{name}`"
+        name = quoted(self.name, _LONGEST_NAME)
+        return f"{name}, {self.line}" if self.line else name
 
 
 def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -> GapCause | None:

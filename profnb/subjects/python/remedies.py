@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from profnb.capture.parts.part_records import CALLBACKS, CellPart
+from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.advising import is_own_loop, line_text
@@ -20,6 +21,7 @@ __all__ = ["Remedy", "find_remedy"]
 
 _BATCH_HOOK = re.compile(r"\.on_(?:train_|test_|predict_)?batch_(?:begin|end)$")
 _MOST = 0.5
+_LONGEST_NAME = 60
 _SHORT_PS = 1_000_000_000  # what a loop itself takes: nothing that could be done elsewhere
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _UNROLLS = (3, 7)  # the first Keras that has unrolled_steps_per_execution
@@ -106,10 +108,10 @@ def _costly_hook(study: Study, each_ps: float) -> CellPart | None:
 
 def _remedy_of(study: Study, hook: CellPart) -> Remedy:
     each = duration_text(hook.wall_ns / hook.occurrences * PS_PER_NS)
-    name = hook.name.replace("`", "'")[:60]
-    cause = f" Most of it is `{name}`, {each} in each of {count_text(hook.occurrences)} calls."
+    name = quoted(hook.name, _LONGEST_NAME)
+    cause = f" Most of it is {name}, {each} in each of {count_text(hook.occurrences)} calls."
     kind = hook.name.partition(".")[0]
-    code = _TOLD.get(kind, f"Do less in `{name}`, or do it after every 100th batch only.")
+    code = _TOLD.get(kind, f"Do less in {name}, or do it after every 100th batch only.")
     return Remedy(cause, code, line_text(study, hook.file, hook.line))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
+from profnb.core.printable import shortened
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -53,7 +54,7 @@ def _line_section(lines: SourceLines, scope: str, words: Sequence[str] = ()) -> 
 
     def source(row: int) -> Cell:
         place = f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}"
-        return _cut(lines.text[row].strip()), f"{_FONT};white-space:pre-wrap", place
+        return shortened(lines.text[row].strip(), _LONGEST), f"{_FONT};white-space:pre-wrap", place
 
     return section_of(
         SOURCE_LINES,
@@ -93,11 +94,7 @@ def _code(text: str, look: str = _CODE) -> Cell:
     """A line of code; its indent stays where styles are dropped."""
     bare = text.lstrip()
     indent = _NBSP * len(text[: len(text) - len(bare)].expandtabs(4))
-    return indent + _cut(bare), look
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return indent + shortened(bare, _LONGEST), look
 
 
 def _sentence(lines: SourceLines, scope: str) -> str:
