@@ -60,7 +60,8 @@ def python_between_steps(study: Study) -> Advice | None:
     if _has_another_cause(study):
         return None
     each = duration_text(rest / rows.size)
-    few, seldom = _few_gaps(in_gaps[:, -1], rest)
+    # Of a gap between session runs only the sum over all is known to be Python's, not that of each.
+    few, seldom = _few_gaps(in_gaps[:, -1], rest) if runs is None else ("", "")
     remedy = find_remedy(study, rest / rows.size)
     if feeding is not None and feeding.named():
         cause = f" Most of it is {feeding.named()}.{few}"
