@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from traces import event, host, line, read
 
+from profnb.report.notes import notes_of
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.step_chart import step_chart
@@ -271,3 +272,13 @@ def test_a_loop_of_evaluations_is_not_told_to_make_epochs_of_a_fit_longer():
     assert "fit(" not in found.code
     assert "validation_freq" not in found.code
     assert "evaluate" in found.code
+
+
+def test_many_other_kinds_of_steps_are_counted_not_listed():
+    phases = ["train"] * 8 + [f"run {number}" for number in range(9)] + ["train"] * 8
+    noted = [note for note in notes_of(loop([0.1] * 24, phases=phases)) if "also recorded" in note]
+    assert noted == [
+        "Averages are of train steps; also recorded: 1 run 0, 1 run 1, 1 run 2, 1 run 3 steps and 5 of 5 other kinds."
+    ]
+    few = notes_of(loop([0.1] * 9, phases=["train"] * 9 + ["test"]))
+    assert "Averages are of train steps; also recorded: 1 test step." in few
