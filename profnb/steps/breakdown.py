@@ -248,6 +248,8 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
         groups: Which step each event belongs to.
         lanes: What each event is, shape (E,).
     """
+    if not len(steps):
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     is_host = (lanes > 0) & (lanes < FIRST_OF_DEVICE)
     is_anytime = lanes == AWAITING
     if not trace.is_device_line.any():
