@@ -135,6 +135,21 @@ def test_what_passes_inside_of_the_run_is_not_pythons():
     assert rules(study([place(AFTER)], wall_ms=0.1)) == []
 
 
+def test_long_gaps_that_are_the_sessions_are_not_said_to_be_pythons():
+    """1.2 ms of Python after each run; every eighth gap is 40 ms, most of it inside of ``Session.run``."""
+    begin, events = 0, []
+    for row in range(40):
+        events += [event("session_run", begin, 2 * MS, step_num=row, _r=1), event("a/MatMul:MatMul", begin, 2 * MS)]
+        begin += (42 if row % 8 == 7 else 6) * MS
+    places = [place(AFTER, 46, "log(loss)")]
+    gaps = GapRecords(40, 0, 0, 0, 0, 39, 39 * 1_200_000, 30, places)
+    of = Study(read(host(line("python", *events))), recording=Recording(sessions=SessionRecords(0, gaps), graph_versions=[3] * 40))
+    advice = first_of(of)
+    assert "Most of it is `log(loss)`, cell.py:8 (1.20 ms a step)." in advice.evidence
+    assert "comes after" not in advice.evidence
+    assert "those steps" not in advice.code
+
+
 def test_names_from_the_code_cannot_leave_their_quotes():
     told = study([place(FEEDS, text="x = f(`<b>`)")]).input.feeding.named()
     assert told.startswith("`x = f('<b>')`, cell.py:8")
@@ -145,7 +160,10 @@ def test_an_array_is_new_that_was_not_fed_before_and_does_not_stay():
     whole = np.ones(90)
     for feeds, fed, new in (
         (lambda i: {"x": np.ones(9)}, 8, 5), (lambda i: {"x": kept[i]}, 8, 0),
-        (lambda i: {"x": whole[i : i + 9]}, 8, 0), (lambda i: {"x": 0.1}, 0, 0), (lambda i: None, 0, 0),
+        (lambda i: {"x": whole[i : i + 9]}, 8, 0),
+        (lambda i: {"x": np.ones(9), "y": whole[i : i + 2]}, 8, 5),  # labels are a part of what is kept
+        (lambda i: dict(zip("xy", np.ones((2, 9)), strict=True)), 8, 5),  # parts of one new array
+        (lambda i: {"x": whole[i : i + 9], "noise": np.ones(2)}, 8, 0), (lambda i: {"x": 0.1}, 0, 0), (lambda i: None, 0, 0),
     ):  # fmt: skip
         watch = GapWatch()
         for number in range(8):
@@ -164,6 +182,7 @@ def session():
     v1 = tf.compat.v1
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, (None, 64), name="x")
+        v1.placeholder(tf.float32, (None,), name="y")
         tf.reduce_sum(x, name="total")
     with v1.Session(graph=graph) as opened:
         yield opened
@@ -211,6 +230,31 @@ def test_statements_of_real_loops_are_found(session, loop, role, text):
     assert most.file.endswith("test_feeding.py")
     rule = p.advice[0].rule
     assert rule == ("python-input" if role == FEEDS else "python-between-steps")
+
+
+def fed_after_another_run(s):
+    s.run("total:0", {"x:0": np.zeros((1, 64))})  # as one that initialises
+    kept = np.ones((900, 64))
+    for i in range(12):
+        batch = load()
+        s.run("total:0", {"x:0": batch, "y:0": kept[i : i + 8, 0]})
+
+
+def logged_after_another_run(s):
+    s.run("total:0", {"x:0": np.zeros((1, 64))})
+    for _ in range(12):
+        s.run("total:0", {"x:0": np.ones((8, 64))})
+        time.sleep(0.03)
+
+
+@pytest.mark.tensorflow
+def test_a_run_before_the_loop_does_not_tell_what_the_loops_statements_are(session):
+    for loop, role, text in ((fed_after_another_run, FEEDS, "batch = load()"), (logged_after_another_run, AFTER, "time.sleep(0.03)")):
+        with profnb.profile() as p:
+            loop(session)
+        most = p.recording.sessions.gaps.places[0]
+        assert (most.role, most.text) == (role, text)
+        assert p.advice[0].rule == ("python-input" if role == FEEDS else "python-between-steps")
 
 
 @pytest.mark.tensorflow

@@ -6,6 +6,7 @@ from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import USER, StepRecords
+from profnb.report.notes import notes_of
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.step_chart import step_chart
@@ -331,3 +332,13 @@ def test_ends_of_epochs_that_are_pauses_are_told_once():
     told = facts(loop([1] * 15 + [600] + [1] * 15, iterators=[15]))
     assert "between epochs" not in told
     assert told["pauses"].value == "600 ms"
+
+
+def test_many_other_kinds_of_steps_are_counted_not_listed():
+    phases = ["train"] * 8 + [f"run {number}" for number in range(9)] + ["train"] * 8
+    noted = [note for note in notes_of(loop([0.1] * 24, phases=phases)) if "also recorded" in note]
+    assert noted == [
+        "Averages are of train steps; also recorded: 1 run 0, 1 run 1, 1 run 2, 1 run 3 steps and 5 of 5 other kinds."
+    ]
+    few = notes_of(loop([0.1] * 9, phases=["train"] * 9 + ["test"]))
+    assert "Averages are of train steps; also recorded: 1 test step." in few

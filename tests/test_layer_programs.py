@@ -9,7 +9,9 @@ import pytest
 
 import profnb
 from profnb.subjects.layers.flops import forward_flops
+from profnb.capture.models.layer_facts import TracedLayer, describe_model
 from profnb.capture.models.model_watch import describe_models
+from profnb.capture.models.op_order import METRICS
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -191,6 +193,23 @@ def test_gradients_that_a_function_defines_itself_are_of_its_layer(which, was_tr
     assert table.loc["metrics", "other_us"] > 0
     assert table.occurrences.get("outside the model", 0) < table.loc["metrics", "occurrences"]
     assert sums_exactly(p)
+
+
+def test_a_loss_of_a_loop_of_ones_own_is_no_metric_of_the_compiled_model():
+    """Nobody's metric runs: what has no scope behind the model is the loop's."""
+    model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+
+    @tf.function
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - 1) ** 2)
+        return tape.gradient(loss, model.trainable_variables)
+
+    graph = gradients.get_concrete_function(tf.ones((BATCH, 8))).graph
+    facts = describe_model(model, {id(model): TracedLayer((), (), 0, graph)})
+    assert facts.has_keras_step
+    assert not [name for name, fact in facts.ops[""][0].items() if fact.part == METRICS]
 
 
 @pytest.mark.parametrize("which", ["keras", "tf_keras"])

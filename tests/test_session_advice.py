@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, SESSION_RUNS, CellPart, CellRecords
+from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, OTHER, PROFNB, SESSION_RUNS, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.ranking import advise
@@ -29,7 +29,9 @@ def study(*, summary_ms=0.0, every=1, saves=0, save_ms=10, gap_ms=10, places=(),
         if summary_ms and row % every == 0:
             ops.append(event("w:HistogramSummary", row * 20 * MS + 5 * MS, int(summary_ms * MS)))
     trace = read(host(line("python", *runs), line("ops", *ops, line_id=2)))
-    parts = [CellPart(SESSION_RUNS, "", STEPS, 400 * NS, 10 * NS)]
+    others_ms = (STEPS - 1) * gap_ms - (saves * save_ms if save_ms < 10 * gap_ms else 0)
+    parts = [CellPart(SESSION_RUNS, "", STEPS, 400 * NS, 10 * NS), CellPart(OTHER, "", 0, max(others_ms, 0) * NS, 0)]
+    parts.append(CellPart(PROFNB, "stop", 1, 900 * NS, 900 * NS))
     if saves:
         parts.append(CellPart(CHECKPOINTING, "Saver.save", saves, saves * save_ms * NS, save_ms * NS))
     cell = CellRecords(sum(part.wall_ns for part in parts), parts)
@@ -66,6 +68,13 @@ def test_frequent_checkpoints_are_said_and_are_no_python_between_steps():
     assert "python-between-steps" not in often
     hooked = found(study(saves=39, save_ms=8, places=[place("CheckpointSaverHook.after_run", 380, RUN_ITSELF)]))
     assert "python-between-steps" not in hooked
+
+
+def test_saves_so_long_that_they_are_pauses_are_a_share_of_the_whole_cell():
+    """400 ms of runs, 390 ms between them, and three pauses of 500 ms that no gap has."""
+    long = found(study(saves=3, save_ms=500, places=[place("log(loss)", 380)]))["checkpoints"]
+    assert long.evidence == "3 checkpoints in 40 session runs took 1.50 s, 500 ms each: 65.5 % of the cell's time."
+    assert long.bound_fraction == pytest.approx(1500 / 2290)
 
 
 @pytest.mark.parametrize("facts", [{"saves": 2, "save_ms": 100}, {"saves": 20, "save_ms": 1}, {"saves": 0}])

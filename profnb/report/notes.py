@@ -36,6 +36,7 @@ __all__ = [
 
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
+_MOST_PHASES = 4
 _LEAK, _NEARLY_FULL = 0.001, 0.9
 
 
@@ -140,8 +141,12 @@ def note_steps(
             f"{summary.iterations}); step times are per execution."
         )
     if summary.others:
-        listed = ", ".join(f"{count_text(count)} {name}" for name, count in summary.others)
-        plural = "step" if summary.others[-1][1] == 1 else "steps"
+        shown, more = summary.others[:_MOST_PHASES], summary.others[_MOST_PHASES:]
+        listed = ", ".join(f"{count_text(count)} {name}" for name, count in shown)
+        plural = "step" if shown[-1][1] == 1 else "steps"
+        if more:
+            steps_more = count_text(sum(count for _, count in more))
+            plural = f"steps and {steps_more} of {count_text(len(more))} other kinds"
         notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} {plural}.")
     if 0 < len(summary.counted) < 5 and not steps.is_window:
         notes.append(

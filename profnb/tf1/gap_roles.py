@@ -82,7 +82,7 @@ def tell_roles(calls: Sequence[Stack], stacks: Mapping[Stack, int], scale: float
     inner: dict[_Place, dict[tuple[str, int, str], int]] = {}
     for stack, took in stacks.items():
         place = (
-            max((_place(call, stack, reader) for call in calls), key=lambda found: found[0])[1]
+            max((_place(call, stack, reader) for call in calls), key=_kinship)[-1]
             if calls and stack
             else None
         )
@@ -106,8 +106,17 @@ def tell_roles(calls: Sequence[Stack], stacks: Mapping[Stack, int], scale: float
     return places
 
 
-def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, _Place]:
-    """How many of the user's frames both share, and what ran instead of the run."""
+def _kinship(found: tuple[int, bool, _Place]) -> tuple[int, bool, bool]:
+    """Of several runs, the one a statement is told by: it is fed from there, or is in the same loop.
+
+    Before a loop there often is another run in the same function, which initialises the variables.
+    """
+    shared, same_loop, place = found
+    return shared, place[-1] == FEEDS, same_loop
+
+
+def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, bool, _Place]:
+    """How many of the user's frames both share, whether a loop too, and what ran instead of the run."""
     rows = [row for row, (code, _) in enumerate(stack) if is_user_file(code.co_filename)]
     of_call = [frame for frame in call if is_user_file(frame[0].co_filename)]
     shared = 0
@@ -117,7 +126,8 @@ def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, _Place]:
         line, statement = reader.statement(own, own_offset)
         source = reader.of(own)
         if own is not code:
-            return shared, (own.co_filename, line, source.text(line), FEEDS if level else AFTER)
+            role = FEEDS if level else AFTER
+            return shared, False, (own.co_filename, line, source.text(line), role)
         _, run = reader.statement(code, offset)
         if run is None or run is not statement:
             role = (
@@ -126,18 +136,19 @@ def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, _Place]:
                 else _role(source, statement, run, is_last=is_last)
             )
             first = line if statement is None else statement.lineno
-            return shared, (own.co_filename, first, source.text(first, statement), role)
+            place = own.co_filename, first, source.text(first, statement), role
+            return shared, _in_one_loop(source, statement, run), place
         shared += 1
         if is_last or row == rows[-1]:
             hook = _hook_in(stack[row + 1 :])
             first = run.lineno
             if hook is not None:
-                return shared, (own.co_filename, first, hook, RUN_ITSELF)
+                return shared, True, (own.co_filename, first, hook, RUN_ITSELF)
             role = FEEDS if not is_last or is_fed(run) else AFTER
-            return shared, (own.co_filename, first, source.text(first, statement), role)
+            return shared, True, (own.co_filename, first, source.text(first, statement), role)
     code, offset = stack[0]
     line = line_at(code, offset)
-    return shared, (code.co_filename, line, reader.of(code).text(line), AFTER)
+    return shared, False, (code.co_filename, line, reader.of(code).text(line), AFTER)
 
 
 def _hook_in(frames: Stack) -> str | None:
@@ -152,13 +163,17 @@ def _hook_in(frames: Stack) -> str | None:
     return ""
 
 
+def _in_one_loop(source: Source, statement: ast.stmt | None, run: ast.stmt | None) -> bool:
+    loop = None if run is None else source.loop(run)
+    return loop is not None and statement is not None and loop in source.above(statement)
+
+
 def _role(source: Source, statement: ast.stmt, run: ast.stmt, *, is_last: bool) -> str:
     """What a statement is to another one of the same scope that leads to the run."""
-    loop = source.loop(run)
     needed = fed_names(run) if is_last else loaded_names(run)
     if comes_from(source, statement, run, needed):
         return FEEDS
     is_earlier = (statement.lineno, statement.col_offset) < (run.lineno, run.col_offset)
-    in_loop = loop is not None and loop in source.above(statement)
+    in_loop = _in_one_loop(source, statement, run)
     feeds = not is_last or bool(needed) or is_fed(run)
     return BEFORE if is_earlier and in_loop and feeds and not only_shows(statement) else AFTER

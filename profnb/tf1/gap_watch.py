@@ -6,7 +6,8 @@ is divided among its samples; what lies after the last run is no gap. Pauses (te
 than 100 ms) are left out, as everywhere.
 
 Of the arrays that are fed it is told whether they were made for the run. One that was fed before is not, nor
-is a part of one, nor one that still lives three runs later: it was made beforehand, and is kept.
+is a part of one, nor one that still lives three runs later: it was made beforehand, and is kept. Of several
+those count that hold most of the bytes (labels are often a part of an array that is kept).
 """
 
 import contextlib
@@ -55,7 +56,7 @@ class GapWatch:
         self._samples: list[tuple[int, _Key]] = []  # of this gap
         self._gaps: list[tuple[int, dict[_Key, int], int]] = []
         self._known: dict[int, weakref.ref[Any]] = {}
-        self._waiting: deque[tuple[int, list[weakref.ref[Any]]]] = deque()
+        self._waiting: deque[tuple[int, list[tuple[weakref.ref[Any], int]], int]] = deque()
         self._stopping = threading.Event()
         self._sampler: threading.Thread | None = None
         self._has_stopped = False
@@ -143,19 +144,18 @@ class GapWatch:
             records.fed += 1
             records.fed_bytes = max(records.fed_bytes, sum(int(a.nbytes) for a in arrays))
         while self._waiting and self._waiting[0][0] <= records.runs - _RUNS_LATER:
-            _, made = self._waiting.popleft()
+            _, made, whole = self._waiting.popleft()
             records.judged += 1
-            records.new += bool(made) and all(array() is None for array in made)
+            records.new += sum(size for array, size in made if array() is None) * 2 > whole
         if not arrays:
             return
-        roots = [_root_of(array) for array in arrays]
-        is_new = not any(self._was_fed(root) for root in roots)
-        refs = []
-        for root in roots:
+        roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
+        first_fed: list[tuple[weakref.ref[Any], int]] = []
+        for root, size in [own for own in roots if not self._was_fed(own[0])]:
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
-                refs.append(weakref.ref(root))
-                self._known[id(root)] = refs[-1]
-        self._waiting.append((records.runs, refs if is_new else []))
+                self._known[id(root)] = weakref.ref(root)
+                first_fed.append((self._known[id(root)], size))
+        self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
 
     def _was_fed(self, root: object) -> bool:
         known = self._known.get(id(root))

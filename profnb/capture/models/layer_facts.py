@@ -218,9 +218,7 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     graphs = _ask(function_graphs, model, no_graphs)
     graphs |= {"": [graph]} if graph is not None else {}
     walk.row_of_handle.pop(id(None), None)
-    describe = partial(
-        describe_ops, row_of_handle=walk.row_of_handle, has_keras_step=has_keras_step
-    )
+    describe = partial(describe_ops, row_of_handle=walk.row_of_handle)
     no_ops: dict[str, OpFact] = {}
     return ModelFacts(
         name=str(model.name),
@@ -233,8 +231,9 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
         again=frozenset().union(*(seen.again for _, seen in calls)),
         calls={row: seen.calls for row, seen in calls if seen.calls},
         ops={
-            phase: [_ask(describe, traced_graph, no_ops) for traced_graph in of_phase]
+            phase: [_ask(partial(describe, has_keras_step=is_keras), of, no_ops) for of in of_phase]
             for phase, of_phase in graphs.items()
+            for is_keras in (has_keras_step and phase != "",)  # not in a loop of the user's own
         },
     )
 

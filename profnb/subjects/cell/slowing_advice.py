@@ -27,6 +27,7 @@ __all__ = ["find_rise", "slowing_down"]
 _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_STEPS = 2 * _BLOCKS
 _LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
+_FAR_LONGER = 5
 _FEWEST_TRACED = 20
 _INPUT, _PYTHON, _MORE, _SAME = "input", "python", "more", "same"
 _CODE = {
@@ -51,11 +52,15 @@ class Rise:
         early: The median of the first quarter of the blocks, in the unit of the steps.
         late: That of the last quarter.
         change: Row of the step at which most of the rise happens; None where it comes bit by bit.
+        excess: Share of the time of all steps beyond what they took had each taken what those of the first
+            quarter did. Of a step far longer than its neighbours (a model is saved) no more than five
+            times their median counts: it is long for another reason.
     """
 
     early: float
     late: float
     change: int | None
+    excess: float
 
 
 def find_rise(periods: Floats) -> Rise | None:
@@ -84,14 +89,19 @@ def find_rise(periods: Floats) -> Rise | None:
     near = min(best, _BLOCKS - best, quarter)
     jump = float(np.median(blocks[best : best + near]) / np.median(blocks[best - near : best]))
     is_jump = jump >= (late / early) ** 0.8
-    return Rise(early, late, int(bounds[best]) if is_jump else None)
+    usual = np.minimum(periods, _FAR_LONGER * np.repeat(blocks, np.diff(bounds)))
+    excess = float(usual.sum()) - periods.size * float(usual[: bounds[quarter]].mean())
+    return Rise(
+        early, late, int(bounds[best]) if is_jump else None, max(excess / float(periods.sum()), 0.0)
+    )
 
 
 def slowing_down(study: Study) -> Advice | None:
     """Of 40 steady steps of one fit or loop or more, the last quarter takes a quarter longer than the first.
 
-    Chance alone says so once in a thousand times. Not where a buffer of the input ran dry (the wait for it
-    grew once, and stays as it is), and not where a session's graph grows, which a rule of its own tells.
+    The same steps in random order say so once in a thousand times. Not where a buffer of the input ran dry
+    (the wait for it grew once, and stays as it is), and not where a session's graph grows, which a rule of
+    its own tells.
     """
     versions = study.recording.graph_versions
     if study.steps.is_window or (versions and versions[-1] - versions[0] >= len(versions) // 2 > 0):
@@ -112,8 +122,8 @@ def slowing_down(study: Study) -> Advice | None:
         "slowing-down", "Find what slows the steps down",
         f"The last quarter of {count_text(periods.size)} steps took {duration_text(rise.late)} each, the "
         f"first {duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, {at}; "
-        f"chance alone shows that once in a thousand cells.{what}",
-        max(1 - periods.size * rise.early / float(periods.sum()), 0.0),
+        f"in random order the same steps show that once in a thousand times.{what}",
+        rise.excess,
         words(study.framework, _CODE[cause], sessions=_CODE[cause].replace("float(loss)", "its value")),
         f"{GUIDE}/profiler",
     )  # fmt: skip

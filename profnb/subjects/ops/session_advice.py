@@ -1,7 +1,7 @@
 """What loops of TensorFlow 1 do beside training: summaries in each step, checkpoints; pools of threads."""
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
-from profnb.capture.parts.part_records import CHECKPOINTING
+from profnb.capture.parts.part_records import CHECKPOINTING, IMPORTS, PROFNB
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import Advice, covered_share, op_events, period_ps
 from profnb.subjects.feeds.feeding import session_gaps
@@ -49,7 +49,10 @@ def summaries_each_step(study: Study) -> Advice | None:
 
 
 def checkpoints_often(study: Study) -> Advice | None:
-    """Checkpoints are saved between session runs, three times or more, for 5 % of the time or more."""
+    """Checkpoints are saved between session runs, three times or more, for 5 % of the cell's time or more.
+
+    Saves that are so long that they are pauses count too, so the cell is what they are a share of.
+    """
     cell, gaps, counted = study.recording.cell, session_gaps(study), study.summary.counted.size
     if cell is None or gaps is None or counted < _FEWEST_STEPS:
         return None
@@ -57,16 +60,15 @@ def checkpoints_often(study: Study) -> Advice | None:
         part for part in cell.parts if part.part == CHECKPOINTING and part.name.endswith("save")
     ]
     often, took_ns = sum(p.occurrences for p in saves), sum(p.wall_ns for p in saves)
-    runs_ns = sum(p.wall_ns for p in cell.parts if p.part in ("session runs", "first steps"))
-    whole_ns = gaps.gap_ns + runs_ns
+    whole_ns = sum(p.wall_ns for p in cell.parts if p.part not in (IMPORTS, PROFNB))
     share = min(took_ns / whole_ns, 1.0) if whole_ns else 0.0
     if often < 3 or often * 100 < gaps.gaps or share < _LEAST_SHARE:
         return None
     return Advice(
         "checkpoints", "Save less often",
-        f"{count_text(often)} checkpoints in {count_text(gaps.gaps + 1)} session runs took "
+        f"{count_text(often)} checkpoints in {count_text(gaps.runs)} session runs took "
         f"{duration_text(took_ns * 1000)}, {duration_text(took_ns * 1000 / often)} each: "
-        f"{percent_text(share)} of the time of the loop.",
+        f"{percent_text(share)} of the cell's time.",
         share,
         "Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession, or saver.save(..., "
         "write_meta_graph=False) once in 1,000 steps; the graph need be written only once.",

@@ -64,7 +64,8 @@ def python_between_steps(study: Study) -> Advice | None:
     is_marked = study.steps.origin.startswith("step markers") and is_own_loop(study)
     if is_marked and inside > rest / 2 and share >= _NEARLY_ALL:
         return _python_is_the_step(study, share, f"{each} a step", inside / rest)
-    few, seldom = _few_gaps(in_gaps[:, -1], rest)
+    # Of a gap between session runs only the sum over all is known to be Python's, not that of each.
+    few, seldom = _few_gaps(in_gaps[:, -1], rest) if runs is None else ("", "")
     remedy = find_remedy(study, rest / rows.size)
     if feeding is not None and feeding.named():
         cause = f" Most of it is {feeding.named()}.{few}"
