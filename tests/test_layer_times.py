@@ -208,6 +208,20 @@ def test_scopes_that_were_seen_go_before_what_names_suggest():
     assert table.forward_us.to_dict() == {"net": 0, "net/dense": 20, "net/dense_1": 10}
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_layer_of_two_models_counts_where_it_was_called(order):
+    """Keras' regression tutorial: one Normalization in two models, of which one runs; a layer called by itself stays."""
+    idle = model(layer("line", "Sequential", -1), layer("line/norm"), layer("line/dense"), scopes={"net_1/norm_1": 1})
+    ran = model(layer("net", "Sequential", -1), layer("net/norm"), layer("net/up"), scopes={"net_1": 0, "net_1/norm_1": 1, "net_1/up_1": 2})
+    ops = ("net_1/norm_1/Sub:Sub", "net_1/up_1/MatMul:MatMul")
+    _, table = table_of(*ops, models=[idle, ran][::order])
+    assert table.forward_us.to_dict() == {"net": 0, "net/norm": 10, "net/up": 10}
+    by_itself = replace(idle, scopes={"norm_1": 1})
+    _, table = table_of(*ops, "norm_1/Sub:Sub", models=[by_itself, ran][::order])
+    assert table.forward_us["line/norm"] == 10
+    assert table.forward_us["net/norm"] == 10
+
+
 def test_what_a_gradient_repeats_is_recomputation():
     block = model(
         layer("net", "Functional", -1), layer("net/block", "Block"), layer("net/block/up", parent=1),

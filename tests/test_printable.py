@@ -14,6 +14,7 @@ EVIL = "a\x1b[31m\x1b]0;title\x07\u202eb\r"
 def test_what_commands_a_terminal_is_replaced_and_the_rest_stays():
     assert printable("k\u00e4se \u2588\u2592 \u65e5\u672c") == "k\u00e4se \u2588\u2592 \u65e5\u672c"
     assert printable(EVIL) == "a\ufffd[31m\ufffd]0;title\ufffd\ufffdb\ufffd"
+    assert printable("\u00a0\u00a0indented") == "\u00a0\u00a0indented"
     assert printable_lines("one\ntwo\x1b") == "one\ntwo\ufffd"
 
 

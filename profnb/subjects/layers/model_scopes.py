@@ -91,13 +91,14 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
     roots: set[str] = set()
     again: set[Path] = set()
     alike: dict[Path, set[int]] = {}
+    seen = [{_path_of(scope): row for scope, row in model.scopes.items()} for model in models]
     for number, model in enumerate(models):
         first = len(layers)
-        traced = {_path_of(scope): row for scope, row in model.scopes.items()}
+        traced = _without_others(seen, number)
         again.update(map(_path_of, model.again))
         matched = {scope: first + row for scope, row in traced.items() if scope}
         roots.update(scope[-1] for scope, row in traced.items() if scope and row == 0)
-        if traced:
+        if seen[number]:
             rows |= matched
         else:
             _match_model(model, first, inside, matched, roots)
@@ -106,6 +107,21 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
             alike.setdefault(scope, set()).add(number)
         layers.extend(model.layers)
     return LayerScopes(layers, rows, roots, again, alike)
+
+
+def _without_others(seen: Sequence[dict[Path, int]], number: int) -> dict[Path, int]:
+    """The scopes of a model without those in which another model called a layer that both have."""
+
+    def is_inside(scope: Path, model: dict[Path, int]) -> bool:
+        return any(model.get(scope[:end]) == 0 for end in range(1, len(scope) + 1))
+
+    others = [model for at, model in enumerate(seen) if at != number]
+    return {
+        scope: row
+        for scope, row in seen[number].items()
+        if is_inside(scope, seen[number])
+        or not any(scope in model and is_inside(scope, model) for model in others)
+    }
 
 
 def _path_of(scope: str) -> Path:
