@@ -165,6 +165,8 @@ def test_runs_that_wait_for_a_thread_held_by_python_are_said(cores, gap_ms, sour
 # Real queues.
 
 
+# TensorFlow 2.15 ends a dequeuing op's event early after some hundred captures in one process (alone it does not); why is not known.
+@pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("begins_first", [True, False], ids=["runners run already", "runners begin in the cell"])
 def test_a_queue_that_python_fills_slowly(begins_first):
@@ -207,6 +209,7 @@ def test_a_queue_that_python_fills_slowly(begins_first):
     assert p.buffers.is_empty.sum() == use.found_empty
 
 
+@pytest.mark.slow
 @pytest.mark.tensorflow
 def test_threads_of_the_code_that_feed_a_queue_are_seen():
     tf = pytest.importorskip("tensorflow")
