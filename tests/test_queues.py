@@ -165,7 +165,7 @@ def test_runs_that_wait_for_a_thread_held_by_python_are_said(cores, gap_ms, sour
 # Real queues.
 
 
-# TensorFlow 2.15 ends a dequeuing op's event early after some hundred captures in one process (alone it does not); why is not known.
+# On TensorFlow 2.15 the waits are not seen late in a process of some hundred captures, and are in one of its own: not understood yet.
 @pytest.mark.slow
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("begins_first", [True, False], ids=["runners run already", "runners begin in the cell"])
