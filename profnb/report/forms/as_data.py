@@ -180,9 +180,9 @@ def _ms(picoseconds: float | None) -> float | None:
     return None if picoseconds is None else picoseconds / PS_PER_MS
 
 
-def _top(name: str, frame: "pd.DataFrame", rows: int) -> dict[str, Any]:
+def _top(name: str, frame: "pd.DataFrame") -> dict[str, Any]:
     key, columns = _TOP[name]
-    largest = frame.sort_values(key, ascending=False, kind="stable").head(rows)
+    largest = frame.sort_values(key, ascending=False, kind="stable").head(_SIZES[0][0])
     return {
         "rows": len(frame),
         "columns": list(columns),
@@ -200,15 +200,15 @@ def _fit(
     whole: dict[str, Any], frames: Mapping[str, "pd.DataFrame"], *, is_all: bool
 ) -> dict[str, Any]:
     """The whole in plain values, with as much of tables and texts as fits."""
-    frames = {name: frame for name, frame in frames.items() if len(frame)}
+    tops = {name: _top(name, frame) for name, frame in frames.items() if len(frame)}
     fitted: dict[str, Any] = _Plain(0).value(whole)
     for rows, most_bytes in _SIZES:
         texts = _Plain(most_bytes)
         fitted.update({name: texts.value(whole[name]) for name in _OF_OTHERS})
         cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL))
-        shown = frames if rows else {}
+        shown = tops if rows else {}
         fitted["tables"] = {
-            name: cells.value(_top(name, frame, rows)) for name, frame in shown.items()
+            name: cells.value({**told, "top": told["top"][:rows]}) for name, told in shown.items()
         }
         is_shortened = texts.has_cut or cells.has_cut or not is_all
         fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
