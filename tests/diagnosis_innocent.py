@@ -3,7 +3,7 @@
 import time
 
 import numpy as np
-from diagnosis_kit import keras, programs, tf, v1
+from diagnosis_kit import keras, programs, step_of_products, tf, v1
 
 PROGRAMS = []
 planted = programs(of=PROGRAMS)
@@ -149,14 +149,7 @@ def own_loop_with_a_validation():
 
 @planted(question=22)
 def steps_that_get_faster_as_caches_warm():
-    x = tf.random.normal((120, 120))
-
-    @tf.function
-    def train_step(turns):
-        y = x
-        for _ in tf.range(turns):
-            y = tf.matmul(y, x) * 1e-2
-        return tf.reduce_sum(y)
+    train_step = step_of_products()
 
     def cell():
         for number in range(60):
@@ -168,15 +161,8 @@ def steps_that_get_faster_as_caches_warm():
 @planted(question=22)
 def steps_of_uneven_length():
     """Sequences of all lengths, shuffled: the steps differ by a factor of eight, without a trend."""
-    x = tf.random.normal((120, 120))
     lengths = np.random.default_rng(5).permutation(np.tile([25, 50, 75, 100, 200], 12))
-
-    @tf.function
-    def train_step(turns):
-        y = x
-        for _ in tf.range(turns):
-            y = tf.matmul(y, x) * 1e-2
-        return tf.reduce_sum(y)
+    train_step = step_of_products()
 
     def cell():
         for length in lengths.tolist():

@@ -99,6 +99,20 @@ def programs(*, of):
     return planted
 
 
+def step_of_products():
+    """A step that multiplies matrices as often as it is told, in a graph that is always the same."""
+    x = tf.random.normal((120, 120))
+
+    @tf.function
+    def train_step(turns):
+        y = x
+        for _ in tf.range(turns):
+            y = tf.matmul(y, x) * 1e-2
+        return tf.reduce_sum(y)
+
+    return train_step
+
+
 def is_of_the_machine(advice, program):
     """Whether an advice speaks of what a machine with busy cores does to any program: a thread waits before it goes on."""
     planted = {*program.first, *program.also}

@@ -3,7 +3,7 @@
 import time
 
 import numpy as np
-from diagnosis_kit import keras, programs, tf
+from diagnosis_kit import keras, programs, step_of_products, tf
 
 PROGRAMS = []
 planted = programs(of=PROGRAMS)
@@ -205,15 +205,7 @@ def validation_that_is_larger_than_training():
 @planted("slowing-down", question=22)
 def steps_that_slow_down_bit_by_bit():
     """Each step does a little more than the one before it, in a graph that is always the same."""
-    x = tf.random.normal((120, 120))
-
-    @tf.function
-    def train_step(turns):
-        y = x
-        for _ in tf.range(turns):
-            y = tf.matmul(y, x) * 1e-2
-        return tf.reduce_sum(y)
-
+    train_step = step_of_products()
     train_step(tf.constant(2))
 
     def cell():
@@ -237,15 +229,7 @@ def a_history_that_grows_and_is_summed_each_time():
 
 @planted("slowing-down", question=22)
 def steps_that_are_throttled_half_way():
-    x = tf.random.normal((120, 120))
-
-    @tf.function
-    def train_step(turns):
-        y = x
-        for _ in tf.range(turns):
-            y = tf.matmul(y, x) * 1e-2
-        return tf.reduce_sum(y)
-
+    train_step = step_of_products()
     train_step(tf.constant(2))
 
     def cell():
