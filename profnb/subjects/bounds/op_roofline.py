@@ -24,6 +24,7 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.subjects.bounds.op_costs import Cost
 from profnb.subjects.device.peaks import Peak
+from profnb.subjects.device.roofline import reached_columns
 from profnb.subjects.ops.op_table import OpTable
 
 __all__ = ["COMPUTE", "MEMORY", "NEITHER", "OP_ROOFLINE", "OpRoofline", "bound_by", "place_ops"]
@@ -178,10 +179,6 @@ def _peak_of(cost: Cost | None, peak: Peak | None) -> float:
     return peak.flops_of(cost.width, is_product=cost.is_product)
 
 
-def _rated(value: float) -> str:
-    return f"{value:,.3g}"
-
-
 OP_ROOFLINE = Table[OpRoofline](
     "op_roofline",
     "One row per op that TensorFlow ran itself in the steps that averages are of, most time first.",
@@ -202,22 +199,7 @@ OP_ROOFLINE = Table[OpRoofline](
             "operations of one run; a multiplication and an addition are two",
         ),
         Column("least_bytes", lambda t: t.bytes, "what one run reads and writes, each tensor once"),
-        Column(
-            "flops_per_byte",
-            lambda t: t.intensity,
-            "operations for each byte read or written",
-            "flop/byte",
-            _rated,
-        ),
-        Column(
-            "gigaflops_per_second",
-            lambda t: t.flops_per_second,
-            "operations that it reached",
-            "operations",
-        ),
-        Column(
-            "gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"
-        ),
+        *reached_columns(),
         Column(
             "peak_gigaflops_per_second",
             lambda t: t.peak_flops,

@@ -6,6 +6,7 @@ device whose limits are known, have a row.
 """
 
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from profnb.subjects.device.peaks import Peak
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import XlaOps
 
-__all__ = ["ROOFLINE", "Roofline", "draw_roofline"]
+__all__ = ["ROOFLINE", "Roofline", "draw_roofline", "reached_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,25 @@ def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | Non
     )
 
 
-ROOFLINE = Table[Roofline](
-    "roofline",
-    "One row per XLA op that can be placed under its device's roof, most time first.",
-    (
-        Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
-        Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
-        Column("width", lambda t: t.width, "of the numbers it computes with"),
+class _Reaching(Protocol):
+    """Ops with their operations per byte, and what they reached of both in a second."""
+
+    @property
+    def intensity(self) -> Floats: ...
+
+    @property
+    def flops_per_second(self) -> Floats: ...
+
+    @property
+    def bytes_per_second(self) -> Floats: ...
+
+
+T = TypeVar("T", bound=_Reaching)
+
+
+def reached_columns() -> tuple[Column[T], Column[T], Column[T]]:
+    """What every table of ops under their roof says of what they reached."""
+    return (
         Column(
             "flops_per_byte",
             lambda t: t.intensity,
@@ -123,6 +136,17 @@ ROOFLINE = Table[Roofline](
         Column(
             "gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"
         ),
+    )
+
+
+ROOFLINE = Table[Roofline](
+    "roofline",
+    "One row per XLA op that can be placed under its device's roof, most time first.",
+    (
+        Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
+        Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
+        Column("width", lambda t: t.width, "of the numbers it computes with"),
+        *reached_columns(),
         Column(
             "peak_gigaflops_per_second",
             lambda t: t.peak_flops,
