@@ -65,22 +65,31 @@ def _describe(
     for value in list(namespace.values()):
         if len(chains) >= _MOST_DATASETS:
             break
-        if type(value).__module__.startswith("tensorflow.python.data"):
+        if _is_dataset(value):
             links = _walk(value)
             if any(map(_name_of, (function for _, function in links))):
                 chains.append(tuple((kind, text_of(function)) for kind, function in links))
     return tuple(chains)
 
 
+def _is_dataset(value: object) -> bool:
+    return type(value).__module__.startswith("tensorflow.python.data")
+
+
+def _named_datasets(namespace: Mapping[str, object]) -> list[tuple[str, object]]:
+    """The datasets of a namespace with the names that a user gave them."""
+    items = list(namespace.items())
+    return [(name, value) for name, value in items if name[:1] != "_" and _is_dataset(value)]
+
+
 def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
     """How many elements the datasets of a namespace have, by their names there; unknown ones are left out."""
     counts: dict[str, int] = {}
-    for name, value in list(namespace.items()):
+    for name, value in _named_datasets(namespace):
         if len(counts) >= _MOST_DATASETS:
             break
-        if not name.startswith("_") and type(value).__module__.startswith("tensorflow.python.data"):
-            with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
-                counts[name] = int(CARDINALITY.of(value)().numpy())
+        with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
+            counts[name] = int(CARDINALITY.of(value)().numpy())
     return {name: count for name, count in counts.items() if count >= 0}
 
 
@@ -92,15 +101,14 @@ def find_files(namespace: Mapping[str, object]) -> tuple[dict[str, int], dict[st
     """
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    for name, value in list(namespace.items()):
+    for name, value in _named_datasets(namespace):
         if len(counts) >= _MOST_DATASETS:
             break
-        if not name.startswith("_") and type(value).__module__.startswith("tensorflow.python.data"):
-            with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
-                files = _names_in(value)
-                size = mean_size(files)
-                if size is not None:
-                    counts[name], sizes[name] = len(files), size
+        with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
+            files = _names_in(value)
+            size = mean_size(files)
+            if size is not None:
+                counts[name], sizes[name] = len(files), size
     return counts, sizes
 
 
