@@ -144,6 +144,9 @@ def run(arguments):
                     kernel.start()
                 found = kernel.run(f"{first}\n{BODY}", delay_s)
                 row[name] = judge(found)
+                if row[name] == "swallowed":
+                    # Python says where it drops an exception: in a destructor, a callback of C.
+                    row[f"{name}_said"] = "\n".join(found[1])[-1500:]
                 if found is None:
                     kernel.stop()
                     continue
