@@ -55,3 +55,17 @@ def test_a_heading_that_is_a_term_is_explained_under_the_pointer():
 def test_a_heading_that_is_no_term_is_not_explained():
     assert explain("Self") == explain("self time") != ""
     assert explain("colour") == ""
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))])
+def test_links_lead_to_files_and_headings_that_are_there(page):
+    file = DOCS.parent / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text("utf-8")):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        there = (file.parent / path).resolve() if path else file
+        assert there.exists(), target
+        if heading:
+            headings = [re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in there.read_text("utf-8").splitlines() if line.startswith("#")]
+            assert heading in headings, target
