@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
+from profnb.core.units import percent_text
 from profnb.steps.activities import (
     COPYING_IN,
     FIRST_OF_DEVICE,
@@ -26,6 +28,7 @@ __all__ = [
     "LEAST_INPUT",
     "READY",
     "Advice",
+    "cell_share_text",
     "covered_share",
     "excess_share",
     "gain_of_fusing",
@@ -59,6 +62,7 @@ READY = {
     "while this one is computed.",
     UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
 }
+_LEAST_ASIDE = 0.005  # of the cell: less does not show
 LEAST = 0.02  # a gain below this is not worth a sentence
 
 
@@ -112,6 +116,24 @@ def is_own_loop(study: Study) -> bool:
         return KERAS not in kinds
     sources = study.trace.stats.texts(MARKER_SOURCE).texts
     return len(sources) > 0 and KERAS not in sources
+
+
+def cell_share_text(study: Study, fraction: float) -> str:
+    """A share of the cell's time without imports and profnb: "96.9 % of the cell's time", and that it is.
+
+    The table of the cell's parts has both, so what is left out is said where it is enough to be seen there.
+    """
+    cell = study.recording.cell
+    parts = cell.parts if cell is not None else []
+    whole = sum(part.wall_ns for part in parts)
+    names = {IMPORTS: "imports", PROFNB: "profnb itself"}
+    aside = [
+        name
+        for kind, name in names.items()
+        if sum(p.wall_ns for p in parts if p.part == kind) > _LEAST_ASIDE * whole
+    ]
+    without = f" without {' and '.join(aside)}" if aside else ""
+    return f"{percent_text(fraction)} of the cell's time{without}"
 
 
 def share_of(study: Study, category: str) -> float:

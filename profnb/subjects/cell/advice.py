@@ -23,8 +23,8 @@ from profnb.capture.parts.part_records import (
 )
 from profnb.capture.retracings import TracedFunction
 from profnb.capture.step_records import CALL, RUN
-from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, Advice, line_text
+from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.subjects.advising import GUIDE, Advice, cell_share_text, line_text
 from profnb.subjects.study import Study
 
 __all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
@@ -102,7 +102,7 @@ def predict_in_a_loop(study: Study) -> Advice | None:
         "predict-in-a-loop", f"Call {method} once, not in a loop",
         f"model.{method} was called {count_text(calls)} times, for {steps_each}. Setting a call up (a new "
         f"iterator, callbacks) and leaving it took {duration_text(spent_ns / calls * PS_PER_NS)}, in all "
-        f"{percent_text(spent_ns / whole_ns)} of the cell's time.",
+        f"{cell_share_text(study, spent_ns / whole_ns)}.",
         spent_ns / whole_ns * (1 - 1 / calls),
         _INSTEAD[method],
         f"{_API}#{method}-method",
@@ -140,7 +140,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
         "Make the model once, not in a loop" if is_new else "Compile the model once, not in a loop",
         f"{count_text(models)} times one line ran a model that was {what}, and Keras traced its functions "
         f"for each: making them, and the steps that traced, took {duration_text(spent_ns * PS_PER_NS)} "
-        f"besides the first, {percent_text(spent_ns / whole_ns)} of the cell's time.",
+        f"besides the first, {cell_share_text(study, spent_ns / whole_ns)}.",
         min(spent_ns / whole_ns, 1.0),
         "Where the model is the same each time (folds, restarts), make and compile it once, keep "
         "saved = [v.numpy() for v in model.variables + model.optimizer.variables] before it trains "
@@ -205,7 +205,7 @@ def validation(study: Study) -> Advice | None:
     return Advice(
         "validation", "Validate less",
         f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
-        f"{percent_text(spent_ns / whole_ns)} of the cell's time ({count_text(steps)} steps); training took "
+        f"{cell_share_text(study, spent_ns / whole_ns)} ({count_text(steps)} steps); training took "
         f"{duration_text(_took_ns(training) * PS_PER_NS)}.",
         spent_ns / whole_ns,
         f"fit(...): {seldom}validation_steps=... (of a tf.data dataset) looks at a part of the data; a "

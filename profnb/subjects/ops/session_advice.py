@@ -3,7 +3,7 @@
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.capture.parts.part_records import CHECKPOINTING, IMPORTS, PROFNB
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.subjects.advising import Advice, covered_share, op_events, period_ps
+from profnb.subjects.advising import Advice, cell_share_text, covered_share, op_events, period_ps
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 
@@ -68,7 +68,7 @@ def checkpoints_often(study: Study) -> Advice | None:
         "checkpoints", "Save less often",
         f"{count_text(often)} checkpoints in {count_text(gaps.runs)} session runs took "
         f"{duration_text(took_ns * 1000)}, {duration_text(took_ns * 1000 / often)} each: "
-        f"{percent_text(share)} of the cell's time.",
+        f"{cell_share_text(study, share)}.",
         share,
         "Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession, or saver.save(..., "
         "write_meta_graph=False) once in 1,000 steps; the graph need be written only once.",
