@@ -16,6 +16,7 @@ from profnb.capture.parts.part_records import (
     GAPS,
     IMPORTS,
     INPUT,
+    LOADING,
     PROFNB,
     TRAIN,
     VALIDATION,
@@ -32,7 +33,6 @@ __all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
 _CALLS, _STEPS_EACH, _LEAST_SHARE = 10, 4, 0.1
 _MODELS = 3
 _COMPILE, _LAYERS, _VALIDATION = "Model.compile", "layers", "validation"
-_LOADS = ("load_weights", "restore", "read")
 _PHASES = {"predict": "predict", "evaluate": "test", "fit": "train"}
 _API = "https://keras.io/api/models/model_training_apis/"
 # What to do instead of calling each of them for a few batches.
@@ -107,6 +107,7 @@ def predict_in_a_loop(study: Study) -> Advice | None:
         _INSTEAD[method],
         f"{_API}#{method}-method",
         where=_line_of(study, around),
+        is_of_cell=True,
     )  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
     first, models = loop
     building = [part for part in parts if part.part == BUILDING]
     loaded = sum(
-        p.occurrences for p in parts if p.part == CHECKPOINTING and p.name.endswith(_LOADS)
+        p.occurrences for p in parts if p.part == CHECKPOINTING and p.name.endswith(LOADING)
     )
     made = sum(part.occurrences for part in building if part.name not in (_COMPILE, _LAYERS))
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
@@ -150,6 +151,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
         "model.optimizer.learning_rate = 1e-4.",
         f"{GUIDE}/function#controlling_retracing",
         where=first.caller,
+        is_of_cell=True,
     )  # fmt: skip
 
 
@@ -212,4 +214,5 @@ def validation(study: Study) -> Advice | None:
         "larger validation_batch_size (of arrays) makes fewer steps.",
         f"{_API}#fit-method",
         where=_line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),
+        is_of_cell=True,
     )  # fmt: skip
