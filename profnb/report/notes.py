@@ -12,7 +12,7 @@ from profnb.steps.step_times import TracingCost
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
-from profnb.subjects.feeds.advice import note_queues
+from profnb.subjects.feeds.advice import note_files, note_queues
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
@@ -97,6 +97,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
             may_be_fed=is_fed(study) and study.input.feeding is None and not is_told,
         ),
         *note_queues(study),
+        *note_files(study),
         *note_threads(study),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,

@@ -34,6 +34,26 @@ _CALLS, _STEPS_EACH, _LEAST_SHARE = 10, 4, 0.1
 _MODELS = 3
 _COMPILE, _LAYERS, _VALIDATION = "Model.compile", "layers", "validation"
 _PHASES = {"predict": "predict", "evaluate": "test", "fit": "train"}
+_ASSIGNED = "model.optimizer.learning_rate = 1e-4"
+# (title, what to do) where models are the same, where they differ, and where one is compiled again.
+_ANEW = {
+    "same": (
+        "Make the model once, not in a loop",
+        "Where the model is the same each time (folds, restarts), make and compile it once, keep "
+        "saved = [v.numpy() for v in model.variables + model.optimizer.variables] before it trains "
+        "(model.optimizer.build(model.trainable_variables) first), and assign them back before each turn.",
+    ),
+    "differ": (
+        "Trace fewer models",
+        "Those that differ in a number alone can be one that is traced once: assign it "
+        f"({_ASSIGNED}) and the first weights before each turn. Each of another size has to be traced: try "
+        "fewer, and train each for more steps.",
+    ),
+    "compiled": (
+        "Compile the model once, not in a loop",
+        f"Compile it before the loop. What changes from turn to turn can be assigned: {_ASSIGNED}.",
+    ),
+}
 _API = "https://keras.io/api/models/model_training_apis/"
 # What to do instead of calling each of them for a few batches.
 _INSTEAD = {
@@ -114,8 +134,9 @@ def predict_in_a_loop(study: Study) -> Advice | None:
 def new_model_in_a_loop(study: Study) -> Advice | None:
     """One line of the user's traced the functions of three Keras models or more, each made or compiled anew.
 
-    Making them and the steps in which a function was traced, but the first ones, are a tenth of the cell at
-    least. Silent where the weights of as many were loaded: those are models of their own.
+    Where they are known to be of different sizes, to make but one is not asked for. Making them and the steps
+    in which a function was traced, but the first ones, are a tenth of the cell at least. Silent where the
+    weights of as many were loaded: those are models of their own.
     """
     loop = _traced_in_a_loop(study.recording.functions)
     parts = _parts(study)
@@ -136,23 +157,27 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
         return None
     is_new = made >= models - 1
     what = "made anew" if is_new else "compiled anew"
+    title, code = _ANEW["differ" if _differ(study) else "same"] if is_new else _ANEW["compiled"]
     return Advice(
-        "new-model-in-a-loop",
-        "Make the model once, not in a loop" if is_new else "Compile the model once, not in a loop",
+        "new-model-in-a-loop", title,
         f"{count_text(models)} times one line ran a model that was {what}, and Keras traced its functions "
         f"for each: making them, and the steps that traced, took {duration_text(spent_ns * PS_PER_NS)} "
         f"besides the first, {cell_share_text(study, spent_ns / whole_ns)}.",
         min(spent_ns / whole_ns, 1.0),
-        "Where the model is the same each time (folds, restarts), make and compile it once, keep "
-        "saved = [v.numpy() for v in model.variables + model.optimizer.variables] before it trains "
-        "(model.optimizer.build(model.trainable_variables) first), and assign them back before each turn."
-        if is_new
-        else "Compile it before the loop. What changes from turn to turn can be assigned: "
-        "model.optimizer.learning_rate = 1e-4.",
+        code,
         f"{GUIDE}/function#controlling_retracing",
         where=first.caller,
         is_of_cell=True,
     )  # fmt: skip
+
+
+def _differ(study: Study) -> bool:
+    """Whether of the models that ran under trace half or more are of sizes of their own."""
+    models = study.recording.models
+    sizes = {
+        tuple((at.kind, at.parameters, at.output_shape) for at in one.layers) for one in models
+    }
+    return len(sizes) > 1 and 2 * len(sizes) >= len(models)
 
 
 def _tracing_again_ns(study: Study) -> int:
