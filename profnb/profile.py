@@ -207,12 +207,14 @@ class Profile(Tables):
     @cached_property
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, notes_of
+        from profnb.steps.summary import is_of_runs
 
         notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
         if self.has_trace:
-            notes.extend(note_cost(self.study.tracing_cost))
-            notes.extend(notes_of(self.study))
+            runs = is_of_runs(self.study.summary)
+            notes.extend(note_cost(self.study.tracing_cost, of_runs=runs))
+            notes.extend(notes_of(self.study, [advice.rule for advice in self.advice]))
         return notes
 
     def _window_notes(self) -> list[str]:
@@ -228,6 +230,8 @@ class Profile(Tables):
             if any(recording.steps.was_traced):
                 bound += ", counted from the end of the first step"
         sentence = f"Tracing stopped after {bound}, as it does by default or was asked to"
+        if len(recording.steps) and not any(recording.steps.was_traced):
+            return []  # the note on the window says why
         times = self._step_times if len(recording.steps) else ()
         if len(times):
             traced = int(self._step_times.was_traced.sum())

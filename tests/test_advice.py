@@ -801,3 +801,25 @@ def test_python_that_dispatches_eager_ops_inside_steps_is_not_told_as_python_bet
     assert "python-between-steps" not in loop("EagerLocalExecute: Mul")
     assert "python-between-steps" in loop("EagerLocalExecute: Mul", 5 * MS)
     assert "python-between-steps" in loop("FunctionRun")
+
+
+@pytest.mark.parametrize(
+    ("op", "count", "us", "said"),
+    [
+        ("AssignAddVariableOp", 30, 40, "fuses its many small ops"),
+        ("AssignAddVariableOp", 7, 1000, "fuses its ops"),  # seven are not many, and a millisecond is not small
+        ("ResourceApplyAdam", 30, 40, "fuses its many small ops"),
+        ("ResourceApplyAdam", 7, 1000, ""),  # one op for each variable already, bound by its memory
+    ],
+)
+def test_the_optimizers_ops_are_called_many_and_small_where_they_are(op, count, us, said):
+    def of_step(at):
+        return [event(f"adam/update_{n}:{op}", at * 10 * MS + n * us * MS // 1000, us * MS // 1000) for n in range(count)]
+
+    rest = [event("dense/MatMul:MatMul", at * 10 * MS + 8 * MS, MS // 2) for at in range(10)]
+    study = Study(read(host(line("python", *steps_of(), *(one for at in range(10) for one in of_step(at)), *rest))))
+    found = rules_of(study).get("large-optimizer")
+    assert (found is not None) is bool(said)
+    if found is not None:
+        assert said in found.code
+        assert f"{count} a step, of {'1.00 ms' if us == 1000 else '40.0 µs'} on average." in found.evidence

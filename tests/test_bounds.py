@@ -414,7 +414,7 @@ def test_the_report_says_it_in_one_sentence(measured):
     report = build_report(on_cpu(), title="t", notes=(), overhead_ps=None)
     (section,) = [one for one in report.sections if one.title == "Roofline of ops"]
     assert "93.0 % is compute-bound" in section.sentence
-    assert "4.7 % memory-bound" in section.sentence
+    assert "4.7 % memory-bound (60 to 125 % of the peak of memory: what is above was in a cache)" in section.sentence
     assert "0.0 % neither; of 2.3 % it is not known" in section.sentence
     assert "At most 125 Gflop/s in 32-bit and 10.0 GB/s of memory (measured here on 2 cores" in section.sentence
     assert "half reached 100 Gflop/s to 120 Gflop/s" in section.sentence

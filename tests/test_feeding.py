@@ -8,9 +8,11 @@ import pytest
 
 import profnb
 from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
-from profnb.report.notes import notes_of
+from profnb.report.notes import note_cost, notes_of
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
+from profnb.report.text import headline_text
+from profnb.steps.step_times import TracingCost
 from profnb.subjects.study import Study
 from profnb.tf1.gap_watch import GapWatch
 from profnb.tf1.statements import Source, comes_from, fed_names, only_shows
@@ -282,3 +284,19 @@ def test_a_hook_of_a_monitored_session_is_named(session):
     most = p.recording.sessions.gaps.places[0]
     assert (most.role, most.inner_text) == (RUN_ITSELF, "time.sleep(0.03)")
     assert most.text.endswith("after_run")
+
+
+@pytest.mark.parametrize(("between_ms", "said"), [(17, "Python between two runs"), (2, "mostly inside of Session.run, around its ops")])
+def test_a_gap_inside_of_session_run_is_not_callbacks(between_ms, said):
+    made = study([], gap_ms=18)
+    gaps = made.recording.sessions.gaps
+    gaps.gap_ns = gaps.gaps * between_ms * 1_000_000
+    report = build_report(made, title="t", notes=[], overhead_ps=None)
+    assert report.answer == f"Most of it is between steps, 89.5 % ({said})."
+
+
+def test_the_cost_of_tracing_session_runs_is_said_of_the_call():
+    made = study([], gap_ms=18)
+    cost = TracingCost(0.5, 0.4, 0.6, 10 * MS)
+    assert "Traced calls of Session.run took 50.0 % longer" in note_cost(cost, of_runs=True)[0]
+    assert headline_text(made.steps, made.summary, TracingCost(0.9, 0.1, 9, MS)).startswith("20 session_run steps, median 2.00 ms, one every")

@@ -120,3 +120,69 @@ def test_where_nobody_knows_who_ran_the_steps_both_remedies_have_their_condition
 
 def test_steps_that_keras_2_marks_itself_are_no_loop_of_ones_own():
     assert "steps_per_execution" in said(study(kind=USER, run=1, name="fit")).code
+
+
+def saving(*parts, hook="", gap=8):
+    """40 steps of 10 ms with gaps, and parts of the cell that save: (name, calls, milliseconds a call)."""
+    made = study(*([(hook, 41, 0.1)] if hook else []), gap=gap, name="fit")
+    made.recording.cell.parts.extend(CellPart("checkpointing", name, calls, int(calls * ms * NS), int(ms * NS), "c.py", 3) for name, calls, ms in parts)
+    return made
+
+
+def test_saving_after_each_batch_is_named_with_the_callback_that_does_it():
+    found = said(saving(("Model.save_weights", 40, 7), hook="ModelCheckpoint.on_train_batch_end"))
+    assert "Most of it is `ModelCheckpoint`, which saves the model: 7.00 ms in each of 40 calls." in found.evidence
+    assert found.code == 'ModelCheckpoint(..., save_freq="epoch") saves once an epoch.'
+    by_hand = said(saving(("Checkpoint.save", 40, 7)))
+    assert "Most of it is saving by `Checkpoint.save`: 7.00 ms in each of 40 calls." in by_hand.evidence
+    assert by_hand.code.startswith("Save every few minutes")
+    assert by_hand.where == "Cell [1]:3"
+
+
+@pytest.mark.parametrize("part", [("Model.save_weights", 10, 7), ("Model.save_weights", 40, 3), ("Model.load_weights", 40, 7)])
+def test_saving_that_is_seldom_or_short_and_loading_are_not_named(part):
+    found = said(saving(part))
+    assert "Most of it" not in found.evidence
+    assert "steps_per_execution=16" in found.code
+
+
+def test_a_callback_that_runs_ops_is_bounded_by_its_own_time():
+    """Of 18 ms from step to step 8 are between steps, 4 of them ops that the callback runs."""
+    made = [one for at in range(41) for one in (
+        event("train", at * 18 * MS, 10 * MS, step_num=at, _r=1), event("a/MatMul:MatMul", at * 18 * MS, 9 * MS), event("Hist:Hist", (at * 18 + 11) * MS, 4 * MS))]  # fmt: skip
+    of = study(("Hist.on_train_batch_end", 41, 7), name="fit")
+    found = said(Study(read(host(line("python", *made))), 0, of.recording))
+    assert found.bound_fraction == pytest.approx(7 / 18, abs=0.02)
+    assert found.evidence == "39.3 % of the time passes between steps in `Hist.on_train_batch_end`, 7.00 ms each time, with the ops that it runs."
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_said"),
+    [
+        ([("Model.save", 4, 50)], True),  # of 41 steps, 200 of 610 ms
+        ([("Model.save", 2, 100)], False),  # twice is not often
+        ([("Model.save", 4, 5)], False),  # 4.6 %
+        ([("Model.load_weights", 4, 50)], False),
+        ([("Model.save", 30, 7)], False),  # after most steps: told by what passes between them
+    ],
+)
+def test_models_that_are_saved_often_are_said_as_a_share_of_the_cell(parts, is_said):
+    found = {one.rule: one for one in advise(saving(*parts, gap=0))}.get("checkpoints")
+    assert (found is not None) is is_said
+    if found is not None:
+        assert found.evidence == "`Model.save` ran 4 times and took 200 ms, 50.0 ms each: 32.8 % of the cell's time."
+        assert found.is_of_cell
+        assert "save_weights_only=True" in found.code
+
+
+def test_a_share_of_the_cell_ranks_before_a_larger_one_of_few_steps():
+    """Saving is a third of the cell; 44 % of the steps' time are 33 ms of it."""
+    def ranked(trained_ms):
+        made = saving(("Model.save", 4, 50), gap=8)
+        made.recording.cell.parts.append(CellPart("other Python", "", 0, trained_ms * NS, trained_ms * NS))
+        return [one.rule for one in advise(made)]
+
+    assert ranked(0) == ["python-between-steps", "checkpoints"]
+    assert ranked(1400)[0] == "python-between-steps"
+    few = saving(("Model.save", 4, 500), gap=8)
+    assert [one.rule for one in advise(few)] == ["checkpoints", "python-between-steps"]

@@ -73,7 +73,7 @@ def test_frequent_checkpoints_are_said_and_are_no_python_between_steps():
 def test_saves_so_long_that_they_are_pauses_are_a_share_of_the_whole_cell():
     """400 ms of runs, 390 ms between them, and three pauses of 500 ms that no gap has."""
     long = found(study(saves=3, save_ms=500, places=[place("log(loss)", 380)]))["checkpoints"]
-    assert long.evidence == "3 checkpoints in 40 session runs took 1.50 s, 500 ms each: 65.5 % of the cell's time."
+    assert long.evidence == "3 checkpoints in 40 session runs took 1.50 s, 500 ms each: 65.5 % of the cell's time without profnb itself."
     assert long.bound_fraction == pytest.approx(1500 / 2290)
 
 

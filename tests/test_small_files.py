@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import profnb
 from profnb.capture.datasets import find_files, mean_size
 from profnb.subjects.input.diagnosis import CAUSES
-from profnb.subjects.feeds.advice import small_files
+from profnb.subjects.feeds.advice import note_files, small_files
 from profnb.subjects.input.input_functions import files_text, find_small_files
 
 from recorded import program
@@ -95,3 +97,17 @@ def test_a_starving_pipeline_of_files_says_how_many_there_are():
     assert study.input.diagnosis.cause == "small files"
     assert study.input.diagnosis.sentence.endswith("There are 600 files of 128 B on average.")
     assert small_files(study) is None
+
+
+@pytest.mark.parametrize(("waits", "cause", "is_said"), [(0.01, "other", True), (0.2, "other", False), (0.01, "small files", False)])
+def test_files_that_cost_little_here_are_noted(waits, cause, is_said):
+    p = program("pipeline-small-files")
+    p.recording.file_counts, p.recording.file_bytes = {"ds": 600}, {"ds": 128}
+    study = type(p.study)(p.trace, recording=p.recording)
+    seen = study.input.waiting
+    study.input.__dict__["diagnosis"] = replace(study.input.diagnosis, cause=cause)
+    study.input.__dict__["waiting"] = SimpleNamespace(fraction=waits, period_ps=seen.period_ps, counted=seen.counted)
+    notes = note_files(study)
+    assert bool(notes) is is_said
+    if is_said:
+        assert "(600 files of 128 B on average). Steps wait 1.0 % of the time for their input, so that costs little here" in notes[0]

@@ -1,6 +1,6 @@
 import pytest
 
-from profnb.core.units import bar_text, bytes_text, count_text, duration_text, metric_text, percent_text, rate_text
+from profnb.core.units import bar_text, bytes_text, count_text, duration_text, examples_text, metric_text, percent_text, rate_text
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,8 @@ def test_a_rate_has_the_prefix_that_fits(rate, text):
 )  # fmt: skip
 def test_a_score_is_a_percentage_and_a_loss_a_number(value, is_score, text):
     assert metric_text(value, is_score=is_score) == text
+
+
+@pytest.mark.parametrize(("rate", "text"), [(1, "1 example/s"), (0.47, "0.47 examples/s"), (2.43, "2.43 examples/s"), (1166.7, "1,167 examples/s")])
+def test_examples_a_second_are_whole_where_there_are_many(rate, text):
+    assert examples_text(rate) == text

@@ -3,7 +3,9 @@
 import pytest
 from traces import event, host, line, read, ref
 
-from profnb.capture.recording import Recording
+from profnb.capture.parts.part_records import CellRecords
+from profnb.capture.recording import NOT_ENDED, Recording
+from profnb.capture.retracings import TracedFunction
 from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
 from profnb.report.ranking import advise
@@ -136,3 +138,30 @@ def test_that_tracing_stopped_is_said_only_where_something_is_missing(traced, wa
     found = [note for note in Profile(trace, recording, CaptureOptions(max_steps=traced)).notes if "Tracing stopped" in note]
     assert len(found) == (said is not None)
     assert all(note.endswith(said) for note in found)
+
+
+def test_a_window_without_a_first_step_is_told_once():
+    eager = event("EagerLocalExecute: MatMul", 0, 5)
+    message = f"{NOT_ENDED} 6 s after tracing began, so tracing stopped without it."
+    seen = {"steps": records(0, 0, 0), "closed_by": "seconds", "messages": [message], "environment": {"TensorFlow": "2.21.0"}}
+    study = study_of(eager, **seen)
+    assert notes_of(study)[0] == "None of 3 steps was traced, all were timed; running the cell again skips what is done once."
+    p = Profile(trace=study.trace, recording=study.recording)
+    assert p.notes[:2] == [message, notes_of(study)[0]]
+    assert not any("Tracing stopped" in note for note in p.notes)
+
+
+@pytest.mark.parametrize(
+    ("wheres", "title"),
+    [(["Cell [3]:2"], "lambda (Cell [3]:2)"), (["Cell [3]:2", "Cell [3]:9"], "<lambda>"), ([""], "<lambda>"), ([], "<lambda>")],
+)
+def test_steps_of_a_function_without_a_name_are_titled_by_its_line_where_that_is_sure(wheres, title):
+    functions = tuple(TracedFunction("<lambda>", row, where=where) for row, where in enumerate(wheres))
+    study = study_of(*(call(at * 2, "<lambda>") for at in range(20)), functions=functions)
+    assert report_of(study).headline.startswith(f"20 {title} steps, median")
+
+
+@pytest.mark.parametrize(("rules", "cell", "is_said"), [(["python-between-steps"], CellRecords(), False), (["python-between-steps"], None, True), ([], CellRecords(), True)])
+def test_what_fetches_the_data_is_not_asked_where_advice_says_what_took_the_time(rules, cell, is_said):
+    study = study_of(*(call(at * 10, "train_step") for at in range(20)), cell=cell)
+    assert any("whatever fetches the data" in note or "cannot be seen here" in note for note in notes_of(study, rules)) is is_said

@@ -22,7 +22,9 @@ from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.step_records import StepRecords
 
-__all__ = ["Recording"]
+__all__ = ["NOT_ENDED", "Recording"]
+
+NOT_ENDED = "The first step had not ended"  # how the message begins that says so
 
 
 @dataclass(slots=True)

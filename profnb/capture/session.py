@@ -37,7 +37,7 @@ from profnb.capture.parts.part_records import shorten_parts
 from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line, is_called_by_a_capture
-from profnb.capture.recording import Recording
+from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.seams import (
     MODEL,
@@ -331,7 +331,7 @@ class Capture:
             "" if grown < _MOST_GROWTH else f", in which this process grew by {grown / 1e9:.1f} GB"
         )
         self.recording.messages.append(
-            f"The first step had not ended {waited_s:.0f} s after tracing began{why}, so tracing stopped "
+            f"{NOT_ENDED} {waited_s:.0f} s after tracing began{why}, so tracing stopped "
             "without it. -t SECONDS changes how long it may take (six times that)."
         )
         return False

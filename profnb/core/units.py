@@ -16,6 +16,7 @@ __all__ = [
     "bytes_text",
     "count_text",
     "duration_text",
+    "examples_text",
     "metric_text",
     "percent_text",
     "rate_text",
@@ -110,6 +111,12 @@ def rate_text(per_second: float | None, unit: str) -> str:
         if abs(per_second) >= scale * 0.9995:
             return f"{_three_digits(per_second / scale)} {prefix}{unit}"
     return f"{_three_digits(per_second)} {unit}"
+
+
+def examples_text(per_second: float) -> str:
+    """Examples a second, whole where there are ten: "1,167 examples/s", "2.43 examples/s", "1 example/s"."""
+    count = count_text(round(per_second) if per_second >= 10 else per_second)
+    return f"{count} {'example' if count == '1' else 'examples'}/s"
 
 
 def bar_text(fraction: float | None, width: int = 20) -> str:

@@ -20,6 +20,7 @@ def _bound_text(advice: Advice, of: str = "") -> str:
     """What it can save, as the title is followed by it; nothing where no bound is known."""
     if advice.bound_fraction is None:
         return ""
+    of = " of the cell" if advice.is_of_cell else of
     return f" (at most {percent_text(advice.bound_fraction)}{of})"
 
 

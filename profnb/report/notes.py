@@ -12,7 +12,7 @@ from profnb.steps.step_times import TracingCost
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
-from profnb.subjects.feeds.advice import note_queues
+from profnb.subjects.feeds.advice import note_files, note_queues
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
@@ -38,6 +38,13 @@ _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _MOST_PHASES = 4
 _LEAK, _NEARLY_FULL = 0.001, 0.9
+# Advice on what passes between steps: of a capture of ours it names what that was.
+_OF_GAPS = frozenset(
+    {
+        "checkpoints", "epoch-ends", "growing-graph", "new-model-in-a-loop", "predict-in-a-loop",
+        "python-between-steps", "python-input", "summaries",
+    }
+)  # fmt: skip
 
 
 def _cupti(framework: str) -> str:
@@ -57,8 +64,14 @@ def _cupti(framework: str) -> str:
     )
 
 
-def notes_of(study: Study) -> list[str]:
-    """What is missing, cut or averaged in a trace, in sentences."""
+def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
+    """What is missing, cut or averaged in a trace, in sentences.
+
+    Args:
+        study: The trace's analyses.
+        rules: The rules of advice that spoke.
+    """
+    is_told = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
     worked = gpu_worked(study.trace, study.memory.allocators)
     return [
         *note_steps(
@@ -81,9 +94,10 @@ def notes_of(study: Study) -> list[str]:
             study.summary,
             study.input.iterators,
             study.framework,
-            may_be_fed=is_fed(study) and study.input.feeding is None,
+            may_be_fed=is_fed(study) and study.input.feeding is None and not is_told,
         ),
         *note_queues(study),
+        *note_files(study),
         *note_threads(study),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,
@@ -142,12 +156,13 @@ def note_steps(
         )
     if summary.others:
         shown, more = summary.others[:_MOST_PHASES], summary.others[_MOST_PHASES:]
-        listed = ", ".join(f"{count_text(count)} {name}" for name, count in shown)
+        listed = ", ".join(f"{count_text(count)} {steps.title_of(name)}" for name, count in shown)
         plural = "step" if shown[-1][1] == 1 else "steps"
         if more:
             steps_more = count_text(sum(count for _, count in more))
             plural = f"steps and {steps_more} of {count_text(len(more))} other kinds"
-        notes.append(f"Averages are of {summary.phase} steps; also recorded: {listed} {plural}.")
+        phase = steps.title_of(summary.phase)
+        notes.append(f"Averages are of {phase} steps; also recorded: {listed} {plural}.")
     if 0 < len(summary.counted) < 5 and not steps.is_window:
         notes.append(
             f"Only {_steps_text(len(summary.counted))} to average; a few more would make the figures firmer."
@@ -178,15 +193,21 @@ def _note_steps_ahead(steps: Steps, *, has_device: bool) -> list[str]:
     ]
 
 
-def note_cost(cost: TracingCost | None) -> list[str]:
-    """A note if tracing slowed the steps so much that their times mislead."""
+def note_cost(cost: TracingCost | None, *, of_runs: bool = False) -> list[str]:
+    """A note if tracing slowed the steps so much that their times mislead.
+
+    Args:
+        cost: What tracing cost; None where nothing shows any.
+        of_runs: Whether calls of ``Session.run`` were timed, whose steps begin with the first op.
+    """
     if cost is None or cost.fraction < _COSTLY:
         return []
+    what, one = ("calls of Session.run", "call") if of_runs else ("steps", "step")
     return [
-        f"Traced steps took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
+        f"Traced {what} took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
         f"interval {percent_text(cost.low)} to {percent_text(cost.high)}), so the times below are too long, "
         "most of all where many small events are recorded (an input pipeline that maps one element at a "
-        f"time, say). Without tracing a step takes {duration_text(cost.untraced_ps)}."
+        f"time, say). Without tracing a {one} takes {duration_text(cost.untraced_ps)}."
     ]
 
 

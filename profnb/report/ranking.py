@@ -1,14 +1,22 @@
 """Findings to advice: what to change, how much it can gain at most, and the numbers that say so.
 
 Each rule is one function with its condition and threshold in its docstring. It answers for one trace or stays
-silent. The bound is Amdahl's: the share of the time from step to step that would be gone if what the rule
-speaks of took no time at all; where facts show that more can be gained, or nothing bounds it, none is given.
-Advice is ranked by it; gains of several do not add up.
+silent. The bound is Amdahl's: the share of the time from step to step (of the whole cell, where the rule says
+so) that would be gone if what the rule speaks of took no time at all; where facts show that more can be
+gained, or nothing bounds it, none is given. Advice is ranked by what that is of the cell; gains of several do
+not add up.
 """
 
 from collections.abc import Callable
 
-from profnb.subjects.advising import LEAST, Advice
+from profnb.subjects.advising import (
+    LEAST,
+    SAVE_LESS,
+    Advice,
+    cell_ps,
+    steps_share,
+    window_of,
+)
 from profnb.subjects.cell.advice import (
     new_model_in_a_loop,
     predict_in_a_loop,
@@ -108,7 +116,8 @@ _SAID_BY = {
 def advise(study: Study) -> list[Advice]:
     """Everything the rules have to say about a trace, what can gain most first.
 
-    What has no bound is ranked by the time it speaks of. Nothing where the work was not recorded.
+    That is of the cell: of what is a share of a step's time, the steps' share of it. What has no bound is
+    ranked by the time it speaks of. Nothing where the work was not recorded.
     """
     if unrecorded_backend(study):
         return []
@@ -119,7 +128,17 @@ def advise(study: Study) -> list[Advice]:
     idle = idle_device(study, found)
     if idle is not None:
         found.append(idle)
-    return sorted(found, key=_weight, reverse=True)
+    if any(one.rule == "epoch-ends" and one.code.startswith(SAVE_LESS) for one in found):
+        found = [advice for advice in found if advice.rule != "checkpoints"]
+    share, whole = steps_share(study), cell_ps(study)
+    of_window = min(window_of(study) / whole, 1.0) if whole else 1.0
+
+    def of_cell(advice: Advice) -> float:
+        if advice.is_of_cell:
+            return _weight(advice)
+        return _weight(advice) * (of_window if advice.rule == "epoch-ends" else share)
+
+    return sorted(found, key=of_cell, reverse=True)
 
 
 def _weight(advice: Advice) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from profnb.core.columns import Floats
-from profnb.core.units import count_text, duration_text
+from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
 from profnb.report.content import Content
 from profnb.report.forms.as_html import content_html
@@ -24,10 +24,12 @@ from profnb.report.text import (
     share_rows,
 )
 from profnb.steps.streams import busiest_device, working_devices
+from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
 from profnb.subjects.device.section import device_sections
+from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.memory.section import memory_sections
@@ -121,7 +123,16 @@ def _between(study: Study) -> str:
     if find_growth(study.recording.graph_versions) is not None:
         return "ops are made, and the session takes in the graph"
     feeding = study.input.feeding
-    return "Python making the arrays that are fed" if feeding and feeding.makes_input else ""
+    if feeding and feeding.makes_input:
+        return "Python making the arrays that are fed"
+    gaps, rows = session_gaps(study), study.summary.counted
+    if gaps is None or not rows.size:
+        return ""
+    own = sum(share.mean_ps for share in study.summary.shares if share.category == GAP)
+    is_inside = gaps.gap_ns / gaps.gaps * PS_PER_NS * 2 < own
+    return (
+        "mostly inside of Session.run, around its ops" if is_inside else "Python between two runs"
+    )
 
 
 def _foot(study: Study) -> str:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats
-from profnb.core.units import bar_text, count_text, duration_text, percent_text
+from profnb.core.units import bar_text, count_text, duration_text, examples_text, percent_text
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
-from profnb.steps.summary import GAP, GAP_WORK, Share, Summary
+from profnb.steps.summary import GAP, GAP_WORK, Share, Summary, is_of_runs
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.ops.growth import find_growth
@@ -84,7 +84,8 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
     median = duration_text(summary.median_ps)
-    if cost is not None and _is_all_of_tracing(summary.median_ps, cost):
+    is_timed_alike = not is_of_runs(summary)
+    if cost is not None and is_timed_alike and _is_all_of_tracing(summary.median_ps, cost):
         median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
     elif summary.mean_period_ps >= _MUCH_LONGER * summary.median_ps:  # what the answer speaks of
         median = f"{median}, one every {duration_text(summary.mean_period_ps)}"
@@ -151,7 +152,7 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
         facts.append(
             Fact(
                 "throughput",
-                f"{count_text(round(summary.examples_per_second))} examples/s",
+                examples_text(summary.examples_per_second),
                 f"batch size {count_text(summary.batch_size)}, gaps included",
             )
         )
@@ -167,7 +168,10 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
         )
     facts.extend(_facts_between(study))
     is_part = steps.origin in EAGER_LOOPS and study.recording.closed_by is not None
-    facts.append(_cost_fact(study.step_times, study.tracing_cost, overhead_ps, is_part=is_part))
+    what = "calls of Session.run" if is_of_runs(summary) else "steps"
+    facts.append(
+        _cost_fact(study.step_times, study.tracing_cost, overhead_ps, what, is_part=is_part)
+    )
     return facts
 
 
@@ -246,10 +250,19 @@ def _cost_fact(
     times: StepTimes,
     tracing_cost: TracingCost | None,
     overhead_ps: float | None,
+    what: str,
     *,
     is_part: bool = False,
 ) -> Fact:
-    """What tracing cost; ``is_part``: more steps ran than were timed, so nobody knows."""
+    """What tracing cost.
+
+    Args:
+        times: The steps as the wall clock has them.
+        tracing_cost: What tracing cost them; None where nothing shows any.
+        overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+        what: What the wall clock timed, in the plural.
+        is_part: Whether more steps ran than were timed, so nobody knows.
+    """
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if is_part:
@@ -265,7 +278,7 @@ def _cost_fact(
     return Fact(
         "tracing cost",
         f"+{percent_text(tracing_cost.fraction)}",
-        f"95 % interval {low} to {high}; untraced steps take {duration_text(tracing_cost.untraced_ps)}; "
+        f"95 % interval {low} to {high}; untraced {what} take {duration_text(tracing_cost.untraced_ps)}; "
         f"{traced} traced{once}",
     )
 

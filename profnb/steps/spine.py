@@ -3,11 +3,14 @@
 Every subject hangs on it; each value is worked out once, when somebody asks for it.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from profnb.capture.recording import Recording
+from profnb.capture.retracings import TracedFunction
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.steps.activities import find_activities
 from profnb.steps.breakdown import (
@@ -40,6 +43,8 @@ from profnb.trace.model import Trace
 
 __all__ = ["Spine"]
 
+_LAMBDA = "<lambda>"
+
 
 class Spine:
     """The steps of one trace, the events of each, and where its time went.
@@ -70,7 +75,8 @@ class Spine:
     @cached_property
     def steps(self) -> Steps:
         """The steps, each to the end of the device work that the host waited for."""
-        return extend_to_device_work(self.trace, self._host_steps, self.groups)
+        steps = extend_to_device_work(self.trace, self._host_steps, self.groups)
+        return _with_lambda(steps, self.recording.functions)
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -234,3 +240,19 @@ class Spine:
         is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
         is_chosen[rows] = True
         return is_chosen[self.groups.step]
+
+
+def _with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
+    """The steps, those of a function without a name titled by the line at which it stands.
+
+    Args:
+        steps: The steps.
+        functions: Functions that were traced while this was captured.
+    """
+    places = {one.where for one in functions if one.name == _LAMBDA}
+    own = sorted({phase for phase in steps.phase if _LAMBDA in phase})
+    if not own or len(places) != 1 or "" in places:
+        return steps
+    title = f"lambda ({places.pop()})"
+    told = tuple((phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in own)
+    return replace(steps, together=(*steps.together, *told))

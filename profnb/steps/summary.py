@@ -17,7 +17,8 @@ from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
 
 __all__ = [
-    "GAP", "GAP_WORK", "Share", "Summary", "periods_by_category", "periods_of", "share_time", "summarize",
+    "GAP", "GAP_WORK", "Share", "Summary", "is_of_runs", "periods_by_category", "periods_of", "share_time",
+    "summarize",
 ]  # fmt: skip
 
 
@@ -89,6 +90,11 @@ class Summary:
     def mean_period_ps(self) -> float:
         """Mean time of a step and the gap that belongs to it, of which the shares are."""
         return sum(share.mean_ps for share in self.shares)
+
+
+def is_of_runs(summary: Summary) -> bool:
+    """Whether steps are session runs: from the first op to the last, where the wall clock times the call."""
+    return (summary.phase or "").startswith("session_run")
 
 
 def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Gaps) -> Summary:

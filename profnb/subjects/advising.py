@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
+from profnb.core.units import PS_PER_NS, percent_text
 from profnb.steps.activities import (
     COPYING_IN,
     FIRST_OF_DEVICE,
@@ -25,7 +27,10 @@ __all__ = [
     "LEAST",
     "LEAST_INPUT",
     "READY",
+    "SAVE_LESS",
     "Advice",
+    "cell_ps",
+    "cell_share_text",
     "covered_share",
     "excess_share",
     "gain_of_fusing",
@@ -37,6 +42,7 @@ __all__ = [
     "op_events",
     "period_ps",
     "share_of",
+    "steps_share",
     "window_of",
 ]
 
@@ -59,6 +65,8 @@ READY = {
     "while this one is computed.",
     UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
 }
+_LEAST_ASIDE = 0.005  # of the cell: less does not show
+SAVE_LESS = "Save and load less often:"
 LEAST = 0.02  # a gain below this is not worth a sentence
 
 
@@ -76,6 +84,8 @@ class Advice:
         link: Where it is explained.
         concerned_fraction: Share of the time that it speaks of; what ranks it where nothing bounds it.
         where: The line of the user's code that it speaks of, as "Cell [3]:8"; "" where that is not known.
+        is_of_cell: Whether the fractions are of the cell's time, imports and profnb left out, not of the time
+            from step to step.
     """
 
     rule: str
@@ -86,6 +96,7 @@ class Advice:
     link: str
     concerned_fraction: float = 1.0
     where: str = ""
+    is_of_cell: bool = False
 
 
 def line_text(study: Study, file: str, number: int) -> str:
@@ -112,6 +123,46 @@ def is_own_loop(study: Study) -> bool:
         return KERAS not in kinds
     sources = study.trace.stats.texts(MARKER_SOURCE).texts
     return len(sources) > 0 and KERAS not in sources
+
+
+def cell_share_text(study: Study, fraction: float) -> str:
+    """A share of the cell's time without imports and profnb: "96.9 % of the cell's time", and that it is.
+
+    The table of the cell's parts has both, so what is left out is said where it is enough to be seen there.
+    """
+    cell = study.recording.cell
+    parts = cell.parts if cell is not None else []
+    whole = sum(part.wall_ns for part in parts)
+    names = {IMPORTS: "imports", PROFNB: "profnb itself"}
+    aside = [
+        name
+        for kind, name in names.items()
+        if sum(p.wall_ns for p in parts if p.part == kind) > _LEAST_ASIDE * whole
+    ]
+    without = f" without {' and '.join(aside)}" if aside else ""
+    return f"{percent_text(fraction)} of the cell's time{without}"
+
+
+def cell_ps(study: Study) -> int:
+    """The cell's wall time without imports and profnb; 0 where nobody looked."""
+    cell = study.recording.cell
+    parts = cell.parts if cell is not None else []
+    return sum(part.wall_ns for part in parts if part.part not in (IMPORTS, PROFNB)) * PS_PER_NS
+
+
+def steps_share(study: Study) -> float:
+    """Share of that time which the steady steps of the main phase and what lies between them take.
+
+    By how many there were, traced or not, and what a traced one took; 1 where it is not known.
+    """
+    whole, times = cell_ps(study), study.step_times
+    if not whole or study.steps.is_window:
+        return 1.0
+    own = sum(
+        phase == study.summary.phase and not retraced
+        for phase, retraced in zip(times.phase, times.retraced.tolist(), strict=True)
+    )
+    return min(own * study.summary.mean_period_ps / whole, 1.0)
 
 
 def share_of(study: Study, category: str) -> float:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
+from profnb.capture.recording import NOT_ENDED
 from profnb.core.units import count_text, duration_text
 from profnb.steps.windows import outermost
 from profnb.subjects.study import Study
@@ -67,10 +68,13 @@ def note_window(study: Study) -> str:
         lines = " Its lines are in the source table." if recording.source is not None else ""
         return f"Nothing of TensorFlow ran while this was captured, so there are no steps.{lines}"
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
+        again = "running the cell again skips what is done once."
+        if any(message.startswith(NOT_ENDED) for message in recording.messages):
+            return f"None of {count_text(len(steps))} steps was traced, all were timed; {again}"
         return (
             f"The window closed before a first step had ended, so none of {count_text(len(steps))} steps was "
             "traced. Where building, tracing or compiling takes that long, -t SECONDS keeps the window open "
-            "longer; running the cell again skips what is done once."
+            f"longer; {again}"
         )
     once = _called_once(study)
     if once:

@@ -20,6 +20,7 @@ __all__ = [
     "GAPS",
     "IMPORTS",
     "INPUT",
+    "LOADING",
     "MARKED",
     "OTHER",
     "PARTS",
@@ -41,6 +42,7 @@ PREDICT, MARKED, CALLS = "predict steps", "marked steps", "function calls"
 SESSION_RUNS, FAILED = "session runs", "failed steps"
 INPUT, GAPS, EPOCH_ENDS, AROUND = "input", "gaps", "epoch ends", "around steps"
 CALLBACKS, CHECKPOINTING = "callbacks", "checkpointing"
+LOADING = ("load_weights", "restore", "read")  # how what loads, of checkpointing, ends
 OTHER, PROFNB = "other Python", "profnb"
 
 # Every part, and what it is.

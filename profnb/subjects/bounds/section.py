@@ -78,7 +78,8 @@ def share_sentence(roofline: OpRoofline) -> str:
     sentence = (
         f"Of the time of ops on {'the device' if roofline.is_device else 'the CPU'}, "
         f"{percent_text(shares[COMPUTE])} is compute-bound (60 % of the peak of operations or more), "
-        f"{percent_text(shares[MEMORY])} memory-bound (60 % of the peak of memory or more) and "
+        f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of the peak of memory: "
+        "what is above was in a cache) and "
         f"{percent_text(shares[NEITHER])} neither"
     )
     return (

@@ -16,6 +16,7 @@ from profnb.capture.parts.part_records import (
     GAPS,
     IMPORTS,
     INPUT,
+    LOADING,
     PROFNB,
     TRAIN,
     VALIDATION,
@@ -23,8 +24,8 @@ from profnb.capture.parts.part_records import (
 )
 from profnb.capture.retracings import TracedFunction
 from profnb.capture.step_records import CALL, RUN
-from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, Advice, line_text
+from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.subjects.advising import GUIDE, Advice, cell_share_text, line_text
 from profnb.subjects.study import Study
 
 __all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
@@ -32,8 +33,27 @@ __all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
 _CALLS, _STEPS_EACH, _LEAST_SHARE = 10, 4, 0.1
 _MODELS = 3
 _COMPILE, _LAYERS, _VALIDATION = "Model.compile", "layers", "validation"
-_LOADS = ("load_weights", "restore", "read")
 _PHASES = {"predict": "predict", "evaluate": "test", "fit": "train"}
+_ASSIGNED = "model.optimizer.learning_rate = 1e-4"
+# (title, what to do) where models are the same, where they differ, and where one is compiled again.
+_ANEW = {
+    "same": (
+        "Make the model once, not in a loop",
+        "Where the model is the same each time (folds, restarts), make and compile it once, keep "
+        "saved = [v.numpy() for v in model.variables + model.optimizer.variables] before it trains "
+        "(model.optimizer.build(model.trainable_variables) first), and assign them back before each turn.",
+    ),
+    "differ": (
+        "Trace fewer models",
+        "Those that differ in a number alone can be one that is traced once: assign it "
+        f"({_ASSIGNED}) and the first weights before each turn. Each of another size has to be traced: try "
+        "fewer, and train each for more steps.",
+    ),
+    "compiled": (
+        "Compile the model once, not in a loop",
+        f"Compile it before the loop. What changes from turn to turn can be assigned: {_ASSIGNED}.",
+    ),
+}
 _API = "https://keras.io/api/models/model_training_apis/"
 # What to do instead of calling each of them for a few batches.
 _INSTEAD = {
@@ -102,19 +122,21 @@ def predict_in_a_loop(study: Study) -> Advice | None:
         "predict-in-a-loop", f"Call {method} once, not in a loop",
         f"model.{method} was called {count_text(calls)} times, for {steps_each}. Setting a call up (a new "
         f"iterator, callbacks) and leaving it took {duration_text(spent_ns / calls * PS_PER_NS)}, in all "
-        f"{percent_text(spent_ns / whole_ns)} of the cell's time.",
+        f"{cell_share_text(study, spent_ns / whole_ns)}.",
         spent_ns / whole_ns * (1 - 1 / calls),
         _INSTEAD[method],
         f"{_API}#{method}-method",
         where=_line_of(study, around),
+        is_of_cell=True,
     )  # fmt: skip
 
 
 def new_model_in_a_loop(study: Study) -> Advice | None:
     """One line of the user's traced the functions of three Keras models or more, each made or compiled anew.
 
-    Making them and the steps in which a function was traced, but the first ones, are a tenth of the cell at
-    least. Silent where the weights of as many were loaded: those are models of their own.
+    Where they are known to be of different sizes, to make but one is not asked for. Making them and the steps
+    in which a function was traced, but the first ones, are a tenth of the cell at least. Silent where the
+    weights of as many were loaded: those are models of their own.
     """
     loop = _traced_in_a_loop(study.recording.functions)
     parts = _parts(study)
@@ -124,7 +146,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
     first, models = loop
     building = [part for part in parts if part.part == BUILDING]
     loaded = sum(
-        p.occurrences for p in parts if p.part == CHECKPOINTING and p.name.endswith(_LOADS)
+        p.occurrences for p in parts if p.part == CHECKPOINTING and p.name.endswith(LOADING)
     )
     made = sum(part.occurrences for part in building if part.name not in (_COMPILE, _LAYERS))
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
@@ -135,22 +157,27 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
         return None
     is_new = made >= models - 1
     what = "made anew" if is_new else "compiled anew"
+    title, code = _ANEW["differ" if _differ(study) else "same"] if is_new else _ANEW["compiled"]
     return Advice(
-        "new-model-in-a-loop",
-        "Make the model once, not in a loop" if is_new else "Compile the model once, not in a loop",
+        "new-model-in-a-loop", title,
         f"{count_text(models)} times one line ran a model that was {what}, and Keras traced its functions "
         f"for each: making them, and the steps that traced, took {duration_text(spent_ns * PS_PER_NS)} "
-        f"besides the first, {percent_text(spent_ns / whole_ns)} of the cell's time.",
+        f"besides the first, {cell_share_text(study, spent_ns / whole_ns)}.",
         min(spent_ns / whole_ns, 1.0),
-        "Where the model is the same each time (folds, restarts), make and compile it once, keep "
-        "saved = [v.numpy() for v in model.variables + model.optimizer.variables] before it trains "
-        "(model.optimizer.build(model.trainable_variables) first), and assign them back before each turn."
-        if is_new
-        else "Compile it before the loop. What changes from turn to turn can be assigned: "
-        "model.optimizer.learning_rate = 1e-4.",
+        code,
         f"{GUIDE}/function#controlling_retracing",
         where=first.caller,
+        is_of_cell=True,
     )  # fmt: skip
+
+
+def _differ(study: Study) -> bool:
+    """Whether of the models that ran under trace half or more are of sizes of their own."""
+    models = study.recording.models
+    sizes = {
+        tuple((at.kind, at.parameters, at.output_shape) for at in one.layers) for one in models
+    }
+    return len(sizes) > 1 and 2 * len(sizes) >= len(models)
 
 
 def _tracing_again_ns(study: Study) -> int:
@@ -205,11 +232,12 @@ def validation(study: Study) -> Advice | None:
     return Advice(
         "validation", "Validate less",
         f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
-        f"{percent_text(spent_ns / whole_ns)} of the cell's time ({count_text(steps)} steps); training took "
+        f"{cell_share_text(study, spent_ns / whole_ns)} ({count_text(steps)} steps); training took "
         f"{duration_text(_took_ns(training) * PS_PER_NS)}.",
         spent_ns / whole_ns,
         f"fit(...): {seldom}validation_steps=... (of a tf.data dataset) looks at a part of the data; a "
         "larger validation_batch_size (of arrays) makes fewer steps.",
         f"{_API}#fit-method",
         where=_line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),
+        is_of_cell=True,
     )  # fmt: skip

@@ -165,7 +165,8 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
         return count_text(int(cell.occurrences[row])) if cell.occurrences[row] else MISSING
 
     rest = len(cell) - len(shown)
-    more = f" {count_text(rest)} smaller parts are in p.cell_breakdown." if rest > 0 else ""
+    smaller = "1 smaller part is" if rest == 1 else f"{count_text(rest)} smaller parts are"
+    more = f" {smaller} in p.cell_breakdown." if rest > 0 else ""
     return [
         section_of(
             CELL_BREAKDOWN,

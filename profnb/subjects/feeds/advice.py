@@ -5,11 +5,11 @@ from profnb.core.units import bytes_text, count_text, duration_text, percent_tex
 from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Advice, share_of
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.input.input_causes import CAUSES
-from profnb.subjects.input.input_functions import files_text
+from profnb.subjects.input.input_functions import SmallFiles, files_text
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 
-__all__ = ["empty_queue", "feeding_by_hand", "note_queues", "small_files"]
+__all__ = ["empty_queue", "feeding_by_hand", "note_files", "note_queues", "small_files"]
 
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
@@ -145,17 +145,38 @@ def small_files(study: Study) -> Advice | None:
     share = min(waiting.fraction, files.reading_ps / period if period else 0.0)
     if share < LEAST:
         return None
-    told = files_text(study.recording.file_counts, study.recording.file_bytes)
     return Advice(
         "small-files", "Pack small files together",
-        f"{study.input.pipeline.name(files.iterator)} opens and reads one file per element, "
-        f"{count_text(files.reads)} while traced{f' ({told})' if told else ''}: "
-        f"{duration_text(files.reading_ps)}, most of what its function does. Steps wait "
-        f"{percent_text(waiting.fraction)} of the time for their input.",
+        f"{_reading(study, files)}: {duration_text(files.reading_ps)}, most of what its function does. "
+        f"Steps wait {percent_text(waiting.fraction)} of the time for their input.",
         share,
         CAUSES["small files"][1],
         f"{GUIDE}/data_performance",
     )  # fmt: skip
+
+
+def _reading(study: Study, files: SmallFiles) -> str:
+    """Who reads files, how many and how large they are."""
+    told = files_text(study.recording.file_counts, study.recording.file_bytes)
+    return (
+        f"{study.input.pipeline.name(files.iterator)} opens and reads one file per element, "
+        f"{count_text(files.reads)} while traced{f' ({told})' if told else ''}"
+    )
+
+
+def note_files(study: Study) -> list[str]:
+    """That a file is read for each element where steps hardly wait for it: elsewhere it would cost."""
+    files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
+    is_said = diagnosis is not None and diagnosis.cause == "small files"
+    if files is None or is_said or study.steps.is_window or waiting.fraction >= LEAST_INPUT:
+        return []
+    if small_files(study) is not None:
+        return []
+    return [
+        f"{_reading(study, files)}. Steps wait {percent_text(waiting.fraction)} of the time for their input, "
+        "so that costs little here; where files are not in memory yet, or come over a network, each costs "
+        "more, and TFRecords, which hold many elements, do not."
+    ]
 
 
 _THREADS = (

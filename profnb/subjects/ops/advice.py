@@ -33,6 +33,8 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 500, 30
+_WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
+_SMALL_PS, _MANY = 50_000_000, 20  # an op that is mostly its start; so many a step
 
 
 def eager_ops(study: Study) -> Advice | None:
@@ -84,7 +86,8 @@ def large_optimizer(study: Study) -> Advice | None:
     """The optimizer's ops take a quarter of a device's self time or more, half of a CPU's, and can be fused.
 
     That is, XLA has not compiled them already, and no one op is half of their time: an update of one large
-    variable is bound by its memory. On a CPU what XLA makes of the products costs what fusing the rest saves:
+    variable is bound by its memory, and so are long ones that are one op for each variable already
+    (``ResourceApplyAdam``). On a CPU what XLA makes of the products costs what fusing the rest saves:
     where the optimizer was 39 % of a dense model's ops, jit_compile=True took 4 % more processor time.
     """
     ops = (
@@ -99,24 +102,30 @@ def large_optimizer(study: Study) -> Advice | None:
         return None
     if 2 * ops.self_ps[side & own].max() > ops.self_ps[side & own].sum():
         return None
+    updates = np.array([kind.startswith(_WHOLE_UPDATES) for kind in ops.op_type], np.bool_)
+    runs = int(ops.occurrences[side & own].sum())
+    mean_ps = int(ops.self_ps[side & own].sum()) / runs
+    if mean_ps >= _SMALL_PS and 2 * ops.self_ps[side & own & updates].sum() > mean_ps * runs:
+        return None
+    each = runs / max(study.summary.counted.size, 1)
+    kind = "many small ops" if mean_ps < _SMALL_PS and each >= _MANY else "ops"
     if ops.is_device.any():
         bound = share * share_of(study, "device compute")
     else:
         bound = gain_of_fusing(study, lambda name, _: _is_optimizers(name))
     return Advice(
         "large-optimizer", "Make the optimizer cheaper",
-        f"The optimizer's ops are {percent_text(share)} of the time of all ops.",
+        f"The optimizer's ops are {percent_text(share)} of the time of all ops: {count_text(round(each))} a "
+        f"step, of {duration_text(mean_ps)} on average.",
         bound,
         words(
             study.framework,
-            "Fuse its many small ops with the framework's compiler; a larger batch runs it less often.",
-            tensorflow="model.compile(..., jit_compile=True) fuses its many small ops; a larger batch "
-            "runs it "
-            "less often.",
+            f"Fuse its {kind} with the framework's compiler; a larger batch runs it less often.",
+            tensorflow=f"model.compile(..., jit_compile=True) fuses its {kind}; a larger batch runs it less "
+            "often.",
             sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 "
-            "fuses its many small ops; a larger batch runs it less often.",
-            pytorch="torch.optim.AdamW(..., fused=True), or foreach=True, runs its many small ops as a "
-            "few; a "
+            f"fuses its {kind}; a larger batch runs it less often.",
+            pytorch=f"torch.optim.AdamW(..., fused=True), or foreach=True, runs its {kind} as a few; a "
             "larger batch runs it less often.",
         ),
         words(

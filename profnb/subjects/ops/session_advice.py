@@ -1,9 +1,18 @@
 """What loops of TensorFlow 1 do beside training: summaries in each step, checkpoints; pools of threads."""
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
-from profnb.capture.parts.part_records import CHECKPOINTING, IMPORTS, PROFNB
-from profnb.core.units import count_text, duration_text, percent_text
-from profnb.subjects.advising import Advice, covered_share, op_events, period_ps
+from profnb.capture.parts.part_records import CHECKPOINTING, LOADING, CellPart
+from profnb.core.printable import quoted
+from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
+from profnb.subjects.advising import (
+    Advice,
+    cell_ps,
+    cell_share_text,
+    covered_share,
+    line_text,
+    op_events,
+    period_ps,
+)
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 
@@ -16,6 +25,7 @@ _SUMMARY_OPS = (
 _WRITES = ("add_summary", "SummarySaverHook.")
 _LEAST_SHARE, _FEWEST_STEPS = 0.05, 5
 _PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_LONGEST_NAME = 60
 _LONG_START = 0.1  # of a step's period
 _LINK = "https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/"
 
@@ -49,30 +59,62 @@ def summaries_each_step(study: Study) -> Advice | None:
 
 
 def checkpoints_often(study: Study) -> Advice | None:
-    """Checkpoints are saved between session runs, three times or more, for 5 % of the cell's time or more.
+    """Models or checkpoints are saved, three times or more, for 5 % of the cell's time or more.
 
-    Saves that are so long that they are pauses count too, so the cell is what they are a share of.
+    Saves that are so long that they are pauses count too, so the cell is what they are a share of. Of
+    session runs once in a hundred at least; of other steps after less than half of them, for what is saved
+    after each of those is told by what passes between steps.
     """
     cell, gaps, counted = study.recording.cell, session_gaps(study), study.summary.counted.size
-    if cell is None or gaps is None or counted < _FEWEST_STEPS:
+    if cell is None or counted < _FEWEST_STEPS or study.steps.is_window:
         return None
     saves = [
-        part for part in cell.parts if part.part == CHECKPOINTING and part.name.endswith("save")
+        part
+        for part in cell.parts
+        if part.part == CHECKPOINTING and not part.name.endswith(LOADING) and part.occurrences
     ]
     often, took_ns = sum(p.occurrences for p in saves), sum(p.wall_ns for p in saves)
-    whole_ns = sum(p.wall_ns for p in cell.parts if p.part not in (IMPORTS, PROFNB))
-    share = min(took_ns / whole_ns, 1.0) if whole_ns else 0.0
-    if often < 3 or often * 100 < gaps.gaps or share < _LEAST_SHARE:
+    whole_ps = cell_ps(study)
+    share = min(took_ns * PS_PER_NS / whole_ps, 1.0) if whole_ps else 0.0
+    if often < 3 or share < _LEAST_SHARE:
+        return None
+    if gaps is None:
+        return _saving_often(study, saves, share)
+    if often * 100 < gaps.gaps:
         return None
     return Advice(
         "checkpoints", "Save less often",
         f"{count_text(often)} checkpoints in {count_text(gaps.runs)} session runs took "
         f"{duration_text(took_ns * 1000)}, {duration_text(took_ns * 1000 / often)} each: "
-        f"{percent_text(share)} of the cell's time.",
+        f"{cell_share_text(study, share)}.",
         share,
         "Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession, or saver.save(..., "
         "write_meta_graph=False) once in 1,000 steps; the graph need be written only once.",
         f"{_LINK}Saver",
+        is_of_cell=True,
+    )  # fmt: skip
+
+
+def _saving_often(study: Study, saves: list[CellPart], share: float) -> Advice | None:
+    """The same of Keras' models and of ``tf.train.Checkpoint``."""
+    often, took_ns = sum(p.occurrences for p in saves), sum(p.wall_ns for p in saves)
+    if often * 2 >= study.step_times.phase.count(study.summary.phase or ""):
+        return None
+    most = max(saves, key=lambda part: part.wall_ns)
+    each = duration_text(took_ns * PS_PER_NS / often)
+    others = " and others that save" if len({part.name for part in saves}) > 1 else ""
+    is_whole = most.name.endswith(("Model.save", "Model.export"))
+    lighter = "; save_weights_only=True leaves the optimizer's state out" if is_whole else ""
+    return Advice(
+        "checkpoints", "Save less often",
+        f"{quoted(most.name, _LONGEST_NAME)}{others} ran {count_text(often)} times and took "
+        f"{duration_text(took_ns * PS_PER_NS)}, {each} each: {cell_share_text(study, share)}.",
+        share,
+        "Save after several epochs or minutes, not after each: ModelCheckpoint(..., save_freq=N) saves after "
+        f"every N batches, save_best_only=True only where the model got better{lighter}.",
+        "https://keras.io/api/callbacks/model_checkpoint/",
+        where=line_text(study, most.file, most.line),
+        is_of_cell=True,
     )  # fmt: skip
 
 

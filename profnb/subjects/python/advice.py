@@ -10,6 +10,7 @@ from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
 from profnb.subjects.advising import (
     GUIDE,
+    SAVE_LESS,
     Advice,
     guide,
     is_own_loop,
@@ -30,6 +31,7 @@ _LEAST_GAP_PS = 20_000_000
 _LEAST_EPOCH_END_PS = 10_000_000_000
 _NEARLY_ALL = 0.9
 _FEWEST_ENDS = 5  # of fewer the first, in which things are set up, is too large a part
+_WITH_OPS = 1.1  # times what is Python of it: from here on what is named runs ops too
 _FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 
@@ -71,6 +73,17 @@ def python_between_steps(study: Study) -> Advice | None:
         cause = f" Most of it is {feeding.named()}.{few}"
     else:
         cause = few or remedy.cause
+    named = min(remedy.each_ps * rows.size / whole, float(study.gaps.own_ps[rows].sum()) / whole)
+    if named > _WITH_OPS * share and not seldom:  # ops that it runs are gone with it
+        return Advice(
+            "python-between-steps", "Do less between steps",
+            f"{percent_text(named)} of the time passes between steps in {remedy.name}, "
+            f"{duration_text(remedy.each_ps)} each time, with the ops that it runs.",
+            named,
+            remedy.code,
+            guide(study, "function"),
+            where=remedy.where,
+        )  # fmt: skip
     what = (
         f"{each} a turn, is Python in the loop's body: TensorFlow does nothing then."
         if study.steps.origin in EAGER_LOOPS
@@ -79,7 +92,7 @@ def python_between_steps(study: Study) -> Advice | None:
     return Advice(
         "python-between-steps", "Do less between steps",
         f"{percent_text(share)} of the time, {what}{cause}",
-        share,
+        share if seldom else max(share, named),
         seldom or remedy.code,
         guide(study, "function"),
         where="" if seldom else remedy.where,
@@ -202,7 +215,7 @@ def epoch_ends(study: Study) -> Advice | None:
         return None
     if cause is not None:
         most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."
-        what = "Do less in" if cause.part == CALLBACKS else "Save and load less often:"
+        what = "Do less in" if cause.part == CALLBACKS else SAVE_LESS
         again = f" Fewer, longer epochs run it less often: {longer}{seldom}."
         code = f"{what} {cause.text}.{again if cause.gaps > 1 else ''}"
     return Advice(

@@ -7,7 +7,7 @@ What a remedy asks for has to be there: ``steps_per_execution`` only helps where
 import re
 from dataclasses import dataclass
 
-from profnb.capture.parts.part_records import CALLBACKS, CellPart
+from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, LOADING, CellPart
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.finding.loops import EAGER_LOOPS
@@ -32,6 +32,7 @@ _TOLD = {
     "ModelCheckpoint": 'ModelCheckpoint(..., save_freq="epoch") saves once an epoch.',
     "BackupAndRestore": 'BackupAndRestore(..., save_freq="epoch") saves once an epoch.',
 }
+_SAVES = ("ModelCheckpoint", "BackupAndRestore")
 _OWN_LOOP = (
     "Data that Python fetches or makes there: prepare it once, or read it through tf.data with "
     ".prefetch(tf.data.AUTOTUNE), which works beside the steps. Anything else there: do it after every 100th "
@@ -57,11 +58,15 @@ class Remedy:
         cause: What took most of it, as a sentence of the evidence; "" where nothing is known to have.
         code: What to do.
         where: The line where the callback's hook stands, or ``fit`` was called; "" where that is not known.
+        name: What took most of it, as the cause calls it; "" where that is not known.
+        each_ps: What that takes after each step, ops that it runs included.
     """
 
     cause: str
     code: str
     where: str = ""
+    name: str = ""
+    each_ps: float = 0.0
 
 
 def find_remedy(study: Study, each_ps: float) -> Remedy:
@@ -74,6 +79,9 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
     hook = _costly_hook(study, each_ps)
     if hook is not None:
         return _remedy_of(study, hook)
+    saving = _costly_saving(study, each_ps)
+    if saving is not None:
+        return _remedy_of_saving(study, saving)
     return Remedy(
         "",
         words(
@@ -106,13 +114,51 @@ def _costly_hook(study: Study, each_ps: float) -> CellPart | None:
     return most
 
 
+def _costly_saving(study: Study, each_ps: float) -> CellPart | None:
+    """What saves after half of the steps or more, and takes half of the time between them or more."""
+    cell, times = study.recording.cell, study.step_times
+    saves = [
+        part
+        for part in (cell.parts if cell else [])
+        if part.part == CHECKPOINTING and part.occurrences and not part.name.endswith(LOADING)
+    ]
+    most = max(saves, key=lambda part: part.wall_ns, default=None)
+    steps = times.phase.count(study.summary.phase or "")
+    if most is None or most.occurrences * 2 < steps:
+        return None
+    is_costly = most.wall_ns / most.occurrences * PS_PER_NS >= _MOST * each_ps
+    return most if is_costly else None
+
+
+def _remedy_of_saving(study: Study, saving: CellPart) -> Remedy:
+    """To save less often, in the words of the callback that saves after batches, where one does."""
+    cell, each_ps = study.recording.cell, saving.wall_ns / saving.occurrences * PS_PER_NS
+    hooks = [
+        part.name.partition(".")[0]
+        for part in (cell.parts if cell else [])
+        if part.part == CALLBACKS and _BATCH_HOOK.search(part.name)
+    ]
+    kind = next((name for name in _SAVES if name in hooks), "")
+    name = quoted(kind or saving.name, _LONGEST_NAME)
+    what = f"{name}, which saves the model" if kind else f"saving by {name}"
+    return Remedy(
+        f" Most of it is {what}: {duration_text(each_ps)} in each of "
+        f"{count_text(saving.occurrences)} calls.",
+        _TOLD.get(kind, "Save every few minutes, or once an epoch, instead of after each step."),
+        line_text(study, saving.file, saving.line),
+        what,
+        each_ps,
+    )
+
+
 def _remedy_of(study: Study, hook: CellPart) -> Remedy:
-    each = duration_text(hook.wall_ns / hook.occurrences * PS_PER_NS)
+    each_ps = hook.wall_ns / hook.occurrences * PS_PER_NS
+    each = duration_text(each_ps)
     name = quoted(hook.name, _LONGEST_NAME)
     cause = f" Most of it is {name}, {each} in each of {count_text(hook.occurrences)} calls."
     kind = hook.name.partition(".")[0]
     code = _TOLD.get(kind, f"Do less in {name}, or do it after every 100th batch only.")
-    return Remedy(cause, code, line_text(study, hook.file, hook.line))
+    return Remedy(cause, code, line_text(study, hook.file, hook.line), name, each_ps)
 
 
 def _of_tensorflow(study: Study, each_ps: float) -> str:

@@ -104,9 +104,15 @@ def _sentence(lines: SourceLines, scope: str) -> str:
     side = "device" if lines.has_device else "host"
     found = percent_text(of_user / whole) if whole else MISSING
     python = " and Python" if (lines.python_ps >= 0).any() else ""
+    count = sum(map(bool, lines.file))
+    their = (
+        "the time of its 1 line is"
+        if count == 1
+        else f"the times of all {count_text(count)} lines are"
+    )
     text = (
         f"Ops{python} of {scope}. {found} of the {side} time of ops was found in your "
-        f"code; the times of all {count_text(sum(map(bool, lines.file)))} lines are in p.source_lines."
+        f"code; {their} in p.source_lines."
     )
     if lines.gradient_ps.any():
         text += " A gradient counts for the forward line that caused it."
