@@ -88,9 +88,7 @@ class CapturedProfile:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
             elif recording.path is not None:
-                # What happens to a kept file is the user's affair; a temporary one is ours.
-                in_memory = self.profile.options.logdir is not None
-                trace = read_trace(recording.path, in_memory=in_memory)
+                trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
                 self.profile._set_trace(
                     replace(trace, source=self.profile.options.label or _NAMELESS)

@@ -115,21 +115,21 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
-def read_trace(path: str | os.PathLike[str], *, in_memory: bool = False) -> Trace:
+def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read one trace file, of any format we know; the content tells which, not the name.
+
+    The file is copied into memory and not mapped: what another program does to it afterwards is nothing to
+    the trace, and one that is written while it is read is an error and no end of the process (SIGBUS).
 
     Args:
         path: The file.
-        in_memory: Copy the file first. By default it is mapped: it may be removed afterwards (on
-            Windows, after the trace is gone), but must not be changed in place.
 
     Raises:
         FileNotFoundError: There is no such file.
-        TraceFormatError: It is not a trace we can read.
+        TraceFormatError: It is not a trace we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    recorded = _map_file(file)
-    return _read(recorded.copy() if in_memory else recorded, file.name)
+    return _read(_read_file(file), file.name)
 
 
 def _read(recorded: Bytes, source: str) -> Trace:
@@ -177,10 +177,21 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
     return np.frombuffer(inflated, np.uint8)
 
 
-def _map_file(file: Path) -> Bytes:
-    if file.stat().st_size == 0:
-        return np.empty(0, np.uint8)
-    return np.asarray(np.memmap(file, np.uint8, mode="r"))
+def _read_file(file: Path) -> Bytes:
+    """All of a file as it was at one time."""
+    with file.open("rb", buffering=0) as opened:
+        before = os.fstat(opened.fileno())
+        recorded = np.empty(before.st_size, np.uint8)
+        at = 0
+        while at < recorded.size and (count := opened.readinto(recorded[at:])):
+            at += count
+        after = os.fstat(opened.fileno())
+    as_it_was = before.st_size, before.st_mtime_ns
+    if at < recorded.size or as_it_was != (after.st_size, after.st_mtime_ns):
+        raise TraceFormatError(
+            f"{printable(file.name)} changed while it was read. Open it once it is written to its end."
+        )
+    return recorded
 
 
 def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
