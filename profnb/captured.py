@@ -10,6 +10,7 @@ from typing import Any
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.profiler.ranks import bound_by_steps
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture
@@ -31,6 +32,7 @@ class CapturedProfile:
 
     def __init__(self, options: CaptureOptions) -> None:
         """Prepare; nothing starts before ``start``."""
+        options = bound_by_steps(options)
         self._capture = Capture(options)
         self.profile = Profile(recording=self._capture.recording, options=options)
 

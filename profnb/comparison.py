@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
+from profnb.core.units import count_text
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -48,7 +49,10 @@ class Comparison:
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
                 raise CaptureError("Both sides of a comparison need a profile that has a trace.")
-        self.first, self.second, self.labels = tuple(first), tuple(second), labels
+        self.first, first_aside = _one_per_capture(first)
+        self.second, second_aside = _one_per_capture(second)
+        self.labels = labels
+        self._aside = first_aside, second_aside
 
     @cached_property
     def _timed(self) -> "list[list[tuple[Floats, bool]]]":
@@ -127,11 +131,27 @@ class Comparison:
             guards.append(
                 "Steps of one side were timed under tracing, of the other without: tracing slows them."
             )
+        guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
                 "A model had been trained before its fit began (it is made outside the cell?), so its "
                 "metrics are not those of a run of its own."
             )
+        return guards
+
+    def _guards_of_hosts(self) -> list[str]:
+        """What is said where a side's captures are of several hosts: one of each capture is compared."""
+        guards = []
+        for label, profiles, aside in zip(
+            self.labels, (self.first, self.second), self._aside, strict=True
+        ):
+            hosts = aside + sum(profile.other_hosts for profile in profiles)
+            if hosts:
+                guards.append(
+                    f"{label} was captured on several hosts: one of each capture was compared, "
+                    f"{count_text(hosts)} more not. Hosts of one capture are no repeated runs; "
+                    "profnb.load_fleet opens all of them."
+                )
         return guards
 
     @property
@@ -238,6 +258,17 @@ def compare(
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
     return Comparison(sides[0], sides[1], (one, two) if one != two else ("A", "B"))
+
+
+def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:
+    """The profiles without those that another host recorded while one before them was recorded."""
+    kept: list[Profile] = []
+    for profile in profiles:
+        time = profile.capture_time
+        others = [one.capture_time for one in kept if one.capture_time.hostname != time.hostname]
+        if not any(time.overlaps(other) for other in others):
+            kept.append(profile)
+    return tuple(kept), len(profiles) - len(kept)
 
 
 def _differing_parts(first: str, second: str) -> tuple[str, str]:

@@ -60,6 +60,10 @@ CAPTURE_ARGUMENTS = (
         "-d", "--logdir", type=_unquoted, help="keep the trace here, in TensorBoard's layout"
     ),
     argument(
+        "--rank", type=int, metavar="N",
+        help="which process of a job this is (default: what TF_CONFIG, RANK, SLURM_PROCID or the like say)",
+    ),
+    argument(
         "--label", type=_unquoted,
         help="a name for the result, shown in its report; %%tfcompare and --vs know it by this name",
     ),
@@ -181,6 +185,7 @@ def capture_options(arguments: Namespace) -> CaptureOptions:
             max_seconds=arguments.seconds,
             warmup_steps=arguments.warmup,
             logdir=arguments.logdir,
+            rank=arguments.rank,
             label=arguments.label,
             host_level=arguments.host_level,
             source=arguments.source,

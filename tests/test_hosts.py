@@ -2,17 +2,23 @@
 
 from pathlib import Path
 
+import json
+import os
+
 import pytest
 
 import profnb
+from profnb.capture.profiler.profiler_door import ProfilerDoor, _publish
+from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.trace import files
 from profnb.subjects.layers.layer_rows import LayerRows
-from profnb.trace.files import read_trace
+from profnb.trace.files import find_traces, pick_trace, read_trace
+from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
 from profnb.trace.names import is_host_collective, is_host_transfer
-from tests.traces import event, host, line, read, xspace
+from tests.traces import event, host, line, plane, read, xspace
 
 MS = 10**9
 
@@ -135,3 +141,167 @@ def test_an_exchange_is_in_no_layers_time():
     rows = LayerRows([], ["net/dense/MatMul", "net/dense/CollectiveReduceV2"])
     assert rows.place("net/dense/MatMul", "MatMul").row != rows.other("outside the model")
     assert rows.place("net/dense/CollectiveReduceV2", "CollectiveReduceV2").row == rows.other("outside the model")
+
+
+SECOND = 10**9
+
+
+def capture(folder, name, begin_s, end_s=None, hostname=None, steps=5):
+    """A trace of one host in a run's folder, recorded from one second to another (since 1970)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.xplane.pb"
+    stats = {} if end_s is None else {"profile_start_time": int(begin_s * SECOND), "profile_stop_time": int(end_s * SECOND)}
+    file.write_bytes(xspace(worker(steps=steps), plane("Task Environment", stats=stats), hostnames=[hostname or name]))
+    return file
+
+
+def test_when_a_file_was_recorded_is_read_without_the_rest(tmp_path):
+    file = capture(tmp_path, "a", 1000, 1002)
+    assert read_capture_time(file) == CaptureTime(1000 * SECOND, 1002 * SECOND, "a")
+    raw = file.read_bytes()
+    for cut in range(0, len(raw), 7):  # damaged: nothing is known, nothing raised
+        file.write_bytes(raw[:cut])
+        assert read_capture_time(file).begin_ns in (0, 1000 * SECOND)
+    file.write_bytes(b"{}")
+    assert read_capture_time(file) == CaptureTime()
+
+
+def test_hosts_whose_captures_overlap_are_one_run_whatever_their_folders(tmp_path):
+    runs = tmp_path / "plugins" / "profile"
+    for at, folder in enumerate(("05", "06", "06_2")):
+        capture(runs / folder, f"worker-{at}", 1000 + at, 1010)
+    capture(runs / "20", "worker-0", 1020, 1030)  # the next capture of the first host
+    capture(runs / "21", "worker-1", 1021, 1031)
+    found = [(one.run, one.host) for one in find_traces(tmp_path)]
+    assert sorted(found) == [("05", "worker-0"), ("05", "worker-1"), ("05", "worker-2"), ("20", "worker-0"), ("20", "worker-1")]
+    assert pick_trace(find_traces(tmp_path), "06", "worker-2").path.parent.name == "06_2"  # by any of its folders
+    p = profnb.load(tmp_path, run="05")
+    assert p.other_hosts == 2
+    assert "The first of 3 hosts was opened, worker-0; host= (--host) opens another, profnb.load_fleet all." in p.notes
+    assert "The first of 3 hosts" in p.summary()
+
+
+def test_captures_of_one_host_one_after_the_other_are_runs_of_their_own(tmp_path):
+    for at in range(3):
+        capture(tmp_path / "same", f"batch{at}", 1000 + 20 * at, 1010 + 20 * at, hostname="vm")
+    assert len({one.run for one in find_traces(tmp_path)}) == 3
+
+
+def test_a_copy_of_a_capture_is_no_other_host(tmp_path):
+    for folder in ("one", "two"):
+        capture(tmp_path / folder, "vm", 1000, 1010)
+    assert [(one.run, one.host) for one in find_traces(tmp_path)] == [("one", "vm"), ("two", "vm")]
+
+
+def test_two_processes_of_one_machine_are_told_apart(tmp_path):
+    capture(tmp_path / "one", "vm", 1000, 1010)
+    capture(tmp_path / "two", "vm", 1001, 1011)
+    assert [one.host for one in find_traces(tmp_path)] == ["vm (one)", "vm (two)"]
+
+
+def test_files_that_tell_no_time_are_a_run_by_their_folder(tmp_path):
+    for folder in ("one", "two"):
+        for name in ("a", "b"):
+            capture(tmp_path / folder, name, 0)
+    assert sorted((one.run, one.host) for one in find_traces(tmp_path)) == [("one", "a"), ("one", "b"), ("two", "a"), ("two", "b")]
+
+
+def test_hosts_of_one_capture_are_no_repeated_runs(tmp_path):
+    for side, begin in (("a", 1000), ("b", 2000)):
+        for at, folder in enumerate(("05", "06")):
+            capture(tmp_path / side / folder, f"worker-{at}", begin + at, begin + 10)
+    result = profnb.compare(tmp_path / "a", tmp_path / "b")
+    assert [len(result.first), len(result.second)] == [1, 1]
+    assert sum("captured on several hosts" in one for one in result.guards) == 2
+    files = [str(one.path) for one in find_traces(tmp_path / "a")]
+    listed = profnb.compare(files, files)  # also where the user lists them
+    assert [len(listed.first), len(listed.second)] == [1, 1]
+    assert "compared, 1 more not" in " ".join(listed.guards)
+
+
+def cluster(kind, index, **tasks):
+    return {"TF_CONFIG": json.dumps({"cluster": {name: ["h:1"] * count for name, count in tasks.items()}, "task": {"type": kind, "index": index}})}
+
+
+@pytest.mark.parametrize("said, expected", [
+    (cluster("worker", 2, worker=4), Rank("2", 4)),
+    (cluster("chief", 0, chief=1, worker=2), Rank("0", 3)),
+    (cluster("worker", 1, chief=1, worker=2), Rank("2", 3)),
+    (cluster("ps", 1, worker=2, ps=2), Rank("ps1", 4, is_collective=False)),
+    (cluster("worker", 1, worker=2, ps=2), Rank("1", 4, is_collective=False)),
+    (cluster("worker", 0, worker=1), None),
+    ({"RANK": "3", "WORLD_SIZE": "8"}, Rank("3", 8)),
+    ({"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}, Rank("1", 4)),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, Rank("0", 2)),
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+    ({"RANK": "3"}, None), ({"RANK": "x", "WORLD_SIZE": "8"}, None), ({}, None),
+    ({"TF_CONFIG": "{"}, None), ({"TF_CONFIG": "[]"}, None), ({"TF_CONFIG": '{"cluster": 3, "task": {}}'}, None),
+    ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "../x", "index": 0}}'}, None),
+])  # fmt: skip
+def test_which_process_this_is(said, expected):
+    assert find_rank(environment=said) == expected
+    assert find_rank(7, said) == Rank("7")
+
+
+def written(logdir, number, host="vm", run="2026_01_01_00_00_00"):
+    """What TensorFlow leaves in a capture's own folder."""
+    folder = logdir / f".profnb-{number}"
+    file = folder / "plugins" / "profile" / run / f"{host}.xplane.pb"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"%d" % number)
+    (folder / "events.out").write_bytes(b"")
+    return file, folder
+
+
+def test_workers_of_one_machine_share_a_run_and_never_a_name(tmp_path):
+    kept = [_publish(*written(tmp_path, number), tmp_path, Rank(str(number), 2)) for number in (0, 1)]
+    assert [one.name for one in kept] == ["vm_0.xplane.pb", "vm_1.xplane.pb"]
+    assert len({one.parent for one in kept}) == 1
+    assert [one.read_bytes() for one in kept] == [b"0", b"1"]
+
+
+def test_a_second_capture_of_a_rank_in_one_second_overwrites_nothing(tmp_path):
+    kept = [_publish(*written(tmp_path, number), tmp_path, Rank("0", 2)) for number in (0, 1, 2)]
+    assert [one.read_bytes() for one in kept] == [b"0", b"1", b"2"]
+    assert {one.name for one in kept} == {"vm_0.xplane.pb"}
+    alone = [_publish(*written(tmp_path, number), tmp_path, None) for number in (3, 4)]
+    assert [one.read_bytes() for one in alone] == [b"3", b"4"]
+    assert {one.name for one in alone} == {"vm.xplane.pb"}
+
+
+def test_another_hosts_trace_in_the_logdir_is_not_taken_for_mine(tmp_path):
+    door = ProfilerDoor(CaptureOptions(logdir=tmp_path), [])
+    mine, folder = written(tmp_path, 1) if door.make_folder() else (None, None)
+    other = tmp_path / "plugins" / "profile" / "2099_01_01_00_00_00" / "worker-2.xplane.pb"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"another's")
+    os.utime(other, (4e9, 4e9))
+    assert door._find_trace(folder).read_bytes() == b"1"
+    assert other.read_bytes() == b"another's"
+
+
+def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_may(tmp_path, monkeypatch, capsys):
+    for name, value in cluster("worker", 1, worker=3).items():
+        monkeypatch.setenv(name, value)
+    messages = []
+    door = ProfilerDoor(CaptureOptions(), messages)
+    door._tell_of_others()
+    door._tell_of_others()
+    assert "process 1 of 3 of its job" in messages[0] and "load_fleet" in messages[0]
+    assert "may end a process" in messages[1] and len(messages) == 2
+    assert capsys.readouterr().err.count("may end a process") == 1
+    monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
+    quiet = []
+    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    assert len(quiet) == 1 and capsys.readouterr().err == ""
+    monkeypatch.delenv("TF_CONFIG")
+    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    assert len(quiet) == 1
+
+
+def test_ranks_trace_the_same_steps_unless_seconds_were_asked_for(monkeypatch):
+    assert bound_by_steps(CaptureOptions()).max_seconds == 20
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert bound_by_steps(CaptureOptions()).max_seconds == 120
+    assert bound_by_steps(CaptureOptions(max_seconds=5)).max_seconds == 5

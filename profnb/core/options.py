@@ -24,6 +24,8 @@ class CaptureOptions:
         python_tracer: Let TensorFlow record every Python call. Costly: it slows the cell and grows the
             trace; TensorFlow 2.20 and 2.21 ignore it.
         device_tracer: Record device activity (CUPTI on a GPU).
+        rank: Which process of a job this is, for the name of a kept trace; what the job's launcher says
+            (``TF_CONFIG``, ``RANK``, ``SLURM_PROCID`` ...) where it is None.
     """
 
     max_steps: int = 100
@@ -36,6 +38,7 @@ class CaptureOptions:
     python: bool = False
     python_tracer: bool = False
     device_tracer: bool = True
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant; a folder given as a path object becomes text.
@@ -55,3 +58,5 @@ class CaptureOptions:
             raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")
+        if self.rank is not None and self.rank < 0:
+            raise ValueError(f"rank must be 0 or more, got {self.rank}.")

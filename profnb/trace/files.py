@@ -7,7 +7,6 @@ import os
 import re
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from profnb.core.whole_files import claim_folder, whole_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
+from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
 from profnb.trace.xplane import read_xplane
 
 __all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]
@@ -33,23 +33,8 @@ _MOST_INFLATED = 2 << 30
 _MOST_FOLDERS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
-    """One host's trace on disk.
-
-    Attributes:
-        path: The file.
-        run: The folder that holds it; one capture of one or more hosts.
-        host: The file's name without its suffix.
-    """
-
-    path: Path
-    run: str
-    host: str
-
-
 def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
-    """The traces under a path, oldest run first.
+    """The traces under a path, each with the run that it is a host's part of, oldest run first.
 
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir.
@@ -76,7 +61,7 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
             f"No *{_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
             "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
         )
-    traces = [_trace_file(file) for file in paths]
+    traces = group_into_runs([_trace_file(file) for file in paths])
     newest = {trace.run: 0.0 for trace in traces}
     for trace in traces:
         newest[trace.run] = max(newest[trace.run], trace.path.stat().st_mtime)
@@ -104,6 +89,9 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     runs = list(dict.fromkeys(trace.run for trace in traces))
     run = run if run is not None else runs[-1]
     hosts = [trace for trace in traces if trace.run == run]
+    if not hosts:  # another folder of a run that lies in several
+        of_folder = [trace.run for trace in traces if trace.folder == run]
+        hosts = [trace for trace in traces if trace.run in of_folder[:1]]
     if not hosts:
         raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
     if host is None:
