@@ -96,7 +96,10 @@ CAPTURE_ARGUMENTS = (
 OPEN_ARGUMENTS = (
     argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result"),
     argument("--run", help="which run of the logdir (default: the newest)"),
-    argument("--host", help="which host of the run (default: the first)"),
+    argument(
+        "--host",
+        help="which host of the run (default: all, where they worked together; else the first)",
+    ),
     argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
     *SHOW_ARGUMENTS,
 )

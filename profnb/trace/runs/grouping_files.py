@@ -11,7 +11,7 @@ from pathlib import Path
 
 from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
 
-__all__ = ["TraceFile", "group_into_runs", "runs_of"]
+__all__ = ["TraceFile", "group_into_runs", "name_hosts", "runs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,17 @@ def _is_elsewhere(run: _Run, runs: Sequence[_Run]) -> bool:
 
 
 def _named(run: _Run, name: str) -> list[TraceFile]:
-    hosts = [file.host for file in run.files]
+    return [replace(file, run=name) for file in name_hosts(run.files)]
+
+
+def name_hosts(files: Sequence[TraceFile]) -> list[TraceFile]:
+    """Files with a host's name each that is its own, by their folder where two are called alike."""
+    hosts = [file.host for file in files]
     return [
         replace(
-            file,
-            run=name,
-            host=file.host if hosts.count(file.host) == 1 else f"{file.host} ({file.folder})",
+            file, host=file.host if hosts.count(file.host) == 1 else f"{file.host} ({file.folder})"
         )
-        for file in run.files
+        for file in files
     ]
 
 
