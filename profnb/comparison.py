@@ -150,9 +150,9 @@ class Comparison:
         """What is said where a side's captures are of several hosts: one of each capture is compared."""
         guards: list[str] = []
         if all(self._fleets):
-            hosts = " and ".join(next(iter(side[0])) for side in self._fleets)
+            named = " and ".join(next(iter(side[0])) for side in self._fleets)
             return [
-                f"Steps are those of all hosts; categories and ops are of one of each: {hosts}."
+                f"Steps are those of all hosts; categories and ops are of one of each: {named}."
             ]
         for label, profiles, aside in zip(
             self.labels, (self.first, self.second), self._aside, strict=True

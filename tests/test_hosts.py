@@ -137,6 +137,17 @@ def test_an_op_that_computes_meanwhile_is_host_compute():
     assert of.of("host compute").tolist() == [31 * MS] * 8
 
 
+def test_sending_and_receiving_is_a_category_of_its_own_on_workers():
+    """A TF1 worker of a cluster waits 6 ms of 10 for a parameter server, 1 ms of them while an op computes."""
+    python = [event("session_run", at * 12 * MS, 10 * MS, step_num=at, _r=1) for at in range(6)]
+    ops = [one for at in range(6) for one in (event("w/read_S1:_Recv", at * 12 * MS, 3 * MS), event("RecvTensor:RecvTensor", (at * 12 + 3) * MS, 3 * MS),
+                                              event("MatMul:MatMul", (at * 12 + 5) * MS, 4 * MS))]
+    of = Profile(read(host(line("python", *python, *ops)))).study.breakdown
+    assert of.of("device to device").tolist() == [5 * MS] * 6
+    assert of.of("host compute").tolist() == [4 * MS] * 6
+    assert of.of("all others").tolist() == [MS] * 6
+
+
 def test_an_exchange_is_in_no_layers_time():
     rows = LayerRows([], ["net/dense/MatMul", "net/dense/CollectiveReduceV2"])
     assert rows.place("net/dense/MatMul", "MatMul").row != rows.other("outside the model")
@@ -293,10 +304,11 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
     quiet = []
     ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
-    assert len(quiet) == 1 and capsys.readouterr().err == ""
+    assert len(quiet) == 2 and capsys.readouterr().err == ""
+    assert "not all steps of the training" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
     ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
-    assert len(quiet) == 1
+    assert len(quiet) == 2
 
 
 def test_ranks_trace_the_same_steps_unless_seconds_were_asked_for(monkeypatch):

@@ -206,7 +206,8 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     remedy = _REMEDIES.get(category, _REMEDY).format(host=names[0])
     advice = Advice(
         "straggler", f"Find out what slows {who}",
-        f"{sentence.removeprefix(head)[2:]} {why} Like the others, a step would take {would}.",
+        f"{who} {verb} the others up by {duration_text(gain)} a step; like the others, a step would take "
+        f"{would}.",
         gain / step_ps, remedy, _LINK,
     )  # fmt: skip
     return Verdict(sentence, names, why, gain / step_ps, (advice,))

@@ -106,6 +106,12 @@ class ProfilerDoor:
         )
         if self.rank.is_collective:
             self._warn_of_crash()
+        else:
+            self._messages.append(
+                "This job has parameter servers: its workers do not go through common steps. The steps here "
+                "are what this process ran, on a coordinator only the functions that it sent to workers, and "
+                "not all steps of the training."
+            )
 
     def _warn_of_crash(self) -> None:
         """Say, before it may happen and only then, what no result can say afterwards.
