@@ -19,7 +19,8 @@ back up this list; each folder's own docstring says what is in it.
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
-    tables, profile, loading, captured, comparison, sweep*, warm    the API, from a path or a block to answers
+    fleet/      several hosts of one capture: merged by their collectives, who holds the others up
+    tables, profile, loading, fleets, fleet_loading, captured, comparison, sweep*, warm    the API, to answers
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
@@ -30,6 +31,8 @@ from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.fleet_loading import load_fleet
+from profnb.fleets import Fleet
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -40,12 +43,14 @@ __all__ = [
     "CaptureError",
     "CaptureOptions",
     "Comparison",
+    "Fleet",
     "Profile",
     "ProfnbError",
     "TraceFormatError",
     "compare",
     "configure",
     "load",
+    "load_fleet",
     "measure_peak",
     "profile",
     "step",

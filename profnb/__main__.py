@@ -29,6 +29,7 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
+    from profnb.fleet_loading import find_fleet
     from profnb.loading import load
     from profnb.trace.files import find_traces
 
@@ -37,7 +38,8 @@ def _report(arguments: argparse.Namespace) -> None:
             size_mb = trace.path.stat().st_size / 1e6
             _say(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {trace.path}")
         return
-    result = load(
+    fleet = find_fleet(arguments.path, arguments.run) if arguments.host is None else None
+    result = fleet or load(
         arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
     )
     if arguments.out is not None:
@@ -136,7 +138,9 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
     report.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
     report.add_argument("--run", help="which run (default: the newest)")
-    report.add_argument("--host", help="which host of the run (default: the first)")
+    report.add_argument(
+        "--host", help="which host of the run (default: all, where they worked together)"
+    )
     report.add_argument(
         "-w", "--warmup", type=int, default=0, help="steps to leave out of averages"
     )

@@ -10,6 +10,7 @@ from typing import Any
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.profiler.ranks import bound_by_steps
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture
@@ -31,6 +32,7 @@ class CapturedProfile:
 
     def __init__(self, options: CaptureOptions) -> None:
         """Prepare; nothing starts before ``start``."""
+        options = bound_by_steps(options)
         self._capture = Capture(options)
         self.profile = Profile(recording=self._capture.recording, options=options)
 
@@ -88,9 +90,7 @@ class CapturedProfile:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
             elif recording.path is not None:
-                # What happens to a kept file is the user's affair; a temporary one is ours.
-                in_memory = self.profile.options.logdir is not None
-                trace = read_trace(recording.path, in_memory=in_memory)
+                trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
                 self.profile._set_trace(
                     replace(trace, source=self.profile.options.label or _NAMELESS)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
+from profnb.core.units import count_text
+from profnb.fleets import Fleet
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-Source = Profile | str | os.PathLike[str]
+Source = Profile | Fleet | str | os.PathLike[str]
 
 
 class Comparison:
@@ -42,17 +44,26 @@ class Comparison:
     quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
     def __init__(
-        self, first: Sequence[Profile], second: Sequence[Profile], labels: tuple[str, str]
+        self,
+        first: Sequence[Profile],
+        second: Sequence[Profile],
+        labels: tuple[str, str],
+        fleets: "tuple[Sequence[Fleet], Sequence[Fleet]]" = ((), ()),
     ) -> None:
-        """Compare nothing yet."""
+        """Compare nothing yet; of sides that are fleets, their own steps are compared."""
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
                 raise CaptureError("Both sides of a comparison need a profile that has a trace.")
-        self.first, self.second, self.labels = tuple(first), tuple(second), labels
+        self.first, first_aside = _one_per_capture(first)
+        self.second, second_aside = _one_per_capture(second)
+        self.labels, self._fleets = labels, fleets
+        self._aside = first_aside, second_aside
 
     @cached_property
     def _timed(self) -> "list[list[tuple[Floats, bool]]]":
         """For each side and run the times from step to step, and whether they were traced."""
+        if all(self._fleets):
+            return [[(fleet.step_ps, True) for fleet in side] for side in self._fleets]
         return [
             [run for profile in side for run in profile.steady_step_times]
             for side in (self.first, self.second)
@@ -127,11 +138,32 @@ class Comparison:
             guards.append(
                 "Steps of one side were timed under tracing, of the other without: tracing slows them."
             )
+        guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
                 "A model had been trained before its fit began (it is made outside the cell?), so its "
                 "metrics are not those of a run of its own."
             )
+        return guards
+
+    def _guards_of_hosts(self) -> list[str]:
+        """What is said where a side's captures are of several hosts: one of each capture is compared."""
+        guards: list[str] = []
+        if all(self._fleets):
+            named = " and ".join(next(iter(side[0])) for side in self._fleets)
+            return [
+                f"Steps are those of all hosts; categories and ops are of one of each: {named}."
+            ]
+        for label, profiles, aside in zip(
+            self.labels, (self.first, self.second), self._aside, strict=True
+        ):
+            hosts = aside + sum(profile.other_hosts for profile in profiles)
+            if hosts:
+                guards.append(
+                    f"{label} was captured on several hosts: one of each capture was compared, "
+                    f"{count_text(hosts)} more not. Hosts of one capture are no repeated runs; "
+                    "profnb.load_fleet opens all of them."
+                )
         return guards
 
     @property
@@ -213,8 +245,8 @@ def compare(
     """Compare B with A.
 
     Args:
-        first: A: a profile or the path of a saved trace, or a list of them, one per run. A logdir is
-            all its runs.
+        first: A: a profile, a fleet or the path of a saved trace, or a list of them, one per run. A logdir
+            is all its runs.
         second: B.
         labels: What to call them; their own labels, or where they are, by default and for None.
 
@@ -224,20 +256,33 @@ def compare(
         TraceFormatError: There is no trace there, or it is damaged.
     """
     sides, labelled, paths = [], [], []
+    fleets: list[list[Fleet]] = []
     for source in (first, second):
-        listed = [source] if isinstance(source, Profile | str | os.PathLike) else list(source)
-        profiles = [
-            profile
-            for item in listed
-            for profile in ([item] if isinstance(item, Profile) else _load_runs(item))
-        ]
+        listed: list[Source] = (
+            [source] if isinstance(source, Profile | Fleet | str | os.PathLike) else list(source)
+        )
+        fleets.append([item for item in listed if isinstance(item, Fleet)])
+        profiles = [profile for item in listed for profile in _profiles_of(item)]
         sides.append(profiles)
         labelled.append(profiles[0].options.label if profiles else None)
-        paths.append("" if not listed or isinstance(listed[0], Profile) else os.fspath(listed[0]))
+        is_named = not listed or isinstance(listed[0], Profile | Fleet)
+        paths.append("" if is_named else os.fspath(listed[0]))  # type: ignore[arg-type]
     given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
-    return Comparison(sides[0], sides[1], (one, two) if one != two else ("A", "B"))
+    both = (one, two) if one != two else ("A", "B")
+    return Comparison(sides[0], sides[1], both, (fleets[0], fleets[1]))
+
+
+def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:
+    """The profiles without those that another host recorded while one before them was recorded."""
+    kept: list[Profile] = []
+    for profile in profiles:
+        time = profile.capture_time
+        others = [one.capture_time for one in kept if one.capture_time.hostname != time.hostname]
+        if not any(time.overlaps(other) for other in others):
+            kept.append(profile)
+    return tuple(kept), len(profiles) - len(kept)
 
 
 def _differing_parts(first: str, second: str) -> tuple[str, str]:
@@ -247,6 +292,13 @@ def _differing_parts(first: str, second: str) -> tuple[str, str]:
         while len(one) > 1 and len(two) > 1 and one[end] == two[end]:
             del one[end], two[end]
     return "/".join(one), "/".join(two)
+
+
+def _profiles_of(source: Source) -> list[Profile]:
+    """The profiles of one source; of a fleet, that of its first host."""
+    if isinstance(source, Profile):
+        return [source]
+    return [source[next(iter(source))]] if isinstance(source, Fleet) else _load_runs(source)
 
 
 def _load_runs(path: str | os.PathLike[str]) -> list[Profile]:

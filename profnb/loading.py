@@ -12,7 +12,7 @@ from profnb.core.units import count_text
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
-    from profnb.trace.files import TraceFile
+    from profnb.trace.runs.grouping_files import TraceFile
 
 __all__ = ["load"]
 
@@ -64,6 +64,7 @@ def load(
     profile = Profile(read_trace(file), recording, options, models=models)
     profile.repeats.extend(recordings[1:])
     profile.remarks.extend(_remarks(traces, picked, run, host))
+    profile.other_hosts = sum(trace.run == picked.run for trace in traces) - 1
     return profile
 
 
@@ -82,7 +83,7 @@ def _remarks(
     if host is None and len(hosts) > 1:
         remarks.append(
             f"The first of {count_text(len(hosts))} hosts was opened, {printable(picked.host)}; "
-            "host= (--host) opens another."
+            "host= (--host) opens another, profnb.load_fleet all."
         )
     return remarks
 

@@ -60,6 +60,10 @@ CAPTURE_ARGUMENTS = (
         "-d", "--logdir", type=_unquoted, help="keep the trace here, in TensorBoard's layout"
     ),
     argument(
+        "--rank", type=int, metavar="N",
+        help="which process of a job this is (default: what TF_CONFIG, RANK, SLURM_PROCID or the like say)",
+    ),
+    argument(
         "--label", type=_unquoted,
         help="a name for the result, shown in its report; %%tfcompare and --vs know it by this name",
     ),
@@ -92,7 +96,10 @@ CAPTURE_ARGUMENTS = (
 OPEN_ARGUMENTS = (
     argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result"),
     argument("--run", help="which run of the logdir (default: the newest)"),
-    argument("--host", help="which host of the run (default: the first)"),
+    argument(
+        "--host",
+        help="which host of the run (default: all, where they worked together; else the first)",
+    ),
     argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
     *SHOW_ARGUMENTS,
 )
@@ -181,6 +188,7 @@ def capture_options(arguments: Namespace) -> CaptureOptions:
             max_seconds=arguments.seconds,
             warmup_steps=arguments.warmup,
             logdir=arguments.logdir,
+            rank=arguments.rank,
             label=arguments.label,
             host_level=arguments.host_level,
             source=arguments.source,

@@ -20,6 +20,8 @@ from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.drawing.live_outputs import LiveOutputs
+from profnb.fleet_loading import find_fleet
+from profnb.fleets import Fleet
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
@@ -241,14 +243,16 @@ class ProfnbMagics(Magics):
     def tfprofile_line(self, line: str) -> None:
         """Show the report of a saved trace, or of a result again."""
         arguments = _parse_open(self.tfprofile_line, line)
-        self._open(arguments).report(arguments.live)
+        self._open(arguments, is_fleet=True).report(arguments.live)
 
     @line_magic("tftimeline")
     @with_arguments(*OPEN_ARGUMENTS)
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
         arguments = _parse_open(self.tftimeline_line, line)
-        self._open(arguments).timeline(arguments.live)
+        profile = self._open(arguments)
+        assert isinstance(profile, Profile)
+        profile.timeline(arguments.live)
 
     @line_magic("tfcompare")
     @with_arguments(*COMPARE_ARGUMENTS)
@@ -297,18 +301,26 @@ class ProfnbMagics(Magics):
         if not any(sweep.profiles):
             raise _FailedCellError
 
-    def _open(self, arguments: Namespace) -> Profile:
-        """The result of this name, or the trace at this path."""
-        profile = self._kept.get(arguments.what, self.shell.user_ns.get(arguments.what))
-        if not isinstance(profile, Profile):
+    def _open(self, arguments: Namespace, *, is_fleet: bool = False) -> Profile | Fleet:
+        """The result of this name, or the trace at this path; all hosts of it where that is wanted."""
+        profile: Any = self._kept.get(arguments.what, self.shell.user_ns.get(arguments.what))
+        if not isinstance(profile, Profile | Fleet if is_fleet else Profile):
             try:
-                profile = load(Path(arguments.what), run=arguments.run, host=arguments.host)
+                if is_fleet and arguments.host is None:
+                    profile = find_fleet(arguments.what, arguments.run)
+                profile = (
+                    profile
+                    if isinstance(profile, Fleet)
+                    else load(Path(arguments.what), run=arguments.run, host=arguments.host)
+                )
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
-        _write_json(profile, arguments)
-        return profile
+        if isinstance(profile, Profile):
+            _write_json(profile, arguments)
+        opened: Profile | Fleet = profile
+        return opened
 
 
 def _parse_open(magic: Any, line: str) -> Namespace:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.trace.model import Trace
+    from profnb.trace.runs.capture_times import CaptureTime
 
 __all__ = ["Profile"]
 
@@ -44,6 +45,7 @@ class Profile(Tables):
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
+        other_hosts: How many more hosts the capture has that are not shown.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Profile(Tables):
         self.recording = recording
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
+        self.other_hosts = 0
         self.options = options or CaptureOptions()
         self._shown: tuple[MeasuredPeak | None, Report] | None = None
 
@@ -144,6 +147,16 @@ class Profile(Tables):
         runs = [steady_step_times(self.study, one) for one in times]
         untraced = [run for run in runs if not run[1] and len(run[0])]
         return untraced or runs[:1]
+
+    @property
+    def capture_time(self) -> "CaptureTime":
+        """When and on which host it was captured, as far as its trace tells."""
+        from profnb.trace.runs.capture_times import CaptureTime, capture_time
+
+        trace = self.trace
+        told = [plane.stats for plane in trace.planes if plane.name == "Task Environment"]
+        host = trace.hostnames[0] if trace.hostnames else ""
+        return capture_time(told[0], host) if told else CaptureTime(hostname=host)
 
     @property
     def recordings(self) -> list[Recording]:

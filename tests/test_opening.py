@@ -25,10 +25,10 @@ def test_what_was_taken_of_several_is_said_unless_it_was_asked_for(logdir):
     p = profnb.load(logdir)
     assert p.notes[:2] == [
         "The newest of 2 runs was opened, 2026_01_02; run= (--run) opens another.",
-        "The first of 2 hosts was opened, a; host= (--host) opens another.",
+        "The first of 2 hosts was opened, a; host= (--host) opens another, profnb.load_fleet all.",
     ]
     assert "The newest of 2 runs" in p.summary()
-    assert profnb.load(logdir, run="2026_01_01").remarks == ["The first of 2 hosts was opened, a; host= (--host) opens another."]
+    assert profnb.load(logdir, run="2026_01_01").remarks == ["The first of 2 hosts was opened, a; host= (--host) opens another, profnb.load_fleet all."]
     assert profnb.load(logdir, run="2026_01_01", host="b").remarks == []
 
 

@@ -332,8 +332,8 @@ def check_columns(path):
 
 
 @pytest.mark.parametrize("path", every_shared_trace())
-def test_reading_twice_gives_equal_traces_in_memory_or_mapped(path):
-    one, two = read_trace(path), read_trace(path, in_memory=True)
+def test_reading_twice_gives_equal_traces(path):
+    one, two = read_trace(path), read_trace(path)
     assert one.names.texts == two.names.texts
     for column in ("name", "begin_ps", "duration_ps"):
         assert np.array_equal(getattr(one.events, column), getattr(two.events, column))

@@ -1,5 +1,6 @@
 """What to record: one frozen value that the magics, the API and the command line share."""
 
+import os
 from dataclasses import dataclass
 
 __all__ = ["CaptureOptions"]
@@ -23,32 +24,39 @@ class CaptureOptions:
         python_tracer: Let TensorFlow record every Python call. Costly: it slows the cell and grows the
             trace; TensorFlow 2.20 and 2.21 ignore it.
         device_tracer: Record device activity (CUPTI on a GPU).
+        rank: Which process of a job this is, for the name of a kept trace; what the job's launcher says
+            (``TF_CONFIG``, ``RANK``, ``SLURM_PROCID`` ...) where it is None.
     """
 
     max_steps: int = 100
     max_seconds: float = 20.0
     warmup_steps: int = 0
-    logdir: str | None = None
+    logdir: str | os.PathLike[str] | None = None
     label: str | None = None
     host_level: int = 2
     source: bool = True
     python: bool = False
     python_tracer: bool = False
     device_tracer: bool = True
+    rank: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be meant.
+        """Refuse values that cannot be meant; a folder given as a path object becomes text.
 
         Raises:
             ValueError: A bound is not positive or a level does not exist.
         """
+        if self.logdir is not None:
+            object.__setattr__(self, "logdir", os.fspath(self.logdir))
         if self.max_steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.max_steps}.")
         if not self.max_seconds > 0:
             raise ValueError(f"seconds must be positive, got {self.max_seconds}.")
         if self.warmup_steps < 0:
             raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
-        if self.logdir is not None and "://" in self.logdir:
+        if self.logdir is not None and "://" in str(self.logdir):
             raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")
+        if self.rank is not None and self.rank < 0:
+            raise ValueError(f"rank must be 0 or more, got {self.rank}.")

@@ -36,7 +36,7 @@ _WORTH_A_FACT = 0.01
 MEANINGS = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
-    "device collectives": "devices exchanging data",
+    "device collectives": "devices or workers exchanging data, and waiting for one another",
     "host compute": "ops computing on the CPU",
     "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",

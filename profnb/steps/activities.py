@@ -24,12 +24,17 @@ from profnb.steps.streams import (
 )
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL
+from profnb.trace.names import (
+    FUNCTION_CALL,
+    HLO_MODULE,
+    is_host_collective,
+    is_host_transfer,
+)
 from profnb.trace.op_names import parse_op
 
 __all__ = [
     "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
-    "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "TRACING",
+    "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "TRACING",
     "WAITING_FOR_INPUT", "find_activities",
 ]  # fmt: skip
 
@@ -51,7 +56,10 @@ ACTIVITIES = (
     "all others",
     "output",  # Python waiting for a result
     "compilation",  # a function being traced, where none of its ops is at work
+    "host compute",  # frames around ops, where other workers are waited for inside
     "kernel launch",  # preparing work for a device: executors, eager dispatch, runtimes
+    "device to device",  # sending values to other executors, and waiting for theirs
+    "device collectives",  # waiting for other workers and exchanging with them, on the host
     "output",  # a call of the driver that waits for what the device does
     "host compute",
     "compilation",
@@ -66,9 +74,10 @@ ACTIVITIES = (
     "output",
     "device compute",
 )
-NOTHING, AWAITING, TRACING, _DISPATCH, SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(8)
-_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(8, 12)
-HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(12, 17)
+NOTHING, AWAITING, TRACING, _FRAME, _DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
+SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(7, 11)
+_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(11, 15)
+HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(15, 20)
 FIRST_OF_DEVICE = HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
@@ -177,6 +186,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
             host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
         lanes = trace.by_name(host) * trace.is_host_event
+        _mark_exchange(trace, lanes)
         lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
         _mark_tracing(trace, parent, lanes)
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
@@ -187,6 +197,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
         host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
     lanes = trace.by_name(host) * trace.is_host_event
+    lanes[trace.select_names(is_host_collective) & (lanes == _DISPATCH)] = EXCHANGING
     _mark_tracing(trace, parent, lanes)
     of_work = _device_lanes(trace)
     launches, launched = find_launches(trace)
@@ -209,6 +220,23 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     lanes[on_device] = of_work[on_device]
     lanes[steps.roots] = NOTHING
     return lanes
+
+
+def _mark_exchange(trace: Trace, lanes: Int8s) -> None:
+    """Charge what waits for others to that where no op computes; what only frames it, to its wait.
+
+    Without such an event nothing changes: a call that runs a function is then as much work as its ops.
+    """
+    on_host = lanes == HOST_COMPUTE
+    exchanges = trace.select_names(is_host_collective) & on_host
+    transfers = trace.select_names(is_host_transfer) & on_host
+    if not exchanges.any() and not transfers.any():
+        return
+    is_op = trace.select_names(lambda name: parse_op(name) is not None)
+    is_op[trace.stats.texts(HLO_MODULE).events] = True
+    lanes[on_host & ~is_op] = _FRAME
+    lanes[transfers] = _TRANSFERRING
+    lanes[exchanges] = EXCHANGING
 
 
 def _mark_tracing(trace: Trace, parent: Int64s, lanes: Int8s) -> None:

@@ -34,6 +34,7 @@ from profnb.steps.activities import (
     ACTIVITIES,
     AWAITING,
     CATEGORIES,
+    EXCHANGING,
     FIRST_OF_DEVICE,
     find_activities,
 )
@@ -239,8 +240,8 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     """When each of the host's events is at work for the steps: what is charged where no device runs.
 
     An event of a step counts inside the host's window of it. What belongs to no step counts on the thread of
-    the steps, while the host is between two; waiting for a result, and what XLA computes on the CPU after the
-    call that asked for it returned, counts whenever it is.
+    the steps, while the host is between two; waiting for a result or for other workers, and what XLA computes
+    on the CPU after the call that asked for it returned, counts whenever it is.
 
     Args:
         trace: The trace.
@@ -251,7 +252,7 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     if not len(steps):
         return (np.empty(0, np.int64),) * 3
     is_host = (lanes > 0) & (lanes < FIRST_OF_DEVICE)
-    is_anytime = lanes == AWAITING
+    is_anytime = (lanes == AWAITING) | (lanes == EXCHANGING)
     if not trace.is_device_line.any():
         is_anytime[trace.stats.texts(HLO_MODULE).events] = True
         is_anytime |= trace.select_names(lambda name: name.startswith(_XLA_ON_CPU))

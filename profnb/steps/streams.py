@@ -5,7 +5,6 @@ work (``XLA Modules``), show what one op does inside (``Tensor Core``, ``XLA Tra
 behind it (``Async XLA Ops``). Lines that a profiler derived from others are never work.
 """
 
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -43,9 +42,6 @@ DIRECTIONS = (
 )  # fmt: skip
 _UNCLEAR = (-1, DIRECTIONS.index("other"))
 _DETAILS = "memcpy_details", "memset_details"
-_HLO_COLLECTIVE = re.compile(
-    r"%?(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-[a-z]+)\b"
-)
 
 
 def raw_device_lines(trace: Trace) -> Bools:
@@ -117,7 +113,7 @@ def kinds_of_work(trace: Trace, events: Int64s) -> Int8s:
     """Whether N events compute, copy (or set) memory, or exchange it with devices, shape (N,)."""
 
     def by_name(name: str) -> int:
-        return COLLECTIVE if is_collective(name) or _HLO_COLLECTIVE.match(name) else COMPUTE
+        return COLLECTIVE if is_collective(name) else COMPUTE
 
     kinds = _of_names(trace, events, by_name)
     return np.where(directions_of_copies(trace, events) >= 0, np.int8(COPY), kinds)

@@ -7,5 +7,5 @@ enqueued                        programs of TPUs, the calls that enqueued them, 
 hlo, hlo_shapes                 XLA's programs as a trace holds them
 assemble, chrome/               events in any order to a Trace; Chrome trace JSON, whoever wrote it, and back
 pstats_file                     profiles that Python's cProfile saved
-files                           a path, a run, a logdir: which files, which reader
+files, runs/                    a path, a run, a logdir: which files, which of one capture, which reader
 """

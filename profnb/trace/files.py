@@ -7,7 +7,6 @@ import os
 import re
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from profnb.core.whole_files import claim_folder, whole_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
+from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
 from profnb.trace.xplane import read_xplane
 
 __all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]
@@ -33,23 +33,8 @@ _MOST_INFLATED = 2 << 30
 _MOST_FOLDERS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
-    """One host's trace on disk.
-
-    Attributes:
-        path: The file.
-        run: The folder that holds it; one capture of one or more hosts.
-        host: The file's name without its suffix.
-    """
-
-    path: Path
-    run: str
-    host: str
-
-
 def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
-    """The traces under a path, oldest run first.
+    """The traces under a path, each with the run that it is a host's part of, oldest run first.
 
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir.
@@ -76,7 +61,7 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
             f"No *{_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
             "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
         )
-    traces = [_trace_file(file) for file in paths]
+    traces = group_into_runs([_trace_file(file) for file in paths])
     newest = {trace.run: 0.0 for trace in traces}
     for trace in traces:
         newest[trace.run] = max(newest[trace.run], trace.path.stat().st_mtime)
@@ -104,6 +89,9 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     runs = list(dict.fromkeys(trace.run for trace in traces))
     run = run if run is not None else runs[-1]
     hosts = [trace for trace in traces if trace.run == run]
+    if not hosts:  # another folder of a run that lies in several
+        of_folder = [trace.run for trace in traces if trace.folder == run]
+        hosts = [trace for trace in traces if trace.run in of_folder[:1]]
     if not hosts:
         raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
     if host is None:
@@ -115,21 +103,21 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
-def read_trace(path: str | os.PathLike[str], *, in_memory: bool = False) -> Trace:
+def read_trace(path: str | os.PathLike[str]) -> Trace:
     """Read one trace file, of any format we know; the content tells which, not the name.
+
+    The file is copied into memory and not mapped: what another program does to it afterwards is nothing to
+    the trace, and one that is written while it is read is an error and no end of the process (SIGBUS).
 
     Args:
         path: The file.
-        in_memory: Copy the file first. By default it is mapped: it may be removed afterwards (on
-            Windows, after the trace is gone), but must not be changed in place.
 
     Raises:
         FileNotFoundError: There is no such file.
-        TraceFormatError: It is not a trace we can read.
+        TraceFormatError: It is not a trace we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    recorded = _map_file(file)
-    return _read(recorded.copy() if in_memory else recorded, file.name)
+    return _read(_read_file(file), file.name)
 
 
 def _read(recorded: Bytes, source: str) -> Trace:
@@ -177,10 +165,21 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
     return np.frombuffer(inflated, np.uint8)
 
 
-def _map_file(file: Path) -> Bytes:
-    if file.stat().st_size == 0:
-        return np.empty(0, np.uint8)
-    return np.asarray(np.memmap(file, np.uint8, mode="r"))
+def _read_file(file: Path) -> Bytes:
+    """All of a file as it was at one time."""
+    with file.open("rb", buffering=0) as opened:
+        before = os.fstat(opened.fileno())
+        recorded = np.empty(before.st_size, np.uint8)
+        at = 0
+        while at < recorded.size and (count := opened.readinto(recorded[at:])):
+            at += count
+        after = os.fstat(opened.fileno())
+    as_it_was = before.st_size, before.st_mtime_ns
+    if at < recorded.size or as_it_was != (after.st_size, after.st_mtime_ns):
+        raise TraceFormatError(
+            f"{printable(file.name)} changed while it was read. Open it once it is written to its end."
+        )
+    return recorded
 
 
 def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:

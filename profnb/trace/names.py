@@ -38,7 +38,9 @@ __all__ = [
     "copy_direction_of_details",
     "is_collective",
     "is_device_plane",
+    "is_host_collective",
     "is_host_plane",
+    "is_host_transfer",
     "split_graph_device",
 ]
 
@@ -148,6 +150,9 @@ _LAYOUT = re.compile(r"\{[^}]*\}")
 _HOST_MEMORY = "S(5)"
 _DETAIL = re.compile(r"kind(_src|_dst)?:(\S+)")
 _COLLECTIVE_PREFIXES = ("nccl", "rccl")
+_HLO_COLLECTIVE = re.compile(
+    r"%?(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-[a-z]+)\b"
+)
 
 
 def copy_direction(name: str) -> str | None:
@@ -216,5 +221,49 @@ def copy_direction_of_details(details: str) -> str:
 
 
 def is_collective(name: str) -> bool:
-    """Whether a kernel of this name exchanges data between devices."""
-    return name.lower().startswith(_COLLECTIVE_PREFIXES)
+    """Whether a kernel or an instruction of this name exchanges data between devices."""
+    if name.lower().startswith(_COLLECTIVE_PREFIXES):
+        return True
+    return _HLO_COLLECTIVE.match(name) is not None
+
+
+# Exchange between workers as the host records it: ops of TensorFlow (also Horovod's) and what runs them,
+# XLA's on a CPU with its meeting point, and what PyTorch and its backends on a CPU call it.
+_COLLECTIVE_OP = re.compile(
+    r"(Collective|Horovod|_?Nccl)[A-Z]\w*|AllReduce|AllGather|AllToAll|ReduceScatter|CrossReplicaSum"
+)
+_COLLECTIVE_RUNS = (
+    "CollectiveExecutor::",
+    "BaseCollectiveExecutor::",
+    "CollectiveOpV2Kernel::",
+    "CollectiveOp::",
+)
+_MEETINGS = ("Rendezvous", "InProcessCommunicator", "GlooCommunicator", "MpiCommunicator")
+_BACKEND_CALLS = ("gloo:", "mpi:")
+_TRANSFERS = ("_Recv", "_Send", "_HostRecv", "_HostSend")
+_FEEDS = ("_recv_", "_send_", "_retval", "_arg")
+
+
+def is_host_collective(name: str) -> bool:
+    """Whether a host event of this name waits for and exchanges with other workers or replicas.
+
+    ``CollectiveReduceV2:CollectiveReduceV2`` and what runs it, XLA's ``all-reduce.1`` on a CPU and its
+    ``Rendezvous``, ``HorovodAllreduce``; not ``GatherV2``, which looks up rows.
+    """
+    if name.startswith((*_COLLECTIVE_RUNS, *_BACKEND_CALLS)) or _HLO_COLLECTIVE.match(name):
+        return True
+    if name.startswith(_MEETINGS) or name.endswith("::Rendezvous"):
+        return True
+    _, colon, op_type = name.rpartition(":")
+    return bool(colon) and _COLLECTIVE_OP.fullmatch(op_type) is not None
+
+
+def is_host_transfer(name: str) -> bool:
+    """Whether a host event of this name sends a value to another device's executor or waits for one.
+
+    Feeds and fetches of a session (``_recv_x_0:_Recv`` in old versions) are none.
+    """
+    if name.startswith("RecvTensor"):
+        return True
+    op_name, _, op_type = name.rpartition(":")
+    return op_type in _TRANSFERS and not op_name.startswith(_FEEDS)

@@ -1,16 +1,20 @@
 """TensorFlow's profiler for one capture: started into a folder of its own, stopped, its trace kept."""
 
 import inspect
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.profiler.held_back import profiler_log_held_back
+from profnb.capture.profiler.ranks import Rank, find_rank
 from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, VERSION
 from profnb.capture.source.user_code import is_own_file
 from profnb.core.options import CaptureOptions
 from profnb.core.whole_files import claim_folder
+
+_SUFFIX = ".xplane.pb"
 
 __all__ = ["ProfilerDoor", "first_line", "is_called_by_a_capture"]
 
@@ -31,6 +35,8 @@ class ProfilerDoor:
         self._stop: Any = None
         self._took_over = False
         self._logdir: Path | None = None
+        self.rank: Rank | None = find_rank(options.rank)
+        self._has_told = False
 
     def find(self, tensorflow: Library) -> tuple[Any, Any] | None:
         """The functions that start and stop the profiler; None where one is missing."""
@@ -52,6 +58,7 @@ class ProfilerDoor:
 
     def start(self, folder: str) -> list[bytes]:
         """Start the profiler, taking over a session that is running already; what it logged."""
+        self._tell_of_others()
         with profiler_log_held_back() as log:
             self._start_taking_over(folder)
         return log
@@ -86,6 +93,42 @@ class ProfilerDoor:
                 "and 2.21), so this trace has host level 2, the device, and no Python calls."
             )
 
+    def _tell_of_others(self) -> None:
+        """Say that others are not shown here, and what stopping may do to a process that works with them."""
+        if self.rank is None or self._has_told:
+            return
+        self._has_told = True
+        many = f" of {self.rank.processes:,}" if self.rank.processes else ""
+        kept = "" if self._options.logdir else " Each has to keep its trace in one logdir for that."
+        self._messages.append(
+            f"This is process {self.rank.name}{many} of its job, and shows only itself; "
+            f"profnb.load_fleet(logdir) shows all.{kept}"
+        )
+        if self.rank.is_collective:
+            self._warn_of_crash()
+        else:
+            self._messages.append(
+                "This job has parameter servers: its workers do not go through common steps. The steps here "
+                "are what this process ran, on a coordinator only the functions that it sent to workers, and "
+                "not all steps of the training."
+            )
+
+    def _warn_of_crash(self) -> None:
+        """Say, before it may happen and only then, what no result can say afterwards.
+
+        Stopping, TensorFlow pairs the ends of events with their begins on other threads through pointers that
+        may have been freed (TraceMeRecorder::Consume): collectives over gRPC are such events, and about
+        one in twelve captures of a rank ended with SIGSEGV or SIGABRT, also without profnb (TensorFlow 2.21).
+        """
+        self._messages.append(
+            "TensorFlow's profiler may end a process that runs collectives with others when it stops "
+            "(a defect of TensorFlow's; in our tests one capture in twelve): save checkpoints before a "
+            "capture, and capture few steps."
+        )
+        if sys.stderr is not None:
+            sys.stderr.write(f"profnb: {self._messages[-1]}\n")
+            sys.stderr.flush()
+
     def _start_taking_over(self, folder: str) -> None:
         assert self._tensorflow is not None
         asked = self._options
@@ -118,7 +161,7 @@ class ProfilerDoor:
         if self._logdir is None:
             return found[-1]
         try:
-            return _publish(found[-1], folder, self._logdir)
+            return _publish(found[-1], folder, self._logdir, self.rank)
         except OSError as error:
             self._messages.append(
                 f"The trace could not be kept in {self._logdir} ({first_line(error)}); this result has it."
@@ -126,15 +169,34 @@ class ProfilerDoor:
             return found[-1]
 
 
-def _publish(trace: Path, folder: Path, logdir: Path) -> Path:
-    """Move a run from the folder it was written to into the logdir; where its trace is then."""
-    run = claim_folder(logdir / "plugins" / "profile", trace.parent.name)
+def _publish(trace: Path, folder: Path, logdir: Path, rank: Rank | None) -> Path:
+    """Move a run from the folder it was written to into the logdir; where its trace is then.
+
+    The processes of a job share the folder of the second in which they end, as TensorFlow's own do, and each
+    has a name of its own there, HOST_RANK. Who is alone, or finds its name taken, gets a folder of its own.
+    """
+    runs, host = logdir / "plugins" / "profile", trace.name.removesuffix(_SUFFIX)
+    name = host if rank is None else f"{host}_{rank.name}"
+    run = _share_folder(runs, trace.parent.name, name) if rank is not None else None
+    run = run or claim_folder(runs, trace.parent.name)
     for file in trace.parent.iterdir():
-        file.replace(run / file.name)
+        is_own = file.name.startswith(f"{host}.")
+        file.replace(run / (name + file.name.removeprefix(host) if is_own else file.name))
     for file in folder.iterdir():  # an empty event file, by which TensorBoard knows a logdir
         if file.is_file():
             file.replace(logdir / file.name)
-    return run / trace.name
+    return run / f"{name}{_SUFFIX}"
+
+
+def _share_folder(runs: Path, run: str, name: str) -> Path | None:
+    """A run's folder, in which a name is now taken by an empty file; None where it was taken already."""
+    folder = runs / run
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / f"{name}{_SUFFIX}").touch(exist_ok=False)
+    except FileExistsError:
+        return None
+    return folder
 
 
 def is_called_by_a_capture() -> bool:

@@ -138,10 +138,20 @@ def layout_changes(study: Study) -> Advice | None:
 
 
 def exposed_collectives(study: Study) -> Advice | None:
-    """Exchange between devices takes 5 % of the step or more that no compute hides."""
+    """Exchange between devices or workers takes 5 % of the step or more that no compute hides."""
     share = share_of(study, "device collectives")
     if share < 0.05 or study.steps.is_window:
         return None
+    if not study.has_device:
+        return Advice(
+            "exposed-collectives", "Find out which worker is waited for",
+            f"{percent_text(share)} of the time goes to waiting for other workers or replicas and exchanging "
+            "with them, while no op computes here. One trace does not tell how much of it is waiting.",
+            share,
+            "Capture all workers into one logdir: profnb.load_fleet(logdir) tells waiting from exchange, and "
+            "who is waited for. What is exchange: a larger batch per worker, or fewer and larger tensors.",
+            guide(study, "distributed_training"),
+        )  # fmt: skip
     return Advice(
         "exposed-collectives", "Hide the exchange between devices",
         f"{percent_text(share)} of the step is collectives during which the device computes nothing.",

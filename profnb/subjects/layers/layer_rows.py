@@ -13,9 +13,10 @@ What a training step of a model ``net`` with one layer ``dense`` runs, and where
     gradient_tape/mean_squared_error/mul        loss                 backward
     Sum                                         outside the model    other
 
-The first of these rules that fits decides: an op is the input pipeline's; inside a layer of a known model;
-for what the model's graph says (``capture.models.op_order``); the optimizer's; of the loss; of a metric;
-inside a name scope that looks like a layer; outside the model.
+The first of these rules that fits decides: an op is the input pipeline's; waits for other workers or
+replicas, which is no layer's work though its name may say so (outside the model); inside a layer of a known
+model; for what the model's graph says (``capture.models.op_order``); the optimizer's; of the loss; of a
+metric; inside a name scope that looks like a layer; outside the model.
 """
 
 import re
@@ -28,7 +29,7 @@ from profnb.capture.models.op_order import UPDATE, OpFact
 from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
 from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
 from profnb.subjects.ops.optimizers import OPTIMIZERS
-from profnb.trace.names import copy_direction
+from profnb.trace.names import copy_direction, is_host_collective
 from profnb.trace.op_names import without_number, without_numbers
 
 __all__ = [
@@ -166,6 +167,8 @@ class LayerRows:
             scope = self._parsed[name] = parse_scope(name)
         if is_input or _is_input(name, op_type, scope):
             return OpPlace(self.other(INPUT), _OTHER)
+        if is_host_collective(f"{name}:{op_type}"):
+            return OpPlace(self.other(OUTSIDE), _OTHER)
         if any(part in _REGULARIZERS for part in scope.path):
             return OpPlace(self.other(LOSS), _direction(scope))
         place = self._layers.place(scope.path[:-1])

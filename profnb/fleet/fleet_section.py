@@ -1,0 +1,220 @@
+"""A fleet as HTML and text: the answer, a row per host, what own work is made of, who was late when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from profnb.core.columns import Floats
+from profnb.core.printable import printable
+from profnb.core.units import duration_text, percent_text
+from profnb.drawing.html_table import note_list
+from profnb.drawing.markup import content_policy
+from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
+from profnb.drawing.theme import MUTED, ROOT, colour_of
+from profnb.fleet.fleet_tables import FLEET_HOSTS
+from profnb.fleet.merging import Merged
+from profnb.fleet.own_work import OWN_CATEGORIES
+from profnb.fleet.verdict import HostTimes, Verdict
+from profnb.report.advice import advice_html, advice_section_text
+
+__all__ = ["FleetView", "fleet_bundle", "fleet_page", "fleet_text"]
+
+_MOST_HOSTS, _MOST_STEPS = 64, 200
+_LEVELS = "·▁▂▃▄▅▆▇█"
+_LEAST_SHARE = 0.005
+_PAGE = Markup(
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
+    '<meta name="viewport" content="width=device-width,initial-scale=1"><title>{title} - profnb</title>'
+    "<style>:root{{color-scheme:light dark}}body{{margin:24px auto;max-width:980px;padding:0 16px;"
+    "background:Canvas;color:CanvasText}}</style></head><body>{body}</body></html>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """What a fleet shows.
+
+    Attributes:
+        title: What it is called.
+        verdict: The answer.
+        times: Its hosts' means; None where they did not meet.
+        merged: Its steps; None likewise.
+        notes: What is missing, and why.
+    """
+
+    title: str
+    verdict: Verdict
+    times: HostTimes | None
+    merged: Merged | None
+    notes: Sequence[str]
+
+    def sections(self) -> list[Section]:
+        """Its tables."""
+        if self.times is None or self.merged is None:
+            return []
+        listed = [_host_section(self.times), _own_section(self.times, self.merged)]
+        return [*listed, _late_section(self.times, self.merged), _clock_section(self.times)]
+
+
+def _rows(times: HostTimes) -> range:
+    return range(min(len(times.host), _MOST_HOSTS))
+
+
+def _more(times: HostTimes) -> str:
+    left = len(times.host) - _MOST_HOSTS
+    return f" {left:,} more hosts are in fleet.hosts." if left > 0 else ""
+
+
+def _host_section(times: HostTimes) -> Section:
+    most = float(times.own_ps.max()) or 1.0
+    return section_of(
+        FLEET_HOSTS,
+        times,
+        ("host", "step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction"),
+        title="Hosts",
+        tab="",
+        bar=Bar(lambda row: float(times.own_ps[row]) / most, colour_of("host compute"), 12),
+        rows=_rows(times),
+        sentence="Of a mean step; own work, waiting and exchange add up to it. Bars are own work."
+        + _more(times),
+    )
+
+
+def _own_section(times: HostTimes, merged: Merged) -> Section:
+    """Own work by category, those that take anything."""
+    mean = merged.categories_ps[:, merged.steady].mean(axis=1)
+    largest = mean.max(axis=0) >= _LEAST_SHARE * max(float(times.step_ps.max()), 1.0)
+    shown = np.flatnonzero(largest).tolist()
+    columns = [
+        Shown(OWN_CATEGORIES[at], lambda row, at=at: duration_text(mean[row, at]), is_number=True)  # type: ignore[misc]
+        for at in shown
+    ]
+    spread = mean.max(axis=0) - mean.min(axis=0)
+    widest = OWN_CATEGORIES[int(spread.argmax())]
+    return section_of(
+        FLEET_HOSTS,
+        times,
+        ("host", *columns),
+        title="Own work by what it is",
+        tab="",
+        bar=Bar(
+            lambda row: (
+                float(mean[row, spread.argmax()]) / (float(mean[:, spread.argmax()].max()) or 1.0)
+            ),
+            colour_of(widest),
+            12,
+        ),
+        rows=_rows(times),
+        sentence=f"The hosts differ most in {widest}, which the bars are of.",
+    )
+
+
+def _late_section(times: HostTimes, merged: Merged) -> Section:
+    """Hosts by steps: how much longer a host's own work was than the shortest, as blocks."""
+    late = (merged.own_ps - merged.own_ps.min(axis=0))[: len(_rows(times))]
+    coarse = _coarsen(late, _MOST_STEPS)
+    most = float(np.percentile(late[:, merged.steady], 99)) if merged.steady.size else 0.0
+    levels = np.clip(np.ceil(coarse / (most or 1.0) * (len(_LEVELS) - 1)), 0, len(_LEVELS) - 1)
+    each = -(-merged.step_num.size // coarse.shape[1])
+    rows = [
+        ("".join(_LEVELS[int(level)] for level in levels[row]), times.host[row])
+        for row in _rows(times)
+    ]
+    several = f" Each mark is the mean of {each} steps." if each > 1 else ""
+    return Section(
+        title="Who was late in which step",
+        sentence="One mark a step, from the first common one to the last: how much longer the host's own "
+        f"work was than the shortest of all; a full block is {duration_text(most)}.{several}",
+        headings=("steps", "host"),
+        rows=rows,
+        numbers=(False, False),
+        colours=[colour_of("input")] * len(rows),
+        tab="",
+        plain="Who was late in which step (a full block is "
+        f"{duration_text(most)})\n"
+        + "\n".join(f"{marks}  {printable(host)}" for marks, host in rows),
+    )
+
+
+def _coarsen(values: Floats, most: int) -> Floats:
+    """Means of so many neighbouring columns that at most so many are left."""
+    each = -(-values.shape[1] // most)
+    begins = np.arange(0, values.shape[1], each)
+    counts = np.diff(np.append(begins, values.shape[1]))
+    return np.asarray(np.add.reduceat(values, begins, axis=1) / counts)
+
+
+def _clock_section(times: HostTimes) -> Section:
+    def bounds(row: int) -> str:
+        low, high = float(times.offset_low_ps[row]), float(times.offset_high_ps[row])
+        return f"{duration_text(abs(high - low))} wide"
+
+    return section_of(
+        FLEET_HOSTS,
+        times,
+        ("host", "offset_ms", Shown("interval", bounds, is_number=True)),
+        title="Clocks",
+        tab="",
+        bar=Bar(lambda _: 0.0, colour_of("all others"), 1),
+        rows=_rows(times),
+        sentence="What to add to a host's clock to have the first one's, from who can have left a collective "
+        "before whom. No other figure here depends on clocks.",
+        is_detail=True,
+    )
+
+
+def fleet_text(view: FleetView) -> str:
+    """The fleet as plain text."""
+    said = [printable(part) for part in (view.verdict.sentence, view.verdict.why) if part]
+    if view.verdict.gain_fraction:
+        said.append(_what_if(view))
+    parts = ["\n".join(said)]
+    if view.verdict.advice:
+        parts.append(advice_section_text(view.verdict.advice))
+    parts += [f"Note: {printable(note)}" for note in view.notes]
+    parts += [section_text(one) for one in view.sections() if not one.is_detail]
+    return "\n\n".join(parts)
+
+
+def _what_if(view: FleetView) -> str:
+    """What a step would take if the slow were like the others."""
+    if view.times is None or not view.verdict.gain_fraction:
+        return ""
+    step = float(view.times.step_ps.mean())
+    left = 1 - view.verdict.gain_fraction
+    they = "it" if len(view.verdict.hosts) == 1 else "they"
+    return (
+        f"Were {they} like the others, a step would take {duration_text(step * left)}, "
+        f"{percent_text(view.verdict.gain_fraction)} less."
+    )
+
+
+def fleet_html(view: FleetView) -> Markup:
+    """The fleet as HTML that is readable with script and style stripped."""
+    muted = Markup('<div style="{}">{}</div>')
+    why = [muted.format(MUTED, part) for part in (view.verdict.why, _what_if(view)) if part]
+    return Markup(
+        '<div class="profnb" style="{}"><div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>'
+        "{}{}{}{}</div>"
+    ).format(
+        ROOT,
+        view.verdict.sentence,
+        Markup("").join(why),
+        advice_html(view.verdict.advice) if view.verdict.advice else "",
+        note_list(view.notes),
+        Markup("").join(map(section_block, view.sections())),
+    )
+
+
+def fleet_bundle(view: FleetView) -> dict[str, str]:
+    """The fleet as a MIME bundle."""
+    return {"text/html": str(fleet_html(view)), "text/plain": fleet_text(view)}
+
+
+def fleet_page(view: FleetView) -> str:
+    """The fleet as one HTML file that asks nothing of a network."""
+    return str(
+        _PAGE.format(policy=content_policy(), title=printable(view.title), body=fleet_html(view))
+    )

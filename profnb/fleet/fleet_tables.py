@@ -1,0 +1,158 @@
+"""The tables of a fleet: its hosts, its steps on each host, its collectives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Int64s
+from profnb.core.table import Column, Table
+from profnb.fleet.merging import Merged
+from profnb.fleet.own_work import OWN_CATEGORIES
+from profnb.fleet.verdict import HostTimes
+from profnb.steps.breakdown import category_column
+
+__all__ = ["FLEET_COLLECTIVES", "FLEET_HOSTS", "FLEET_STEPS", "FleetSteps"]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSteps:
+    """Steps or joints of all hosts, one after the other: row 0 of every host, then row 1.
+
+    Attributes:
+        hosts: What the H hosts are called.
+        merged: Their S steps and K joints.
+    """
+
+    hosts: Sequence[str]
+    merged: Merged
+
+    def spread(self, values: Int64s) -> Int64s:
+        """One value per step, or per joint, repeated for every host."""
+        return np.repeat(values, len(self.hosts))
+
+    def names(self, count: int) -> list[str]:
+        """The hosts, once for each of so many."""
+        return list(self.hosts) * count
+
+
+def _step_rows(name: str) -> "Column[FleetSteps]":
+    at = OWN_CATEGORIES.index(name)
+    return Column(
+        category_column(name),
+        lambda f: f.merged.categories_ps[:, :, at].T.ravel(),
+        f"{name} of the own work",
+    )
+
+
+FLEET_HOSTS = Table[HostTimes](
+    "hosts",
+    "One row per host, in the order of their ranks or names; means over the steady steps common to all.",
+    (
+        Column("host", lambda t: t.host, "what it is called in the run", "host"),
+        Column("rank", lambda t: t.rank, "its number in the job; -1 where nothing tells"),
+        Column("steps", lambda t: t.steps, "steady steps that all hosts have"),
+        Column("step_ms", lambda t: t.step_ps, "a step: own work, waiting and exchange", "step"),
+        Column("own_ms", lambda t: t.own_ps, "own work: outside of collectives", "own work"),
+        Column("wait_ms", lambda t: t.wait_ps, "waiting in collectives for others", "waits"),
+        Column(
+            "exchange_ms",
+            lambda t: t.exchange_ps,
+            "the rest of the time in collectives: transfer, and what cannot be told from it",
+            "exchange",
+        ),
+        Column(
+            "caused_ms",
+            lambda t: t.caused_ps,
+            "what all others wait because of it: its own work beyond the second longest, where it is last",
+            "holds up",
+        ),
+        Column(
+            "low_ms",
+            lambda t: t.low_ps,
+            "its own work beyond the slowest other host's, in the median step, is above this (95 %); "
+            "negative where another is slower",
+        ),
+        Column("high_ms", lambda t: t.high_ps, "and below this"),
+        Column(
+            "last_fraction",
+            lambda t: t.last_fraction,
+            "in which part of the collectives it was the last to come",
+            "last in",
+        ),
+        Column(
+            "offset_ms",
+            lambda t: t.offset_ps,
+            "what to add to its clock to have the first host's; no figure but this depends on clocks",
+            "clock",
+        ),
+        Column("offset_low_ms", lambda t: t.offset_low_ps, "the least that it may be"),
+        Column("offset_high_ms", lambda t: t.offset_high_ps, "the most that it may be"),
+    ),
+    owner="f",
+)
+FLEET_STEPS = Table[FleetSteps](
+    "steps",
+    "One row per step and host, in the order of the first host's steps; all between the first and the last "
+    "collective that every host took part in.",
+    (
+        Column(
+            "step_num", lambda f: f.spread(f.merged.step_num), "the step's number on the first host"
+        ),
+        Column("host", lambda f: f.names(f.merged.step_num.size), "the host"),
+        Column(
+            "is_steady",
+            lambda f: f.spread(f.merged.is_steady.astype(np.int64)).astype(np.bool_),
+            "whether averages count it: no warm-up on any host, no pause",
+        ),
+        Column("step_ms", lambda f: f.merged.step_ps.T.ravel(), "the step on this host"),
+        Column("own_ms", lambda f: f.merged.own_ps.T.ravel(), "own work"),
+        Column("wait_ms", lambda f: f.merged.wait_ps.T.ravel(), "waiting for others"),
+        Column("exchange_ms", lambda f: f.merged.exchange_ps.T.ravel(), "exchange"),
+        *(_step_rows(name) for name in OWN_CATEGORIES),
+    ),
+    remark="Own work, waiting and exchange add up to the step exactly, the categories to the own work.",
+    owner="f",
+)
+
+
+def _key_texts(fleet: FleetSteps) -> list[str]:
+    keys = []
+    for name, instance, step, occurrence in fleet.merged.joints.keys:
+        parts = [name]
+        parts += [f"instance {instance}"] if instance >= 0 else []
+        parts += [f"step {step}"] if step >= 0 else []
+        keys.append(", ".join([*parts, f"occurrence {occurrence}"] if occurrence else parts))
+    return [key for key in keys[1:] for _ in fleet.hosts]
+
+
+FLEET_COLLECTIVES = Table[FleetSteps](
+    "collectives",
+    "One row per collective and host, in time order; those that overlap on a host are one. The first one "
+    "only begins what is measured and has no row.",
+    (
+        Column("key", _key_texts, "the collective, by what it is called on every host"),
+        Column("host", lambda f: f.names(len(f.merged.joints.keys) - 1), "the host"),
+        Column(
+            "step_num",
+            lambda f: f.spread(f.merged.step_num[f.merged.step_of]),
+            "the step that it is of",
+        ),
+        Column(
+            "enter_ms",
+            lambda f: f.merged.joints.enter_ps[:, 1:].T.ravel(),
+            "when the host entered it, since its own trace began",
+        ),
+        Column(
+            "leave_ms",
+            lambda f: f.merged.joints.leave_ps[:, 1:].T.ravel(),
+            "when it left, likewise",
+        ),
+        Column(
+            "own_ms", lambda f: f.merged.piece_own_ps.T.ravel(), "own work since the one before"
+        ),
+        Column("wait_ms", lambda f: f.merged.piece_wait_ps.T.ravel(), "waiting in it"),
+        Column("exchange_ms", lambda f: f.merged.piece_exchange_ps.T.ravel(), "exchange in it"),
+    ),
+    owner="f",
+)

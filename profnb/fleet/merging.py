@@ -1,0 +1,212 @@
+"""Digests of hosts to steps: own work, waiting and exchange of each; and what lies between their clocks.
+
+Only collectives that all hosts took part in are joints. Those that overlap on any host are one joint, entered
+when the last of them is entered and left when all are left:
+
+    host a    own 10 [ 25                  ]    own 10, wait 20, exchange 5
+    host b    own 30                  [ 5  ]    own 30, wait  0, exchange 5
+
+What lies before the first joint and behind the last one counts for nobody. Clocks: nobody leaves a joint
+before everybody has entered it, which bounds what lies between two clocks from both sides.
+
+Source: definitions of waiting and its cause as in DeepSpeed#3579 and TraceLens' nccl_analyser (the latest
+start less one's own), by durations of one clock each instead of time stamps of all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Bools, Int64s
+from profnb.core.units import PS_PER_NS
+from profnb.fleet.collectives import Key
+from profnb.fleet.digest import Digest
+from profnb.steps.gaps import is_pause
+
+__all__ = ["Clocks", "Joints", "Merged", "merge"]
+
+_FEWEST = 2
+_LONGEST_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit
+
+
+@dataclass(frozen=True, slots=True)
+class Joints:
+    """K joints of H hosts, each by its own clock.
+
+    Attributes:
+        keys: The first collective of each.
+        enter_ps: When each host entered the last collective of it, shape (H, K).
+        leave_ps: When it had left all, shape (H, K).
+        is_matched: How many collectives of each host were common to all, and how many it had, shape (H, 2).
+    """
+
+    keys: tuple[Key, ...]
+    enter_ps: Int64s
+    leave_ps: Int64s
+    is_matched: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What to add to each host's clock to have the first one's, in picoseconds, shape (H,) each.
+
+    Attributes:
+        offset_ps: The estimate: where most joints were left at one time, inside the bounds.
+        low_ps: The least that causality allows.
+        high_ps: The most.
+        is_possible: Whether the bounds leave anything: else these were not the same collectives.
+    """
+
+    offset_ps: Int64s
+    low_ps: Int64s
+    high_ps: Int64s
+    is_possible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """S steps of H hosts, between joints.
+
+    Attributes:
+        joints: Where the hosts met.
+        clocks: What lies between their clocks.
+        step_of: The step that each joint but the first ends a piece of, shape (K - 1,).
+        step_num: The steps' numbers on the first host, shape (S,).
+        is_steady: Which are neither warm-up on any host nor pauses, shape (S,).
+        piece_own_ps: Own work before each joint but the first, shape (H, K - 1).
+        piece_wait_ps: Waiting in it, likewise.
+        piece_exchange_ps: Exchange, likewise.
+        own_ps: Own work of each step, shape (H, S).
+        wait_ps: Waiting, likewise.
+        exchange_ps: Exchange, likewise.
+        categories_ps: Own work by ``own_work.OWN_CATEGORIES``, shape (H, S, number of them).
+    """
+
+    joints: Joints
+    clocks: Clocks
+    step_of: Int64s
+    step_num: Int64s
+    is_steady: Bools
+    piece_own_ps: Int64s
+    piece_wait_ps: Int64s
+    piece_exchange_ps: Int64s
+    own_ps: Int64s
+    wait_ps: Int64s
+    exchange_ps: Int64s
+    categories_ps: Int64s
+
+    @property
+    def step_ps(self) -> Int64s:
+        """How long each host's steps took: own work, waiting and exchange, shape (H, S)."""
+        return self.own_ps + self.wait_ps + self.exchange_ps
+
+    @property
+    def steady(self) -> Int64s:
+        """The steps that averages are of; all where none is steady."""
+        rows = np.flatnonzero(self.is_steady)
+        return rows if rows.size else np.arange(self.step_num.size)
+
+
+def merge(digests: Sequence[Digest]) -> Merged | None:
+    """The steps of several hosts; None where fewer than two met, or met in fewer than two collectives."""
+    joints = _find_joints(digests) if len(digests) >= _FEWEST else None
+    if joints is None:
+        return None
+    clocks = _estimate_clocks(digests, joints)
+    begin = joints.leave_ps[:, :-1]
+    end = np.maximum(joints.enter_ps[:, 1:], begin)
+    by_category = np.stack(
+        [digest.doings.between(begin[row], end[row]) for row, digest in enumerate(digests)]
+    )
+    own = by_category.sum(axis=2)
+    rest = joints.leave_ps[:, 1:] - begin - own
+    wait = np.minimum(own.max(axis=0) - own, rest)
+    step_of, step_num = _steps_of(digests[0], joints.enter_ps[0, 1:])
+    count = step_num.size
+    is_warm_up = np.zeros(count, np.bool_)
+    for row, digest in enumerate(digests):
+        at = np.searchsorted(digest.step_begin_ps, joints.enter_ps[row, 1:], side="right") - 1
+        if digest.is_warmup.size:
+            is_warm_up[step_of[digest.is_warmup[np.maximum(at, 0)] & (at >= 0)]] = True
+    exchange = rest - wait
+    is_steady = ~is_warm_up
+    times = _by_step(own + rest, step_of, count)[0]
+    rows = np.flatnonzero(is_steady)
+    is_steady[rows[is_pause(times[rows])]] = False
+    return Merged(
+        joints=joints,
+        clocks=clocks,
+        step_of=step_of,
+        step_num=step_num,
+        is_steady=is_steady,
+        piece_own_ps=own,
+        piece_wait_ps=wait,
+        piece_exchange_ps=exchange,
+        own_ps=_by_step(own, step_of, count),
+        wait_ps=_by_step(wait, step_of, count),
+        exchange_ps=_by_step(exchange, step_of, count),
+        categories_ps=_by_step(by_category, step_of, count),
+    )
+
+
+def _by_step(pieces: Int64s, step_of: Int64s, count: int) -> Int64s:
+    """Pieces of hosts summed by step: (H, K, ...) to (H, S, ...)."""
+    sums = np.zeros((pieces.shape[0], count, *pieces.shape[2:]), np.int64)
+    for host in range(pieces.shape[0]):
+        np.add.at(sums[host], step_of, pieces[host])
+    return sums
+
+
+def _find_joints(digests: Sequence[Digest]) -> Joints | None:
+    """Where all hosts met, in the first one's order; None where that is less than twice."""
+    rows = [{key: at for at, key in enumerate(one.collectives.keys)} for one in digests]
+    common = [key for key in digests[0].collectives.keys if all(key in row for row in rows)]
+    if len(common) < _FEWEST:
+        return None
+    chosen = [np.array([row[key] for key in common], np.int64) for row in rows]
+    pairs = list(zip(digests, chosen, strict=True))
+    enter = np.stack([one.collectives.enter_ps[at] for one, at in pairs])
+    leave = np.stack([one.collectives.leave_ps[at] for one, at in pairs])
+    begins = _begins_of_joints(enter, leave)
+    if begins.size < _FEWEST:
+        return None
+    matched = np.array([(len(common), len(one.collectives)) for one in digests], np.int64)
+    return Joints(
+        tuple(common[at] for at in begins.tolist()),
+        np.maximum.reduceat(enter, begins, axis=1),
+        np.maximum.reduceat(leave, begins, axis=1),
+        matched,
+    )
+
+
+def _begins_of_joints(enter: Int64s, leave: Int64s) -> Int64s:
+    """Where a collective was entered by every host after it had left all before it."""
+    left = np.maximum.accumulate(leave, axis=1)
+    # Of what comes later, the earliest to be entered: hosts may take some in another order.
+    coming = np.minimum.accumulate(enter[:, ::-1], axis=1)[:, ::-1]
+    is_begin = np.concatenate([[True], (coming[:, 1:] >= left[:, :-1]).all(axis=0)])
+    return np.flatnonzero(is_begin)
+
+
+def _steps_of(digest: Digest, enter_ps: Int64s) -> tuple[Int64s, Int64s]:
+    """The step of each joint by one host's steps, from 0 on without holes; and the steps' numbers."""
+    at = np.searchsorted(digest.step_begin_ps, enter_ps, side="right") - 1
+    rows, step_of = np.unique(np.maximum(at, 0), return_inverse=True)
+    return step_of.astype(np.int64), digest.step_num[rows].astype(np.int64)
+
+
+def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
+    """What to add to each clock; the bounds hold for every joint, the estimate is the median over them."""
+    since_ns = [one.time.begin_ns - digests[0].time.begin_ns for one in digests]
+    if not all(one.time.is_known for one in digests) or max(map(abs, since_ns)) > _LONGEST_NS:
+        since_ns = [0] * len(digests)  # between the traces' own zeros, then
+    starts = np.array(since_ns, np.int64) * PS_PER_NS
+    enter, leave = joints.enter_ps, joints.leave_ps
+    low = (enter[0] - leave).max(axis=1)
+    high = (leave[0] - enter).min(axis=1)
+    offset = np.median(leave[0] - leave, axis=1).astype(np.int64)
+    is_possible = bool((low <= high).all())
+    offset = np.clip(offset, low, np.maximum(low, high))
+    low[0] = high[0] = offset[0] = 0
+    return Clocks(offset - starts, low - starts, high - starts, is_possible)

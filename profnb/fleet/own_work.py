@@ -1,0 +1,70 @@
+"""What a host did between its collectives, by category: its own work, to the picosecond."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Int64s
+from profnb.steps.activities import ACTIVITIES, CATEGORIES, FIRST_OF_DEVICE
+from profnb.steps.breakdown import find_stretches, sum_stretches
+from profnb.steps.spine import Spine
+from profnb.steps.summary import GAP
+
+__all__ = ["OWN_CATEGORIES", "Doings", "find_doings"]
+
+_COLLECTIVES = "device collectives"
+# What own work is made of: the categories without the collectives, and what nothing explains between steps.
+OWN_CATEGORIES = (*(name for name in CATEGORIES if name != _COLLECTIVES), GAP)
+_IN_STEP = 0  # the lane of a step's window: where nothing else is active in it
+
+
+@dataclass(frozen=True, slots=True)
+class Doings:
+    """What a host did in each of P pieces of time: between the bounds of its steps and collectives.
+
+    Attributes:
+        edge_ps: Bounds of the pieces, ascending, shape (P + 1,).
+        own_ps: Own work by category, shape (P, number of ``OWN_CATEGORIES``).
+    """
+
+    edge_ps: Int64s
+    own_ps: Int64s
+
+    def between(self, begin_ps: Int64s, end_ps: Int64s) -> Int64s:
+        """Own work in K stretches whose bounds are among the edges, shape (K, categories).
+
+        Time in collectives, also those of a part of the hosts, is no own work.
+        """
+        sums = np.concatenate([np.zeros_like(self.own_ps[:1]), np.cumsum(self.own_ps, axis=0)])
+        first, last = (np.searchsorted(self.edge_ps, at) for at in (begin_ps, end_ps))
+        return np.asarray(sums[np.maximum(last, first)] - sums[first])
+
+
+def find_doings(spine: Spine, edge_ps: Int64s) -> Doings:
+    """What the host, or its busiest device, did between some times; what is higher in priority counts.
+
+    Args:
+        spine: The trace and its steps.
+        edge_ps: The times, in any order.
+    """
+    trace, steps = spine.trace, spine.steps
+    edges = np.unique(edge_ps)
+    if not len(steps) or edges.size < 2:
+        return Doings(np.zeros(1, np.int64), np.zeros((0, len(OWN_CATEGORIES)), np.int64))
+    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    device = np.flatnonzero(spine.activities >= FIRST_OF_DEVICE)
+    host_begin, host_end, events = spine.host_pieces
+    lanes = [spine.activities[device], spine.activities[events], np.full(len(steps), _IN_STEP)]
+    begin = np.concatenate([trace.events.begin_ps[device], host_begin, steps.begin_ps])
+    end = np.concatenate([spine.groups.end_ps[device], host_end, steps.end_ps])
+    begin, end = np.clip(begin, *window), np.clip(end, *window)
+    some = end > begin
+    lane = np.concatenate(lanes).astype(np.int8)[some]
+    stretches = find_stretches(begin[some], end[some], lane, len(ACTIVITIES))
+    sums = sum_stretches(*stretches, edges, len(ACTIVITIES))
+    own = np.zeros((edges.size - 1, len(OWN_CATEGORIES)), np.int64)
+    for row, category in enumerate(ACTIVITIES):
+        if category != _COLLECTIVES:
+            own[:, OWN_CATEGORIES.index(category)] += sums[:, row]
+    own[:, -1] = np.diff(edges) - sums.sum(axis=1)
+    return Doings(edges, own)

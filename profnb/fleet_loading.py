@@ -1,0 +1,114 @@
+"""``load_fleet``: a path to the hosts of one capture, each read to its part, and these to a ``Fleet``."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from profnb.core.errors import ProfnbError, TraceFormatError
+from profnb.core.printable import printable
+from profnb.core.units import count_text
+from profnb.fleets import Fleet
+from profnb.loading import load
+
+if TYPE_CHECKING:
+    from profnb.fleet.digest import Digest
+    from profnb.trace.runs.grouping_files import TraceFile
+
+__all__ = ["find_fleet", "load_fleet", "read_digest"]
+
+Source = str | os.PathLike[str]
+
+
+def load_fleet(
+    path: Source | Sequence[Source], *, run: str | None = None, executor: Executor | None = None
+) -> Fleet:
+    """Open the traces of several hosts of one capture.
+
+    Args:
+        path: A logdir or a run's folder; or the hosts' trace files.
+        run: Which run of a logdir; by default the newest of several hosts.
+        executor: Where to read the traces: any ``concurrent.futures.Executor`` whose workers see the files (a
+            process pool, Dask's ``Client.get_executor()``); here, one after the other, by default.
+
+    Raises:
+        FileNotFoundError: There is nothing at a path.
+        TraceFormatError: There is no trace there, or none of them can be read.
+        ValueError: No such run.
+    """
+    files, label, notes = _pick_files(path, run)
+    tasks = [(str(file.path), file.host) for file in files]
+    results = map(read_digest, tasks) if executor is None else executor.map(read_digest, tasks)
+    digests = []
+    for (_, host), result in zip(tasks, results, strict=True):
+        if isinstance(result, str):
+            notes.append(f"{host} is left out: {result}")
+        else:
+            digests.append(result)
+    if not digests:
+        raise TraceFormatError(" ".join(notes))
+    return Fleet(digests, label, notes)
+
+
+def find_fleet(path: Source, run: str | None = None) -> Fleet | None:
+    """The fleet that a path's newest run is, or the run of this name; None where it is of one host.
+
+    Also where its hosts met in no collective: then one of them says more than all.
+
+    Raises:
+        FileNotFoundError: There is nothing at the path.
+        TraceFormatError: There is no trace there.
+        ValueError: No such run.
+    """
+    from profnb.trace.files import find_traces, pick_trace
+
+    files = find_traces(path)
+    picked = pick_trace(files, run, None)
+    if sum(file.run == picked.run for file in files) < 2:
+        return None
+    fleet = load_fleet(path, run=picked.run)
+    return fleet if fleet.has_met else None
+
+
+def read_digest(task: tuple[str, str]) -> "Digest | str":
+    """One host's part of a fleet, or why it cannot be read.
+
+    Args:
+        task: Its file, and what it is called in the run.
+    """
+    from profnb.fleet.digest import digest_study
+
+    path, host = task
+    try:
+        profile = load(path)
+        return digest_study(profile.study, host, path, profile.capture_time)
+    except (ProfnbError, OSError, ValueError) as error:
+        return str(error)
+
+
+def _pick_files(
+    path: Source | Sequence[Source], run: str | None
+) -> tuple[list["TraceFile"], str, list[str]]:
+    """The files of a run, what it is called, and what is to be said of the choice."""
+    from profnb.trace.files import find_traces
+    from profnb.trace.runs.grouping_files import name_hosts, runs_of
+
+    if not isinstance(path, str | os.PathLike):
+        listed = [file for one in path for file in find_traces(one)]
+        return name_hosts(listed), f"{len(listed)} files", []
+    files = find_traces(path)
+    runs = runs_of(files)
+    if run is not None:
+        of_folder = [file.run for file in files if run in (file.run, file.folder)]
+        if not of_folder:
+            raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
+        return runs[of_folder[0]], of_folder[0], []
+    several = [name for name, hosts in runs.items() if len(hosts) > 1]
+    chosen = (several or list(runs))[-1]
+    notes = []
+    if len(runs) > 1:
+        notes.append(
+            f"The newest of {count_text(len(runs))} runs that has several hosts was opened, "
+            f"{printable(chosen)}; run= opens another."
+        )
+    return runs[chosen], chosen, notes

@@ -1,0 +1,231 @@
+"""``Fleet``: several hosts of one capture and what is said of them, what ``load_fleet`` gives back."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profnb.core.printable import printable
+from profnb.core.table import TableOf
+from profnb.core.units import count_text
+from profnb.core.whole_files import whole_file
+from profnb.loading import load
+from profnb.profile import Profile
+
+if TYPE_CHECKING:
+    from profnb.fleet.digest import Digest
+    from profnb.fleet.fleet_section import FleetView
+    from profnb.fleet.fleet_tables import FleetSteps
+    from profnb.fleet.meeting import Meeting
+    from profnb.fleet.merging import Merged
+    from profnb.fleet.verdict import HostTimes, Verdict
+    from profnb.subjects.advising import Advice
+
+__all__ = ["Fleet"]
+
+Source = str | os.PathLike[str]
+_NUMBERS = re.compile(r"(\d+)")
+
+
+class Fleet:
+    """Several hosts of one capture, merged by their collectives.
+
+    Tables are pandas DataFrames made fresh on access; ``fleet["worker-2"]`` is the profile of one host. Shown
+    in a notebook, a fleet is its report.
+
+    Attributes:
+        label: What it is called.
+    """
+
+    hosts = TableOf("profnb.fleet.fleet_tables", "FLEET_HOSTS", "_times")
+    steps = TableOf("profnb.fleet.fleet_tables", "FLEET_STEPS", "_steps")
+    collectives = TableOf("profnb.fleet.fleet_tables", "FLEET_COLLECTIVES", "_steps")
+
+    def __init__(
+        self, digests: "Sequence[Digest]", label: str = "", notes: Sequence[str] = ()
+    ) -> None:
+        """Hosts by rank, or by name where nothing tells ranks.
+
+        Args:
+            digests: What is known of each.
+            label: What it is called.
+            notes: What is to be said first.
+        """
+        self.label = label
+        self._digests = sorted(digests, key=lambda one: (one.rank, _natural(one.host)))
+        self._first_notes = tuple(notes)
+
+    @cached_property
+    def _meeting(self) -> "Meeting":
+        from profnb.fleet.meeting import find_meeting
+
+        return find_meeting(self._digests)
+
+    @cached_property
+    def _merged(self) -> "Merged | None":
+        from profnb.fleet.merging import merge
+
+        return merge(self._meeting.digests)
+
+    @property
+    def has_met(self) -> bool:
+        """Whether the hosts took part in the same collectives, so that there is something to say of them."""
+        return self._merged is not None
+
+    @cached_property
+    def _times(self) -> "HostTimes | None":
+        from profnb.fleet.verdict import time_hosts
+
+        return None if self._merged is None else time_hosts(self._meeting.digests, self._merged)
+
+    @property
+    def _steps(self) -> "FleetSteps | None":
+        from profnb.fleet.fleet_tables import FleetSteps
+
+        if self._merged is None:
+            return None
+        return FleetSteps([one.host for one in self._meeting.digests], self._merged)
+
+    @cached_property
+    def _verdict(self) -> "Verdict":
+        from profnb.fleet.verdict import Verdict, judge
+
+        if self._merged is None or self._times is None:
+            return Verdict(f"{count_text(len(self._digests))} hosts, and no verdict.")
+        if not self._merged.clocks.is_possible:
+            return Verdict(
+                f"{count_text(len(self._digests))} hosts, and no verdict: these cannot be the same "
+                "collectives, as some were left before all had entered them, whatever the clocks."
+            )
+        return judge(self._meeting.digests, self._merged, self._times)
+
+    @property
+    def verdict(self) -> str:
+        """Who holds the others up, by how much and why, in one or two sentences."""
+        return " ".join(part for part in (self._verdict.sentence, self._verdict.why) if part)
+
+    @property
+    def stragglers(self) -> tuple[str, ...]:
+        """The hosts that the verdict names; empty for nobody."""
+        return self._verdict.hosts
+
+    @property
+    def advice(self) -> "list[Advice]":
+        """What to look at, with the numbers that say so."""
+        return list(self._verdict.advice)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing, and why, in sentences."""
+        return [*self._first_notes, *self._meeting.notes]
+
+    @property
+    def step_ps(self) -> "Any":
+        """Times of the steady steps, the mean over hosts, in picoseconds, shape (S,)."""
+        import numpy as np
+
+        merged = self._merged
+        return np.empty(0) if merged is None else merged.step_ps[:, merged.steady].mean(axis=0)
+
+    def __getitem__(self, host: str) -> Profile:
+        """The profile of one host, opened when asked for.
+
+        Raises:
+            KeyError: There is no such host.
+        """
+        for one in self._digests:
+            if one.host == host:
+                return load(one.path)
+        names = printable(", ".join(one.host for one in self._digests))
+        raise KeyError(f"No host {host!r}; there are: {names}.")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([one.host for one in self._digests])
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    @property
+    def _view(self) -> "FleetView":
+        from profnb.fleet.fleet_section import FleetView
+
+        times = self._times if self._merged is not None else None
+        return FleetView(self.label, self._verdict, times, self._merged, self.notes)
+
+    def summary(self) -> str:
+        """The report as plain text."""
+        from profnb.fleet.fleet_section import fleet_text
+
+        return fleet_text(self._view)
+
+    def report(self, live: bool | None = None) -> None:
+        """Show the report in the notebook.
+
+        Args:
+            live: Taken for likeness with a profile's; a fleet's report has no live controls.
+        """
+        from profnb.fleet.fleet_section import fleet_bundle
+        from profnb.report.frontend import show_bundles
+        from profnb.report.script import script_bundle
+
+        del live
+        show_bundles([fleet_bundle(self._view), script_bundle()], self.summary())
+
+    def to_html(self, path: Source) -> Path:
+        """Write the report as one HTML file that needs no network.
+
+        Returns:
+            The file's path.
+        """
+        from profnb.fleet.fleet_section import fleet_page
+
+        target = Path(path).expanduser()
+        with whole_file(target) as partial:
+            partial.write_text(fleet_page(self._view), encoding="utf-8")
+        return target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Verdict, hosts, advice and notes as plain values, for programs and agents."""
+        return {
+            "verdict": self.verdict,
+            "stragglers": list(self.stragglers),
+            "gain_fraction": self._verdict.gain_fraction,
+            "hosts": [
+                {name: _plain(value) for name, value in row.items()}
+                for row in self.hosts.to_dict("records")
+            ],
+            "advice": [
+                {"rule": one.rule, "title": one.title, "evidence": one.evidence, "code": one.code}
+                for one in self.advice
+            ],
+            "notes": self.notes,
+        }
+
+    def to_json(self) -> str:
+        """``to_dict()`` as JSON, in one line."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from profnb.fleet.fleet_section import fleet_bundle
+
+        del include, exclude
+        return fleet_bundle(self._view)
+
+    def __repr__(self) -> str:
+        return f"<Fleet of {len(self)} hosts>"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A name's order with numbers by their value: worker-2 before worker-10."""
+    return [(int(p[:18]), "") if p.isdecimal() else (-1, p) for p in _NUMBERS.split(name)]
+
+
+def _plain(value: Any) -> Any:
+    """A cell as JSON knows it; None for what is missing or without a bound."""
+    item = getattr(value, "item", None)
+    plain = item() if callable(item) else value
+    return None if isinstance(plain, float) and not math.isfinite(plain) else plain

@@ -1,0 +1,353 @@
+"""Several hosts of one capture, by hand-made traces whose answer a person can compute."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import profnb
+from profnb.core.errors import TraceFormatError
+from profnb.fleet_loading import find_fleet
+from profnb.fleet.own_work import OWN_CATEGORIES
+from tests.traces import event, host, line, plane, xspace
+
+MS, SECOND = 10**9, 10**9
+REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
+EXCHANGE = 5  # ms that the exchange itself takes
+
+
+def hosts_of(folder, works, *, start_s=10**9, shifts=(), first=(), group=1, instance=0, slow_op="work:MatMul", python=(), runs=()):
+    """A trace per host: in step s host h computes works[h][s] ms, then all meet and exchange for 5 ms.
+
+    Each step a host computes, then waits for the longest, then exchanges; 2 ms of Python are between steps, and
+    python[h] ms more. The hosts' clocks are off by shifts[h] seconds, and host h records from step first[h] on.
+    """
+    files = []
+    count = len(works[0])
+    arrive = [[0] * count for _ in works]
+    begin = [[0] * count for _ in works]
+    leave, at = [], [10] * len(works)
+    for step in range(count):
+        for one, work in enumerate(works):
+            begin[one][step] = at[one]
+            arrive[one][step] = at[one] + work[step]
+        leave.append(max(row[step] for row in arrive) + EXCHANGE)
+        at = [leave[-1] + 2 + (python[one] if python else 0) for one in range(len(works))]
+    for one, work in enumerate(works):
+        calls, pool, exchange = [], [], []
+        for step in range(first[one] if first else 0, count):
+            b, a, end = (t * MS for t in (begin[one][step], arrive[one][step], leave[step]))
+            calls += [event("train_step", b, end - b, _r=1, step_num=step, tf_function_call="notTraced-nonXla"),
+                      event("FunctionRun", b, 1, _r=1, _pt=2, _p=step + 7)]
+            pool += [event("ExecutorState::Process", b, a - b, _ct=2, _c=step + 7), event(slow_op, b, a - b)]
+            exchange += [event(REDUCE, a, end - a, instance_key=instance + step, group_key=group)]
+        shift = shifts[one] if shifts else 0
+        stats = {"profile_start_time": (start_s + shift) * SECOND, "profile_stop_time": (start_s + shift + 9) * SECOND}
+        run = folder / (runs[one] if runs else "run")
+        run.mkdir(parents=True, exist_ok=True)
+        file = run / f"worker-{one}.xplane.pb"
+        planes = host(line("python", *calls, line_id=1), line("tf_Compute", *pool, line_id=2), line("collective_ops", *exchange, line_id=3))
+        file.write_bytes(xspace(planes, plane("Task Environment", stats=stats), hostnames=[f"worker-{one}"]))
+        files.append(file)
+    return files
+
+
+STEPS = 12
+EVEN = [[10] * STEPS for _ in range(3)]
+SLOW = [[10] * STEPS, [40] * STEPS, [12] * STEPS]
+
+
+@pytest.fixture
+def slow(tmp_path):
+    hosts_of(tmp_path, SLOW)
+    return profnb.load_fleet(tmp_path)
+
+
+def test_own_work_waiting_and_exchange_are_what_a_person_computes(slow):
+    # A step lasts 40 + 5 + 2 ms. Own work is the op and the 2 ms of Python between steps.
+    means = slow.hosts.set_index("host")
+    assert means.step_ms.tolist() == [47, 47, 47]
+    assert means.own_ms.tolist() == [12, 42, 14]
+    assert means.wait_ms.tolist() == [30, 0, 28]
+    assert means.exchange_ms.tolist() == [5, 5, 5]
+    assert means.caused_ms.tolist() == [0, 28, 0]  # its own work beyond the second longest
+    assert means.last_fraction.tolist() == [0, 1, 0]
+    assert (means.low_ms.tolist(), means.high_ms.tolist()) == ([-30, 28, -28], [-30, 28, -28])
+    assert means.steps.tolist() == [STEPS - 1] * 3  # the first collective only begins what is measured
+
+
+def test_the_slow_one_is_named_with_its_cause(slow):
+    assert slow.stragglers == ("worker-1",)
+    assert "worker-1 holds the others up: 28.0 ms a step (28.0 ms to 28.0 ms), 59.6 % of it." in slow.verdict
+    assert "29.0 ms a step more host compute than the others' median. By op, work is 29.0 ms longer." in slow.verdict
+    (advice,) = slow.advice
+    assert advice.rule == "straggler" and advice.bound_fraction == pytest.approx(28 / 47)
+    assert "a step would take 19.0 ms" in slow.summary()
+
+
+def test_a_step_adds_up_exactly_and_its_own_work_too(slow):
+    assert slow.steps.groupby("step_num").step_ms.nunique().max() == 1
+    merged = slow._merged
+    assert np.array_equal(merged.own_ps + merged.wait_ps + merged.exchange_ps, merged.step_ps)
+    assert np.array_equal(merged.categories_ps.sum(axis=2), merged.own_ps)
+    assert np.array_equal(merged.step_ps.sum(axis=1), merged.joints.leave_ps[:, -1] - merged.joints.leave_ps[:, 0])
+    assert (merged.wait_ps >= 0).all() and (merged.exchange_ps >= 0).all()
+    columns = [f"{name.replace(' ', '_')}_ms" for name in OWN_CATEGORIES]
+    assert np.allclose(slow.steps[columns].sum(axis=1), slow.steps.own_ms)
+
+
+def test_random_hosts_add_up_exactly_too(tmp_path):
+    rng = np.random.default_rng(0)
+    hosts_of(tmp_path, rng.integers(1, 60, (4, 20)).tolist(), python=(0, 3, 9, 1))
+    merged = profnb.load_fleet(tmp_path)._merged
+    assert np.array_equal(merged.own_ps + merged.wait_ps + merged.exchange_ps, merged.step_ps)
+    assert np.array_equal(merged.categories_ps.sum(axis=2), merged.own_ps)
+    assert np.array_equal(merged.step_ps.sum(axis=1), merged.joints.leave_ps[:, -1] - merged.joints.leave_ps[:, 0])
+
+
+def test_nobody_is_named_where_nobody_is_slow(tmp_path):
+    hosts_of(tmp_path, EVEN)
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.stragglers == () and fleet.advice == []
+    assert "No host holds the others up" in fleet.verdict
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_names_nobody(tmp_path, seed):
+    works = 10 + np.random.default_rng(seed).exponential(4, (4, 30)).round().astype(int)
+    hosts_of(tmp_path, works.tolist())
+    assert profnb.load_fleet(tmp_path).stragglers == ()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slow_host_is_named_among_noise(tmp_path, seed):
+    works = 10 + np.random.default_rng(seed).exponential(3, (4, 30)).round().astype(int)
+    works[2] += 15
+    hosts_of(tmp_path, works.tolist())
+    assert profnb.load_fleet(tmp_path).stragglers == ("worker-2",)
+
+
+def test_one_that_is_slow_by_less_than_a_tenth_of_the_step_is_not_named(tmp_path):
+    hosts_of(tmp_path, [[50] * STEPS, [54] * STEPS, [50] * STEPS])
+    assert profnb.load_fleet(tmp_path).stragglers == ()
+
+
+def test_one_that_is_slow_in_a_few_steps_only_is_not_named(tmp_path):
+    hosts_of(tmp_path, [[10] * 20, [10] * 16 + [100] * 4, [10] * 20])
+    assert profnb.load_fleet(tmp_path).stragglers == ()
+
+
+def test_two_that_are_slow_alike_are_named_together_and_cost_nothing_one_by_one(tmp_path):
+    hosts_of(tmp_path, [[10] * STEPS, [40] * STEPS, [10] * STEPS, [40] * STEPS])
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.stragglers == ("worker-1", "worker-3")
+    assert fleet.hosts.caused_ms.tolist() == [0, 0, 0, 0]
+    assert "worker-1 and worker-3 together hold the others up: 30.0 ms a step" in fleet.verdict
+
+
+def test_python_between_the_steps_of_one_host_is_its_cause(tmp_path):
+    hosts_of(tmp_path, EVEN, python=(0, 0, 30))
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.stragglers == ("worker-2",)
+    assert "30.0 ms a step more Python between steps" in fleet.verdict
+    assert "Look at what Python does between the steps" in fleet.advice[0].code
+
+
+@pytest.mark.parametrize("shifts", [(0, 86400, 0), (0, 0, -86400), (0, 1, -2), (-86400, 3, 86400)])
+def test_a_clock_that_is_off_changes_nothing_but_offsets(tmp_path, slow, shifts):
+    files = hosts_of(tmp_path / "shifted", SLOW, shifts=shifts)
+    fleet = profnb.load_fleet(files)
+    clocks = ["offset_ms", "offset_low_ms", "offset_high_ms"]
+    assert fleet.hosts.drop(columns=clocks).equals(slow.hosts.drop(columns=clocks))
+    assert fleet.steps.equals(slow.steps) and fleet.collectives.equals(slow.collectives)
+    assert fleet.verdict == slow.verdict
+    for at, row in fleet.hosts.iterrows():  # what lies between the clocks is inside the bounds
+        true = (shifts[0] - shifts[at]) * 1000
+        assert row.offset_low_ms <= true <= row.offset_high_ms
+        assert row.offset_ms == pytest.approx(true, abs=40)
+
+
+def test_hosts_in_several_folders_are_one_fleet(tmp_path):
+    hosts_of(tmp_path / "plugins" / "profile", SLOW, runs=("05", "06", "06_2"))
+    assert profnb.load_fleet(tmp_path).stragglers == ("worker-1",)
+
+
+def test_a_host_that_is_missing_is_said_where_ranks_are_known(tmp_path):
+    files = hosts_of(tmp_path, SLOW)
+    for rank, file in enumerate(files):
+        file.rename(file.with_name(f"vm_{rank}.xplane.pb"))
+    (tmp_path / "run" / "vm_0.xplane.pb").unlink()
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.hosts["rank"].tolist() == [1, 2]
+    assert any("no trace of rank 0" in note for note in fleet.notes)
+    assert fleet.hosts.wait_ms.tolist() == [0, 28]
+
+
+def test_a_host_with_fewer_steps_leaves_those_that_all_have(tmp_path):
+    hosts_of(tmp_path, SLOW, first=(0, 0, 4))
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.hosts.steps.tolist() == [STEPS - 5] * 3
+    assert sorted(set(fleet.steps.step_num)) == list(range(5, STEPS))
+    assert fleet.hosts.own_ms.tolist() == [12, 42, 14]
+    assert any("Only the 8 collectives that all hosts recorded count" in note for note in fleet.notes)
+
+
+def test_of_two_groups_the_larger_one_is_shown_and_the_other_said(tmp_path):
+    files = hosts_of(tmp_path, SLOW)
+    others = hosts_of(tmp_path / "others", SLOW[:2], group=2)
+    for file in others:
+        file = file.rename(files[0].with_name(f"other-{file.name}"))
+    fleet = profnb.load_fleet(tmp_path / "run")
+    assert len(fleet) == 5 and fleet.hosts.host.tolist() == ["worker-0", "worker-1", "worker-2"]
+    assert any("this is of 3 of 5 hosts" in note for note in fleet.notes)
+    assert any("exchange among themselves" in note for note in fleet.notes)
+
+
+def test_a_host_that_restarted_is_a_capture_of_its_own(tmp_path):
+    hosts_of(tmp_path, SLOW, runs=("05", "05", "05"))
+    restarted = hosts_of(tmp_path / "late", [[10] * 3], start_s=10**9 + 20)
+    restarted[0].rename(tmp_path / "05" / "worker-0 again.xplane.pb")
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.hosts.host.tolist() == ["worker-0", "worker-1", "worker-2"]
+    assert fleet.stragglers == ("worker-1",)
+    assert any("newest of 2 runs that has several hosts" in note for note in fleet.notes)
+
+
+def test_numbers_that_begin_anew_in_the_middle_are_no_other_collectives(tmp_path):
+    """What was captured after them still has keys that others have not: it does not count, and is said."""
+    files = hosts_of(tmp_path, SLOW)
+    again = hosts_of(tmp_path / "again", SLOW, instance=-4)  # numbers of one host lag behind by four
+    files[2].write_bytes(again[2].read_bytes())
+    fleet = profnb.load_fleet(files)
+    assert set(fleet.collectives.key) <= {f"group 1, instance {at}" for at in range(STEPS)}
+    assert any("Only the 8 collectives" in note for note in fleet.notes)
+
+
+def test_collectives_that_cannot_be_the_same_get_no_verdict(tmp_path):
+    files = hosts_of(tmp_path, [[10] * STEPS, [10 + 7 * (at % 3) for at in range(STEPS)]])
+    other = hosts_of(tmp_path / "other", [[300, 5] * (STEPS // 2), [10] * STEPS])
+    files[1].write_bytes(other[1].read_bytes())
+    fleet = profnb.load_fleet(files)
+    assert fleet.stragglers == () and "cannot be the same collectives" in fleet.verdict
+
+
+def without_keys(folder, counts, name="all-reduce.1", marked=True):
+    files = []
+    for one, count in enumerate(counts):
+        begin = [at * 50 * MS for at in range(count)]
+        marks = {"_r": 1} if marked else {}
+        calls = [event("train", b, 40 * MS, step_num=at, **marks) for at, b in enumerate(begin)]
+        runs = [event(name, b + (10 + 5 * one) * MS, (30 - 5 * one) * MS) for b in begin]
+        folder.mkdir(exist_ok=True)
+        file = folder / f"worker-{one}.xplane.pb"
+        file.write_bytes(xspace(host(line("python", *calls, line_id=1), line("xla", *runs, line_id=2)), hostnames=[f"worker-{one}"]))
+        files.append(file)
+    return files
+
+
+def test_collectives_without_numbers_are_matched_by_the_steps_numbers(tmp_path):
+    without_keys(tmp_path, (12, 9))
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.hosts.steps.tolist() == [8, 8]
+    assert fleet.hosts.own_ms.tolist() == [20, 25]
+
+
+def test_unnumbered_steps_with_different_counts_are_refused(tmp_path):
+    files = hosts_of(tmp_path, EVEN, first=(0, 0, 2))
+    for file in files:  # as if the collectives had no numbers, nor the steps
+        file.write_bytes(file.read_bytes().replace(b"instance_key", b"instance_kez").replace(b"step_num", b"step_nun"))
+    fleet = profnb.load_fleet(files)
+    assert not fleet.has_met and fleet.stragglers == ()
+    assert any("have no numbers, and hosts recorded different counts" in note for note in fleet.notes)
+
+
+def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
+    for one in range(2):
+        calls = [event("train_step", at * 20 * MS, 15 * MS, step_num=at, _r=1) for at in range(8)]
+        receives = [event("w/read_S1:_Recv", at * 20 * MS + MS, 9 * MS) for at in range(8)]
+        (tmp_path / f"worker-{one}.xplane.pb").write_bytes(xspace(host(line("python", *calls, *receives)), hostnames=[f"worker-{one}"]))
+    fleet = profnb.load_fleet(tmp_path)
+    assert not fleet.has_met and "no verdict" in fleet.verdict
+    assert any("by twos (parameter servers" in note for note in fleet.notes)
+    assert fleet.hosts.empty and fleet.steps.empty and "no verdict" in fleet.summary()
+    assert find_fleet(tmp_path) is None  # one of them says more
+
+
+def test_a_broken_file_is_left_out_and_said(tmp_path):
+    files = hosts_of(tmp_path, SLOW)
+    files[0].write_bytes(files[0].read_bytes()[:-7])
+    fleet = profnb.load_fleet(tmp_path)
+    assert fleet.hosts.host.tolist() == ["worker-1", "worker-2"]
+    assert any(note.startswith("worker-0 is left out: ") for note in fleet.notes)
+    for file in files:
+        file.write_bytes(b"nothing")
+    with pytest.raises(TraceFormatError):
+        profnb.load_fleet(tmp_path)
+
+
+def test_any_executor_gives_the_same(tmp_path, slow):
+    with ThreadPoolExecutor(2) as executor:
+        fleet = profnb.load_fleet(tmp_path, executor=executor)
+    assert fleet.hosts.equals(slow.hosts) and fleet.verdict == slow.verdict
+
+
+def test_one_host_is_a_profile_opened_when_asked_for(slow):
+    assert list(slow) == ["worker-0", "worker-1", "worker-2"]
+    assert len(slow["worker-2"].steps) == STEPS
+    with pytest.raises(KeyError, match="there are: worker-0, worker-1, worker-2"):
+        slow["worker-9"]
+
+
+def test_the_report_says_it_as_text_as_html_and_for_programs(slow, tmp_path):
+    text = slow.summary()
+    assert "worker-1  47.0 ms   42.0 ms" in text and "Who was late in which step" in text
+    assert "███████████  worker-1" in text
+    page = slow.to_html(tmp_path / "fleet.html").read_text("utf-8")
+    assert "worker-1 holds the others up" in page and "Content-Security-Policy" in page and "http://" not in page
+    told = json.loads(slow.to_json())
+    assert told["stragglers"] == ["worker-1"] and len(told["hosts"]) == 3
+    assert set(slow._repr_mimebundle_()) == {"text/html", "text/plain"}
+
+
+def test_names_of_hosts_are_data(tmp_path):
+    for at, file in enumerate(hosts_of(tmp_path, SLOW)):
+        file.rename(file.with_name(f"<b>{at}\x1b[2J.xplane.pb"))
+    fleet = profnb.load_fleet(tmp_path)
+    html = fleet._repr_mimebundle_()["text/html"]
+    assert "<b>1" not in html and "&lt;b&gt;" in html
+    assert "\x1b" not in fleet.summary() + html
+
+
+def test_a_fleet_is_compared_by_its_own_steps(tmp_path, slow):
+    hosts_of(tmp_path / "even", EVEN)
+    result = profnb.compare(slow, profnb.load_fleet(tmp_path / "even"), labels=("slow", "even"))
+    assert result.ratio == pytest.approx(17 / 47)
+    assert any("Steps are those of all hosts" in guard for guard in result.guards)
+
+
+def test_the_magic_shows_the_fleet_and_one_host_where_asked(tmp_path):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from profnb.magics import ProfnbMagics
+
+    hosts_of(tmp_path, SLOW)
+    shell = InteractiveShell.instance()
+    try:
+        magics = ProfnbMagics(shell)
+        magics.tfprofile_line(f"{tmp_path} -o f")
+        magics.tfprofile_line(f"{tmp_path} --host worker-2 -o p")
+        magics.tfprofile_line("f")
+        assert isinstance(shell.user_ns["f"], profnb.Fleet) and isinstance(shell.user_ns["p"], profnb.Profile)
+    finally:
+        type(shell).clear_instance()
+
+
+def test_the_command_line_reports_on_the_fleet(tmp_path, capsys):
+    from profnb.__main__ import main
+
+    hosts_of(tmp_path, SLOW)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "worker-1 holds the others up" in capsys.readouterr().out
+    assert main(["report", str(tmp_path), "--host", "worker-2"]) == 0
+    assert "holds the others up" not in capsys.readouterr().out

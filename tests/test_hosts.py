@@ -1,0 +1,319 @@
+"""Honest hosts: which files are one capture, whose a trace is, and what is never taken for something else."""
+
+from pathlib import Path
+
+import json
+import os
+
+import pytest
+
+import profnb
+from profnb.capture.profiler.profiler_door import ProfilerDoor, _publish
+from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
+from profnb.core.errors import TraceFormatError
+from profnb.core.options import CaptureOptions
+from profnb.profile import Profile
+from profnb.trace import files
+from profnb.subjects.layers.layer_rows import LayerRows
+from profnb.trace.files import find_traces, pick_trace, read_trace
+from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
+from profnb.trace.names import is_host_collective, is_host_transfer
+from tests.traces import event, host, line, plane, read, xspace
+
+MS = 10**9
+
+
+def one_step(name="train_step"):
+    return host(line("python", event(name, 0, 5 * MS, step_num=1, _r=1)))
+
+
+def test_a_trace_outlives_what_is_done_to_its_file(tmp_path):
+    file = tmp_path / "a.xplane.pb"
+    file.write_bytes(xspace(one_step()))
+    trace = read_trace(file)
+    with file.open("r+b") as opened:  # as TensorFlow's writer does: a mapped page would now end the process
+        opened.truncate(0)
+    assert trace.names.texts == ["train_step"]
+    assert trace.stats.integers("step_num").values.tolist() == [1]
+
+
+def test_a_trace_that_is_rewritten_while_it_is_read_is_an_error(tmp_path, monkeypatch):
+    file = tmp_path / "a.xplane.pb"
+    file.write_bytes(xspace(one_step()))
+    real, calls = files.os.fstat, []
+
+    def rewrites_between(descriptor):
+        if calls:
+            file.write_bytes(xspace(one_step("another_step")))
+        calls.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(files.os, "fstat", rewrites_between)
+    with pytest.raises(TraceFormatError, match="changed while it was read"):
+        read_trace(file)
+
+
+def test_a_trace_that_is_cut_while_it_is_read_is_an_error(tmp_path, monkeypatch):
+    file = tmp_path / "a.xplane.pb"
+    file.write_bytes(xspace(one_step()))
+    real = files.np.empty
+
+    def cuts_first(*shape):
+        file.write_bytes(b"")
+        return real(*shape)
+
+    monkeypatch.setattr(files.np, "empty", cuts_first)
+    with pytest.raises(TraceFormatError, match="changed while it was read"):
+        read_trace(file)
+
+
+def test_a_folder_may_be_a_path_object(tmp_path):
+    assert CaptureOptions(logdir=tmp_path).logdir == str(tmp_path)
+    with profnb.profile(logdir=Path(tmp_path)) as p:  # TensorFlow is not needed to say what was asked
+        pass
+    assert p.options.logdir == str(tmp_path)
+    with pytest.raises(ValueError, match="local folder"):
+        CaptureOptions(logdir="gs://b/logs")
+
+
+REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
+
+
+@pytest.mark.parametrize("name", [REDUCE, "a/b:CollectiveGatherV2", "x:CollectiveBcastSendV2", "c:CollectiveAllToAllV2", "all-reduce.1",
+                                  "%all-gather-start.3", "Rendezvous", "loss/HorovodAllreduce_x_0:HorovodAllreduce", "nccl:NcclAllReduce",
+                                  "CollectiveExecutor::RunClosure", "gloo:all_reduce"])
+def test_what_waits_for_others_is_told(name):
+    assert is_host_collective(name)
+
+
+@pytest.mark.parametrize("name", ["a:GatherV2", "a:ReduceJoin", "b:BroadcastTo", "reduce.3", "all", "AllReduce", "embedding/collective:MatMul",
+                                  "call-reduce", "fusion.1", "sgd/AllToAllish:Mul"])
+def test_what_only_sounds_so_is_not(name):
+    assert not is_host_collective(name)
+
+
+def test_sending_and_receiving_is_told_but_not_feeding():
+    assert all(map(is_host_transfer, ("w/read_S3:_Recv", "w_S3:_Send", "RecvTensor(w;...)", "x:_HostRecv")))
+    assert not any(map(is_host_transfer, ("_recv_x_0:_Recv", "_send_y_0:_Send", "a/Recv:MatMul", "recv.1")))
+
+
+def worker(compute_ms=10, exchange_ms=70, eager_ms=6, steps=8, period_ms=100, more_ms=0):
+    """A worker as MultiWorkerMirrored's look: in each step an op of 10 ms and an exchange of 70 ms on its own
+    thread, behind the step one more of 6 ms that Python asked for."""
+    python, pool, more, exchange = [], [], [], []
+    for at in range(steps):
+        t = at * period_ms * MS
+        inside = (compute_ms + exchange_ms) * MS
+        python += [event("train_step", t, inside + 2 * MS, _r=1, step_num=at + 1, tf_function_call="notTraced-nonXla"),
+                   event("KernelAndDeviceFunc::Run", t + MS, inside + MS), event("FunctionRun", t + MS, MS // 2, _r=1, _pt=2, _p=at + 7),
+                   event("EagerLocalExecute: CollectiveReduceV2", t + inside + 4 * MS, eager_ms * MS)]
+        pool += [event("ExecutorState::Process", t + MS, compute_ms * MS, _ct=2, _c=at + 7), event("net/dense/MatMul:MatMul", t + MS, compute_ms * MS)]
+        if more_ms:  # another op, while the exchange goes on
+            more += [event("ExecutorState::Process", t + 40 * MS, more_ms * MS, _ct=2, _c=at + 7), event("net/more:Conv2D", t + 40 * MS, more_ms * MS)]
+        exchange += [event(REDUCE, t + (1 + compute_ms) * MS, exchange_ms * MS, instance_key=2 * at, group_key=1),
+                     event(REDUCE, t + inside + 4 * MS, eager_ms * MS, instance_key=2 * at + 1, group_key=1)]
+    return host(line("python", *python, line_id=1), line("tf_Compute", *pool, line_id=2), line("collective_ops", *exchange, line_id=3), line("tf_Compute", *more, line_id=4))
+
+
+def test_waiting_for_workers_is_collectives_in_steps_and_between_them():
+    p = Profile(read(worker()))
+    of = p.study.breakdown
+    # 82 ms a step: 1 ms of Python, the op's 10, the exchange's 70, 1 ms of the frame around both.
+    assert of.of("device collectives").tolist() == [70 * MS] * 8
+    assert of.of("host compute").tolist() == [11 * MS] * 8
+    assert of.of("all others").tolist() == [MS] * 8
+    assert of.gap_picoseconds[:-1].sum(axis=1).tolist() == [18 * MS] * 7
+    assert of.gap_picoseconds[:-1, 2].tolist() == [6 * MS] * 7  # device collectives
+    rules = {one.rule: one for one in p.advice}
+    assert "idle-cores" not in rules
+    assert rules["exposed-collectives"].bound_fraction == pytest.approx(0.76, abs=0.01)
+    assert "One trace does not tell" in rules["exposed-collectives"].evidence
+    assert rules["python-between-steps"].bound_fraction < 0.16
+
+
+def test_an_op_that_computes_meanwhile_is_host_compute():
+    of = Profile(read(worker(more_ms=20))).study.breakdown
+    assert of.of("device collectives").tolist() == [50 * MS] * 8
+    assert of.of("host compute").tolist() == [31 * MS] * 8
+
+
+def test_sending_and_receiving_is_a_category_of_its_own_on_workers():
+    """A TF1 worker of a cluster waits 6 ms of 10 for a parameter server, 1 ms of them while an op computes."""
+    python = [event("session_run", at * 12 * MS, 10 * MS, step_num=at, _r=1) for at in range(6)]
+    ops = [one for at in range(6) for one in (event("w/read_S1:_Recv", at * 12 * MS, 3 * MS), event("RecvTensor:RecvTensor", (at * 12 + 3) * MS, 3 * MS),
+                                              event("MatMul:MatMul", (at * 12 + 5) * MS, 4 * MS))]
+    of = Profile(read(host(line("python", *python, *ops)))).study.breakdown
+    assert of.of("device to device").tolist() == [5 * MS] * 6
+    assert of.of("host compute").tolist() == [4 * MS] * 6
+    assert of.of("all others").tolist() == [MS] * 6
+
+
+def test_an_exchange_is_in_no_layers_time():
+    rows = LayerRows([], ["net/dense/MatMul", "net/dense/CollectiveReduceV2"])
+    assert rows.place("net/dense/MatMul", "MatMul").row != rows.other("outside the model")
+    assert rows.place("net/dense/CollectiveReduceV2", "CollectiveReduceV2").row == rows.other("outside the model")
+
+
+SECOND = 10**9
+
+
+def capture(folder, name, begin_s, end_s=None, hostname=None, steps=5):
+    """A trace of one host in a run's folder, recorded from one second to another (since 1970)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.xplane.pb"
+    stats = {} if end_s is None else {"profile_start_time": int(begin_s * SECOND), "profile_stop_time": int(end_s * SECOND)}
+    file.write_bytes(xspace(worker(steps=steps), plane("Task Environment", stats=stats), hostnames=[hostname or name]))
+    return file
+
+
+def test_when_a_file_was_recorded_is_read_without_the_rest(tmp_path):
+    file = capture(tmp_path, "a", 1000, 1002)
+    assert read_capture_time(file) == CaptureTime(1000 * SECOND, 1002 * SECOND, "a")
+    raw = file.read_bytes()
+    for cut in range(0, len(raw), 7):  # damaged: nothing is known, nothing raised
+        file.write_bytes(raw[:cut])
+        assert read_capture_time(file).begin_ns in (0, 1000 * SECOND)
+    file.write_bytes(b"{}")
+    assert read_capture_time(file) == CaptureTime()
+
+
+def test_hosts_whose_captures_overlap_are_one_run_whatever_their_folders(tmp_path):
+    runs = tmp_path / "plugins" / "profile"
+    for at, folder in enumerate(("05", "06", "06_2")):
+        capture(runs / folder, f"worker-{at}", 1000 + at, 1010)
+    capture(runs / "20", "worker-0", 1020, 1030)  # the next capture of the first host
+    capture(runs / "21", "worker-1", 1021, 1031)
+    found = [(one.run, one.host) for one in find_traces(tmp_path)]
+    assert sorted(found) == [("05", "worker-0"), ("05", "worker-1"), ("05", "worker-2"), ("20", "worker-0"), ("20", "worker-1")]
+    assert pick_trace(find_traces(tmp_path), "06", "worker-2").path.parent.name == "06_2"  # by any of its folders
+    p = profnb.load(tmp_path, run="05")
+    assert p.other_hosts == 2
+    assert "The first of 3 hosts was opened, worker-0; host= (--host) opens another, profnb.load_fleet all." in p.notes
+    assert "The first of 3 hosts" in p.summary()
+
+
+def test_captures_of_one_host_one_after_the_other_are_runs_of_their_own(tmp_path):
+    for at in range(3):
+        capture(tmp_path / "same", f"batch{at}", 1000 + 20 * at, 1010 + 20 * at, hostname="vm")
+    assert len({one.run for one in find_traces(tmp_path)}) == 3
+
+
+def test_a_copy_of_a_capture_is_no_other_host(tmp_path):
+    for folder in ("one", "two"):
+        capture(tmp_path / folder, "vm", 1000, 1010)
+    assert [(one.run, one.host) for one in find_traces(tmp_path)] == [("one", "vm"), ("two", "vm")]
+
+
+def test_two_processes_of_one_machine_are_told_apart(tmp_path):
+    capture(tmp_path / "one", "vm", 1000, 1010)
+    capture(tmp_path / "two", "vm", 1001, 1011)
+    assert [one.host for one in find_traces(tmp_path)] == ["vm (one)", "vm (two)"]
+
+
+def test_files_that_tell_no_time_are_a_run_by_their_folder(tmp_path):
+    for folder in ("one", "two"):
+        for name in ("a", "b"):
+            capture(tmp_path / folder, name, 0)
+    assert sorted((one.run, one.host) for one in find_traces(tmp_path)) == [("one", "a"), ("one", "b"), ("two", "a"), ("two", "b")]
+
+
+def test_hosts_of_one_capture_are_no_repeated_runs(tmp_path):
+    for side, begin in (("a", 1000), ("b", 2000)):
+        for at, folder in enumerate(("05", "06")):
+            capture(tmp_path / side / folder, f"worker-{at}", begin + at, begin + 10)
+    result = profnb.compare(tmp_path / "a", tmp_path / "b")
+    assert [len(result.first), len(result.second)] == [1, 1]
+    assert sum("captured on several hosts" in one for one in result.guards) == 2
+    files = [str(one.path) for one in find_traces(tmp_path / "a")]
+    listed = profnb.compare(files, files)  # also where the user lists them
+    assert [len(listed.first), len(listed.second)] == [1, 1]
+    assert "compared, 1 more not" in " ".join(listed.guards)
+
+
+def cluster(kind, index, **tasks):
+    return {"TF_CONFIG": json.dumps({"cluster": {name: ["h:1"] * count for name, count in tasks.items()}, "task": {"type": kind, "index": index}})}
+
+
+@pytest.mark.parametrize("said, expected", [
+    (cluster("worker", 2, worker=4), Rank("2", 4)),
+    (cluster("chief", 0, chief=1, worker=2), Rank("0", 3)),
+    (cluster("worker", 1, chief=1, worker=2), Rank("2", 3)),
+    (cluster("ps", 1, worker=2, ps=2), Rank("ps1", 4, is_collective=False)),
+    (cluster("worker", 1, worker=2, ps=2), Rank("1", 4, is_collective=False)),
+    (cluster("worker", 0, worker=1), None),
+    ({"RANK": "3", "WORLD_SIZE": "8"}, Rank("3", 8)),
+    ({"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}, Rank("1", 4)),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, Rank("0", 2)),
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, None),
+    ({"RANK": "3"}, None), ({"RANK": "x", "WORLD_SIZE": "8"}, None), ({}, None),
+    ({"TF_CONFIG": "{"}, None), ({"TF_CONFIG": "[]"}, None), ({"TF_CONFIG": '{"cluster": 3, "task": {}}'}, None),
+    ({"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "../x", "index": 0}}'}, None),
+])  # fmt: skip
+def test_which_process_this_is(said, expected):
+    assert find_rank(environment=said) == expected
+    assert find_rank(7, said) == Rank("7")
+
+
+def written(logdir, number, host="vm", run="2026_01_01_00_00_00"):
+    """What TensorFlow leaves in a capture's own folder."""
+    folder = logdir / f".profnb-{number}"
+    file = folder / "plugins" / "profile" / run / f"{host}.xplane.pb"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"%d" % number)
+    (folder / "events.out").write_bytes(b"")
+    return file, folder
+
+
+def test_workers_of_one_machine_share_a_run_and_never_a_name(tmp_path):
+    kept = [_publish(*written(tmp_path, number), tmp_path, Rank(str(number), 2)) for number in (0, 1)]
+    assert [one.name for one in kept] == ["vm_0.xplane.pb", "vm_1.xplane.pb"]
+    assert len({one.parent for one in kept}) == 1
+    assert [one.read_bytes() for one in kept] == [b"0", b"1"]
+
+
+def test_a_second_capture_of_a_rank_in_one_second_overwrites_nothing(tmp_path):
+    kept = [_publish(*written(tmp_path, number), tmp_path, Rank("0", 2)) for number in (0, 1, 2)]
+    assert [one.read_bytes() for one in kept] == [b"0", b"1", b"2"]
+    assert {one.name for one in kept} == {"vm_0.xplane.pb"}
+    alone = [_publish(*written(tmp_path, number), tmp_path, None) for number in (3, 4)]
+    assert [one.read_bytes() for one in alone] == [b"3", b"4"]
+    assert {one.name for one in alone} == {"vm.xplane.pb"}
+
+
+def test_another_hosts_trace_in_the_logdir_is_not_taken_for_mine(tmp_path):
+    door = ProfilerDoor(CaptureOptions(logdir=tmp_path), [])
+    mine, folder = written(tmp_path, 1) if door.make_folder() else (None, None)
+    other = tmp_path / "plugins" / "profile" / "2099_01_01_00_00_00" / "worker-2.xplane.pb"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"another's")
+    os.utime(other, (4e9, 4e9))
+    assert door._find_trace(folder).read_bytes() == b"1"
+    assert other.read_bytes() == b"another's"
+
+
+def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_may(tmp_path, monkeypatch, capsys):
+    for name, value in cluster("worker", 1, worker=3).items():
+        monkeypatch.setenv(name, value)
+    messages = []
+    door = ProfilerDoor(CaptureOptions(), messages)
+    door._tell_of_others()
+    door._tell_of_others()
+    assert "process 1 of 3 of its job" in messages[0] and "load_fleet" in messages[0]
+    assert "may end a process" in messages[1] and len(messages) == 2
+    assert capsys.readouterr().err.count("may end a process") == 1
+    monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
+    quiet = []
+    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    assert len(quiet) == 2 and capsys.readouterr().err == ""
+    assert "not all steps of the training" in quiet[1]
+    monkeypatch.delenv("TF_CONFIG")
+    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    assert len(quiet) == 2
+
+
+def test_ranks_trace_the_same_steps_unless_seconds_were_asked_for(monkeypatch):
+    assert bound_by_steps(CaptureOptions()).max_seconds == 20
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert bound_by_steps(CaptureOptions()).max_seconds == 120
+    assert bound_by_steps(CaptureOptions(max_seconds=5)).max_seconds == 5
