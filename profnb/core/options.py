@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 __all__ = ["CaptureOptions"]
 
+_BACKENDS = ("tensorflow", "jax", "pytorch")
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
@@ -23,6 +25,8 @@ class CaptureOptions:
         python_tracer: Let TensorFlow record every Python call. Costly: it slows the cell and grows the
             trace; TensorFlow 2.20 and 2.21 ignore it.
         device_tracer: Record device activity (CUPTI on a GPU).
+        backend: Record by the profiler of "tensorflow", "jax" or "pytorch" alone; by default by those of
+            the frameworks that do the work.
     """
 
     max_steps: int = 100
@@ -35,6 +39,7 @@ class CaptureOptions:
     python: bool = False
     python_tracer: bool = False
     device_tracer: bool = True
+    backend: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant.
@@ -50,5 +55,9 @@ class CaptureOptions:
             raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
         if self.logdir is not None and "://" in self.logdir:
             raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
+        if self.backend not in (None, *_BACKENDS):
+            raise ValueError(
+                f"backend must be one of {', '.join(_BACKENDS)}, got {self.backend!r}."
+            )
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")

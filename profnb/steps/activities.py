@@ -24,7 +24,7 @@ from profnb.steps.streams import (
 )
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL
+from profnb.trace.names import FUNCTION_CALL, NEXT_BATCH
 from profnb.trace.op_names import parse_op
 
 __all__ = [
@@ -119,7 +119,7 @@ def _is_input_wait(name: str) -> bool:
     batch on the spot where there are no workers. TF1's queues feed by dequeuing, a staging area by unstaging,
     readers by reading; a queue of tokens only synchronises workers.
     """
-    if name.startswith("enumerate(DataLoader)"):
+    if name == NEXT_BATCH or name.startswith("enumerate(DataLoader)"):
         return True
     if name.rpartition(":")[2].startswith(_TAKES_ELEMENTS):
         return "token" not in name
