@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.profiler import held_back, profiler_door
+from profnb.capture.profiler import doors, held_back, profiler_door
 from profnb.capture import session
 from profnb.capture.hooks import WatchedCall, on_import, watch_method
 
@@ -334,7 +334,7 @@ def test_everything_patched_is_put_back(data):
 
 
 def test_temporary_traces_are_removed_and_kept_ones_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(profiler_door.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
     with profnb.profile() as p:
         custom_loop(3)
     assert list(tmp_path.glob("*profnb-*")) == []  # AutoGraph's files may be there
@@ -548,7 +548,7 @@ def test_a_disk_that_fills_as_the_profiler_writes_leaves_no_part_of_a_trace(tmp_
 
 
 def test_a_logdir_that_is_closed_meanwhile_costs_the_file_but_not_the_result(tmp_path, monkeypatch):
-    monkeypatch.setattr(profiler_door, "claim_folder", no_space)
+    monkeypatch.setattr(doors, "claim_folder", no_space)
     with profnb.profile(logdir=str(tmp_path)) as p:
         custom_loop(3)
     assert len(p.steps) == 3
@@ -623,7 +623,7 @@ def no_space(*_, **__):
 
 def test_a_full_disk_costs_a_sentence_and_leaves_nothing_patched(monkeypatch):
     before = tf.profiler.experimental.start
-    monkeypatch.setattr(profiler_door.tempfile, "mkdtemp", no_space)
+    monkeypatch.setattr(doors.tempfile, "mkdtemp", no_space)
     with profnb.profile() as p:
         custom_loop(3)
     assert len(p.step_times) == 3
@@ -963,7 +963,7 @@ def leftovers(folder):
 
 
 PLACES_IN_START = [
-    (profiler_door.tempfile, "mkdtemp"), (profiler_door.ProfilerDoor, "make_folder"), (profiler_door.ProfilerDoor, "_start_taking_over"),
+    (doors.tempfile, "mkdtemp"), (doors.Doors, "make_folder"), (profiler_door.ProfilerDoor, "_start_taking_over"),
     (profiler_door.ProfilerDoor, "note_ignored_options"), (session.Capture, "_set_timer"), (session.SourceWatch, "begin"),
     (session.Capture, "_tensorflow_imported"), (session.Capture, "_keras_imported"),
 ]  # fmt: skip
@@ -972,7 +972,7 @@ PLACES_IN_START = [
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("owner", "name"), PLACES_IN_START)
 def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tmp_path, monkeypatch, owner, name, when):
-    monkeypatch.setattr(profiler_door.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
     original = getattr(owner, name)
     begun = []
 
@@ -988,7 +988,7 @@ def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tm
     with pytest.raises(KeyboardInterrupt), profnb.profile():
         begun.append("the body ran")
     monkeypatch.undo()
-    monkeypatch.setattr(profiler_door.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
     assert begun == []
     assert leftovers(tmp_path) == []
     with profnb.profile() as p:
@@ -999,7 +999,7 @@ def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tm
 
 @pytest.mark.parametrize(("owner", "name"), PLACES_IN_START[3:6])
 def test_no_thread_or_memory_to_be_had_while_the_profiler_starts_leaves_no_window_without_an_end(tmp_path, monkeypatch, owner, name):
-    monkeypatch.setattr(profiler_door.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
 
     def fails(*_, **__):
         raise RuntimeError("can't start new thread")
@@ -1016,7 +1016,7 @@ def test_no_thread_or_memory_to_be_had_while_the_profiler_starts_leaves_no_windo
 
 @pytest.mark.parametrize("name", ["_close_window", "_explain_losses"])
 def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(profiler_door.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
     original = getattr(session.Capture, name)
 
     def interrupted(*arguments):

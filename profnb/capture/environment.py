@@ -16,6 +16,10 @@ __all__ = [
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"
+_TITLES = (
+    ("tensorflow", "TensorFlow"), ("jax", "JAX"), ("torch", "PyTorch"), ("keras", "Keras"),
+    ("tf_keras", "tf_keras"),
+)  # fmt: skip
 _INSTALL = (
     "TensorFlow is not installed here, so nothing was captured. Install it with "
     "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
@@ -26,7 +30,7 @@ def explain_nothing() -> str:
     """Why a capture that never saw TensorFlow is empty."""
     if importlib.util.find_spec("tensorflow") is None:
         return _INSTALL
-    return "The code did not import TensorFlow, so there was nothing to capture."
+    return "The code did not import TensorFlow, JAX or PyTorch, so there was nothing to capture."
 
 
 def resident_bytes() -> int:
@@ -50,7 +54,7 @@ def list_devices() -> tuple[str, ...]:
 def describe_environment() -> dict[str, str]:
     """Versions and settings that change how fast code runs, of what the code has imported."""
     settings = {"Python": sys.version.partition(" ")[0]}
-    for name, title in (("tensorflow", "TensorFlow"), ("keras", "Keras"), ("tf_keras", "tf_keras")):
+    for name, title in _TITLES:
         version = VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
             settings[title] = version

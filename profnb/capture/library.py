@@ -11,7 +11,7 @@ from profnb.capture.seams import SEAMS, Seam
 __all__ = ["Library", "explain_missing"]
 
 _TITLES = {
-    "tensorflow": "TensorFlow", "keras": "Keras", "sys": "Python",
+    "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
     "IPython.core.interactiveshell": "IPython",
 }  # fmt: skip
 

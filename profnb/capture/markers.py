@@ -41,7 +41,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.library import Library
 from profnb.capture.parts.part_clock import PartClock
@@ -50,17 +50,23 @@ from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
     EPOCH_END,
+    JAX_STEP_ENTER,
+    JAX_STEP_EXIT,
+    JAX_STEP_INIT,
     ON_BATCH,
     RUN_BEGIN,
     RUN_END,
     STEPS_PER_EXECUTION,
-    TRACE,
     TRACE_EXIT,
     TRACE_INIT,
     TRACE_METADATA,
 )
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, OpenStep, StepRecords
+from profnb.trace.names import NEXT_BATCH
+
+if TYPE_CHECKING:
+    from profnb.capture.profiler.doors import Door
 
 __all__ = ["StepRecorder"]
 
@@ -75,10 +81,15 @@ class StepRecorder:
         on_step: Called after each step with how many like it were recorded under trace; of function
             calls, only those of the function that has taken the most time count.
         parts: Told of each step, and of what may turn out to be one.
+        door_of_keras: The profiler that records what Keras does; None where nothing does.
     """
 
     def __init__(
-        self, is_tracing: Callable[[], bool], on_step: Callable[[int], None], parts: PartClock
+        self,
+        is_tracing: Callable[[], bool],
+        on_step: Callable[[int], None],
+        parts: PartClock,
+        door_of_keras: Callable[[], "Door | None"],
     ) -> None:
         """Start with no steps, on the calling thread."""
         self._parts = parts
@@ -97,8 +108,8 @@ class StepRecorder:
         self._runs: dict[str, int] = {}  # per phase, how many fits (evaluates, ...) began
         self._iterations: dict[int, int] = {}  # per model, its steps_per_execution
         self._code_of_name: dict[str, int] = {}
-        self._has_tensorflow = False
-        self._trace_type: Any = None
+        self._door_of_keras = door_of_keras
+        self._fetching: Any = None  # marks that Keras fetches a batch
         self._traced: list[int] = []  # per name, how many were recorded under trace
         self._total_ns: list[int] = []
 
@@ -223,8 +234,6 @@ class StepRecorder:
     @contextmanager
     def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
         """See TensorFlow's trace events inside the block."""
-        self._has_tensorflow = True
-        self._trace_type = tensorflow.take(TRACE)
 
         def began(trace: Any, /, *arguments: Any, **metadata: Any) -> None:
             name = arguments[0] if arguments else metadata.pop("name", "")
@@ -245,6 +254,32 @@ class StepRecorder:
             if tensorflow.take(TRACE_EXIT) is not None:  # else they would never end
                 stack.enter_context(tensorflow.watch_arguments(TRACE_INIT, after=began))
             stack.enter_context(tensorflow.watch_arguments(TRACE_METADATA, before=metadata_set))
+            yield
+
+    # JAX's own step markers.
+
+    @contextmanager
+    def watch_jax(self, jax: Library) -> Iterator[None]:
+        """See JAX's step markers, ``profnb.step`` among them, inside the block."""
+        made: dict[int, tuple[str, dict[str, Any]]] = {}
+
+        def made_one(marker: Any, /, name: str = "", *_: Any, **metadata: Any) -> None:
+            if not self._batch_marker_is(marker) and _MARKER not in metadata:
+                made[id(marker)] = str(name), metadata
+
+        def began(marker: Any) -> None:
+            name, metadata = made.pop(id(marker), ("", None))
+            if metadata is not None:
+                self._trace_began(marker, name, {**metadata, "_r": 1})
+
+        def ended(marker: Any, kind: Any = None, *_: Any) -> None:
+            self._trace_ended(marker, kind is not None)
+
+        with ExitStack() as stack:
+            stack.enter_context(jax.watch_arguments(JAX_STEP_EXIT, after=ended))
+            if jax.take(JAX_STEP_EXIT) is not None:  # else they would never end
+                stack.enter_context(jax.watch_arguments(JAX_STEP_INIT, after=made_one))
+                stack.enter_context(jax.watch_arguments(JAX_STEP_ENTER, after=began))
             yield
 
     # Session runs.
@@ -274,7 +309,8 @@ class StepRecorder:
         self._batch_abandoned()
         if threading.get_ident() != self._thread:
             return
-        if not self._has_tensorflow:  # Keras on another backend: no step, but part of the cell
+        door = self._door_of_keras()
+        if door is None:  # Keras on a backend of no profiler: no step, but part of the cell
             self._untraceable = OpenStep(None, KERAS, phase, 0, 0, was_traced=False, step_num=0)
             self._parts.step_began(self._untraceable)
             return
@@ -283,9 +319,7 @@ class StepRecorder:
             return
         self._batch = self._begin(None, KERAS, phase, self._batches_begun)
         with contextlib.suppress(Exception):  # then the step has no marker
-            self._batch.marker = self._trace_type(
-                phase, step_num=self._batches_begun, _r=1, **{_MARKER: KERAS}
-            )
+            self._batch.marker = door.mark_step(phase, self._batches_begun, **{_MARKER: KERAS})
         self._batches_begun += 1
 
     def _batch_ended(self) -> None:
@@ -367,6 +401,18 @@ class StepRecorder:
                 keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             )
             yield
+
+    def fetching_begins(self) -> None:
+        """Keras on JAX fetches a batch."""
+        if threading.get_ident() == self._thread and self._is_tracing():
+            door = self._door_of_keras()
+            self._fetching = None if door is None else door.mark(NEXT_BATCH)
+
+    def fetching_ends(self) -> None:
+        """It is there, or there is none."""
+        if self._fetching is not None and threading.get_ident() == self._thread:
+            fetching, self._fetching = self._fetching, None
+            _end(fetching)
 
     def _epoch_ends(self, callbacks: object) -> None:
         self._batch_abandoned()

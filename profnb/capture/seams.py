@@ -129,6 +129,42 @@ TRACE_INIT = Seam(f"{_PROFILER}.Trace.__init__", _NO_CALLS, 2, _ANY)
 TRACE_METADATA = Seam(f"{_PROFILER}.Trace.set_metadata", _NO_CALLS, 1, _ANY)
 TRACE_EXIT = Seam(f"{_PROFILER}.Trace.__exit__", _NO_CALLS, 4)
 
+# JAX's profiler.
+_NO_JAX = "JAX's work is not traced, and steps are only timed"
+_NO_JAX_MARKERS = "JAX's trace has no step markers"
+_JAX_STEP = "jax:profiler.StepTraceAnnotation"
+JAX_START = Seam("jax:profiler.start_trace", _NO_JAX, 1, ("profiler_options",))
+JAX_STOP = Seam("jax:profiler.stop_trace", _NO_JAX, 0)
+JAX_OPTIONS = Seam("jax:profiler.ProfileOptions", "JAX's profiler has levels of its own", 0)
+JAX_ANNOTATION = Seam("jax:profiler.TraceAnnotation", _NO_JAX_MARKERS)
+JAX_STEP = Seam(_JAX_STEP, _NO_JAX_MARKERS)
+JAX_STEP_INIT = Seam(
+    f"{_JAX_STEP}.__init__", "JAX's own step markers are no steps", 2, ("step_num",)
+)
+JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", "JAX's own step markers are no steps")
+JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", "JAX's own step markers are no steps")
+# Starting the profiler sets up JAX's devices, which the code may want to choose before.
+JAX_IS_SET_UP = Seam("jax._src.xla_bridge:backends_are_initialized", _NO_JAX, 0)
+JAX_BACKENDS = Seam("jax._src.xla_bridge:backends", _NO_JAX, 0)
+
+JAX_BATCHES = Seam(
+    "keras.src.backend.jax.trainer:JAXEpochIterator._get_iterator",
+    "waiting for batches is Python's", 1, is_on_objects=True,
+)  # fmt: skip
+
+# PyTorch's profiler.
+_NO_TORCH = "PyTorch's work is not traced, and steps are only timed"
+_TORCH_PROFILE = "torch.profiler:profile"
+TORCH_PROFILE = Seam(_TORCH_PROFILE, _NO_TORCH, 0, ("activities", "with_stack"))
+TORCH_PROFILE_START = Seam(f"{_TORCH_PROFILE}.start", _NO_TORCH, 1)
+TORCH_PROFILE_STOP = Seam(f"{_TORCH_PROFILE}.stop", _NO_TORCH, 1)
+TORCH_PROFILE_EXPORT = Seam(f"{_TORCH_PROFILE}.export_chrome_trace", _NO_TORCH, 2)
+TORCH_ACTIVITY = Seam("torch.profiler:ProfilerActivity", _NO_TORCH)
+TORCH_RECORD = Seam("torch.profiler:record_function", "PyTorch's trace has no step markers", 1)
+TORCH_AUTOGRAD_ENTER = Seam(
+    "torch.autograd.profiler:profile.__enter__", "a profiler of the code's own meets ours", 1
+)
+
 # TensorFlow's functions, and the graphs that they are traced into.
 _NO_LINES = "ops of traced functions have no source lines"
 _NO_SCOPES = "layers are told by the names of ops alone"

@@ -10,6 +10,7 @@ trace saved where its owner asked, and that is said; when the surrounded code st
 own, our window closes first, so that code runs as it would have without us.
 """
 
+import contextlib
 import sys
 import threading
 import time
@@ -35,15 +36,23 @@ from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import shorten_parts
 from profnb.capture.parts.part_watch import PartWatch
+from profnb.capture.profiler.doors import Door, Doors
+from profnb.capture.profiler.fetched_batches import watch_fetching
 from profnb.capture.profiler.held_back import interrupt_held_back
-from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line, is_called_by_a_capture
+from profnb.capture.profiler.profiler_door import first_line, is_called_by_a_capture
 from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.seams import (
+    BACKEND,
+    JAX_BACKENDS,
+    JAX_START,
+    JAX_STOP,
     MODEL,
     SHELL,
     START,
     STOP,
+    TORCH_AUTOGRAD_ENTER,
+    TORCH_PROFILE_START,
     VERSION,
     Seam,
 )
@@ -55,6 +64,7 @@ from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Capture", "Recording"]
 
+JAX, TORCH = "jax", "torch"  # as Keras calls them
 # How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
 _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 
@@ -71,9 +81,11 @@ class Capture:
         """Prepare; nothing starts before ``start``."""
         self.options = options
         self.recording = Recording()
-        self.profiler = ProfilerDoor(options, self.recording.messages)
+        self.profilers = Doors(options, self.recording.messages)
         self.parts = PartClock()
-        self.recorder = StepRecorder(self._is_tracing, self._step_recorded, self.parts)
+        self.recorder = StepRecorder(
+            self._is_tracing, self._step_recorded, self.parts, self._door_of_keras
+        )
         self._tapes = TapeWatch(
             lambda: self._is_tracing() and self.recorder.is_outside, self._step_recorded
         )
@@ -101,11 +113,14 @@ class Capture:
         self._timer: threading.Timer | None = None
         self._libraries: list[Library] = []
         self._tensorflow: Library | None = None
+        self._others: set[str] = set()  # titles of other frameworks that were imported
         self._hook_error: Exception | None = None
         self._tracing_since_ns: int | None = None
         self._is_due = False
         self._resident_before = 0
         self._last_step_ns = 0
+        self._opened: set[str] = set()  # titles of the profilers that were started, or tried
+        self._thread = threading.get_ident()
         self._code_began = 0, 0  # when, and what the profiler had taken by then
 
     def _is_tracing(self) -> bool:
@@ -127,12 +142,13 @@ class Capture:
         self.parts.begin()
         self.recording.steps = self.recorder.records
         hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
+        hooks |= {"jax": self._jax_imported, "torch": self._torch_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
         with self.parts.own("start"):
             self._watches.enter_context(self._part_watch.watch_imports())
             self._watches.enter_context(on_import(hooks))
-            if self._tensorflow is None:
+            if not self._is_tracing():
                 self.source.begin_without_trace()
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
 
@@ -192,7 +208,7 @@ class Capture:
         recording.environment = describe_environment() | runs.environment
         recording.changing_arguments = find_changing_arguments(self.recorder.functions.alive)
         recording.functions = self.recorder.functions.listed()
-        if self._tensorflow is None and not self.recording.messages:
+        if not (self._tensorflow or self._others or self.recording.messages):
             self.recording.messages.append(explain_nothing())
 
     def _explain_losses(self) -> list[str]:
@@ -238,15 +254,80 @@ class Capture:
             return
         self._watch(self.source.watch_tensorflow(tensorflow))
         self._watch(watch_network_files(self.recording.network_files, self._is_tracing))
-        functions = self.profiler.find(tensorflow)
-        if functions is None:
+        door = self.profilers.tensorflow
+        functions = door.find(tensorflow)
+        if functions is None or self._backend_of_keras() == TORCH:
             return
-        self._watch_everywhere(START, functions[0], self._code_starts)
-        self._watch_everywhere(STOP, functions[1], self._code_stops)
-        self._open_window()
+        self._watch_everywhere(START, functions[0], partial(self._code_starts, door))
+        self._watch_everywhere(STOP, functions[1], partial(self._code_stops, door))
+        self._open_window(door)
+
+    def _jax_imported(self) -> None:
+        jax = sys.modules["jax"]
+        if VERSION.of(jax) is None:
+            return  # its import failed half-way
+        library, door = self._look_up(jax), self.profilers.jax
+        self._others.add(door.title)
+        functions = door.find(library)
+        self._watch(self.recorder.watch_jax(library))
+        if not self._traces or functions is None:
+            return
+        self.source.watch_jax(library)
+        self._watch_everywhere(JAX_START, functions[0], partial(self._code_starts, door))
+        self._watch_everywhere(JAX_STOP, functions[1], partial(self._code_stops, door))
+        if door.is_set_up:
+            self._open_window(door)
+        elif library.take(JAX_BACKENDS) is not None:
+            watched = WatchedCall(
+                library.take(JAX_BACKENDS),
+                after=partial(self._guarded, self._jax_set_up),
+                hook_failed=self._hook_failed,
+            )
+            owner, (name,) = JAX_BACKENDS.owner(), JAX_BACKENDS.attributes
+            self._watch(replace_attribute(owner, name, watched))
+
+    def _jax_set_up(self) -> None:
+        """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""
+        door = self.profilers.jax
+        is_here = threading.get_ident() == self._thread
+        if is_here and not self.profilers.runs(door) and not self._was_opened(door):
+            self._open_window(door)
+
+    def _torch_imported(self) -> None:
+        torch = sys.modules["torch"]
+        if VERSION.of(torch) is None:
+            return  # its import failed half-way
+        library, door = self._look_up(torch), self.profilers.torch
+        self._others.add(door.title)
+        has_all = door.find(library)
+        if not self._traces or not has_all:
+            return
+        self._watch(library.watch(TORCH_AUTOGRAD_ENTER, before=partial(self._code_starts, door)))
+        self._watch(library.watch(TORCH_PROFILE_START, before=partial(self._code_starts, door)))
+
+    def _backend_of_keras(self) -> str:
+        """What Keras 3 runs on; "" where it is not imported."""
+        keras = sys.modules.get("keras")
+        backend = None if keras is None else BACKEND.find(keras)
+        with contextlib.suppress(Exception):  # a Keras that is being imported
+            return "" if backend is None else str(backend())
+        return ""
+
+    def _door_of_keras(self) -> Door | None:
+        """The profiler that records what Keras does; None where nobody does. PyTorch's starts here."""
+        backend = self._backend_of_keras()
+        if backend != TORCH:
+            return self.profilers.jax if backend == JAX else self.profilers.tensorflow
+        door = self.profilers.torch
+        if self._traces and door.title in self._others and not self._was_opened(door):
+            self._open_window(door)
+        return door
+
+    def _was_opened(self, door: Door) -> bool:
+        return door.title in self._opened
 
     def _watch_everywhere(self, seam: Seam, function: Any, hook: Callable[[], object]) -> None:
-        """Watch a function of the profiler under every module that holds it by its name.
+        """Watch a function of a profiler under every module that holds it by its name.
 
         It is public in several places (``tf.compat.v2`` too), its own module calls it, and a
         notebook may have imported it by name.
@@ -264,29 +345,41 @@ class Capture:
         self._watch(self._part_watch.watch_keras(keras))
         self._watch(self.recorder.watch_keras(keras))
         self._watch(watch_fits(keras, self.recording.fits.append))
+        hooks = self.recorder.fetching_begins, self.recorder.fetching_ends, self._hook_failed
+        self._watch(watch_fetching(*hooks))
         if self._traces:
             self._watch(self.models.watch(keras))
             self._watch(self.source.watch_keras(keras))
 
     # The window.
 
-    def _open_window(self) -> None:
-        """Start the profiler, and the clock that stops it; an interrupt waits until both run."""
+    def _open_window(self, door: Door) -> None:
+        """Start a profiler, and the clock that stops it; an interrupt waits until both run.
+
+        Where another one runs already, it joins that one's window. A window that has closed stays so.
+        """
         options, recording = self.options, self.recording
+        if recording.window_ns or self.options.backend not in (None, door.title.lower()):
+            return
         begin_ns = time.perf_counter_ns()
+        is_first = self._tracing_since_ns is None
+        self._opened.add(door.title)
         with interrupt_held_back():
             try:
-                recording.folder = self.profiler.make_folder()
-                log = self.profiler.start(recording.folder)
+                recording.folder = recording.folder or self.profilers.make_folder()
+                self.profilers.start(door, recording.folder)
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
                 recording.messages.append(
-                    f"The TensorFlow profiler did not start ({first_line(error)}), so the code ran "
+                    f"The {door.title} profiler did not start ({first_line(error)}), so the code ran "
                     "without it. Restart the kernel if this persists."
                 )
                 return
+            if not is_first:
+                recording.overhead_ns += time.perf_counter_ns() - begin_ns
+                return
             self._tracing_since_ns = time.perf_counter_ns()
             try:
-                self.profiler.note_ignored_options(log)
+                self.profilers.note_ignored_options()
                 self.source.begin()
                 self._resident_before = resident_bytes()
                 now = self._tracing_since_ns = time.perf_counter_ns()
@@ -304,6 +397,9 @@ class Capture:
 
     def _time_is_up(self) -> None:
         """Let a running step end, for a fifth of the window at most, then close."""
+        if self.profilers.is_of_thread:  # which this is not
+            self._is_due = True
+            return
         if not self._last_step_ns and self.recorder.has_begun and self._may_wait():
             self._set_timer(self.options.max_seconds / 5)
             return
@@ -363,12 +459,9 @@ class Capture:
             except Exception as error:  # noqa: BLE001 - the profiler must not be left running
                 self._hook_failed(error)
             try:
-                recording.path = self.profiler.stop(Path(recording.folder or ""))
+                recording.path = self.profilers.stop(Path(recording.folder or ""))
             except Exception as error:  # noqa: BLE001 - likewise
-                recording.messages.append(
-                    f"The TensorFlow profiler did not stop cleanly ({first_line(error)}), so there "
-                    "is no trace. The code's own results are complete."
-                )
+                self._hook_failed(error)
             recording.overhead_ns += time.perf_counter_ns() - now
 
     def _session_runs_begin(self) -> bool:
@@ -386,17 +479,18 @@ class Capture:
 
     # The code's own use of the profiler.
 
-    def _code_starts(self) -> None:
-        if self._is_tracing():
+    def _code_starts(self, door: Door, _: object = None) -> None:
+        if self.profilers.runs(door):
             is_ours = is_called_by_a_capture()
             self._close_window("the code")
-            what = "a profnb capture" if is_ours else "a TensorFlow profiler"
+            what = "a profnb capture" if is_ours else f"a {door.title} profiler"
             self.recording.messages.append(
                 f"The code started {what} of its own, and only one profiler can run: this trace ends "
                 "there, and steps after it are timed but not traced."
             )
 
-    def _code_stops(self) -> None:
-        if self._is_tracing():
+    def _code_stops(self, door: Door) -> None:
+        if self.profilers.runs(door):
             self._close_window("the code")
-        self.profiler.give_back()
+        if door is self.profilers.tensorflow:
+            self.profilers.tensorflow.give_back()

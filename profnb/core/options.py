@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 __all__ = ["CaptureOptions"]
 
+_BACKENDS = ("tensorflow", "jax", "pytorch")
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
@@ -26,6 +28,8 @@ class CaptureOptions:
         device_tracer: Record device activity (CUPTI on a GPU).
         rank: Which process of a job this is, for the name of a kept trace; what the job's launcher says
             (``TF_CONFIG``, ``RANK``, ``SLURM_PROCID`` ...) where it is None.
+        backend: Record by the profiler of "tensorflow", "jax" or "pytorch" alone; by default by those of
+            the frameworks that do the work.
     """
 
     max_steps: int = 100
@@ -39,6 +43,7 @@ class CaptureOptions:
     python_tracer: bool = False
     device_tracer: bool = True
     rank: int | None = None
+    backend: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant; a folder given as a path object becomes text.
@@ -56,6 +61,10 @@ class CaptureOptions:
             raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
         if self.logdir is not None and "://" in str(self.logdir):
             raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
+        if self.backend not in (None, *_BACKENDS):
+            raise ValueError(
+                f"backend must be one of {', '.join(_BACKENDS)}, got {self.backend!r}."
+            )
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")
         if self.rank is not None and self.rank < 0:

@@ -27,6 +27,7 @@ from profnb.trace.model import Trace
 from profnb.trace.names import (
     FUNCTION_CALL,
     HLO_MODULE,
+    NEXT_BATCH,
     is_host_collective,
     is_host_transfer,
 )
@@ -128,7 +129,7 @@ def _is_input_wait(name: str) -> bool:
     batch on the spot where there are no workers. TF1's queues feed by dequeuing, a staging area by unstaging,
     readers by reading; a queue of tokens only synchronises workers.
     """
-    if name.startswith("enumerate(DataLoader)"):
+    if name == NEXT_BATCH or name.startswith("enumerate(DataLoader)"):
         return True
     if name.rpartition(":")[2].startswith(_TAKES_ELEMENTS):
         return "token" not in name

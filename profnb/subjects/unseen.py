@@ -35,9 +35,10 @@ def headline_without_work(study: Study) -> str:
 def unrecorded_backend(study: Study) -> str:
     """What Keras runs on, where TensorFlow's profiler cannot record that; else ""."""
     backend = study.recording.environment.get(KERAS_BACKEND, "tensorflow")
-    if backend == "tensorflow" or study.has_device:
+    title = _BACKENDS.get(backend, backend[:40])
+    if backend == "tensorflow" or study.has_device or study.framework == title:
         return ""
-    return _BACKENDS.get(backend, backend[:40])
+    return title
 
 
 def note_backend(study: Study) -> list[str]:

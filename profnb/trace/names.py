@@ -21,7 +21,10 @@ __all__ = [
     "IMPLICIT_ROOTS",
     "IS_ABANDONED",
     "ITERATIONS",
+    "KINETO_FACTS",
+    "KINETO_STEP",
     "MARKER_SOURCE",
+    "NEXT_BATCH",
     "PRODUCER_ID",
     "PRODUCER_TYPE",
     "ROOT_LEVEL",
@@ -43,6 +46,11 @@ __all__ = [
     "is_host_transfer",
     "split_graph_device",
 ]
+
+# PyTorch's step marker, and what profnb's capture writes of it (``capture.profiler.torch_door``).
+KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
+# Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.
+NEXT_BATCH = "profnb.next_batch"
 
 # Planes (XPL).
 _HOST_PLANE = "/host:CPU"

@@ -14,6 +14,7 @@ __all__ = ["interrupt_held_back", "profiler_log_held_back"]
 
 _PROFILER_LOG = re.compile(
     rb"(profiler_session|session_manager|save_profile|xplane_to_step_stats)\.cc:\d+\]"
+    rb"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \w+\.(cpp|h):\d+\]"  # Kineto's
 )
 
 
@@ -42,7 +43,7 @@ def interrupt_held_back() -> Iterator[None]:
 def profiler_log_held_back() -> Iterator[list[bytes]]:
     """Keep the profiler's own log lines out of the notebook; pass on anything else written.
 
-    TensorFlow logs them to file descriptor 2, which a kernel shows under the user's cell. The list
+    TensorFlow and PyTorch log them to file descriptor 2, which a kernel shows under the user's cell. The list
     holds them when the block is over. If the process dies in the block, what it wrote last is shown.
     """
     lines: list[bytes] = []

@@ -9,14 +9,13 @@ from typing import Any
 from profnb.capture.library import Library
 from profnb.capture.profiler.held_back import profiler_log_held_back
 from profnb.capture.profiler.ranks import Rank, find_rank
-from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, VERSION
+from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, TRACE, VERSION
 from profnb.capture.source.user_code import is_own_file
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import claim_folder
-
-_SUFFIX = ".xplane.pb"
 
 __all__ = ["ProfilerDoor", "first_line", "is_called_by_a_capture"]
+
+_STARTS = ("_start_taking_over", "start")  # what calls a profiler of another capture
 
 
 class ProfilerDoor:
@@ -27,14 +26,17 @@ class ProfilerDoor:
         messages: Where what went wrong is said.
     """
 
+    title = "TensorFlow"
+    is_of_thread = False
+
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing is looked up or started yet."""
         self._options, self._messages = options, messages
         self._tensorflow: Library | None = None
         self._start: Any = None
         self._stop: Any = None
+        self._log: list[bytes] = []
         self._took_over = False
-        self._logdir: Path | None = None
         self.rank: Rank | None = find_rank(options.rank)
         self._has_told = False
 
@@ -44,24 +46,20 @@ class ProfilerDoor:
         self._start, self._stop = tensorflow.take(START), tensorflow.take(STOP)
         return None if self._start is None or self._stop is None else (self._start, self._stop)
 
-    def make_folder(self) -> str:
-        """A folder that is this capture's alone.
-
-        TensorFlow names a run by the second in which it ends, so that two captures, of one kernel or of
-        several, may write to one file. Inside of the logdir what is written need only be renamed.
-        """
-        if self._options.logdir is None:
-            return tempfile.mkdtemp(prefix="profnb-")
-        logdir = self._logdir = Path(self._options.logdir).expanduser().absolute()
-        logdir.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkdtemp(prefix=".profnb-", dir=logdir)
-
-    def start(self, folder: str) -> list[bytes]:
-        """Start the profiler, taking over a session that is running already; what it logged."""
+    def start(self, folder: str) -> None:
+        """Start the profiler, taking over a session that is running already."""
         self._tell_of_others()
         with profiler_log_held_back() as log:
             self._start_taking_over(folder)
-        return log
+        self._log = log
+
+    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
+        """A marker in TensorFlow's trace, begun; None where it has none."""
+        kind = None if self._tensorflow is None else self._tensorflow.take(TRACE)
+        return None if kind is None else kind(phase, step_num=step_num, _r=1, **metadata)
+
+    def mark(self, name: str) -> None:
+        """Nothing: TensorFlow's own events tell what it fetches."""
 
     def stop(self, folder: Path) -> Path | None:
         """Stop it; the trace that it wrote, if any."""
@@ -76,7 +74,7 @@ class ProfilerDoor:
             with profiler_log_held_back():
                 self._start(tempfile.mkdtemp(prefix="profnb-"))
 
-    def note_ignored_options(self, log: list[bytes]) -> None:
+    def note_ignored_options(self) -> None:
         """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
 
         They log it, but a log level may hide that.
@@ -86,7 +84,7 @@ class ProfilerDoor:
         if asked == (default.host_level, default.python_tracer, default.device_tracer):
             return
         version = str(VERSION.find())
-        logged = any(b"_tracer_level expects" in line for line in log)
+        logged = any(b"_tracer_level expects" in line for line in self._log)
         if logged or version.startswith(("2.20.", "2.21.")):
             self._messages.append(
                 f"TensorFlow {version} ignored the profiler options it was given (a defect of 2.20 "
@@ -154,56 +152,19 @@ class ProfilerDoor:
         found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
         if not found:
             self._messages.append(
-                f"The TensorFlow profiler stopped but left no trace in {self._logdir or folder}. Check that "
+                f"The TensorFlow profiler stopped but left no trace in "
+                f"{self._options.logdir or folder}. Check that "
                 "the folder is writable and the disk is not full."
             )
             return None
-        if self._logdir is None:
-            return found[-1]
-        try:
-            return _publish(found[-1], folder, self._logdir, self.rank)
-        except OSError as error:
-            self._messages.append(
-                f"The trace could not be kept in {self._logdir} ({first_line(error)}); this result has it."
-            )
-            return found[-1]
-
-
-def _publish(trace: Path, folder: Path, logdir: Path, rank: Rank | None) -> Path:
-    """Move a run from the folder it was written to into the logdir; where its trace is then.
-
-    The processes of a job share the folder of the second in which they end, as TensorFlow's own do, and each
-    has a name of its own there, HOST_RANK. Who is alone, or finds its name taken, gets a folder of its own.
-    """
-    runs, host = logdir / "plugins" / "profile", trace.name.removesuffix(_SUFFIX)
-    name = host if rank is None else f"{host}_{rank.name}"
-    run = _share_folder(runs, trace.parent.name, name) if rank is not None else None
-    run = run or claim_folder(runs, trace.parent.name)
-    for file in trace.parent.iterdir():
-        is_own = file.name.startswith(f"{host}.")
-        file.replace(run / (name + file.name.removeprefix(host) if is_own else file.name))
-    for file in folder.iterdir():  # an empty event file, by which TensorBoard knows a logdir
-        if file.is_file():
-            file.replace(logdir / file.name)
-    return run / f"{name}{_SUFFIX}"
-
-
-def _share_folder(runs: Path, run: str, name: str) -> Path | None:
-    """A run's folder, in which a name is now taken by an empty file; None where it was taken already."""
-    folder = runs / run
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        (folder / f"{name}{_SUFFIX}").touch(exist_ok=False)
-    except FileExistsError:
-        return None
-    return folder
+        return found[-1]
 
 
 def is_called_by_a_capture() -> bool:
     """Whether the code that starts a profiler is a capture's, inside of the code that another surrounds."""
     frame = inspect.currentframe()
     while frame is not None and is_own_file(frame.f_code.co_filename):
-        if frame.f_code.co_name == "_start_taking_over":
+        if frame.f_code.co_name in _STARTS:
             return True
         frame = frame.f_back
     return False

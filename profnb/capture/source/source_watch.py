@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.seams import TRACE
+from profnb.capture.seams import JAX_ANNOTATION, TRACE
 from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.kept_source import shorten_files, shorten_source, shorten_stacks
 from profnb.capture.source.line_watch import LineWatch
@@ -73,6 +73,10 @@ class SourceWatch:
         with self._graphs.watch(tensorflow):
             yield
 
+    def watch_jax(self, jax: Library) -> None:
+        """JAX's trace tells its clock too."""
+        self._trace_type = self._trace_type or jax.take(JAX_ANNOTATION)
+
     @contextmanager
     def watch_keras(self, keras: Library) -> Iterator[None]:
         """See layers being made inside the block."""
@@ -125,6 +129,8 @@ class SourceWatch:
 
     def _tell_clock(self) -> None:
         """Write events whose begin is known by Python's clock; a later reading is the surer one."""
+        if self._trace_type is None:  # PyTorch's events have no metadata
+            return
         for _ in range(_CLOCK_READINGS):
             with self._trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):
                 pass

@@ -7,6 +7,7 @@ What a remedy asks for has to be there: ``steps_per_execution`` only helps where
 import re
 from dataclasses import dataclass
 
+from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, LOADING, CellPart
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text
@@ -42,6 +43,11 @@ _OWN_LOOP = (
 _OF_EITHER = (  # a trace of others does not say who marked its steps
     "Where Keras' fit runs the steps, model.compile(..., steps_per_execution=16) runs 16 of them for each "
     "return to Python; a loop of your own can put several steps into one tf.function."
+)
+# On JAX steps_per_execution spares callbacks alone, and PyTorch's trainer refuses it.
+_OF_KERAS = (
+    "A larger batch makes fewer steps: what Keras does in Python for each of them takes as long for a small "
+    "batch as for a large one."
 )
 _IN_ONE_FUNCTION = "Put the loop, or several steps of it, into one tf.function."
 _ON_BATCH = (
@@ -82,6 +88,7 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
     saving = _costly_saving(study, each_ps)
     if saving is not None:
         return _remedy_of_saving(study, saving)
+    is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
     return Remedy(
         "",
         words(
@@ -95,9 +102,13 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
                 else ""
             )
             + "tf.while_loop runs several steps in one session.run.",
-            jax="Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
+            jax=_OF_KERAS
+            if is_keras
+            else "Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
             "steps for each return to Python.",
-            pytorch="Log every 100 steps instead of each; DataLoader(..., num_workers=4) fetches data "
+            pytorch=_OF_KERAS
+            if is_keras
+            else "Log every 100 steps instead of each; DataLoader(..., num_workers=4) fetches data "
             "in other processes.",
         ),
     )

@@ -17,13 +17,19 @@ from profnb.core.columns import Int64s
 from profnb.trace.assemble import FoundLine
 from profnb.trace.chrome.dialect import Reading, number_of
 from profnb.trace.chrome.events import RawEvents
-from profnb.trace.names import ROOT_LEVEL, STEP_NUM
+from profnb.trace.names import (
+    IS_ABANDONED,
+    ITERATIONS,
+    KINETO_FACTS,
+    KINETO_STEP,
+    ROOT_LEVEL,
+    STEP_NUM,
+)
 
 __all__ = ["is_kineto", "read_kineto"]
 
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
 _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
-_KINETO_STEP = "ProfilerStep#"
 # Categories that nobody else writes, in files without a single op (``activities=[ProfilerActivity.CUDA]``).
 _KINETO_ONLY = frozenset(
     {
@@ -106,10 +112,13 @@ def read_kineto(
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
-    is_op[[row for row, name in enumerate(raw.names) if name.startswith(_KINETO_STEP)]] = False
+    ours = (KINETO_STEP, KINETO_FACTS)
+    is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
     is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
+    derived, phases = _kineto_steps(raw)
+    names = [phases.get(row, name) for row, name in enumerate(raw.names)]
     return Reading(
-        lines, thread, is_event, raw.names, raw.name, is_op, _kineto_steps(raw),
+        lines, thread, is_event, names, raw.name, is_op, derived,
         left_out=_unknown_work(raw, kinds),
     )  # fmt: skip
 
@@ -144,19 +153,51 @@ def _row_of(names: list[str], wanted: str) -> int:
     return names.index(wanted) if wanted in names else -1
 
 
-def _kineto_steps(raw: RawEvents) -> dict[str, tuple[Int64s, Int64s]]:
-    """``ProfilerStep#1009`` is a step marker: the stats that say so."""
+def _kineto_steps(
+    raw: RawEvents,
+) -> tuple[dict[str, tuple[Int64s, Int64s]], dict[int, str]]:
+    """``ProfilerStep#1009`` is a step marker: the stats that say so, and its name by its phase.
+
+    profnb's own markers hold an event ``profnb.step#1009 test profnb_abandoned=1`` that says more.
+    """
     numbers = {
-        row: int(name[len(_KINETO_STEP) :])
+        row: told
         for row, name in enumerate(raw.names)
-        if name.startswith(_KINETO_STEP)
-        and name[len(_KINETO_STEP) :].isdecimal()
-        and len(name) < len(_KINETO_STEP) + 16
+        if name.startswith(KINETO_STEP) and (told := _number_behind(name, KINETO_STEP)) is not None
     }
+    of_number: dict[int, list[str]] = {}
+    for name in raw.names:
+        first, *words = name.split(" ")
+        of = _number_behind(first, KINETO_FACTS) if first.startswith(KINETO_FACTS) else None
+        if of is not None and words:
+            of_number[of] = words
     number = np.full(len(raw.names), -1, np.int64)
     number[list(numbers)] = list(numbers.values())
     events = np.flatnonzero((number[raw.name] >= 0) & ~raw.is_instant)
-    return {
+    derived = {
         STEP_NUM: (events, number[raw.name[events]]),
         ROOT_LEVEL: (events, np.ones(events.size, np.int64)),
     }
+    for stat in (IS_ABANDONED, ITERATIONS):
+        values = np.zeros(len(raw.names), np.int64)
+        for row, at in numbers.items():
+            values[row] = _told(of_number.get(at), stat)
+        those = events[values[raw.name[events]] > 0]
+        if those.size:
+            derived[stat] = those, values[raw.name[those]]
+    phases = {row: f"{of_number[at][0]}#{at}" for row, at in numbers.items() if at in of_number}
+    return derived, phases
+
+
+def _number_behind(name: str, prefix: str) -> int | None:
+    digits = name[len(prefix) :]
+    return int(digits) if digits.isdecimal() and len(digits) < 16 else None
+
+
+def _told(words: Sequence[str] | None, stat: str) -> int:
+    """The number that one of the words gives a stat; 0 where none does."""
+    for word in words or ():
+        name, _, value = word.partition("=")
+        if name == stat and value.isdecimal() and len(value) < 16:
+            return int(value)
+    return 0

@@ -1,0 +1,97 @@
+"""JAX's profiler for one capture: the same XPlane as TensorFlow's, from a recorder of JAX's own.
+
+Starting it sets up JAX's devices. Code that has only imported JAX may still choose them (``jax.config``,
+``jax.distributed``), so the profiler starts when the code itself has set them up.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.library import Library
+from profnb.capture.profiler.held_back import profiler_log_held_back
+from profnb.capture.seams import (
+    JAX_ANNOTATION,
+    JAX_IS_SET_UP,
+    JAX_OPTIONS,
+    JAX_START,
+    JAX_STEP,
+    JAX_STOP,
+)
+from profnb.core.options import CaptureOptions
+
+__all__ = ["JaxDoor"]
+
+
+class JaxDoor:
+    """Starts and stops JAX's profiler.
+
+    Args:
+        options: What to record.
+        messages: Where what went wrong is said.
+    """
+
+    title = "JAX"
+    is_of_thread = False
+
+    def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
+        """Nothing is looked up or started yet."""
+        self._options, self._messages = options, messages
+        self._jax: Library | None = None
+
+    def find(self, jax: Library) -> tuple[Any, Any] | None:
+        """The functions that start and stop the profiler; None where one is missing."""
+        self._jax = jax
+        start, stop = jax.take(JAX_START), jax.take(JAX_STOP)
+        return None if start is None or stop is None else (start, stop)
+
+    @property
+    def is_set_up(self) -> bool:
+        """Whether the code has set up JAX's devices."""
+        is_set_up = None if self._jax is None else self._jax.take(JAX_IS_SET_UP)
+        return is_set_up is not None and bool(is_set_up())
+
+    def start(self, folder: str) -> None:
+        """Start the profiler.
+
+        Raises:
+            RuntimeError: It runs already, for code that has not stopped it.
+        """
+        assert self._jax is not None
+        keywords: dict[str, Any] = {}
+        make = self._jax.take(JAX_OPTIONS)
+        if make is not None:
+            options = keywords["profiler_options"] = make()
+            options.host_tracer_level = self._options.host_level
+            options.python_tracer_level = int(self._options.python_tracer)
+        with profiler_log_held_back():
+            self._jax.take(JAX_START)(self._folder(folder), **keywords)
+
+    def stop(self, folder: Path) -> Path | None:
+        """Stop it; the trace that it wrote, if any."""
+        assert self._jax is not None
+        with profiler_log_held_back():
+            self._jax.take(JAX_STOP)()
+        found = sorted(Path(self._folder(str(folder))).glob("plugins/profile/*/*.xplane.pb"))
+        if not found:
+            self._messages.append("JAX's profiler stopped but left no trace.")
+        return found[-1] if found else None
+
+    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
+        """A marker in JAX's trace, begun; None where JAX has none."""
+        kind = None if self._jax is None else self._jax.take(JAX_STEP)
+        return None if kind is None else _begun(kind(phase, step_num=step_num, **metadata))
+
+    def mark(self, name: str) -> Any:
+        """An event in JAX's trace, begun; None where JAX has none."""
+        kind = None if self._jax is None else self._jax.take(JAX_ANNOTATION)
+        return None if kind is None else _begun(kind(name))
+
+    @staticmethod
+    def _folder(folder: str) -> str:
+        """A folder beside what another profiler writes: both name a run by the second."""
+        return str(Path(folder) / "jax")
+
+
+def _begun(annotation: Any) -> Any:
+    annotation.__enter__()
+    return annotation

@@ -1,0 +1,118 @@
+"""PyTorch's profiler for one capture: Kineto's JSON.
+
+It records the thread that started it and the backward passes that this one asks for, and only that thread can
+stop it.
+
+A step is an event ``ProfilerStep#12``, as PyTorch's own schedule writes it and its tools read it. What else
+is known of the step (its phase, that it was given up) stands in a second event that its end has, because an
+event of Kineto's has no metadata: ``profnb.step#12 train``.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.library import Library
+from profnb.capture.profiler.held_back import profiler_log_held_back
+from profnb.capture.seams import (
+    TORCH_ACTIVITY,
+    TORCH_PROFILE,
+    TORCH_PROFILE_EXPORT,
+    TORCH_PROFILE_START,
+    TORCH_PROFILE_STOP,
+    TORCH_RECORD,
+)
+from profnb.core.options import CaptureOptions
+from profnb.trace.names import KINETO_FACTS, KINETO_STEP
+
+__all__ = ["TorchDoor"]
+
+_RUN, _FILE = "torch", "torch.pt.trace.json"
+
+
+class TorchDoor:
+    """Starts and stops PyTorch's profiler.
+
+    Args:
+        options: What to record.
+        messages: Where what went wrong is said.
+    """
+
+    title = "PyTorch"
+    is_of_thread = True
+
+    def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
+        """Nothing is looked up or started yet."""
+        self._options, self._messages = options, messages
+        self._torch: Library | None = None
+        self._running: Any = None
+
+    def find(self, torch: Library) -> bool:
+        """Whether there is all that starts, stops and saves."""
+        self._torch = torch
+        needed = TORCH_PROFILE, TORCH_PROFILE_START, TORCH_PROFILE_STOP, TORCH_PROFILE_EXPORT
+        return all(torch.take(seam) is not None for seam in needed)
+
+    def start(self, folder: str) -> None:
+        """Start the profiler.
+
+        Raises:
+            RuntimeError: It runs already, for code that has not stopped it.
+        """
+        del folder
+        assert self._torch is not None
+        activities = None  # all that this PyTorch can record
+        if not self._options.device_tracer:
+            activities = [self._torch.take(TORCH_ACTIVITY).CPU]
+        with profiler_log_held_back(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            running = self._torch.take(TORCH_PROFILE)(
+                activities=activities, with_stack=self._options.python_tracer
+            )
+            running.start()
+        self._running = running
+
+    def stop(self, folder: Path) -> Path | None:
+        """Stop it; the trace that it wrote."""
+        running, self._running = self._running, None
+        target = folder / "plugins" / "profile" / _RUN
+        target.mkdir(parents=True, exist_ok=True)
+        with profiler_log_held_back(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            running.stop()
+            running.export_chrome_trace(str(target / _FILE))
+        return target / _FILE
+
+    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
+        """A marker in PyTorch's trace, begun; None where it has none."""
+        kind = None if self._torch is None else self._torch.take(TORCH_RECORD)
+        return None if kind is None else _Marker(kind, phase, step_num, metadata)
+
+    def mark(self, name: str) -> Any:
+        """An event in PyTorch's trace, begun; None where it has none."""
+        kind = None if self._torch is None else self._torch.take(TORCH_RECORD)
+        if kind is None:
+            return None
+        event = kind(name)
+        event.__enter__()
+        return event
+
+
+class _Marker:
+    """A step's marker, begun, that takes metadata as TensorFlow's does."""
+
+    def __init__(self, kind: Any, phase: str, step_num: int, metadata: dict[str, object]) -> None:
+        self._kind, self._phase, self._number = kind, phase, step_num
+        self._metadata = dict(metadata)
+        self._event = kind(f"{KINETO_STEP}{step_num}")
+        self._event.__enter__()
+
+    def set_metadata(self, **metadata: object) -> None:
+        """Add what is known only now."""
+        self._metadata |= metadata
+
+    def __exit__(self, *error: object) -> None:
+        words = (f"{name}={value}" for name, value in self._metadata.items())
+        with self._kind(" ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))):
+            pass
+        self._event.__exit__(None, None, None)
