@@ -13,6 +13,7 @@ from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture
+from profnb.capture.underway.standing import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
@@ -44,6 +45,10 @@ class CapturedProfile:
     def start(self) -> None:
         """Begin the capture."""
         self._capture.start()
+
+    def standing(self) -> Standing:
+        """Where the capture stands now; any thread may ask."""
+        return self._capture.standing()
 
     @contextmanager
     def time_again(self) -> Iterator[None]:

@@ -50,6 +50,7 @@ from profnb.capture.seams import (
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.step_records import RUN
+from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 
@@ -105,11 +106,23 @@ class Capture:
         self._tracing_since_ns: int | None = None
         self._is_due = False
         self._resident_before = 0
-        self._last_step_ns = 0
+        self._last_step_ns = self._traced_steps = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
 
     def _is_tracing(self) -> bool:
         return self._tracing_since_ns is not None
+
+    def standing(self) -> Standing:
+        """Where it stands now; any thread may ask."""
+        return Standing(
+            time.perf_counter_ns() - self._code_began[0] if self._code_began[0] else 0,
+            self._is_tracing(),
+            bool(self.recording.window_ns),
+            self._traced_steps,
+            self.options.max_steps,
+            recent_step_ns(self.recorder.records),
+            self.recorder.keras_runs.now,
+        )
 
     # Begin and end.
 
@@ -338,6 +351,7 @@ class Capture:
 
     def _step_recorded(self, traced_steps: int) -> None:
         is_first = not self._last_step_ns
+        self._traced_steps = max(self._traced_steps, traced_steps)
         self._last_step_ns = time.perf_counter_ns()
         if is_first and self._tracing_since_ns is not None and self._timer is not None:
             self._timer.cancel()  # the bound counts from here
