@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
+    from profnb.subjects.system.energy import Energy
+    from profnb.subjects.system.machine_use import MachineUse
     from profnb.trace.model import Trace
 
 __all__ = ["Profile"]
@@ -74,6 +76,8 @@ class Profile(Tables):
             "study",
             "_step_times",
             "_cell_breakdown",
+            "_machine",
+            "_energy",
             "notes",
             "_other_notes",
             "advice",
@@ -129,6 +133,26 @@ class Profile(Tables):
             return None
         return break_down_cell(self.recording.cell, self.recording.source)
 
+    @cached_property
+    def _machine(self) -> "MachineUse | None":
+        from profnb.subjects.system.machine_use import find_machine_use
+
+        return None if self.recording is None else find_machine_use(self.recording.machine)
+
+    @cached_property
+    def _energy(self) -> "tuple[Energy, ...]":
+        from profnb.steps.examples import usual_batch_size
+        from profnb.subjects.system.energy import find_energy
+
+        if self.recording is None or self.recording.machine is None:
+            return ()
+        if not self.has_trace:
+            return find_energy(self.recording.machine, None, None, None)
+        summary = self.study.summary
+        batch = summary.batch_size or usual_batch_size(self.trace)
+        examples = None if batch is None else float(batch * max(summary.iterations, 1))
+        return find_energy(self.recording.machine, self._step_times, summary.phase, examples)
+
     # Words and pictures.
 
     @property
@@ -175,6 +199,7 @@ class Profile(Tables):
 
     def _decide_report(self) -> "Report":
         from profnb.report.report import build_python_report, build_report
+        from profnb.subjects.system.section import system_sections
 
         if self._counted is not None:
             return build_python_report(self._counted, self._counted_source)
@@ -186,6 +211,7 @@ class Profile(Tables):
             runs=[times for times, _ in self.steady_step_times] if self.repeats else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             cell=self._cell_breakdown,
+            machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
         )
 
@@ -207,12 +233,14 @@ class Profile(Tables):
     @cached_property
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, notes_of
+        from profnb.subjects.system.throttling import throttling_notes
 
         notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
         if self.has_trace:
             notes.extend(note_cost(self.study.tracing_cost))
             notes.extend(notes_of(self.study))
+        notes.extend(throttling_notes(self._machine))
         return notes
 
     def _window_notes(self) -> list[str]:

@@ -29,6 +29,7 @@ from profnb.capture.environment import (
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
+from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
@@ -88,6 +89,7 @@ class Capture:
             self.recorder.run_failed,
             self._hook_failed,
         )
+        self.machine = MachineWatch()
         self.models = ModelWatch()
         self.source = SourceWatch(
             has_lines=options.source and traces, has_stacks=options.python and traces
@@ -144,6 +146,8 @@ class Capture:
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
         with self.parts.own("start"):
             self._watches.enter_context(self._part_watch.watch_imports())
+            if self._traces:
+                self._watches.enter_context(self.machine.watch())
             self._watches.enter_context(on_import(hooks))
             if self._tensorflow is None:
                 self.source.begin_without_trace()
@@ -185,6 +189,7 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
+        recording.machine = self.machine.records if len(self.machine.records) else None
         recording.messages.extend(self._explain_losses())
         try:
             recording.source, recording.stacks = self.source.finish(
