@@ -13,7 +13,7 @@ back up this list; each folder's own docstring says what is in it.
     tf1/        session runs of TensorFlow 1: recorded, read, tfprof's views
     steps/      the spine: when training went through its iterations, and where each step's time went
     drawing/    what a section is drawn with: palette, tables, figures, the door to plotly
-    subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell: each has
+    subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell, system: each has
                 ``find`` (what is worked out), ``section`` (how it is shown), ``advice`` (what it says);
                 ``study`` holds all
     compare/    runs against runs, and the settings of a sweep

@@ -14,6 +14,7 @@ from profnb.capture.profiler.ranks import bound_by_steps
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import TRACE
 from profnb.capture.session import Capture
+from profnb.capture.underway.standing import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
@@ -46,6 +47,10 @@ class CapturedProfile:
     def start(self) -> None:
         """Begin the capture."""
         self._capture.start()
+
+    def standing(self) -> Standing:
+        """Where the capture stands now; any thread may ask."""
+        return self._capture.standing()
 
     @contextmanager
     def time_again(self) -> Iterator[None]:

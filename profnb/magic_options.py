@@ -39,7 +39,10 @@ SHOW_ARGUMENTS = (
         help="also write a Chrome trace (timeline.json) for chrome://tracing and Perfetto",
     ),
     argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
-    argument("--no-live", dest="live", action="store_false", help="leave live controls out"),
+    argument(
+        "--no-live", dest="live", action="store_false",
+        help="leave live controls out, and what is shown while the cell runs",
+    ),
 )  # fmt: skip
 CAPTURE_ARGUMENTS = (
     argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),

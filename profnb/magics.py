@@ -32,7 +32,9 @@ from profnb.magic_options import (
     with_arguments,
 )
 from profnb.profile import Profile
-from profnb.report.progress import Progress
+from profnb.report.running.live_line import LiveLine
+from profnb.report.running.live_text import LiveText, run_words
+from profnb.report.running.progress import Progress
 from profnb.warm import Warming
 
 Show = Callable[[Profile, bool | None], None]
@@ -80,10 +82,18 @@ class ProfnbMagics(Magics):
         if arguments.vs is not None:
             arguments.vs = self._source(arguments.vs), arguments.vs
         captured = CapturedProfile(options)
+        live = self.live if arguments.live is None else arguments.live
+        arguments.is_silent = arguments.quiet or live is False
+        text = LiveText()
+        arguments.line = LiveLine(
+            lambda: text(captured.standing()), is_wanted=not arguments.is_silent
+        )
         self._warming.pause()  # what compiled now would count as the cell's own time
         try:
             captured.start()
+            arguments.line.start()
         except BaseException:
+            arguments.line.close()
             self._warming.go_on()
             raise
         return captured
@@ -95,6 +105,7 @@ class ProfnbMagics(Magics):
         try:
             self._finish(captured, arguments, show, cell)
         finally:
+            arguments.line.close()
             self._warming.go_on()
 
     def _finish(
@@ -102,10 +113,12 @@ class ProfnbMagics(Magics):
     ) -> None:
         profile = captured.profile
         with interrupt_held_back():
+            arguments.line.end("reading what was captured")
             self.shell.user_ns["_tfprofile"] = profile
             if arguments.out is not None:
                 self.shell.user_ns[arguments.out] = profile
             captured.finish(self.shell.user_ns)
+            arguments.line.close()
         sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
         if arguments.label is not None:
             self._kept[arguments.label] = profile
@@ -126,13 +139,17 @@ class ProfnbMagics(Magics):
             return "The cell awaits something, so it was run once: such a cell cannot be repeated."
         error: BaseException | None = None
         done = 1
-        with closing(Progress(arguments.repeat, is_quiet=arguments.quiet)) as progress:
+        heads = ("run", "wall time", "latest steps")
+        shown = Progress(arguments.repeat, heads, done=1, is_quiet=arguments.is_silent)
+        with closing(shown) as progress:
+            progress.fill(0, "1, traced", *run_words(captured.profile.recordings[0]))
             try:
                 while done < arguments.repeat and error is None:
                     progress.show(done, "")
                     with captured.time_again():
                         error = run_quietly(self.shell, body)
                     done += error is None
+                    progress.fill(done - 1, str(done), *run_words(captured.profile.repeats[-1]))
             except KeyboardInterrupt as interrupt:  # between two runs
                 error = interrupt
         if error is None:

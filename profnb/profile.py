@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
+    from profnb.subjects.system.energy import Energy
+    from profnb.subjects.system.machine_use import MachineUse
     from profnb.trace.model import Trace
     from profnb.trace.runs.capture_times import CaptureTime
 
@@ -77,6 +79,8 @@ class Profile(Tables):
             "study",
             "_step_times",
             "_cell_breakdown",
+            "_machine",
+            "_energy",
             "notes",
             "_other_notes",
             "advice",
@@ -131,6 +135,26 @@ class Profile(Tables):
         if self.recording is None or self.recording.cell is None:
             return None
         return break_down_cell(self.recording.cell, self.recording.source)
+
+    @cached_property
+    def _machine(self) -> "MachineUse | None":
+        from profnb.subjects.system.machine_use import find_machine_use
+
+        return None if self.recording is None else find_machine_use(self.recording.machine)
+
+    @cached_property
+    def _energy(self) -> "tuple[Energy, ...]":
+        from profnb.steps.examples import usual_batch_size
+        from profnb.subjects.system.energy import find_energy
+
+        if self.recording is None or self.recording.machine is None:
+            return ()
+        if not self.has_trace:
+            return find_energy(self.recording.machine, None, None, None)
+        summary = self.study.summary
+        batch = summary.batch_size or usual_batch_size(self.trace)
+        examples = None if batch is None else float(batch * max(summary.iterations, 1))
+        return find_energy(self.recording.machine, self._step_times, summary.phase, examples)
 
     # Words and pictures.
 
@@ -188,6 +212,7 @@ class Profile(Tables):
 
     def _decide_report(self) -> "Report":
         from profnb.report.report import build_python_report, build_report
+        from profnb.subjects.system.section import system_sections
 
         if self._counted is not None:
             return build_python_report(self._counted, self._counted_source)
@@ -199,6 +224,7 @@ class Profile(Tables):
             runs=[times for times, _ in self.steady_step_times] if self.repeats else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             cell=self._cell_breakdown,
+            machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
         )
 
@@ -221,6 +247,7 @@ class Profile(Tables):
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, notes_of
         from profnb.steps.summary import is_of_runs
+        from profnb.subjects.system.throttling import throttling_notes
 
         notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
@@ -228,6 +255,7 @@ class Profile(Tables):
             runs = is_of_runs(self.study.summary)
             notes.extend(note_cost(self.study.tracing_cost, of_runs=runs))
             notes.extend(notes_of(self.study, [advice.rule for advice in self.advice]))
+        notes.extend(throttling_notes(self._machine))
         return notes
 
     def _window_notes(self) -> list[str]:

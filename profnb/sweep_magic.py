@@ -13,7 +13,7 @@ from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
 from profnb.magic_options import parse_settings
 from profnb.report.frontend import show_sentence
-from profnb.report.progress import Progress
+from profnb.report.running.progress import Progress
 from profnb.sweep import Sweep, combine, run_order
 
 __all__ = ["sweep_cell"]
@@ -73,8 +73,11 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
     options = CaptureOptions(max_steps=arguments.steps)
     order = list(run_order(len(sweep.settings), arguments.repeat))
     is_fresh = any(name in THREADS for name in sweep.settings[0])
-    with closing(Progress(len(order), is_quiet=arguments.quiet)) as progress:
+    heads = ("setting", "runs", "a step or run", "per second")
+    with closing(Progress(len(order), heads, is_quiet=arguments.quiet)) as progress:
         for done, row in enumerate(order):
+            if done:
+                progress.fill(order[done - 1], *sweep.row_words(order[done - 1]))
             if sweep.errors[row]:  # it failed before, and would again
                 continue
             setting = sweep.settings[row]

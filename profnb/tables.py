@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
+    from profnb.subjects.system.energy import Energy
+    from profnb.subjects.system.machine_use import MachineUse
     from profnb.trace.model import Trace
 
 __all__ = ["Tables"]
@@ -44,6 +46,12 @@ class Tables:
 
         @property
         def _cell_breakdown(self) -> CellBreakdown | None: ...
+
+        @property
+        def _machine(self) -> MachineUse | None: ...
+
+        @property
+        def _energy(self) -> tuple[Energy, ...]: ...
 
     steps = TableOf("profnb.steps.step_tables", "STEPS", "study")
     step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
@@ -79,6 +87,8 @@ class Tables:
     cell_breakdown = TableOf(
         "profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown"
     )
+    system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
+    energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 
     @property

@@ -21,7 +21,7 @@ TF1_DOORS = {("trace/files", "profnb.tf1.run_metadata"), ("capture/session", "pr
 # What each subject may need of the others, besides the spine.
 SUBJECTS = {
     "feeds": set(), "input": {"feeds"}, "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
-    "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
+    "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "system": set(), "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
 }  # fmt: skip
 # Files of a subject that show or advise; whatever else it has finds.
 SHOWS = ("section", "advice", "remedies")

@@ -205,19 +205,27 @@ def test_a_file_that_is_cut_or_too_large_is_one_clear_error(tmp_path):
 @pytest.mark.kernel
 @pytest.mark.tensorflow
 def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    nbformat, nbclient, nbconvert = (pytest.importorskip(name) for name in ("nbformat", "nbclient", "nbconvert"))
     pytest.importorskip("ipykernel")
     cells = [
         "import os\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb\npause = 0", SETUP,
         f"%%tfprofile --label one --repeat 3 --no-live\nprint('hello')\n{FIT};\nlen(runs)",
-        f"%%tfprofile --label two --repeat 3 --vs one --no-live\nprint('hello')\n{FIT};",
+        f"%%tfprofile --label two --repeat 3 --vs one\nprint('hello')\n{FIT}\ntime.sleep(1.5);",
         "%%tfprofile --repeat 2 --no-live\nimport asyncio\nawait asyncio.sleep(0.01)\n(tf.ones(3) + 1).numpy().tolist()",
         f"%%tfsweep batch=16,32 --repeat 2\nprint('hello')\nmodel = make()\nmodel.fit(x, y, batch_size=batch, verbose=0)",
         "%%tfsweep batch=16,32\nraise ValueError(batch)",
         "_tfsweep.errors",
     ]  # fmt: skip
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, **PATIENT, allow_errors=True, kernel_name="python3").execute()
+    shown = []
+
+    class Client(nbclient.NotebookClient):
+        def process_message(self, message, cell, index):
+            if message["msg_type"] == "update_display_data":
+                shown.append((index, message["content"]["data"].get("text/plain")))
+            return super().process_message(message, cell, index)
+
+    Client(notebook, **PATIENT, allow_errors=True, kernel_name="python3").execute()
     one, two, waiting, sweep, failing, errors = (cell.outputs for cell in notebook.cells[2:])
 
     def texts(outputs):
@@ -227,6 +235,14 @@ def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
     assert texts(one)[:2] == ["hello\n", "1"]  # what the first run shows; the others are quiet
     assert "from run to run" in "".join(texts(one))
     assert not any("<progress" in out.get("data", {}).get("text/html", "") for out in one + two + sweep)
+    # While a cell runs a line tells of it, and then of its runs; nothing of either stays, and nothing where it is not wanted.
+    lines = [text for index, text in shown if index == 3]
+    assert any(text.startswith("tracing") for text in lines)
+    assert [text.partition(" ·")[0] for text in lines if "runs" in text] == ["1 of 3 runs", "2 of 3 runs"]
+    assert any("of 4 runs" in text for index, text in shown if index == 5)
+    assert {text for index, text in shown if index in (2, 4)} == set()
+    html, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
+    assert not any(words in html for words in (" of 3 runs", " of 4 runs", "reading what was captured", *lines) if words)
     order = [next((at for at, text in enumerate(texts(two)) if word in text), None) for word in ("hello", "What was learned", "train steps, median")]
     assert order == sorted(order)
     assert "was run once: such a cell cannot be repeated" in "".join(texts(waiting))

@@ -7,6 +7,7 @@ hooks                       before and after other people's calls, with no frame
 environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached
 models/, source/            the Keras models that ran; the user's own code, its lines and samples of its stack
 recording, saved/           what one capture left behind; beside a trace in a file
-machine/                    files on network mounts that are read
+underway/                   where a capture, and Keras' fit in it, stands while the code runs
+machine/                    what the machine is busy with; files on network mounts that are read
 switches, fresh             settings around a cell; a cell in a fresh process
 """

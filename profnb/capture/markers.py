@@ -63,6 +63,7 @@ from profnb.capture.seams import (
 )
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, OpenStep, StepRecords
+from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class StepRecorder:
         self._parts = parts
         self.records = StepRecords()
         self.functions = FunctionLog()
+        self.keras_runs = KerasRuns()
         self._is_tracing, self._on_step = is_tracing, on_step
         self._thread = threading.get_ident()
         self._stack: list[OpenStep] = []
@@ -366,6 +368,8 @@ class StepRecorder:
         if span is not None and iterations > 1:
             span.iterations = iterations
             _mark(span.marker, profnb_iterations=iterations)
+        if span is not None:
+            self.keras_runs.batch_ended(span.name, iterations)
         self._batch_ended()
         self._report()
 
@@ -400,6 +404,7 @@ class StepRecorder:
             stack.enter_context(
                 keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             )
+            stack.enter_context(self.keras_runs.watch(keras))
             yield
 
     def fetching_begins(self) -> None:

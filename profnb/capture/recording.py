@@ -14,6 +14,7 @@ from profnb.capture.datasets import (
     locate_datasets,
 )
 from profnb.capture.histories import FitResult
+from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
@@ -61,6 +62,7 @@ class Recording:
         stacks: Samples of Python's stack; None if not asked for.
         cell: Where the whole wall time went; None where nobody looked.
         network_files: Files on network mounts that were read.
+        machine: What the machine did meanwhile; None where nobody could look.
     """
 
     path: Path | None = None
@@ -90,6 +92,7 @@ class Recording:
     stacks: StackRecords | None = None
     cell: CellRecords | None = None
     network_files: NetworkFiles = field(default_factory=NetworkFiles)
+    machine: MachineRecords | None = None
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

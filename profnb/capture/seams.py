@@ -242,7 +242,11 @@ RUN_BEGIN = {
     for p in _PHASES
 }
 RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") for p in _PHASES}
+EPOCH_BEGIN = Seam(f"{_CALLBACKS}.on_epoch_begin", "how long a fit takes is not estimated", 2)
 EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
+CALLBACK_PARAMS = Seam(
+    f"{_CALLBACKS}.params", "how long a run takes is not estimated", is_on_objects=True
+)
 ON_BATCH = {p: Seam(f"keras:Model.{p}_on_batch", f"{p}_on_batch makes no steps") for p in _PHASES}
 STEPS_PER_EXECUTION = Seam(
     "keras:Model.steps_per_execution|_steps_per_execution", "steps count as one iteration",
@@ -317,6 +321,7 @@ SHELL_IS_THERE = Seam(f"{_SHELL}.initialized", _NO_CELLS, 0)
 SHELL_INSTANCE = Seam(f"{_SHELL}.instance", _NO_CELLS, 0)
 CELL_OF_FILE = Seam(f"{_SHELL}.compile._filename_map", _NO_CELLS, is_on_objects=True)
 CELL_TEXTS = Seam(f"{_SHELL}.history_manager.input_hist_parsed", _NO_CELLS, is_on_objects=True)
+PUBLISHER = Seam(f"{_SHELL}.display_pub", "nothing is shown while a cell runs", is_on_objects=True)
 MONITORING = Seam(
     "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
 )

@@ -30,6 +30,7 @@ from profnb.capture.environment import (
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
+from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
@@ -59,6 +60,7 @@ from profnb.capture.seams import (
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.step_records import RUN
+from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 
@@ -99,6 +101,7 @@ class Capture:
             self.recorder.run_failed,
             self._hook_failed,
         )
+        self.machine = MachineWatch()
         self.models = ModelWatch()
         self.source = SourceWatch(
             has_lines=options.source and traces, has_stacks=options.python and traces
@@ -118,13 +121,25 @@ class Capture:
         self._tracing_since_ns: int | None = None
         self._is_due = False
         self._resident_before = 0
-        self._last_step_ns = 0
+        self._last_step_ns = self._traced_steps = 0
         self._opened: set[str] = set()  # titles of the profilers that were started, or tried
         self._thread = threading.get_ident()
         self._code_began = 0, 0  # when, and what the profiler had taken by then
 
     def _is_tracing(self) -> bool:
         return self._tracing_since_ns is not None
+
+    def standing(self) -> Standing:
+        """Where it stands now; any thread may ask."""
+        return Standing(
+            time.perf_counter_ns() - self._code_began[0] if self._code_began[0] else 0,
+            self._is_tracing(),
+            bool(self.recording.window_ns),
+            self._traced_steps,
+            self.options.max_steps,
+            recent_step_ns(self.recorder.records),
+            self.recorder.keras_runs.now,
+        )
 
     # Begin and end.
 
@@ -147,6 +162,8 @@ class Capture:
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
         with self.parts.own("start"):
             self._watches.enter_context(self._part_watch.watch_imports())
+            if self._traces:
+                self._watches.enter_context(self.machine.watch())
             self._watches.enter_context(on_import(hooks))
             if not self._is_tracing():
                 self.source.begin_without_trace()
@@ -188,6 +205,7 @@ class Capture:
                 self._timer.cancel()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
+        recording.machine = self.machine.records if len(self.machine.records) else None
         recording.messages.extend(self._explain_losses())
         try:
             recording.source, recording.stacks = self.source.finish(
@@ -434,6 +452,7 @@ class Capture:
 
     def _step_recorded(self, traced_steps: int) -> None:
         is_first = not self._last_step_ns
+        self._traced_steps = max(self._traced_steps, traced_steps)
         self._last_step_ns = time.perf_counter_ns()
         if is_first and self._tracing_since_ns is not None and self._timer is not None:
             self._timer.cancel()  # the bound counts from here

@@ -57,6 +57,13 @@ class SweepPoint:
         """How many runs were made and count."""
         return max(sum(1 for steps in self.step_ps if len(steps)), len(self.run_ps))
 
+    @property
+    def typical_ps(self) -> float:
+        """The typical time of a step, or of a run where there are no steps; NaN where there is neither."""
+        medians = [float(np.median(steps)) for steps in self.step_ps if len(steps) > 1]
+        times = np.maximum(medians or list(self.run_ps), 1.0)
+        return float(np.exp(np.log(times).mean())) if times.size else math.nan
+
 
 @dataclass(frozen=True)
 class SweepTable:

@@ -91,6 +91,7 @@ class Section:
         sorted_by: The column that the rows are sorted by, largest first, where that should be seen.
         finder: What else than its order a reader can ask of it; None for nothing.
         plain: What the report as plain text says instead of the table.
+        strip: A small picture of ours between the sentence and the table; None for none.
     """
 
     title: str
@@ -110,6 +111,7 @@ class Section:
     sorted_by: int | None = None
     finder: "Finder[Section] | None" = None
     plain: str = ""
+    strip: Markup | None = None
 
 
 def section_of(
@@ -190,7 +192,7 @@ def _plain(cell: Cell) -> str:
 def section_html(section: Section) -> Markup:
     """The section's sentence and table."""
     said = Markup('<div style="{}">{}</div>').format(MUTED, section.sentence)
-    sentence = said if section.sentence else Markup("")
+    sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))
     if not section.sort_keys:
         return sentence + _table_html(section, len(section.rows))
     more = len(section.rows) - section.shown + (section.finder.hidden if section.finder else 0)

@@ -75,6 +75,7 @@ def build_report(
     notes: Sequence[str],
     overhead_ps: float | None,
     cell: CellBreakdown | None = None,
+    machine: Sequence[Section] = (),
     has_tensorflow: bool = True,
     advice: Sequence[Advice] = (),
     runs: Sequence[Floats] = (),
@@ -87,12 +88,13 @@ def build_report(
         notes: What the reader should know first.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
         cell: Where the whole cell's wall time went; None for a trace of others.
+        machine: What the machine did over the whole cell.
         has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
         runs: The times from step to step of each run, in picoseconds, where the code ran several times.
     """
     if study is None:
-        return _report_without_trace(title, notes, cell, has_tensorflow=has_tensorflow)
+        return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
     answer = answer_text(
@@ -112,7 +114,7 @@ def build_report(
         shares=share_rows(summary.shares) if answer else (),
         notes=notes,
         chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
-        sections=[*_sections(study), *cell_sections(cell)],
+        sections=[*_sections(study), *cell_sections(cell), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
     )
@@ -148,7 +150,12 @@ def _foot(study: Study) -> str:
 
 
 def _report_without_trace(
-    title: str, notes: Sequence[str], cell: CellBreakdown | None, *, has_tensorflow: bool
+    title: str,
+    notes: Sequence[str],
+    cell: CellBreakdown | None,
+    machine: Sequence[Section],
+    *,
+    has_tensorflow: bool,
 ) -> Report:
     """What can be said of code that left no trace: how long it took, and where."""
     if cell is None:
@@ -156,7 +163,8 @@ def _report_without_trace(
     why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
     headline = f"{duration_text(cell.whole_ps)}, {why}"
     words = _words(cell, has_eager_ops=has_tensorflow)
-    return Report(title, headline, cell=words, notes=notes, sections=cell_sections(cell))
+    sections = [*cell_sections(cell), *machine]
+    return Report(title, headline, cell=words, notes=notes, sections=sections)
 
 
 def _words(cell: CellBreakdown | None, *, has_eager_ops: bool) -> CellWords | None:

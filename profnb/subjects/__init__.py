@@ -3,6 +3,7 @@
     input, memory        what tf.data did and how the training waited; what allocators held
     xla, device          what XLA compiled and ran; what the devices did
     cell                  where the whole cell's wall time went, traced or not
+    system                what the machine did meanwhile: processors, memory, disks, GPUs and their energy
     ops, layers, source, python   time by op, by layer, by line of the user's code, by Python function
     study                one small object per subject: ``study.input.waiting``
     advising             what every rule of advice is made of

@@ -1,1 +1,6 @@
-"""The machine that the code runs on, looked at while it runs: files of other machines that it reads."""
+"""The machine that the code runs on, looked at while it runs: how busy it is, and files of other machines.
+
+machine_watch, machine_records    a thread that looks, and what it has seen
+host_reader, gpu_reader           processors, memory and disks by psutil; GPUs by NVML
+network_files                     files on network mounts that are read
+"""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
+from profnb.capture.machine.machine_watch import MOST_LOOKS
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
@@ -98,6 +100,21 @@ LIMITS: Mapping[str, Limit] = {
     "CellRecords.cells": Limit(least=0),
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
     "NetworkFiles.mounts": Limit((100,), 0, _SIZE),
+    **{
+        f"MachineRecords.{column}": Limit((MOST_LOOKS + 1,), -_NS, _NS, has_differences=True)
+        for column in MachineRecords.__dataclass_fields__
+        if column not in ("begin_ns", "end_ns", "boards")
+    },
+    "MachineRecords.begin_ns": Limit(least=-_NS, end=_NS),
+    "MachineRecords.end_ns": Limit(least=-_NS, end=_NS),
+    "MachineRecords.boards": Limit((16,)),
+    **{
+        f"BoardRecords.{column}": Limit((MOST_LOOKS + 1,), -1, _NS, has_differences=True)
+        for column in BoardRecords.__dataclass_fields__
+        if column not in ("name", "index", "memory_bytes")
+    },
+    "BoardRecords.index": Limit(least=0, end=_LINE),
+    "BoardRecords.memory_bytes": Limit(least=-1, end=_NS),
     "CellRecords.long_part": Limit((_CALLS,), 0, _PARTS),
     **{f"CellRecords.long_{end}_ns": Limit((_CALLS,), -_NS, _NS) for end in ("begin", "end")},
     "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _NS),
@@ -229,6 +246,12 @@ def _check_network(network: NetworkFiles) -> None:
     _claim(most <= network.looks, "files that were found more often than was looked")
 
 
+def _check_machine(machine: MachineRecords) -> None:
+    of_boards = (column for board in machine.boards for column in board.columns())
+    _have_one_length(*machine.columns(), *of_boards)
+    _ascend(machine.time_ns)
+
+
 def _check_stacks(stacks: StackRecords) -> None:
     _have_one_length(stacks.time_ns, stacks.stack)
     _ascend(stacks.time_ns)
@@ -266,4 +289,5 @@ CHECKS: Mapping[type, Callable[[Any], None]] = {
     CellPart: _check_part,
     CellRecords: _check_cell,
     NetworkFiles: _check_network,
+    MachineRecords: _check_machine,
 }

@@ -1,0 +1,51 @@
+"""Where a capture stands, read by another thread without asking anything of the code that runs."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from profnb.capture.step_records import StepRecords
+from profnb.capture.underway.keras_runs import KerasRun
+
+__all__ = ["Standing", "recent_step_ns"]
+
+_RECENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A capture at one moment.
+
+    Attributes:
+        elapsed_ns: Wall time since it began.
+        is_tracing: Whether the window is open.
+        was_tracing: Whether it was open and has closed.
+        traced_steps: Steps that were recorded under trace.
+        max_steps: How many the window takes.
+        step_ns: The typical time from step to step of late, in nanoseconds; NaN before there are three.
+        run: The run of Keras' that goes on; None where there is none.
+    """
+
+    elapsed_ns: int
+    is_tracing: bool = False
+    was_tracing: bool = False
+    traced_steps: int = 0
+    max_steps: int = 0
+    step_ns: float = math.nan
+    run: KerasRun | None = None
+
+
+def recent_step_ns(records: StepRecords) -> float:
+    """The median time from the begin of a step to the next one's, of the last steps of one name and run.
+
+    Columns may grow meanwhile: only rows that all of them have are read.
+    """
+    count = len(records.step_num)
+    rows = slice(max(count - _RECENT, 0), count)
+    begin, name, run = records.begin_ns[rows], records.name[rows], records.run[rows]
+    alike = list(zip(begin, name, run, strict=False))
+    begins = [at for at, *what in alike if what == list(alike[-1][1:])]
+    if len(begins) < 3:
+        return math.nan
+    periods = sorted(later - earlier for earlier, later in pairwise(begins))
+    return (periods[len(periods) // 2] + periods[(len(periods) - 1) // 2]) / 2
