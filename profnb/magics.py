@@ -305,6 +305,8 @@ class ProfnbMagics(Magics):
                 profile = load(Path(arguments.what), run=arguments.run, host=arguments.host)
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
+            if arguments.run is None and arguments.host is None:
+                profile.opened_as = arguments.what
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
         _write_json(profile, arguments)

@@ -43,6 +43,7 @@ class Profile(Tables):
         options: How it was captured; defaults for a saved trace.
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
+        opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
     """
 
@@ -65,7 +66,8 @@ class Profile(Tables):
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
         self.options = options or CaptureOptions()
-        self._shown: tuple[MeasuredPeak | None, Report] | None = None
+        self.opened_as = ""
+        self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
@@ -165,15 +167,16 @@ class Profile(Tables):
 
     @property
     def _report(self) -> "Report":
-        """The report, decided anew where the CPU's limits were measured since."""
+        """The report, decided anew where the CPU's limits were measured since, or it has a new name."""
+        from profnb.report.doing.again import again_line, name_in_notebook
         from profnb.subjects.bounds.measured_peak import kept_peak
 
-        measured = kept_peak()
-        if self._shown is None or self._shown[0] is not measured:
-            self._shown = measured, self._decide_report()
+        known = kept_peak(), again_line(name_in_notebook(self) or self.opened_as)
+        if self._shown is None or self._shown[0] != known:
+            self._shown = known, self._decide_report(known[1])
         return self._shown[1]
 
-    def _decide_report(self) -> "Report":
+    def _decide_report(self, again: str = "") -> "Report":
         from profnb.report.report import build_python_report, build_report
 
         if self._counted is not None:
@@ -187,6 +190,7 @@ class Profile(Tables):
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             cell=self._cell_breakdown,
             has_tensorflow="TensorFlow" in self.environment,
+            again=again,
         )
 
     @cached_property

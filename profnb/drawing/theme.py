@@ -11,6 +11,7 @@ __all__ = [
     "CELL",
     "CELL_COLOURS",
     "CELL_SHADES",
+    "CHIP",
     "COLOURS",
     "GRID",
     "MUTED",
@@ -86,6 +87,10 @@ ROOT = (
     "color:inherit;max-width:960px;text-align:left"
 )
 MUTED = "opacity:0.72"
+CHIP = (
+    "font-family:monospace;color:inherit;background:rgba(128,128,128,0.16);"
+    "padding:1px 6px;border-radius:3px"
+)
 BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
 CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:left;background:none"
 NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") + (

@@ -29,6 +29,7 @@ class Content:
         chart: The step times; None without steps.
         sections: The tables, in order.
         advice: What to change; None where the question makes no sense.
+        again: The line over a cell that measures a change of it; "" where the result has no name.
         foot: What whoever is given the report can read in it; "" for nothing to say.
     """
 
@@ -43,3 +44,4 @@ class Content:
     sections: Sequence[Section] = ()
     advice: Sequence[Advice] | None = None
     foot: str = ""
+    again: str = ""

@@ -122,6 +122,8 @@ function once(selector, upgrade, mark) {
 
 function run() {
   once('.profnb-table[data-rows]', (box) => { new ReportTable(box); }, 'ready');
+  once('.profnb-code', upgradeCode, 'ready');
+  once('.profnb-advice', upgradeAdvice, 'ready');
   once('.profnb', upgradeTabs, 'tabs');
   once('.profnb-figure[data-figure]', upgradeFigure, 'ready');
   explainLostControls();

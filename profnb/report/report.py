@@ -39,6 +39,7 @@ from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import headline_without_work, nothing_ran, unrecorded_backend
 from profnb.subjects.xla.section import xla_sections
+from profnb.trace.framework import JAX, PYTORCH
 
 __all__ = ["Report", "build_python_report", "build_report"]
 
@@ -76,6 +77,7 @@ def build_report(
     has_tensorflow: bool = True,
     advice: Sequence[Advice] = (),
     runs: Sequence[Floats] = (),
+    again: str = "",
 ) -> Report:
     """Decide everything the report shows.
 
@@ -88,6 +90,7 @@ def build_report(
         has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
         runs: The times from step to step of each run, in picoseconds, where the code ran several times.
+        again: The line over a cell that measures a change of it; "" where the result has no name.
     """
     if study is None:
         return _report_without_trace(title, notes, cell, has_tensorflow=has_tensorflow)
@@ -113,6 +116,7 @@ def build_report(
         sections=[*_sections(study), *cell_sections(cell)],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
+        again="" if study.framework in (JAX, PYTORCH) else again,
     )
 
 

@@ -16,7 +16,10 @@ def report_script() -> str:
     """The script that upgrades every report on the page it runs in."""
     files = [
         resources.files("profnb.drawing") / "format.js",
-        *(resources.files("profnb.report") / name for name in ("table.js", "report.js")),
+        *(
+            resources.files("profnb.report") / name
+            for name in ("table.js", "advice.js", "report.js")
+        ),
     ]
     return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"
 

@@ -38,7 +38,7 @@ def content_html(content: Content, figure: Markup, section_figures: Sequence[Mar
         answer.format(content.answer),
         Markup("") if content.cell is None else _cell_html(content.cell),
         _facts_html(content.facts),
-        Markup("") if content.advice is None else advice_html(content.advice),
+        Markup("") if content.advice is None else advice_html(content.advice, content.again),
         note_list(content.notes),
         figure,
     ]

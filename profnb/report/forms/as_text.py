@@ -19,7 +19,7 @@ def content_text(content: Content) -> str:
     if content.cell is not None:
         parts[0] += f"\n{fill(printable(content.cell.text), _WIDTH)}"
     if content.advice is not None:
-        parts.append(advice_section_text(content.advice))
+        parts.append(advice_section_text(content.advice, content.again))
     parts.extend(f"Note: {printable(note)}" for note in content.notes)
     if content.facts:
         facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in content.facts]
