@@ -21,7 +21,7 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, MUTED, ROOT, colour_of
-from profnb.trace.op_names import without_call
+from profnb.subjects.layers.op_title import op_titles
 
 __all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
 
@@ -195,6 +195,7 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
     most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
+    titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
 
     def status(row: int) -> str:
         return "" if shown[row].status == "changed" else shown[row].status
@@ -203,7 +204,7 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
         OP_DIFFERENCES,
         shown,
         (
-            Shown("op", lambda row: (without_call(shown[row].op_name), "", shown[row].op_type)),
+            Shown("op", lambda row: titles[row].cell),
             "side",
             *_sides(runs, shown),
             "difference_us",
