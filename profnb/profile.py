@@ -19,6 +19,7 @@ from profnb.tables import Tables
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.core.columns import Floats
+    from profnb.drawing.plotly import Figures
     from profnb.report.ranking import Advice
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
@@ -279,6 +280,34 @@ class Profile(Tables):
 
         return as_json(self.to_dict())
 
+    @property
+    def figures(self) -> "Figures":
+        """Every chart of the report as a ``plotly.graph_objects.Figure``, by its title.
+
+        ``list(p.figures)`` says which there are; a trace has those that it has something for:
+
+        ==================================== ============================================
+        "Steps"                              time of each step by category, with pauses
+        "Layers"                             the model as blocks as wide as their share of op time
+        "Input pipeline"                     work and waiting of each iterator
+        "Buffers", "Queues"                  what they held over time, and where a step found too little
+        "Idle time of the device"            what the busiest device did, and why it was idle
+        "XLA ops", "Roofline"                XLA's ops as blocks; what each reached of what it could
+        "Roofline of ops"                    the same of the CPU's ops
+        "Memory"                             what the device's allocators held over time
+        "Python"                             Python's calls as blocks
+        ==================================== ============================================
+
+        ``p.figures["Steps"].write_image("steps.png")`` needs kaleido. Showing a figure sends nothing
+        anywhere; of plotly's own buttons above it one may, when it is pressed.
+
+        Raises:
+            KeyError: There is no figure of this title; the message names those there are.
+        """
+        from profnb.drawing.plotly import Figures
+
+        return Figures(self._report.figures)
+
     def report(self, live: bool | None = None) -> None:
         """Show the report in the notebook.
 
@@ -361,6 +390,16 @@ class Profile(Tables):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         del include, exclude
         return self._report.bundle()
+
+    def _mime_(self) -> tuple[str, str]:
+        """The report for marimo, which asks for this first and runs no script of an output."""
+        return "text/html", self._report.bundle()["text/html"]
+
+    def _ipython_display_(self) -> None:
+        """The report as ``report()`` shows it, with the script that the HTML alone has not."""
+        from profnb.report.frontend import for_notebooks
+
+        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         if self._counted is not None:

@@ -19,6 +19,7 @@ __all__ = [
     "ROOT",
     "TEXT_COLOUR",
     "colour_of",
+    "ink_on",
 ]
 
 COLOURS = {
@@ -84,7 +85,7 @@ GRID = "rgba(128,128,128,0.25)"
 
 ROOT = (
     "font:13px/1.45 var(--jp-ui-font-family,system-ui,-apple-system,'Segoe UI',sans-serif);"
-    "color:inherit;max-width:960px;text-align:left"
+    "color:inherit;max-width:1100px;text-align:left"
 )
 MUTED = "opacity:0.72"
 CHIP = (
@@ -101,3 +102,18 @@ NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") 
 def colour_of(category: str) -> str:
     """The colour of a category, the same in every view."""
     return COLOURS.get(category, "#858b91")
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever reads better on a colour.
+
+    Source: relative luminance of WCAG 2.2.
+    """
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    light = sum(
+        weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+    )
+    return "#fff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000"

@@ -21,7 +21,10 @@ class Content:
     Attributes:
         title: Its name.
         headline: What was recorded, in a line.
+        alarm: What matters more than where the time went, as that a GPU was not used; "" for nothing.
+        unmeasured: What was not recorded although it happened; a note says it too, with a repair.
         answer: Where the time goes, in a sentence; "" where nothing can be said.
+        lead: The same with why it goes there, in a sentence that stands first on a page.
         cell: Where the whole cell's wall time went; None for a trace of others.
         facts: The figures of the headline.
         shares: The mean step, a row per category: name, bar, mean per step, share.
@@ -35,7 +38,10 @@ class Content:
 
     title: str
     headline: str
+    alarm: str = ""
+    unmeasured: str = ""
     answer: str = ""
+    lead: str = ""
     cell: CellWords | None = None
     facts: Sequence[Fact] = ()
     shares: Sequence[ShareRow] = ()
@@ -45,3 +51,8 @@ class Content:
     advice: Sequence[Advice] | None = None
     foot: str = ""
     again: str = ""
+
+    @property
+    def first_line(self) -> str:
+        """The alarm and the headline, for plain text and programs."""
+        return f"{self.alarm} {self.headline}".strip()

@@ -15,7 +15,7 @@ _WIDTH = 150
 
 def content_text(content: Content) -> str:
     """The report as plain text: what it says first, then its tables without their details."""
-    parts = [printable(f"{content.headline}. {content.answer}".strip())]
+    parts = [printable(f"{content.first_line}. {content.answer}".strip())]
     if content.cell is not None:
         parts[0] += f"\n{fill(printable(content.cell.text), _WIDTH)}"
     if content.advice is not None:

@@ -17,9 +17,9 @@ from profnb.subjects.ops.op_table import OpTable
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
-__all__ = ["OpRow", "chosen_section", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"]
+__all__ = ["OpRow", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"]
 
-_SHOWN, _MOST, _IN_TEXT = 15, 400, 10
+_SHOWN, _MOST, _IN_TEXT = 8, 400, 10
 _LONGEST_NAME = 300
 _RUNNING = "sum %"
 _EVERYTHING = "the whole capture"
@@ -138,11 +138,6 @@ def ops_section(ops: Sequence[OpRow], scope: str = _EVERYTHING) -> Section:
         plain=_text(ops[:_IN_TEXT], scope),
         sentence=f"Of {scope}; p.ops has the whole capture." if scope != _EVERYTHING else "",
     )
-
-
-def chosen_section(rows: Sequence[OpRow]) -> Section:
-    """The first of some ops or types that were chosen elsewhere."""
-    return replace(_section(rows[:_SHOWN], rows), sort_keys=())
 
 
 def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Section:
