@@ -45,7 +45,7 @@ function upgradeTabs(root) {
       buttons[i].setAttribute('aria-selected', on ? 'true' : 'false');
       buttons[i].tabIndex = on ? 0 : -1;
       buttons[i].setAttribute('style', 'font:inherit;color:inherit;background:none;border:0;cursor:pointer;' +
-        'padding:4px 12px;margin:0;border-bottom:2px solid ' + (on ? '#3d85d1' : 'transparent') +
+        'padding:4px 12px;margin:0;border-bottom:2px solid ' + (on ? '#2489fd' : 'transparent') +
         ';opacity:' + (on ? '1;font-weight:600' : '.72'));
     });
     // A chart drawn while its part was hidden does not know how wide it is.

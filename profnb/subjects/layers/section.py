@@ -9,7 +9,7 @@ from profnb.core.units import MISSING, bar_text, count_text, duration_text, perc
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.layer_chart import PART_COLOURS, layer_figure
+from profnb.subjects.layers.layer_chart import ROW_COLOURS, layer_figure
 from profnb.subjects.layers.layer_rows import (
     INPUT,
     LAYER_PARTS,
@@ -87,7 +87,7 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
             for name, spent in parts
         ],
         numbers=(False, False, True, True, True, True),
-        colours=[PART_COLOURS[name] for name, _ in parts],
+        colours=[ROW_COLOURS[name] for name, _ in parts],
         tab="Layers",
         is_detail=True,
     )  # fmt: skip
@@ -203,8 +203,8 @@ def _per_step(table: LayerTable, name: str) -> Shown:
 
 def _row_colour(table: LayerTable, row: int) -> str:
     if table.layer_type[row]:
-        return PART_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
-    return PART_COLOURS.get(table.layer[row], colour_of("all others"))
+        return ROW_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
+    return ROW_COLOURS.get(table.layer[row], colour_of("all others"))
 
 
 def _layer_cell(table: LayerTable, row: int) -> Cell:
