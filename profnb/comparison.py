@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
     from profnb.core.columns import Floats
+    from profnb.drawing.plotly import Figures
 
 __all__ = ["Comparison", "compare"]
 
@@ -214,23 +215,31 @@ class Comparison:
 
         return compare_ops(self.first[0].study, self.second[0].study)
 
+    @property
+    def figures(self) -> "Figures":
+        """The charts as ``plotly.graph_objects.Figure``, by title; see ``Profile.figures``."""
+        from profnb.drawing.plotly import Figures
+
+        return Figures(self._view.figures())
+
     def report(self) -> None:
         """Show the comparison in the notebook."""
         from profnb.report.frontend import show_bundles
 
-        show_bundles(self._bundles(), self.summary())
-
-    def _bundles(self) -> list[dict[str, object]]:
-        from profnb.compare.section import comparison_bundles
-        from profnb.report.frontend import is_colab
-
-        return comparison_bundles(self._view, has_renderer=not is_colab())
+        show_bundles([self._repr_mimebundle_()], self.summary())
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> dict[str, object]:
+        from profnb.compare.section import comparison_bundle
+
         del include, exclude
-        return self._bundles()[0]
+        return comparison_bundle(self._view)
+
+    def _ipython_display_(self) -> None:
+        from profnb.report.frontend import for_notebooks
+
+        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.labels[0]} and {self.labels[1]}>"

@@ -332,6 +332,8 @@ class ProfnbMagics(Magics):
                 )
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
+            if arguments.run is None and arguments.host is None:
+                profile.opened_as = arguments.what
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
         if isinstance(profile, Profile):

@@ -19,6 +19,7 @@ from profnb.tables import Tables
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.core.columns import Floats
+    from profnb.drawing.plotly import Figures
     from profnb.report.ranking import Advice
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
@@ -46,6 +47,7 @@ class Profile(Tables):
         options: How it was captured; defaults for a saved trace.
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
+        opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         other_hosts: How many more hosts the capture has that are not shown.
     """
@@ -70,7 +72,8 @@ class Profile(Tables):
         self.remarks: list[str] = []
         self.other_hosts = 0
         self.options = options or CaptureOptions()
-        self._shown: tuple[MeasuredPeak | None, Report] | None = None
+        self.opened_as = ""
+        self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
@@ -202,15 +205,16 @@ class Profile(Tables):
 
     @property
     def _report(self) -> "Report":
-        """The report, decided anew where the CPU's limits were measured since."""
+        """The report, decided anew where the CPU's limits were measured since, or it has a new name."""
+        from profnb.report.doing.again import again_line, name_in_notebook
         from profnb.subjects.bounds.measured_peak import kept_peak
 
-        measured = kept_peak()
-        if self._shown is None or self._shown[0] is not measured:
-            self._shown = measured, self._decide_report()
+        known = kept_peak(), again_line(name_in_notebook(self) or self.opened_as)
+        if self._shown is None or self._shown[0] != known:
+            self._shown = known, self._decide_report(known[1])
         return self._shown[1]
 
-    def _decide_report(self) -> "Report":
+    def _decide_report(self, again: str = "") -> "Report":
         from profnb.report.report import build_python_report, build_report
         from profnb.subjects.system.section import system_sections
 
@@ -226,6 +230,7 @@ class Profile(Tables):
             cell=self._cell_breakdown,
             machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
+            again=again,
         )
 
     @cached_property
@@ -320,6 +325,34 @@ class Profile(Tables):
 
         return as_json(self.to_dict())
 
+    @property
+    def figures(self) -> "Figures":
+        """Every chart of the report as a ``plotly.graph_objects.Figure``, by its title.
+
+        ``list(p.figures)`` says which there are; a trace has those that it has something for:
+
+        ==================================== ============================================
+        "Steps"                              time of each step by category, with pauses
+        "Layers"                             the model as blocks as wide as their share of op time
+        "Input pipeline"                     work and waiting of each iterator
+        "Buffers", "Queues"                  what they held over time, and where a step found too little
+        "Idle time of the device"            what the busiest device did, and why it was idle
+        "XLA ops", "Roofline"                XLA's ops as blocks; what each reached of what it could
+        "Roofline of ops"                    the same of the CPU's ops
+        "Memory"                             what the device's allocators held over time
+        "Python"                             Python's calls as blocks
+        ==================================== ============================================
+
+        ``p.figures["Steps"].write_image("steps.png")`` needs kaleido. Showing a figure sends nothing
+        anywhere; of plotly's own buttons above it one may, when it is pressed.
+
+        Raises:
+            KeyError: There is no figure of this title; the message names those there are.
+        """
+        from profnb.drawing.plotly import Figures
+
+        return Figures(self._report.figures)
+
     def report(self, live: bool | None = None) -> None:
         """Show the report in the notebook.
 
@@ -402,6 +435,16 @@ class Profile(Tables):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         del include, exclude
         return self._report.bundle()
+
+    def _mime_(self) -> tuple[str, str]:
+        """The report for marimo, which asks for this first and runs no script of an output."""
+        return "text/html", self._report.bundle()["text/html"]
+
+    def _ipython_display_(self) -> None:
+        """The report as ``report()`` shows it, with the script that the HTML alone has not."""
+        from profnb.report.frontend import for_notebooks
+
+        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         if self._counted is not None:

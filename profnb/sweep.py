@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profnb.compare.sweeps import SweepPoint, SweepTable
+    from profnb.drawing.plotly import Figures
 
 __all__ = ["Sweep", "combine", "run_order"]
 
@@ -95,20 +96,32 @@ class Sweep:
 
         return sweep_text(self.columns)
 
-    def report(self) -> None:
-        """Show the table and the charts in the notebook."""
-        from profnb.compare.sweep_section import sweep_bundles
-        from profnb.report.frontend import is_colab, show_bundles
+    @property
+    def figures(self) -> "Figures":
+        """The charts as ``plotly.graph_objects.Figure``, by title; see ``Profile.figures``."""
+        from profnb.compare.sweep_section import sweep_figures
+        from profnb.drawing.plotly import Figures
 
-        show_bundles(sweep_bundles(self.columns, has_renderer=not is_colab()), self.summary())
+        return Figures(sweep_figures(self.columns))
+
+    def report(self) -> None:
+        """Show the charts and the table in the notebook."""
+        from profnb.report.frontend import show_bundles
+
+        show_bundles([self._repr_mimebundle_()], self.summary())
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> dict[str, object]:
-        from profnb.compare.sweep_section import sweep_bundles
+        from profnb.compare.sweep_section import sweep_bundle
 
         del include, exclude
-        return sweep_bundles(self.columns, has_renderer=True)[0]
+        return sweep_bundle(self.columns)
+
+    def _ipython_display_(self) -> None:
+        from profnb.report.frontend import for_notebooks
+
+        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         return f"<Sweep of {len(self.settings)} settings>"

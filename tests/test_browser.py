@@ -99,7 +99,7 @@ def test_layers_are_sorted_shown_whole_and_lead_to_their_ops(open_page, tmp_path
     page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="layer_7").first.click()
     assert page.page.get_by_label("search ops").input_value() == "net/layer_7/"
     assert page.page.get_by_label("search ops").is_visible()
-    assert column(page, 2) == ["net/layer_7/MatMul MatMul"]
+    assert column(page, 2) == ["layer_7 · MatMul in net"]
     assert page.errors == []
 
 

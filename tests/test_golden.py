@@ -33,7 +33,7 @@ def said(profile):
 
 def drawn(profile):
     """The chart of the steps as plotly is given it: JSON, members in order, numbers to six digits after the point."""
-    return json_text(profile._report.figure) + "\n"
+    return json_text(profile._report.figures["Steps"]) + "\n"
 
 
 def json_text(value, margin=""):

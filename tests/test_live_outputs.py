@@ -52,7 +52,7 @@ def test_a_cell_that_runs_again_releases_what_it_showed(shell, kind):
     living = getattr(widgets.widget, "_instances", {})
     before = len(living)
     if kind == "controls":
-        outputs.keep(show_controls(p.study))
+        outputs.keep(partial(close_widgets, show_controls(p.study, "id")))
     else:
         outputs.keep(partial(close_widgets, show_live_detail(p.study, "id")))
     del p

@@ -179,7 +179,7 @@ def test_a_validation_that_is_not_what_takes_long_is_left_alone(study):
 
 def test_the_line_is_shown_once_and_escaped():
     advice = Advice("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test", where="Cell [3]:8")
-    assert "Do it (at most 50.0 %). It is slow. At Cell [3]:8. Do less." in advice_section_text([advice])
+    assert "Do it (saves up to 50.0 %). It is slow. At Cell [3]:8. Do less." in advice_section_text([advice])
     assert "Cell [3]:8" in advice_html([advice])
     named = Advice("r", "Do it", "It is slow.", 0.5, "Do less in `f`, Cell [3]:8.", "https://x.test", where="Cell [3]:8")
     assert advice_section_text([named]).count("Cell [3]:8") == 1
@@ -187,7 +187,7 @@ def test_the_line_is_shown_once_and_escaped():
     hostile = Advice("r", "Do it", "It is slow.", 0.5, "", "https://x.test", where="<script>/\x1b[31m.py:8")
     assert "<script>" not in advice_html([hostile])
     assert "\x1b" not in advice_section_text([hostile])
-    assert "Do it (at most 50.0 %). It is slow. At" in advice_section_text([hostile])
+    assert "Do it (saves up to 50.0 %). It is slow. At" in advice_section_text([hostile])
     plain = Advice("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test")
     assert " At " not in advice_section_text([plain])
     assert "<code" not in advice_html([plain])

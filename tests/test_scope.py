@@ -1,5 +1,6 @@
 """One scope: ops, source lines, layers, controls and headline speak of steady steps, and each says which it shows."""
 
+import re
 from array import array
 
 import pytest
@@ -7,12 +8,17 @@ from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords, SourceRecords
-from profnb.report.controls import _SCOPES, _choose, _groups, _part_html
+from profnb.report.controls import _SCOPES, _choose, answer_choice
 from profnb.report.report import build_report
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 
 MS = 10**9
+
+
+def asked(study, chosen=(0, 9), scope="steady steps"):
+    """What the report's script gets for a range of steps and a scope."""
+    return answer_choice(study, f"{chosen[0]} {chosen[1]} {list(_SCOPES).index(scope)}")
 
 
 @pytest.fixture
@@ -58,14 +64,14 @@ def test_without_steps_it_is_the_whole_capture():
 
 def test_the_controls_choose_among_steady_warm_up_and_all_steps(study):
     def said(scope, chosen=(0, 9)):
-        return str(_part_html(study, chosen, "all", "by op", "", scope))
+        return asked(study, chosen, scope)
 
     assert list(_SCOPES) == ["steady steps", "warm-up steps", "steps of all kinds", "everything"]
     assert "9 steady steps, median 10.0 ms" in said("steady steps")
     assert "1 warm-up steps, median 400 ms" in said("warm-up steps")
     assert "10 steps of all kinds" in said("steps of all kinds")
     assert "3 steady steps" in said("steady steps", (2, 4))
-    assert "no such steps" in said("warm-up steps", (2, 4))
+    assert said("warm-up steps", (2, 4)) == "none"
     assert "Map" in said("steady steps")
 
 
@@ -133,19 +139,30 @@ def test_a_choice_of_the_controls_changes_lines_ops_and_layers(watched, scope, c
     assert lines.python_ps[row[1]] // MS == line_1
     layers = watched.layers.table_of(choice.rows, choice.of_steps)
     assert layers.total_ps[layers.layer.index("net/dense")] == matmul_ms * MS
-    for group in ("by op", "by type", "by layer", "by line"):
-        html = str(_part_html(watched, chosen, "all", group, "", scope))
-        assert choice.words in html.replace(choice.words, "", 1)  # in the head, and with the table
+    html = asked(watched, chosen, scope)
+    assert html.count(choice.words) >= 4  # beside the bar, with the ops, with the layers, with the lines
 
 
-def test_the_controls_offer_layers_and_lines_where_there_are_some(watched, study):
-    assert _groups(watched) == ["by op", "by type", "by layer", "by line"]
-    assert _groups(Study(read(host(line("python", event("a:Op", 0, 5 * MS)))))) == ["by op", "by type"]
-    assert "dense" in str(_part_html(watched, (0, 9), "all", "by layer", "dens"))
-    assert "train(batch)" in str(_part_html(watched, (0, 9), "all", "by line", ""))
-    assert "train(batch)" not in str(_part_html(watched, (0, 9), "all", "by line", "sleep"))
+def test_what_is_chosen_takes_the_place_of_parts_that_the_report_has(watched):
+    report = build_report(watched, title="t", notes=(), overhead_ps=None)
+    parts = set(re.findall('data-part="([^"]+)"', report.html))
+    chosen = re.findall('data-part="([^"]+)"', asked(watched))
+    assert chosen == ["facts", "bar", "Steps", "Ops/Ops", "Layers/Parts of a step", "Layers/Layers", "Source/Lines of your code"]
+    assert set(chosen) <= parts
+    assert "train(batch)" in asked(watched)
+    window = Study(read(host(line("python", event("a:Op", 0, 5 * MS)))))
+    assert re.findall('data-part="([^"]+)"', asked(window)) in (["facts", "bar", "Steps", "Ops/Ops"], [])
+
+
+@pytest.mark.parametrize("question", ["", "0", "0 1", "0 1 9", "-1 2 0", "a b c", "0 1 2 3", "99999999999 0 0"])
+def test_a_question_that_makes_no_sense_has_no_answer(study, question):
+    assert answer_choice(study, question) == ""
+
+
+def test_the_script_is_told_the_steps_and_scopes_there_are(study):
+    assert answer_choice(study, "hello").split("\n") == ["0 1 2 3 4 5 6 7 8 9", *_SCOPES]
 
 
 def test_set_up_is_in_everything_and_in_no_choice_of_steps(watched):
-    said = {scope: str(_part_html(watched, (0, 9), "all", "by op", "", scope)) for scope in _SCOPES}
+    said = {scope: asked(watched, scope=scope) for scope in _SCOPES}
     assert [scope for scope, html in said.items() if "Handle" in html] == ["everything"]

@@ -11,7 +11,7 @@ from profnb.capture.histories import FitResult
 from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of
 from profnb.sweep import combine, run_order
-from profnb.compare.sweep_section import sweep_bundles, sweep_text
+from profnb.compare.sweep_section import sweep_bundle, sweep_figures, sweep_text
 
 pytest.importorskip("IPython")
 from IPython.core.error import UsageError  # noqa: E402
@@ -81,7 +81,7 @@ def test_what_is_not_known_is_missing_and_failures_are_said():
     assert "—" in sweep_text(table)
     nothing = tabulate_sweep([SweepPoint({"a": 1}, error="x")])
     assert "No setting has a run" in sweep_text(nothing)
-    assert len(sweep_bundles(nothing, has_renderer=True)) == 1
+    assert sweep_figures(nothing) == {}
 
 
 def test_cells_without_steps_are_timed_as_a_whole():
@@ -114,12 +114,14 @@ def test_a_sweep_is_shown_as_escaped_tables_and_valid_figures():
     go = pytest.importorskip("plotly.graph_objects")
     evil = "<script>alert(1)</script>"
     points = [SweepPoint({evil: evil}, point(3, 2.0).step_ps, (1e9,), True, 3, [[FitResult({evil: value}, 1, True)]], 1e6) for value in (0.1, 0.2)]
-    bundles = sweep_bundles(tabulate_sweep(points, metric=evil), has_renderer=True)
-    assert len(bundles) == 3
-    for bundle in bundles:
-        assert "<script>alert" not in str({**bundle, "text/plain": ""})
-    for bundle in bundles[1:]:
-        figure = bundle["application/vnd.plotly.v1+json"]
+    table = tabulate_sweep(points, metric=evil)
+    html = sweep_bundle(table)["text/html"]
+    assert "<script>" not in html
+    assert html.count("data-figure=") == 2
+    figures = sweep_figures(table)
+    assert list(figures) == ["Throughput", "Throughput and its price"]
+    for figure in figures.values():
+        assert "<script>" not in str(figure)
         go.Figure({"data": figure["data"], "layout": figure["layout"]})
 
 

@@ -18,12 +18,12 @@ from profnb.core.units import MISSING, bar_text, count_text, duration_text, perc
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import figure_text
-from profnb.drawing.plotly import figure_bundle
+from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
-from profnb.drawing.theme import COLOURS, MUTED, ROOT, colour_of
-from profnb.trace.op_names import without_call
+from profnb.drawing.theme import COLOURS, ROOT, colour_of
+from profnb.subjects.layers.op_title import op_titles
 
-__all__ = ["ComparisonView", "comparison_bundles", "comparison_text"]
+__all__ = ["ComparisonView", "comparison_bundle", "comparison_text"]
 
 _SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 12, 8, 60, 20
 
@@ -62,6 +62,10 @@ class ComparisonView:
             _op_section(self.runs, self.ops),
         ]
 
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """The charts by title, in plotly's schema: what the runs took."""
+        return dict(_box_figures(self.runs)) if all(one.step_count for one in self.runs) else {}
+
 
 def comparison_text(view: ComparisonView) -> str:
     """The comparison as plain text."""
@@ -70,31 +74,21 @@ def comparison_text(view: ComparisonView) -> str:
     return "\n\n".join([*parts, *(section_text(section) for section in view.sections())])
 
 
-def comparison_bundles(view: ComparisonView, *, has_renderer: bool) -> list[dict[str, Any]]:
-    """The comparison as MIME bundles: its tables, then the chart of step times.
-
-    Args:
-        view: What to show.
-        has_renderer: Whether the frontend draws plotly's own mimetype.
-    """
+def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
+    """The comparison as a MIME bundle: its verdict, its charts, its tables."""
     quality = Markup('<div style="margin:2px 0 4px">{}</div>').format(view.quality_verdict)
     html = Markup(
         '<div class="profnb" style="{}">{}'
-        '<div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>{}{}</div>'
+        '<div style="font-size:18px;font-weight:600;margin:4px 0">{}</div>{}{}{}</div>'
     ).format(
         ROOT,
         note_list(view.guards, look=""),
         view.verdict,
         quality if view.quality_verdict else "",
+        Markup("").join(figure_html(figure, Markup("")) for figure in view.figures().values()),
         Markup("").join(map(section_block, view.sections())),
     )
-    bundles: list[dict[str, Any]] = [{"text/html": str(html), "text/plain": comparison_text(view)}]
-    if all(side.step_count for side in view.runs):
-        fallback = Markup('<div style="{}">times (chart)</div>').format(MUTED)
-        for title, figure in _box_figures(view.runs):
-            text = f"{title} (chart)"
-            bundles.append(figure_bundle(figure, fallback, text, has_renderer=has_renderer))
-    return bundles
+    return {"text/html": str(html), "text/plain": comparison_text(view)}
 
 
 def _quality_section(view: ComparisonView) -> Section:
@@ -195,6 +189,7 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
     most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
+    titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
 
     def status(row: int) -> str:
         return "" if shown[row].status == "changed" else shown[row].status
@@ -203,7 +198,7 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
         OP_DIFFERENCES,
         shown,
         (
-            Shown("op", lambda row: (without_call(shown[row].op_name), "", shown[row].op_type)),
+            Shown("op", lambda row: titles[row].cell),
             "side",
             *_sides(runs, shown),
             "difference_us",

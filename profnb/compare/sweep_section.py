@@ -16,11 +16,11 @@ from profnb.core.units import (
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import figure_text
-from profnb.drawing.plotly import figure_bundle
+from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
-from profnb.drawing.theme import COLOURS, MUTED, ROOT
+from profnb.drawing.theme import COLOURS, ROOT
 
-__all__ = ["sweep_bundles", "sweep_text"]
+__all__ = ["sweep_bundle", "sweep_figures", "sweep_text"]
 
 _MOST_BARS, _LONGEST_LABEL = 40, 40
 _BEST, _OTHER = COLOURS["host compute"], COLOURS["device compute"]
@@ -33,28 +33,29 @@ def sweep_text(table: SweepTable) -> str:
     return "\n\n".join([_headline(table), *notes, section_text(_section(table))])
 
 
-def sweep_bundles(table: SweepTable, *, has_renderer: bool) -> list[dict[str, Any]]:
-    """The sweep as MIME bundles: its table, then its charts.
+def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:
+    """The sweep's charts by title, in plotly's schema; none where nothing was measured."""
+    known = int(np.isfinite(table.per_second).sum())
+    figures = {"Throughput": _bar_figure(table)} if known else {}
+    if known > 1 and table.against:
+        figures["Throughput and its price"] = _front_figure(table)
+    return figures
 
-    Args:
-        table: What each setting achieves.
-        has_renderer: Whether the frontend draws plotly's own mimetype.
-    """
+
+def sweep_bundle(table: SweepTable) -> dict[str, Any]:
+    """The sweep as a MIME bundle: what it found, its charts, its table."""
+    charts = (figure_html(figure, Markup("")) for figure in sweep_figures(table).values())
     html = Markup(
         '<div class="profnb" style="{}">'
-        '<div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>{}{}</div>'
-    ).format(ROOT, _headline(table), note_list(table.notes), section_html(_section(table)))
-    bundles: list[dict[str, Any]] = [{"text/html": str(html), "text/plain": sweep_text(table)}]
-    known = int(np.isfinite(table.per_second).sum())
-    figures = [("Throughput", _bar_figure(table))] if known else []
-    if known > 1 and table.against:
-        figures.append(("Throughput and its price", _front_figure(table)))
-    for title, figure in figures:
-        fallback = Markup('<div style="{}">{} (chart)</div>').format(MUTED, title)
-        bundles.append(
-            figure_bundle(figure, fallback, f"{title} (chart)", has_renderer=has_renderer)
-        )
-    return bundles
+        '<div style="font-size:18px;font-weight:600;margin:4px 0">{}</div>{}{}{}</div>'
+    ).format(
+        ROOT,
+        _headline(table),
+        Markup("").join(charts),
+        note_list(table.notes),
+        section_html(_section(table)),
+    )
+    return {"text/html": str(html), "text/plain": sweep_text(table)}
 
 
 def _label(table: SweepTable, row: int) -> str:

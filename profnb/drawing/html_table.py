@@ -10,16 +10,38 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
+from profnb.core.printable import cut_middle
 from profnb.drawing.theme import CELL, MUTED, NUMBER
 
-__all__ = ["Cell", "html_table", "note_list"]
+__all__ = ["Cell", "fitted", "html_table", "note_list"]
 
-# Text; text and an inline style; or text, a style, and a second text shown fainter behind it.
-Cell = str | tuple[str, str] | tuple[str, str, str]
+# Text; text and an inline style; then a second text shown fainter behind it, and the whole name for the
+# text under the pointer.
+Cell = str | tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]
 
-# Where a long name may break: after a separator, and before a capital. An untrusted notebook drops
+# Where a long name may break: between the parts of a path, never inside a word. An untrusted notebook drops
 # overflow-wrap and a sanitized page shows <wbr> as text, but between inline blocks a line may break.
-_BREAKS = re.compile(r"(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])")
+_BREAKS = re.compile(r"(?<=[/:])(?=[^/:])")
+_LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
+
+
+def fitted(cell: Cell, *, is_number: bool = False) -> tuple[str, str, str, str]:
+    """A cell as it is shown: long words lose their middle, and are whole under the pointer.
+
+    Returns:
+        Text, inline style, fainter text, text under the pointer; each "" for nothing.
+    """
+    text, style, faint, whole = (cell, "", "", "") if isinstance(cell, str) else (*cell, "", "")[:4]
+    if is_number or "white-space" in style:  # code keeps its form
+        return text, style, faint, whole
+    shown, shown_faint = _without_middles(text), _without_middles(faint)
+    if (shown, shown_faint) != (text, faint) and not whole:
+        whole = f"{text} {faint}".rstrip()
+    return shown, style, shown_faint, whole
+
+
+def _without_middles(text: str) -> str:
+    return _LONG_WORD.sub(lambda word: cut_middle(word.group(), _LONGEST_WORD), text)
 
 
 def _breakable(text: str) -> Markup:
@@ -31,13 +53,13 @@ def _breakable(text: str) -> Markup:
 
 
 def _cell(content: Cell, *, is_number: bool) -> Markup:
-    text, style, *faint = (content, "") if isinstance(content, str) else content
+    text, style, faint, whole = fitted(content, is_number=is_number)
     look = ";".join(part for part in (NUMBER if is_number else CELL, style) if part)
     inner = escape(text) if is_number else _breakable(text)
-    for more in faint:
-        if more:
-            inner += Markup(' <span style="{}">{}</span>').format(MUTED, _breakable(more))
-    return Markup('<td style="{}">{}</td>').format(look, inner)
+    if faint:
+        inner += Markup(' <span style="{}">{}</span>').format(MUTED, _breakable(faint))
+    title = Markup(' title="{}"').format(whole) if whole else ""
+    return Markup('<td style="{}"{}>{}</td>').format(look, title, inner)
 
 
 def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:

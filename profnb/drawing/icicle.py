@@ -67,7 +67,7 @@ def icicle_figure(
             **({} if levels else {"visible": False}),
         },
     }  # fmt: skip
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return {"data": data, "layout": layout, "config": {"staticPlot": True}}
 
 
 def _cut(label: str, room: int) -> str:

@@ -1,12 +1,12 @@
-"""A plotly figure to something every frontend can show: the one door to plotly.
+"""A figure in plotly's schema to what a page shows: the one door to plotly.
 
-Where a notebook has a plotly renderer (JupyterLab, Notebook 7, VS Code) the figure's own MIME type is
-drawn, without a network. Elsewhere the HTML shows a table, and the report's script replaces it by the
-chart if it can fetch plotly.js (the basic bundle of the installed plotly's version). A page of its own
-carries plotly.js inside.
+The report's own script draws a figure as inline SVG where it stands, in every frontend, without plotly.js
+and without a network. A page of its own carries plotly.js inside for the figures that can be zoomed.
+``p.figures`` gives them all to the user as plotly's own.
 """
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -14,49 +14,59 @@ from markupsafe import Markup
 from profnb.drawing.markup import script_element
 from profnb.drawing.theme import ROOT
 
-__all__ = ["figure_bundle", "figure_html", "plotly_script"]
-
-_MIME = "application/vnd.plotly.v1+json"
+__all__ = ["Figures", "figure_html", "is_static", "plotly_script"]
 
 
-def figure_html(figure: dict[str, Any], fallback: Markup, source: str | None) -> Markup:
-    """The figure's place in a page, with what to show until it is drawn.
+def is_static(figure: Mapping[str, Any]) -> bool:
+    """Whether nothing is gained by zooming into a figure, so that plotly.js need not draw it."""
+    return bool(figure.get("config", {}).get("staticPlot"))
+
+
+def figure_html(
+    figure: Mapping[str, Any], fallback: Markup, *, is_interactive: bool = False
+) -> Markup:
+    """The figure's place in a page, with what to show where no script draws it.
 
     Args:
-        figure: The figure.
+        figure: The figure, in plotly's schema.
         fallback: HTML that says the same without a chart.
-        source: Where to load plotly.js from if the page has none; None never loads anything.
+        is_interactive: Whether plotly.js is to draw it, which the page must have.
     """
-    address = Markup(' data-source="{}"').format(source) if source else ""
+    drawn = {key: figure[key] for key in ("data", "layout")}
+    by_plotly = Markup(' data-plotly="1"') if is_interactive and not is_static(figure) else ""
     return Markup(
         '<div class="profnb-figure" style="{}" data-figure="{}"{}><div>{}</div></div>'
-    ).format(ROOT, json.dumps(figure, separators=(",", ":")), address, fallback)
+    ).format(ROOT, json.dumps(drawn, separators=(",", ":")), by_plotly, fallback)
 
 
-def figure_bundle(
-    figure: dict[str, Any], fallback: Markup, text: str, *, has_renderer: bool
-) -> dict[str, Any]:
-    """The figure as a MIME bundle.
+class Figures(Mapping[str, Any]):
+    """Figures by their titles, each made a ``plotly.graph_objects.Figure`` when it is asked for.
 
     Args:
-        figure: The figure in plotly's schema.
-        fallback: HTML to show where it is not drawn.
-        text: What it is, as plain text.
-        has_renderer: Whether to include plotly's own MIME type (not in Colab, which uses the HTML).
+        figures: Titles, and figures in plotly's schema.
     """
-    bundle: dict[str, Any] = {
-        "text/html": str(figure_html(figure, fallback, _cdn_address())),
-        "text/plain": text,
-    }
-    if has_renderer:
-        bundle[_MIME] = figure
-    return bundle
 
+    def __init__(self, figures: Mapping[str, Mapping[str, Any]]) -> None:
+        """Nothing is imported yet."""
+        self._figures = figures
 
-def _cdn_address() -> str:
-    from plotly.offline import get_plotlyjs_version
+    def __getitem__(self, title: str) -> Any:
+        if title not in self._figures:
+            known = ", ".join(map(repr, self._figures)) or "none"
+            raise KeyError(f"There is no figure {title!r}; there are: {known}.")
+        from plotly.graph_objects import Figure
 
-    return f"https://cdn.plot.ly/plotly-basic-{get_plotlyjs_version()}.min.js"
+        figure = self._figures[title]
+        return Figure({key: figure[key] for key in ("data", "layout")})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._figures)
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def __repr__(self) -> str:
+        return f"Figures({list(self._figures)})"
 
 
 def plotly_script() -> Markup:

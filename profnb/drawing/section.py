@@ -185,7 +185,7 @@ def _declared(column: Column[T], value: T) -> Shown:
 
 def _plain(cell: Cell) -> str:
     return (
-        cell if isinstance(cell, str) else "  ".join(part for part in (cell[0], *cell[2:]) if part)
+        cell if isinstance(cell, str) else "  ".join(part for part in (cell[0], *cell[2:3]) if part)
     )
 
 

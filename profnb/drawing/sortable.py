@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from profnb.drawing.html_table import Cell
+from profnb.drawing.html_table import Cell, fitted
 
 __all__ = ["Finder", "Key", "Sortable", "script_data"]
 
@@ -130,9 +130,11 @@ def _part(table: Sortable, finder: "Finder[Any] | None") -> dict[str, Any]:
 
 
 def _line(row: Sequence[Cell]) -> str:
-    """The cells of a row, the fainter text of each behind it."""
-    cells = [(cell,) if isinstance(cell, str) else (cell[0], *cell[2:]) for cell in row]
-    return _COLUMN.join(_FAINT.join(part.translate(_PLAIN) for part in cell) for cell in cells)
+    """The cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
+    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, row)]
+    return _COLUMN.join(
+        _FAINT.join(part.translate(_PLAIN) for part in cell).rstrip(_FAINT) for cell in cells
+    )
 
 
 def _ranks(keys: Sequence[Key]) -> dict[str, Any] | None:

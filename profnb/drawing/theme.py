@@ -2,7 +2,9 @@
 
 Everything is inline and either inherits its colour or uses a translucent grey, because an untrusted
 notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells us its theme. Colours
-have a contrast of at least 3:1 against white and against #111.
+have a contrast of at least 3:1 against white and against #111, and those that stand beside each other in a
+bar or chart differ for the colour-blind too: by 12 or more (CIEDE2000), in simulated deuteranopia as well.
+tests/test_colours.py measures both.
 """
 
 __all__ = [
@@ -11,71 +13,90 @@ __all__ = [
     "CELL",
     "CELL_COLOURS",
     "CELL_SHADES",
+    "CHIP",
     "COLOURS",
     "GRID",
+    "MEMORY_COLOUR",
     "MUTED",
     "NUMBER",
+    "PART_COLOURS",
     "ROOT",
     "TEXT_COLOUR",
     "colour_of",
+    "ink_on",
 ]
 
 COLOURS = {
-    "device compute": "#3d85d1",
-    "device to device": "#14919b",
-    "device collectives": "#9068c4",
-    "host compute": "#3a9a5d",
-    "kernel launch": "#b98600",
-    "input": "#dc5a50",
-    "output": "#c2702f",
-    "compilation": "#a2667d",
-    "all others": "#858b91",
-    "work between steps": "#7f9a3f",
-    "between steps": "#6e7f96",
+    "device compute": "#2489fd",
+    "device to device": "#0198a9",
+    "device collectives": "#8143c1",
+    "host compute": "#0b7049",
+    "kernel launch": "#bc8a02",
+    "input": "#ff5875",
+    "output": "#a75a05",
+    "compilation": "#c3778d",
+    "all others": "#737378",
+    "work between steps": "#6e8456",
+    "between steps": "#476880",
 }
+
+# The parts of a layer's work, and memory, have hues of their own: they are no categories of time.
+PART_COLOURS = {
+    "forward": "#455bd1",
+    "backward": "#fb4e16",
+    "update": "#4c8a07",
+    "recomputation": "#c059e0",
+    "loss": "#d07899",
+    "metrics": "#046d7d",
+    "input": COLOURS["input"],
+    "other": COLOURS["all others"],
+    "outer layer": "#7a96ac",
+    "inner layer": "#855844",
+}
+MEMORY_COLOUR = "#f327c2"
 
 # Why a device was idle: the colour of what the host did, were it not hidden behind the device.
 CAUSE_COLOURS = {
     "compiling": COLOURS["compilation"],
     "waiting for input": COLOURS["input"],
     "synchronising copy": COLOURS["output"],
-    "copying input": "#c98500",
+    "copying input": COLOURS["work between steps"],
     "host compute": COLOURS["host compute"],
     "kernel launch": COLOURS["kernel launch"],
-    "Python in the step": "#8c8c8c",
+    "Python in the step": "#c855a9",
     "Python between steps": COLOURS["between steps"],
     "unknown": COLOURS["all others"],
 }
 
 # The parts of a whole cell; steps have the colour of what they are for.
 CELL_COLOURS = {
-    "imports": "#8d8468",
-    "building models": "#9068c4",
+    "imports": "#fc4fb2",
+    "building models": COLOURS["device collectives"],
     "first steps": COLOURS["compilation"],
-    "slow first steps": "#b98a9c",
+    "slow first steps": "#8f5266",
     "train steps": COLOURS["device compute"],
     "validation steps": COLOURS["device to device"],
     "evaluation steps": COLOURS["device to device"],
-    "predict steps": "#5b7fc0",
+    "predict steps": "#6a5bd0",
     "marked steps": COLOURS["device compute"],
     "function calls": COLOURS["device compute"],
     "session runs": COLOURS["device compute"],
     "failed steps": COLOURS["input"],
     "input": COLOURS["input"],
     "gaps": COLOURS["between steps"],
-    "epoch ends": "#4f93a8",
-    "around steps": "#7f9a3f",
+    "epoch ends": "#aa645b",
+    "around steps": COLOURS["work between steps"],
     "callbacks": COLOURS["kernel launch"],
     "checkpointing": COLOURS["output"],
     "other Python": COLOURS["host compute"],
     "profnb": COLOURS["all others"],
-    "other parts": "#9a9a9a",
+    "other parts": "#929292",
 }
 # Of several callbacks and functions beside each other.
 CELL_SHADES = {
-    "callbacks": (COLOURS["kernel launch"], "#8f7a3c", "#c98b4a"),
-    "function calls": (COLOURS["device compute"], COLOURS["device to device"], "#5b7fc0"),
-    "marked steps": (COLOURS["device compute"], COLOURS["device to device"], "#5b7fc0"),
+    "callbacks": (COLOURS["kernel launch"], "#7a6a3c", "#c98b4a"),
+    "function calls": (COLOURS["device compute"], COLOURS["device to device"], "#6a5bd0"),
+    "marked steps": (COLOURS["device compute"], COLOURS["device to device"], "#6a5bd0"),
 }
 
 TEXT_COLOUR = "#7b7b7b"
@@ -83,9 +104,13 @@ GRID = "rgba(128,128,128,0.25)"
 
 ROOT = (
     "font:13px/1.45 var(--jp-ui-font-family,system-ui,-apple-system,'Segoe UI',sans-serif);"
-    "color:inherit;max-width:960px;text-align:left"
+    "color:inherit;max-width:1100px;text-align:left"
 )
 MUTED = "opacity:0.72"
+CHIP = (
+    "font-family:monospace;color:inherit;background:rgba(128,128,128,0.16);"
+    "padding:1px 6px;border-radius:3px"
+)
 BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
 CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:left;background:none"
 NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") + (
@@ -95,4 +120,19 @@ NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") 
 
 def colour_of(category: str) -> str:
     """The colour of a category, the same in every view."""
-    return COLOURS.get(category, "#858b91")
+    return COLOURS.get(category, COLOURS["all others"])
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever reads better on a colour.
+
+    Source: relative luminance of WCAG 2.2.
+    """
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    light = sum(
+        weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+    )
+    return "#fff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000"

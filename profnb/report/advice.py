@@ -1,27 +1,37 @@
-"""Advice as the report shows it: what to change, the most it can gain, why, and how."""
+"""Advice as the report shows it: the gain at most, what to do, why, where, and what to write."""
 
 from collections.abc import Sequence
 from textwrap import fill
+from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from profnb.core.glossary import explain
 from profnb.core.printable import printable
 from profnb.core.units import percent_text
-from profnb.drawing.theme import MUTED
+from profnb.drawing.theme import CHIP, MUTED
+from profnb.report.doing.code_pieces import CodePiece, code_pieces
 from profnb.report.ranking import Advice
 
 __all__ = ["advice_html", "advice_section_text", "advice_text"]
 
 _WIDTH = 110
 _NOTHING = "Nothing to change stands out"
+_UNBOUNDED = "This trace does not tell how much it can save."
+_CODE = Markup('<span style="font-family:monospace">{}</span>')
+_CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
 
 
-def _bound_text(advice: Advice, of: str = "") -> str:
-    """What it can save, as the title is followed by it; nothing where no bound is known."""
+def _bound_text(advice: Advice) -> str:
+    """What it can save, as the title is followed by it in text; nothing where no bound is known."""
     if advice.bound_fraction is None:
         return ""
-    of = " of the cell" if advice.is_of_cell else of
-    return f" (at most {percent_text(advice.bound_fraction)}{of})"
+    return f" (saves up to {percent_text(advice.bound_fraction)}{_scope_of(advice)})"
+
+
+def _scope_of(advice: Advice) -> str:
+    """What the bound is a fraction of, where that is not the time of the steps."""
+    return " of the cell" if advice.is_of_cell else ""
 
 
 def _place_of(advice: Advice) -> str:
@@ -38,35 +48,95 @@ def advice_text(advice: Advice) -> str:
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
 
 
-def advice_section_text(listed: Sequence[Advice]) -> str:
-    """What to change, as plain text; one line where there is nothing to say."""
+def advice_section_text(listed: Sequence[Advice], again: str = "") -> str:
+    """What to change, as plain text; one line where there is nothing to say.
+
+    Args:
+        listed: The advice, in order.
+        again: The line over a cell that measures a change; "" where the result has no name.
+    """
     if not listed:
         return f"{_NOTHING}."
-    return "What to change\n" + "\n".join(map(advice_text, listed))
+    measure = f"\n  To measure a change: {printable(again)}" if again else ""
+    return "What to change\n" + "\n".join(map(advice_text, listed)) + measure
 
 
-def advice_html(listed: Sequence[Advice]) -> Markup:
-    """What to change: the gain, what, why, how; one line where there is nothing to say."""
+def advice_html(listed: Sequence[Advice], again: str = "") -> Markup:
+    """What to change, a row each: the gain, what, why, how; one line where there is nothing to say.
+
+    The script adds a button to each piece of code that copies it, and folds all rows but the first three.
+
+    Args:
+        listed: The advice, in order.
+        again: The line over a cell that measures a change; "" where the result has no name.
+    """
     if not listed:
         return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING)
-    item = Markup(
-        '<li style="margin:4px 0"><b>{title}</b><span style="{muted}">{bound}</span>'
-        '{where}<div>{evidence}</div><div style="{muted}">{code} {link}</div></li>'
-    )
-    place = Markup(' <code style="{}">{}</code>')
-    items = Markup("").join(
-        item.format(
-            muted=MUTED,
-            title=advice.title,
-            bound=_bound_text(advice, " of the time"),
-            where=place.format(MUTED, told) if (told := _place_of(advice)) else "",
-            evidence=advice.evidence,
-            code=advice.code,
-            link=advice.link,
-        )
-        for advice in listed
-    )
+    measure = Markup(
+        '<div style="margin:4px 0 0"><span style="{}">To measure a change, over the changed cell:</span> '
+        "{}</div>"
+    ).format(MUTED, _chip(again))
     return Markup(
-        '<div style="margin:8px 0 4px"><b>What to change</b></div>'
-        '<ul style="margin:0;padding-left:18px">{}</ul>'
-    ).format(items)
+        '<div class="profnb-advice" style="margin:8px 0 4px"><div role="heading" aria-level="3">'
+        '<b>What to change</b></div><ul style="margin:0;padding:0;list-style:none">{}</ul>{}</div>'
+    ).format(Markup("").join(map(_row_html, listed)), measure if again else Markup(""))
+
+
+def _row_html(advice: Advice) -> Markup:
+    """One row: the gain, and beside it what to change, why, and how."""
+    return Markup(
+        '<li style="display:flex;margin:0;padding:5px 0;list-style:none;'
+        'border-top:1px solid rgba(128,128,128,0.25)">'
+        '<div style="flex:none;width:140px;padding-right:8px" title="{meaning}">{gain}</div>'
+        '<div style="flex:1;min-width:0"><b>{title}</b> <span>{evidence}</span>'
+        "<div>{code}{where}{link}</div></div></li>"
+    ).format(
+        meaning=_UNBOUNDED if advice.bound_fraction is None else explain("bound"),
+        gain=_gain_html(advice),
+        title=f"{advice.title}.",
+        evidence=_with_code(advice.evidence),
+        code=_with_code(advice.code),
+        where=_where_html(_place_of(advice)),
+        link=_link_html(advice.link),
+    )
+
+
+def _gain_html(advice: Advice) -> Markup:
+    if advice.bound_fraction is None:
+        return Markup('<span style="{}">saves: not known</span>').format(MUTED)
+    return Markup(
+        '<span style="{}">saves up to</span> <b style="font-size:15px;white-space:nowrap">{}</b>'
+        '<span style="{}">{}</span>'
+    ).format(MUTED, percent_text(advice.bound_fraction), MUTED, _scope_of(advice))
+
+
+def _with_code(sentence: str) -> Markup:
+    """A sentence whose code stands in a font for code, and what is to be written in a chip."""
+    return Markup("").join(map(_piece_html, code_pieces(sentence)))
+
+
+def _piece_html(piece: CodePiece) -> Markup:
+    if piece.is_to_write:
+        return _chip(piece.text)
+    return (_CODE if piece.is_code else Markup("{}")).format(piece.text)
+
+
+def _chip(code: str) -> Markup:
+    return _CHIP.format(CHIP, code)
+
+
+def _where_html(place: str) -> Markup:
+    if not place:
+        return Markup("")
+    return Markup(' <span style="{}">at</span> {}').format(MUTED, _CODE.format(place))
+
+
+def _link_html(address: str) -> Markup:
+    """Where it is explained, as a link that says where it leads; nothing for what is no web page."""
+    parts = urlsplit(address)
+    if parts.scheme != "https" or not parts.hostname:
+        return Markup("")
+    return Markup(
+        ' <a href="{}" target="_blank" rel="noopener noreferrer" style="color:inherit;'
+        'text-decoration:underline">why ({})</a>'
+    ).format(address, parts.hostname.removeprefix("www."))

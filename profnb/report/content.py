@@ -21,7 +21,10 @@ class Content:
     Attributes:
         title: Its name.
         headline: What was recorded, in a line.
+        alarm: What matters more than where the time went, as that a GPU was not used; "" for nothing.
+        unmeasured: What was not recorded although it happened; a note says it too, with a repair.
         answer: Where the time goes, in a sentence; "" where nothing can be said.
+        lead: The same with why it goes there, in a sentence that stands first on a page.
         cell: Where the whole cell's wall time went; None for a trace of others.
         facts: The figures of the headline.
         shares: The mean step, a row per category: name, bar, mean per step, share.
@@ -29,12 +32,16 @@ class Content:
         chart: The step times; None without steps.
         sections: The tables, in order.
         advice: What to change; None where the question makes no sense.
+        again: The line over a cell that measures a change of it; "" where the result has no name.
         foot: What whoever is given the report can read in it; "" for nothing to say.
     """
 
     title: str
     headline: str
+    alarm: str = ""
+    unmeasured: str = ""
     answer: str = ""
+    lead: str = ""
     cell: CellWords | None = None
     facts: Sequence[Fact] = ()
     shares: Sequence[ShareRow] = ()
@@ -43,3 +50,9 @@ class Content:
     sections: Sequence[Section] = ()
     advice: Sequence[Advice] | None = None
     foot: str = ""
+    again: str = ""
+
+    @property
+    def first_line(self) -> str:
+        """The alarm and the headline, for plain text and programs."""
+        return f"{self.alarm} {self.headline}".strip()

@@ -1,34 +1,31 @@
-"""Live controls: the breakdown, ops, layers and source lines of any range of steps, while the kernel runs.
+"""The report of any range of steps and any scope, while the kernel runs: what its controls ask for.
 
-Layer C of the design. Only core ipywidgets that work in 7.7.1 and 8 (no Tab, no Output, no custom
-widget), driving one HTML widget. Shown as an output of its own after the report, so losing it loses
-nothing.
+Layer C of the design. The controls stand in the report, made by its script where the kernel answers; what
+they ask for takes the place of what the report shows of all steps, so nothing is shown twice and losing them
+loses nothing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text
-from profnb.drawing.live_outputs import close_widgets
-from profnb.drawing.section import Section, section_html
-from profnb.drawing.theme import MUTED, ROOT
-from profnb.drawing.widget_marks import WIDGET_VIEW, WITHOUT_KERNEL
-from profnb.report.forms.as_html import share_table_html
+from profnb.drawing.kernel_bridge import show_bridge
+from profnb.drawing.section import Section
+from profnb.report.forms.as_html import live_parts
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
-from profnb.subjects.layers.section import chosen_layers
+from profnb.subjects.layers.section import sections_of_layers
 from profnb.subjects.ops.op_table import sum_op_runs
-from profnb.subjects.ops.section import chosen_section, rows_by_type, rows_of_ops
+from profnb.subjects.ops.section import ops_section, rows_of_ops
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
 
-__all__ = ["show_controls"]
+__all__ = ["answer_choice", "show_controls"]
 
 
 # What a range of steps can be of, and the rows of each.
@@ -39,7 +36,7 @@ _SCOPES: dict[str, Callable[[Study], Int64s]] = {
     "steps of all kinds": lambda study: np.arange(len(study.steps)),
     _EVERYTHING: lambda study: np.arange(len(study.steps)),
 }
-_OP, _TYPE, _LAYER, _LINE = "by op", "by type", "by layer", "by line"
+_NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,77 +58,45 @@ class _Choice:
     words: str
 
 
-def show_controls(study: Study) -> Callable[[], None]:
-    """Display the controls and the part of the report they drive.
+def show_controls(study: Study, live_id: str) -> Any:
+    """Make the kernel answer the report of this id.
 
     Returns:
-        Closes them, and lets the trace go.
+        What lives on; None in Colab.
     """
-    from IPython.display import display
-
-    controls = _build(study)
-    # The widget's own text form is a wall of constructor arguments; say what it is instead, for
-    # viewers without a kernel (GitHub, nbconvert, an untrusted notebook).
-    html = str(Markup('<div style="{};{}">{}</div>').format(ROOT, MUTED, WITHOUT_KERNEL))
-    view = {"version_major": 2, "version_minor": 0, "model_id": controls.model_id}
-    bundle = {WIDGET_VIEW: view, "text/html": html, "text/plain": WITHOUT_KERNEL}
-    display(bundle, raw=True)
-    return partial(close_widgets, controls)
+    return show_bridge(live_id, partial(answer_choice, study))
 
 
-def _build(study: Study) -> Any:
-    import ipywidgets as widgets
+def answer_choice(study: Study, question: str) -> str:
+    """What a report's script asked, as text.
 
-    last = len(study.steps) - 1
-    steps = widgets.IntRangeSlider(
-        value=(0, last), min=0, max=max(last, 1), description="steps", continuous_update=False,
-        layout={"width": "360px"},
-    )  # fmt: skip
-    sides = ["all"] + (["host", "device"] if study.ops.table.is_device.any() else [])
-    side = None  # a trace of the host alone has no choice
-    if len(sides) > 1:
-        side = widgets.ToggleButtons(options=sides, value="all", style={"button_width": "64px"})
-    group = widgets.Dropdown(options=_groups(study), layout={"width": "96px"})
-    scope = widgets.Dropdown(options=list(_SCOPES), layout={"width": "120px"})
-    search = widgets.Text(placeholder="search ops", layout={"width": "160px"})
-    output = widgets.HTML()
+    Args:
+        study: The analyses.
+        question: ``hello`` for the number of each step; or ``FIRST LAST SCOPE``: rows of steps, the last
+            included, and the place of a scope among those there are.
 
-    def update(_: object = None) -> None:
-        chosen_side = "all" if side is None else side.value
-        part = _part_html(study, steps.value, chosen_side, group.value, search.value, scope.value)
-        output.value = str(part)
-
-    shown = [control for control in (steps, scope, side, group, search) if control is not None]
-    for control in shown:
-        control.observe(update, names="value")
-    update()
-    row = widgets.HBox(shown, layout={"flex_flow": "row wrap"})
-    return widgets.VBox([row, output])
+    Returns:
+        Numbers and scopes, or the parts of the report; "none" where no step is of that choice; "" for a
+        question that makes no sense, which a page may ask.
+    """
+    if question == "hello":
+        return "\n".join([" ".join(map(str, study.steps.step_num.tolist())), *_SCOPES])
+    numbers = question.split()
+    if len(numbers) != 3 or not all(n.isdecimal() and len(n) < 10 for n in numbers):
+        return ""
+    first, last, scope = map(int, numbers)
+    if scope >= len(_SCOPES):
+        return ""
+    choice = _choose(study, (first, last), list(_SCOPES)[scope])
+    return str(_parts_of(study, choice)) if choice.rows.size else _NONE
 
 
-def _part_html(
-    study: Study,
-    chosen: tuple[int, int],
-    side: str,
-    group: str,
-    search: str,
-    scope: str = next(iter(_SCOPES)),
-) -> Markup:
-    """What the controls ask for: the mean step, and what ran, of the steps from first to last (inclusive)."""
-    choice = _choose(study, chosen, scope)
-    if not choice.rows.size:
-        return Markup('<div style="{}">no such steps in this range</div>').format(MUTED)
-    section, found = _section_of(study, choice, side, group, search.lower().split())
+def _parts_of(study: Study, choice: _Choice) -> str:
+    """The parts of the report that are of some steps, of these."""
     shares = share_time(study.gaps, study.breakdown, choice.rows)
     durations = study.steps.duration_ps[choice.rows]
-    head = f"{choice.words}, median {duration_text(float(np.median(durations)))}; {found}"
-    return Markup('<div style="{}"><div style="{}">{}</div>{}{}</div>').format(
-        ROOT,
-        MUTED,
-        head,
-        share_table_html(share_rows(shares)),
-        "" if section is None else section_html(section),
-    )
+    facts = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
+    return live_parts(facts, share_rows(shares), _sections_of(study, choice))
 
 
 def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
@@ -159,31 +124,16 @@ def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
     return _Choice(rows, of_steps | beside, of_steps | beside, times, words)
 
 
-def _groups(study: Study) -> list[str]:
-    """What there is to show: ops always, layers and lines where any are known."""
-    lines = study.source.lines
-    has_layers = chosen_layers(study.layers.table, "", ()) is not None
-    has_lines = lines is not None and any(lines.file)
-    return [_OP, _TYPE, *([_LAYER] if has_layers else []), *([_LINE] if has_lines else [])]
-
-
-def _section_of(
-    study: Study, choice: _Choice, side: str, group: str, words: list[str]
-) -> tuple[Section | None, str]:
-    """The table that is asked for, and what it holds in words."""
-    if group == _LAYER:
-        table = study.layers.table_of(choice.rows, choice.of_steps)
-        return chosen_layers(table, choice.words, words), "layers"
-    if group == _LINE:
-        lines = study.source.lines_of(choice.within, choice.times_ps)
-        return None if lines is None else chosen_lines(lines, choice.words, words), "lines"
-    shown = [
-        op
-        for op in rows_of_ops(sum_op_runs(study.ops.runs, choice.within))
-        if side in ("all", op.side)
-        and all(word in f"{op.remark} {op.name}".lower() for word in words)
-    ]
-    if group == _TYPE:
-        shown = rows_by_type(shown)
-    section = replace(chosen_section(shown), sentence=f"Of {choice.words}.")
-    return section, f"{count_text(len(shown))} {'types' if group == _TYPE else 'ops'}"
+def _sections_of(study: Study, choice: _Choice) -> list[Section]:
+    """The tables on ops, layers and lines, of what was chosen."""
+    sections = []
+    ops = rows_of_ops(sum_op_runs(study.ops.runs, choice.within))
+    if ops:
+        sections.append(ops_section(ops, choice.words))
+    sections += sections_of_layers(
+        study.layers.table_of(choice.rows, choice.of_steps), choice.words
+    )
+    lines = study.source.lines_of(choice.within, choice.times_ps)
+    if lines is not None and any(lines.file):
+        sections.append(chosen_lines(lines, choice.words))
+    return sections

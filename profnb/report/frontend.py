@@ -1,11 +1,10 @@
 """Where we are shown, and what to show there: the one place that knows about frontends.
 
 - A terminal gets plain text only.
-- A kernel gets the report (HTML and text, no widget), the step-time chart, the script that makes both
-  better where scripts run, then controls.
-- Colab gets no controls unless asked: any saved widget can make the notebook "Invalid" on GitHub
-  (colabtools#5255), and none of its own widgets restore. ``profnb.configure(live=True)`` turns them on;
-  ``python -m profnb clean`` repairs such a file.
+- A kernel gets the report (HTML and text, no widget, its charts inside), the script that makes it better
+  where scripts run, then two hidden widgets through which its controls ask the kernel.
+- Colab has a call of its own for that and gets no widget: any saved widget can make the notebook "Invalid" on
+  GitHub (colabtools#5255). There the controls come when asked, by ``profnb.configure(live=True)``.
 """
 
 import sys
@@ -19,17 +18,22 @@ from markupsafe import Markup
 from profnb.core.printable import printable
 from profnb.drawing.html_table import note_list
 from profnb.drawing.live_outputs import close_widgets
-from profnb.drawing.plotly import figure_bundle
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
 from profnb.report.report import Report
 from profnb.report.script import script_bundle
-from profnb.report.step_chart import step_table_html
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import show_live_detail
 
-__all__ = ["is_colab", "show_bundles", "show_report", "show_sentence", "show_timeline"]
+__all__ = [
+    "for_notebooks",
+    "is_colab",
+    "show_bundles",
+    "show_report",
+    "show_sentence",
+    "show_timeline",
+]
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 
@@ -37,6 +41,20 @@ _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 def is_colab() -> bool:
     """Whether the kernel is a Colab runtime."""
     return "google.colab" in sys.modules
+
+
+def for_notebooks(show: Callable[[], object]) -> None:
+    """Show a value that is a cell's last: in a notebook with its script, which its HTML alone has not.
+
+    Raises:
+        NotImplementedError: There is only a terminal; IPython then shows the value's text as any other's.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    if getattr(shell, "kernel", None) is None:
+        raise NotImplementedError
+    show()
 
 
 def show_report(report: Report, study: Study | None, live: bool | None) -> None:
@@ -55,25 +73,16 @@ def show_report(report: Report, study: Study | None, live: bool | None) -> None:
     if getattr(shell, "kernel", None) is None:
         print(report.text())
         return
-    display(report.bundle(), raw=True)
-    if report.figure is not None and report.chart is not None:
-        text = f"Step times of {len(report.chart.labels)} bars (chart)"
-        fallback = step_table_html(report.chart)
-        bundle = figure_bundle(report.figure, fallback, text, has_renderer=not is_colab())
-        display(bundle, raw=True)
-    for part in report.sections:
-        if part.figure is not None:
-            text = f"{part.title} (chart)"
-            bundle = figure_bundle(part.figure, Markup(""), text, has_renderer=not is_colab())
-            display(bundle, raw=True)
-    display(script_bundle(), raw=True)
     magics = shell.magics_manager.registry.get("ProfnbMagics")
-    for choice in (live, getattr(magics, "live", None), not is_colab()):
-        if choice is not None:
-            live = choice
-            break
-    if live and study is not None and len(study.steps):
-        _keep_until_replaced(magics, show_controls(study))
+    wanted = (live, getattr(magics, "live", None), not is_colab())
+    is_live = next(choice for choice in wanted if choice is not None)
+    live_id = uuid4().hex if is_live and study is not None and len(study.steps) else ""
+    display(report.bundle(live_id), raw=True)
+    display(script_bundle(), raw=True)
+    if live_id and study is not None:
+        box = show_controls(study, live_id)
+        if box is not None:
+            _keep_until_replaced(magics, partial(close_widgets, box))
 
 
 def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None:
@@ -117,7 +126,7 @@ def _keep_until_replaced(magics: Any, close: Callable[[], object]) -> None:
 
 
 def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:
-    """Show outputs one after another, or in a terminal their text once."""
+    """Show outputs one after another and the script that upgrades them, or in a terminal their text once."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -125,7 +134,7 @@ def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:
     if getattr(shell, "kernel", None) is None:
         print(text)
         return
-    for bundle in bundles:
+    for bundle in (*bundles, script_bundle()):
         display(bundle, raw=True)
 
 

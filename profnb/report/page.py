@@ -4,11 +4,10 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.drawing.markup import content_policy, script_element
-from profnb.drawing.plotly import figure_html, plotly_script
+from profnb.drawing.plotly import is_static, plotly_script
 from profnb.report.forms.as_html import content_html
 from profnb.report.report import Report
 from profnb.report.script import report_script
-from profnb.report.step_chart import step_table_html
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 
@@ -16,7 +15,7 @@ __all__ = ["page_html"]
 
 _STYLE = Markup(
     ":root{color-scheme:light dark}"
-    "body{margin:24px auto;max-width:980px;padding:0 16px;background:Canvas;color:CanvasText;"
+    "body{margin:24px auto;max-width:1100px;padding:0 16px;background:Canvas;color:CanvasText;"
     "font-family:system-ui,-apple-system,'Segoe UI',sans-serif}"
     "h1{font-size:15px;font-weight:600;opacity:.72;margin:0 0 8px;overflow-wrap:anywhere}"
     ".profnb,.profnb-figure{max-width:none!important}"
@@ -31,14 +30,9 @@ def page_html(report: Report, study: Study | None) -> Markup:
         report: What the page says.
         study: The trace whose timeline follows; None without a trace.
     """
-    figure = plotly = timeline = script = Markup("")
-    if report.figure is not None and report.chart is not None:
-        figure = figure_html(report.figure, step_table_html(report.chart), None)
+    plotly = timeline = script = Markup("")
+    if any(part.figure and not is_static(part.figure) for part in report.sections):
         plotly = plotly_script()
-    charts = [
-        Markup("") if part.figure is None else figure_html(part.figure, Markup(""), None)
-        for part in report.sections
-    ]
     if study is not None:
         built = build_timeline(study, is_page=True)
         timeline = built.html()
@@ -53,7 +47,7 @@ def page_html(report: Report, study: Study | None) -> Markup:
         title=printable(report.title),
         style=_STYLE,
         plotly=plotly,
-        report=content_html(report, figure, charts),
+        report=content_html(report, is_page=True),
         timeline=timeline,
         scripts=own + script,
         policy=content_policy(plotly, own, script),

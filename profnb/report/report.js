@@ -1,6 +1,8 @@
-// Upgrades every report on the page, in place: tables can be sorted and searched, its parts become tabs, charts are
-// drawn. Runs as an output of its own after the report; needs no library, no network and no id. All text goes in
+// Upgrades every report on the page, in place: tables can be sorted and searched, its parts become tabs, what qualifies
+// it is folded, charts are drawn. Runs as an output of its own after the report; needs no library, no network and no id. All text goes in
 // through textContent: names in a trace are data.
+
+const FEW = 8;
 
 /** What plotly.js is to us, where the page has it. */
 function plotly() { return /** @type {any} */ (window).Plotly; }
@@ -43,7 +45,7 @@ function upgradeTabs(root) {
       buttons[i].setAttribute('aria-selected', on ? 'true' : 'false');
       buttons[i].tabIndex = on ? 0 : -1;
       buttons[i].setAttribute('style', 'font:inherit;color:inherit;background:none;border:0;cursor:pointer;' +
-        'padding:4px 12px;margin:0;border-bottom:2px solid ' + (on ? '#3d85d1' : 'transparent') +
+        'padding:4px 12px;margin:0;border-bottom:2px solid ' + (on ? '#2489fd' : 'transparent') +
         ';opacity:' + (on ? '1;font-weight:600' : '.72'));
     });
     // A chart drawn while its part was hidden does not know how wide it is.
@@ -53,61 +55,69 @@ function upgradeTabs(root) {
 }
 
 /**
- * Draws the plotly figure of `root`, replacing the table inside it. Uses the page's plotly.js if there is one, else
- * fetches the basic bundle; if that fails (no network, a strict page) the table stays. RequireJS, where a page has it,
- * is kept out of the way and restored. @param {HTMLElement} root
+ * Draws the figure of `root` in place of what stands there: as inline SVG of ours, and in a page of its own, which has
+ * plotly.js inside, by that where there is something to zoom into. @param {HTMLElement} root
  */
 function upgradeFigure(root) {
   const figure = JSON.parse(root.dataset.figure || '');
-  const table = root.firstElementChild;
-  function draw() {
+  if (root.dataset.plotly && plotly()) {
     const place = document.createElement('div');
-    root.insertBefore(place, table);
-    plotly().newPlot(place, figure.data, figure.layout, {displaylogo: false, responsive: true})
-      .then(() => { table?.remove(); searchOnClick(place); }, () => place.remove());
+    const fallback = root.firstElementChild;
+    root.insertBefore(place, fallback);
+    // No buttons: one of them would send the figure to a server.
+    plotly().newPlot(place, figure.data, figure.layout, {displayModeBar: false, responsive: true}).then(
+      () => { fallback?.remove(); /** @type {any} */ (place).on('plotly_click', (/** @type {any} */ event) => follow(root, event.points[0]?.customdata)); },
+      () => { place.remove(); });
+    return;
   }
-  if (plotly()) { draw(); return; }
-  if (!root.dataset.source) return;
-  const page = /** @type {any} */ (window);
-  const hidden = page.define;
-  function restore() { if (hidden) page.define = hidden; }
-  if (hidden) page.define = undefined;
-  const script = document.createElement('script');
-  script.src = root.dataset.source;
-  script.onload = () => { restore(); if (plotly()) draw(); };
-  script.onerror = restore;
-  document.head.appendChild(script);
+  root.replaceChildren();
+  /** @type {any} */ (root).chart = new Chart(root, figure, (data) => follow(root, data));
 }
 
 /**
- * A bar that names events: a click on it searches them in the timeline of the page, if there is one.
- * @param {any} plot a place that plotly.js has drawn in
+ * A mark that names events was clicked: they are searched in the ops of its report, or in the timeline of the page.
+ * @param {Element} from @param {any} data of the mark: a text, words to search, and where
  */
-function searchOnClick(plot) {
-  plot.on('plotly_click', (/** @type {any} */ event) => {
-    const data = event.points[0] && event.points[0].customdata;
-    if (!Array.isArray(data)) return;
-    const [, words, where] = data;
-    if (where === 'ops') { findOps(plot, words); return; }
-    const box = document.querySelector('.profnb-timeline input[type=search]');
-    if (!(box instanceof HTMLInputElement) || typeof words !== 'string') return;
-    box.value = words;
-    box.dispatchEvent(new Event('input', {bubbles: true}));
-    box.closest('.profnb-timeline')?.scrollIntoView({block: 'nearest', behavior: 'smooth'});
-  });
+function follow(from, data) {
+  if (!Array.isArray(data)) return;
+  const [, words, where] = data;
+  if (where === 'ops') { findOps(from, words); return; }
+  const box = document.querySelector('.profnb-timeline input[type=search]');
+  if (!(box instanceof HTMLInputElement) || typeof words !== 'string') return;
+  box.value = words;
+  box.dispatchEvent(new Event('input', {bubbles: true}));
+  box.closest('.profnb-timeline')?.scrollIntoView({block: 'nearest', behavior: 'smooth'});
 }
 
-/**
- * A saved notebook that is opened again has lost the live controls below the report, and JupyterLab says "Error
- * displaying widget"; a sentence that helps is put in its place.
- */
-function explainLostControls() {
-  document.querySelectorAll('.jp-OutputArea-output.jupyter-widgets').forEach((output) => {
-    const area = output.closest('.jp-OutputArea');
-    if (!/^Error displaying widget/.test(output.textContent || '') || !area?.querySelector('.profnb')) return;
-    output.textContent = 'Live controls need the kernel that made them: run the cell again.';
-    /** @type {HTMLElement} */ (output).style.opacity = '.6';
-  });
+/** Folds what qualifies a report behind its title. @param {HTMLElement} box */
+function upgradeFold(box) {
+  const button = addElement('button', box, 'font:inherit;color:inherit;background:none;border:0;cursor:pointer;' +
+    'padding:4px 0;margin:4px 0 0;opacity:.8');
+  const inside = document.createElement('div');
+  inside.append(...Array.from(box.childNodes).filter((node) => node !== button));
+  box.append(inside);
+  /** @param {boolean} isOpen */
+  function show(isOpen) {
+    inside.style.display = isOpen ? '' : 'none';
+    button.setAttribute('aria-expanded', String(isOpen));
+    button.textContent = `${isOpen ? '▾' : '▸'} ${box.dataset.title}`;
+  }
+  button.onclick = () => show(inside.style.display === 'none');
+  show(false);
+}
+
+/** Shows the first rows of a long table that has no order of its own to choose, the rest when asked. @param {HTMLElement} box */
+function upgradeLong(box) {
+  const rows = Array.from(box.querySelectorAll('tr')).slice(FEW + 1);
+  if (rows.length < 3 || box.closest('.profnb-table')) return;
+  const button = addElement('button', box, CONTROL + 'cursor:pointer');
+  let isOpen = true;
+  button.onclick = () => {
+    isOpen = !isOpen;
+    for (const row of rows) row.style.display = isOpen ? '' : 'none';
+    button.textContent = isOpen ? 'show fewer' : `show all ${FEW + rows.length}`;
+  };
+  button.click();
 }
 
 /** @param {string} selector @param {(element: HTMLElement) => void} upgrade @param {string} mark */
@@ -122,9 +132,13 @@ function once(selector, upgrade, mark) {
 
 function run() {
   once('.profnb-table[data-rows]', (box) => { new ReportTable(box); }, 'ready');
-  once('.profnb', upgradeTabs, 'tabs');
+  once('.profnb-code', upgradeCode, 'ready');
+  once('.profnb-advice', upgradeAdvice, 'ready');
+  once('.profnb-fold', upgradeFold, 'ready');
+  once('.profnb-tab div:has(> table)', upgradeLong, 'long');
   once('.profnb-figure[data-figure]', upgradeFigure, 'ready');
-  explainLostControls();
+  once('.profnb', upgradeTabs, 'tabs');
+  once('.profnb[data-live]', goLive, 'asked');
 }
 // Outputs may be put on the page after this one, and widgets give up only after a while.
 run();

@@ -13,6 +13,7 @@ from profnb.drawing.section import Section
 from profnb.report.content import Content
 from profnb.report.forms.as_html import content_html
 from profnb.report.forms.as_text import content_text
+from profnb.report.lead import lead_text, unmeasured_text
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import step_chart, step_figure
 from profnb.report.text import (
@@ -41,6 +42,7 @@ from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import headline_without_work, nothing_ran, unrecorded_backend
 from profnb.subjects.xla.section import xla_sections
+from profnb.trace.framework import JAX, PYTORCH
 
 __all__ = ["Report", "build_python_report", "build_report"]
 
@@ -56,16 +58,24 @@ class Report(Content):
     @cached_property
     def html(self) -> Markup:
         """The report as an HTML fragment that stands alone in any frontend."""
-        return content_html(self, Markup(""), [Markup("") for _ in self.sections])
+        return content_html(self)
 
-    def bundle(self) -> dict[str, str]:
-        """The report as a MIME bundle: HTML and plain text, no widget."""
-        return {"text/html": str(self.html), "text/plain": self.text()}
+    def bundle(self, live_id: str = "") -> dict[str, str]:
+        """The report as a MIME bundle: HTML and plain text, no widget.
+
+        Args:
+            live_id: What the kernel that answers its questions is called; "" for none.
+        """
+        html = content_html(self, live_id=live_id) if live_id else self.html
+        return {"text/html": str(html), "text/plain": self.text()}
 
     @cached_property
-    def figure(self) -> dict[str, Any] | None:
-        """The step-time chart in plotly's schema, or None without steps."""
-        return None if self.chart is None else step_figure(self.chart)
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Every chart in plotly's schema: of the steps, then of each section by its title."""
+        steps = {} if self.chart is None else {"Steps": step_figure(self.chart)}
+        return steps | {
+            part.title: part.figure for part in self.sections if part.figure is not None
+        }
 
 
 def build_report(
@@ -79,6 +89,7 @@ def build_report(
     has_tensorflow: bool = True,
     advice: Sequence[Advice] = (),
     runs: Sequence[Floats] = (),
+    again: str = "",
 ) -> Report:
     """Decide everything the report shows.
 
@@ -92,14 +103,14 @@ def build_report(
         has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
         runs: The times from step to step of each run, in picoseconds, where the code ran several times.
+        again: The line over a cell that measures a change of it; "" where the result has no name.
     """
     if study is None:
         return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
-    answer = answer_text(
-        summary, _device_spoken_of(study), has_host=_has_host(study), between=_between(study)
-    )
+    between, has_host = _between(study), _has_host(study)
+    answer = answer_text(summary, _device_spoken_of(study), has_host=has_host, between=between)
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
     elif unrecorded_backend(study):
@@ -107,8 +118,11 @@ def build_report(
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
         title=title,
-        headline=f"{alarm_text(study)} {headline}".strip(),
+        headline=headline,
+        alarm=alarm_text(study),
+        unmeasured=unmeasured_text(study),
         answer=answer,
+        lead=lead_text(study, between, has_host=has_host) if answer else "",
         cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares) if answer else (),
@@ -117,6 +131,7 @@ def build_report(
         sections=[*_sections(study), *cell_sections(cell), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
+        again="" if study.framework in (JAX, PYTORCH) else again,
     )
 
 

@@ -10,13 +10,18 @@ from importlib import resources
 
 __all__ = ["report_script", "script_bundle"]
 
+_DRAWING = ("format.js", "axis.js", "chart.js", "ask.js")
+
 
 @cache
 def report_script() -> str:
     """The script that upgrades every report on the page it runs in."""
     files = [
-        resources.files("profnb.drawing") / "format.js",
-        *(resources.files("profnb.report") / name for name in ("table.js", "report.js")),
+        *(resources.files("profnb.drawing") / name for name in _DRAWING),
+        *(
+            resources.files("profnb.report") / name
+            for name in ("table.js", "advice.js", "live.js", "report.js")
+        ),
     ]
     return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"
 

@@ -22,11 +22,14 @@ from profnb.steps.gaps import Gaps
 from profnb.steps.summary import GAP, GAP_WORK, periods_by_category
 from profnb.steps.windows import Steps
 
-__all__ = ["StepChart", "step_chart", "step_figure", "step_table_html"]
+__all__ = [
+    "StepChart", "step_chart", "step_figure", "step_table_html", "strip_caption", "strip_figure",
+]  # fmt: skip
 
 _MOST_ROWS = 12
 _MOST_BARS = 120
 _MOST_PAUSES = 6
+_STRIP_HEIGHT = 66
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,42 @@ def step_figure(chart: StepChart) -> dict[str, Any]:
             }
         )  # fmt: skip
     return {"data": data, "layout": _step_layout(chart), "config": {"displaylogo": False}}
+
+
+def strip_figure(chart: StepChart) -> dict[str, Any]:
+    """The step-time chart as a strip without axes: what each bar is stands in its label under the pointer."""
+    figure = step_figure(chart)
+    for trace in figure["data"]:
+        trace.pop("customdata", None)
+        trace["hovertemplate"] = trace["hovertemplate"].replace("%{customdata}<br>", "")
+        if trace["type"] == "bar" and not any(chart.is_warmup):
+            del trace["marker"]["opacity"]
+    layout, hidden = figure["layout"], {"visible": False, "showgrid": False}
+    kept = {key: layout[key] for key in ("barmode", "bargap", "annotations")}
+    return {
+        "data": figure["data"],
+        "layout": kept
+        | {
+            "height": _STRIP_HEIGHT,
+            "margin": {"l": 0, "r": 0, "t": 2, "b": 0},
+            "showlegend": False,
+            "xaxis": hidden,
+            "yaxis": {**hidden, "range": layout["yaxis"]["range"]},
+            "meta": "time of each step",
+            "labels": [figure_text(label) for label in chart.labels],
+        },
+    }
+
+
+def strip_caption(chart: StepChart) -> str:
+    """What the bars of the strip are."""
+    if not chart.labels:
+        return ""
+    kind = "a step" if chart.slowest_ms is None else "the mean of several steps"
+    ticks = chart.ticks[0] if len(chart.ticks) == 1 else f"{chart.ticks[0]} to {chart.ticks[-1]}"
+    top = duration_text(chart.ceiling_ms * PS_PER_MS)
+    warm = "; faint: warm-up, cut off above that" if any(chart.is_warmup) else ""
+    return f"Each bar is {kind} ({ticks}), {top} at full height{warm}."
 
 
 def _step_layout(chart: StepChart) -> dict[str, Any]:

@@ -14,9 +14,9 @@
 const CONTROL = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
   'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
 
-/** Long names may break after a separator and before a capital. @param {Element} place @param {string} text */
+/** Long names may break between the parts of a path, never inside a word. @param {Element} place @param {string} text */
 function fillBreakable(place, text) {
-  text.split(/(?<=[/:_.])(?=[^/:_.])|(?<=[a-z0-9])(?=[A-Z])/).forEach((part, i) => {
+  text.split(/(?<=[/:])(?=[^/:])/).forEach((part, i) => {
     if (i) addElement('wbr', place, '');
     place.appendChild(document.createTextNode(part));
   });
@@ -61,7 +61,8 @@ class ReportTable {
         tr.title = 'find its ops';
         tr.onclick = () => findOps(this.box, searches[at]);
       }
-      return {at, tr, text: (tr.cells[1].textContent || '').toLowerCase()};
+      const name = tr.cells[1];  // as it is shown, and as it was recorded
+      return {at, tr, text: `${name.textContent} ${name.title}`.toLowerCase()};
     });
   }
 
@@ -69,9 +70,10 @@ class ReportTable {
   makeRow(line, colour) {
     const tr = document.createElement('tr');
     line.split('\t').forEach((cell, column) => {
-      const [text, faint] = cell.split('\f');
+      const [text, faint, whole] = cell.split('\f');
       const td = addElement('td', tr, this.styles[column]);
       if (column === 0) td.style.color = colour;
+      if (whole) td.title = whole;
       if (this.data.numbers[column]) td.textContent = text; else fillBreakable(td, text);
       if (!faint) return;
       td.appendChild(document.createTextNode(' '));

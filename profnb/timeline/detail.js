@@ -1,7 +1,5 @@
 // More detail than the page holds, from the kernel where there is one.
 
-/** @typedef {{ask: (question: string) => Promise<string>}} DetailSource */
-
 class Detail {
   /** @param {Viewer} viewer */
   constructor(viewer) {

@@ -130,7 +130,7 @@ def _count_of(count: int, what: str) -> str:
 def timeline_script() -> str:
     """The script that puts a viewer in place of every still picture on the page it runs in."""
     files = [
-        resources.files("profnb.drawing") / "format.js",
+        *(resources.files("profnb.drawing") / name for name in ("format.js", "ask.js")),
         *(resources.files("profnb.timeline") / part for part in _PARTS),
     ]
     return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"

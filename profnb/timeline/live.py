@@ -1,19 +1,15 @@
 """Questions from a timeline in the browser to the kernel, and the answers.
 
 A saved timeline holds what fits; while the kernel lives, zooming in asks for the events of the window.
-JupyterLab gives a script in an output no way to the kernel, so two core ipywidgets carry the words: a text
-field that the script types the question into, and an HTML widget that holds the answer. In Colab its own
-call does, without a widget.
 """
 
-import sys
 from base64 import b64encode
+from functools import partial
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
-from profnb.drawing.widget_marks import HIDDEN, WIDGET_VIEW
+from profnb.drawing.kernel_bridge import show_bridge
 from profnb.subjects.study import Study
 from profnb.timeline.pack import event_details, pack_timeline, unit_of
 from profnb.timeline.scene import Scene
@@ -60,47 +56,7 @@ def answer_question(scene: Scene, question: str) -> str:
 def show_live_detail(study: Study, timeline_id: str) -> Any:
     """Make the kernel answer the timeline of this id.
 
-    Shows an output of its own with two hidden widgets; in Colab nothing.
-
     Returns:
-        The widgets; None in Colab, where what answers is forgotten with the runtime.
+        What lives on; None in Colab.
     """
-    scene = Scene(study)
-    if "google.colab" in sys.modules:
-        _register_in_colab(scene, timeline_id)
-        return None
-    from IPython.display import display
-
-    box = _build(scene, timeline_id)
-    view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
-    # Nothing to see, with a kernel or without one; the viewer says whether it can ask.
-    display({WIDGET_VIEW: view, "text/html": HIDDEN, "text/plain": ""}, raw=True)
-    return box
-
-
-def _build(scene: Scene, timeline_id: str) -> Any:
-    import ipywidgets as widgets
-
-    hidden = {"display": "none"}
-    ask = widgets.Text(continuous_update=True, layout=hidden)
-    reply = widgets.HTML(layout=hidden)
-    ask.add_class(f"profnb-ask-{timeline_id}")
-    reply.add_class(f"profnb-reply-{timeline_id}")
-
-    def answer(change: dict[str, Any]) -> None:
-        number, _, question = str(change["new"]).partition(" ")
-        said = Markup('<i data-number="{}" data-answer="{}"></i>')
-        reply.value = str(said.format(number, answer_question(scene, question)))
-
-    ask.observe(answer, names="value")
-    return widgets.VBox([ask, reply], layout=hidden)
-
-
-def _register_in_colab(scene: Scene, timeline_id: str) -> None:
-    from google.colab import output
-    from IPython.display import JSON
-
-    def answer(question: str) -> Any:
-        return JSON({"answer": answer_question(scene, question)})
-
-    output.register_callback(f"profnb.{timeline_id}", answer)
+    return show_bridge(timeline_id, partial(answer_question, Scene(study)))

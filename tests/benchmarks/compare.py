@@ -35,8 +35,6 @@ out["warm_up_s"] = time.perf_counter() - begin
 from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
-from profnb.drawing.plotly import figure_bundle
-import plotly.offline
 base = rss()
 begin = time.perf_counter()
 trace = read_trace(path)
@@ -47,10 +45,9 @@ p.steps, p.ops, p.step_times, p.notes
 out["tables_s"] = time.perf_counter() - begin
 begin = time.perf_counter()
 html = p._repr_mimebundle_()["text/html"]
-bundle = figure_bundle(p._report.figure, "", "chart", has_renderer=True)
 out["report_s"] = time.perf_counter() - begin
 out["peak_bytes"] = rss() - base
-out["report_bytes"] = len(json.dumps(p._repr_mimebundle_())) + len(json.dumps(bundle))
+out["report_bytes"] = len(json.dumps(p._repr_mimebundle_()))
 out["events"], out["file_bytes"] = len(trace.events), len(trace.recorded)
 print(json.dumps(out))
 """

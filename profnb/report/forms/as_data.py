@@ -94,7 +94,7 @@ def report_data(
         "source": source,
         "is_shortened": False,
         "environment": dict(list(environment.items())[:_MOST_OTHERS]),
-        "headline": report.headline,
+        "headline": report.first_line,
         "answer": report.answer,
         "steps": _steps(study, step_times) if study is not None and has_steps else None,
         "tracing_cost": _tracing_cost(study),

@@ -1,59 +1,193 @@
-"""A report as HTML that stands alone in any frontend.
+"""A report as HTML that stands alone in any frontend: the answer, what to change, parts to open.
 
 Layer A of the design: real tables and text bars that read well with script, style and SVG stripped.
-What comes from the trace travels as escaped text or as JSON in an attribute.
+What comes from the trace travels as escaped text or as JSON in an attribute. Charts are values in attributes
+too, drawn by the report's script where they stand: a sanitizer that shows ``<svg>`` as text finds none here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from markupsafe import Markup
 
 from profnb.drawing.html_table import Cell, html_table, note_list
 from profnb.drawing.markup import without_controls
-from profnb.drawing.section import section_block, titled_block
-from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of
+from profnb.drawing.plotly import figure_html
+from profnb.drawing.section import Section, section_block, section_html, titled_block
+from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html
 from profnb.report.content import Content, ShareRow
+from profnb.report.step_chart import step_table_html, strip_caption, strip_figure
 from profnb.report.text import Fact
 from profnb.subjects.cell.section import CellWords
 
-__all__ = ["content_html", "share_table_html"]
+__all__ = ["content_html", "live_parts"]
 
 _BAR_MARKS = 72
+_STEPS = "Steps"
+_PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
+_LINE = Markup('<div style="{};margin:0 0 4px" data-part="facts">{}</div>')
+_PART = Markup('<div data-part="{}">{}</div>')
 
 
-def content_html(content: Content, figure: Markup, section_figures: Sequence[Markup]) -> Markup:
-    """The report as a fragment of a page, with the HTML of figures inside.
+def content_html(content: Content, *, live_id: str = "", is_page: bool = False) -> Markup:
+    """The report as a fragment of a page.
 
     Args:
         content: What it shows.
-        figure: Stands between the headline and the tables; empty for none.
-        section_figures: One per section, empty for none; each stands below its table.
+        live_id: What the kernel that answers this report's questions is called; "" for none.
+        is_page: Whether it stands in a page of its own, where plotly.js draws what can be zoomed.
     """
-    headline = Markup('<div style="font-size:17px;font-weight:600;margin:4px 0 0">{}</div>')
-    answer = Markup('<div style="margin:0 0 6px">{}</div>') if content.answer else Markup("")
     parts = [
-        headline.format(content.headline),
-        answer.format(content.answer),
+        _head_html(content),
         Markup("") if content.cell is None else _cell_html(content.cell),
-        _facts_html(content.facts),
-        Markup("") if content.advice is None else advice_html(content.advice),
-        note_list(content.notes),
-        figure,
+        Markup("") if content.advice is None else advice_html(content.advice, content.again),
+        _tabs_html(content, is_page=is_page),
+        _about_html(content),
     ]
-    if content.shares:
-        parts.append(titled_block("Mean step", share_table_html(content.shares)))
-    tabs: dict[str, Markup] = {}
-    for section, chart in zip(content.sections, section_figures, strict=True):
-        tabs[section.tab] = tabs.get(section.tab, Markup("")) + section_block(section) + chart
-    tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
-    parts.extend(tab.format(name, body) for name, body in tabs.items())
-    if content.foot:
-        foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:10px 0 0">{}</div>')
-        parts.append(foot.format(MUTED, content.foot))
-    whole = Markup('<div class="profnb" style="{}">{}</div>').format(ROOT, Markup("").join(parts))
+    live = Markup(' data-live="{}"').format(live_id) if live_id else Markup("")
+    whole = Markup('<div class="profnb" style="{}"{}>{}</div>').format(
+        ROOT, live, Markup("").join(parts)
+    )
     return without_controls(whole)
+
+
+def _head_html(content: Content) -> Markup:
+    """What is read first: what was not seen, the answer, a line of facts, the typical step, the steps."""
+    alarm = f"{content.alarm} {content.unmeasured}".strip()
+    amber = Markup(
+        '<div style="border-left:4px solid #c98500;background:rgba(201,133,0,.15);padding:4px 10px;'
+        'margin:2px 0 4px"><b>{}</b></div>'
+    )
+    first = Markup(
+        '<div style="font-size:18px;font-weight:600;line-height:1.3;margin:4px 0 2px">{}</div>'
+    )
+    parts = [
+        amber.format(alarm) if alarm else Markup(""),
+        first.format(content.lead or content.headline),
+    ]
+    facts = [content.headline] if content.lead else []
+    if facts or content.facts:
+        parts.append(_LINE.format(MUTED, _facts_line(facts, content.facts)))
+    if content.shares:
+        parts.append(share_bar_html(content.shares))
+    if content.chart is not None:
+        strip = figure_html(strip_figure(content.chart), step_table_html(content.chart))
+        caption = strip_caption(content.chart)
+        parts.append(
+            strip + Markup('<div style="{};font-size:11px">{}</div>').format(MUTED, caption)
+        )
+    return Markup("").join(parts)
+
+
+def _facts_line(first: Sequence[str], facts: Sequence[Fact]) -> Markup:
+    """The figures of the headline in a line, what qualifies each under the pointer."""
+    said = Markup('<span title="{}" style="white-space:nowrap">{} {}</span>')
+    told = [
+        said.format(fact.remark, fact.name, fact.value)
+        for fact in facts
+        if fact.name not in ("step time, median", "step time")  # the headline has it
+    ]
+    return Markup(" · ").join([*map(Markup("{}").format, first), *told])
+
+
+def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
+    """The typical step as one bar of the full width; its parts are text, so it reads without style too."""
+    piece = Markup(
+        '<span title="{title}" style="display:block;width:{percent};background:{colour};color:{ink};'
+        'overflow:hidden;white-space:nowrap;text-indent:6px">{text}</span> '
+    )
+    parts = Markup("").join(
+        piece.format(
+            title=f"{name}: {mean} of a step, {share}",
+            percent=share.replace(" ", "").replace("<", ""),
+            colour=colour_of(name),
+            ink=ink_on(colour_of(name)),
+            text=_bar_label(name, share),
+        )
+        for name, _, mean, share in shares
+    )
+    return Markup(
+        '<div data-part="bar" style="display:flex;height:26px;line-height:26px;border-radius:3px;'
+        'overflow:hidden;font-size:12px;margin:2px 0 6px">{}</div>'
+    ).format(parts)
+
+
+def _bar_label(name: str, share: str) -> str:
+    """As much as there is room for; the rest stands under the pointer, and all in the table of the step."""
+    room = float(share.strip("<% ")) / 100 / _PER_LETTER
+    return next((text for text in (f"{name} {share}", name) if len(text) <= room), "")
+
+
+def _tabs_html(content: Content, *, is_page: bool) -> Markup:
+    """The parts that the script makes tabs of: the ops first, then the typical step in numbers."""
+    tabs: dict[str, Markup] = {}
+    for section in content.sections:
+        block = _section_html(section, is_first=section.tab not in tabs, is_page=is_page)
+        tabs[section.tab] = tabs.get(section.tab, Markup("")) + block
+    if content.shares:
+        ordered = list(tabs.items())
+        tabs = dict([*ordered[:1], (_STEPS, _steps_html(content.shares)), *ordered[1:]])
+    tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
+    return Markup("").join(tab.format(name, body) for name, body in tabs.items())
+
+
+def _section_html(section: Section, *, is_first: bool, is_page: bool) -> Markup:
+    """A section with its chart; no title where its tab says the same."""
+    chart = Markup("")
+    if section.figure is not None:
+        chart = figure_html(section.figure, Markup(""), is_interactive=is_page)
+    body = section_block(section)
+    if is_first and section.title == section.tab:
+        body = Markup('<div style="margin:4px 0 10px">{}</div>').format(section_html(section))
+    return _PART.format(f"{section.tab}/{section.title}", body + chart)
+
+
+def _steps_html(shares: Sequence[ShareRow]) -> Markup:
+    return _PART.format(_STEPS, titled_block("Mean step", share_table_html(shares)))
+
+
+def live_parts(facts: str, shares: Sequence[ShareRow], sections: Sequence[Section]) -> Markup:
+    """What of a report is of some steps, to take the place of what it shows of all.
+
+    Args:
+        facts: What steps they are.
+        shares: Their mean step.
+        sections: Tables of theirs; what is not among them stays as it is.
+    """
+    first: Mapping[str, Section] = {section.tab: section for section in reversed(sections)}
+    return Markup("").join(
+        [
+            _LINE.format(MUTED, facts),
+            share_bar_html(shares),
+            _steps_html(shares),
+            *(
+                _section_html(one, is_first=one is first[one.tab], is_page=False)
+                for one in sections
+            ),
+        ]
+    )
+
+
+def _about_html(content: Content) -> Markup:
+    """What qualifies the figures and what is missing: folded where scripts run."""
+    facts = _facts_table(content.facts)
+    foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:6px 0 0">{}</div>')
+    body = facts + note_list(content.notes)
+    if content.foot:
+        body += foot.format(MUTED, content.foot)
+    if not body:
+        return Markup("")
+    notes = len(content.notes)
+    count = "" if not notes else " (1 note)" if notes == 1 else f" ({notes} notes)"
+    return Markup('<div class="profnb-fold" data-title="{}">{}</div>').format(
+        f"about this measurement{count}", body
+    )
+
+
+def _facts_table(facts: Sequence[Fact]) -> Markup:
+    rows = [(fact.name, fact.value, fact.remark) for fact in facts if fact.remark]
+    return html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
 
 
 def _cell_html(cell: CellWords) -> Markup:
@@ -72,7 +206,7 @@ def _cell_html(cell: CellWords) -> Markup:
         if count
     )
     return Markup(
-        '<div style="margin:0 0 2px">{} {}</div><div style="{};overflow:hidden">{}</div>'
+        '<div style="margin:6px 0 0">{} {}</div><div style="{};overflow:hidden">{}</div>'
     ).format(cell.head, named, BAR, bar)
 
 
@@ -89,26 +223,6 @@ def _marks(fractions: Sequence[float]) -> list[int]:
     """How many marks of the bar each part gets: all of them together, and none more than half a mark off."""
     ends = [round(end * _BAR_MARKS) for end in accumulate(fractions)]
     return [end - begin for begin, end in pairwise([0, *ends])]
-
-
-def _facts_html(facts: Sequence[Fact]) -> Markup:
-    """The headline figures, as a table of one row so that they stay apart without style."""
-    if not facts:
-        return Markup("")
-    cell = Markup(
-        '<td style="border:0;background:none;padding:2px 26px 4px 0;vertical-align:top;text-align:left">'
-        '<div style="{muted}">{name}</div> '
-        '<div style="font-size:16px;font-weight:600">{value}</div> '
-        '<div style="{muted};font-size:11px">{remark}</div></td>'
-    )
-    cells = Markup("").join(
-        cell.format(muted=MUTED, name=fact.name, value=fact.value, remark=fact.remark)
-        for fact in facts
-    )
-    return Markup(
-        '<table style="border:0;margin:4px 0;color:inherit;text-align:left">'
-        '<tr style="display:flex;flex-wrap:wrap;background:none;text-align:left">{}</tr></table>'
-    ).format(cells)
 
 
 def share_table_html(shares: Sequence[ShareRow]) -> Markup:

@@ -15,11 +15,11 @@ _WIDTH = 150
 
 def content_text(content: Content) -> str:
     """The report as plain text: what it says first, then its tables without their details."""
-    parts = [printable(f"{content.headline}. {content.answer}".strip())]
+    parts = [printable(f"{content.first_line}. {content.answer}".strip())]
     if content.cell is not None:
         parts[0] += f"\n{fill(printable(content.cell.text), _WIDTH)}"
     if content.advice is not None:
-        parts.append(advice_section_text(content.advice))
+        parts.append(advice_section_text(content.advice, content.again))
     parts.extend(f"Note: {printable(note)}" for note in content.notes)
     if content.facts:
         facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in content.facts]

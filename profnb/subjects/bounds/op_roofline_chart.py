@@ -6,7 +6,7 @@ import numpy as np
 
 from profnb.core.units import percent_text
 from profnb.drawing.roof_figure import RoofPoints, roof_figure
-from profnb.drawing.theme import colour_of
+from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.op_roofline import COMPUTE, MEMORY, NEITHER, OpRoofline
 from profnb.trace.op_names import without_call
 
@@ -14,7 +14,7 @@ __all__ = ["BOUND_COLOURS", "op_roofline_figure"]
 
 BOUND_COLOURS = {
     COMPUTE: colour_of("device compute"),
-    MEMORY: colour_of("device collectives"),
+    MEMORY: MEMORY_COLOUR,
     NEITHER: colour_of("all others"),
 }
 _NAMES = {COMPUTE: "compute-bound", MEMORY: "memory-bound", NEITHER: "neither"}

@@ -15,8 +15,8 @@ from profnb.subjects.bounds.op_roofline import (
     OpRoofline,
 )
 from profnb.subjects.bounds.op_roofline_chart import BOUND_COLOURS, op_roofline_figure
+from profnb.subjects.layers.op_title import op_title
 from profnb.subjects.study import Study
-from profnb.trace.op_names import without_call
 
 __all__ = ["bounds_sections", "share_sentence"]
 
@@ -61,8 +61,8 @@ def bounds_sections(study: Study) -> list[Section]:
 
 
 def _op_cell(roofline: OpRoofline, row: int) -> Cell:
-    name = without_call(roofline.op_name[row])[:_LONGEST_NAME]
-    return (name, "", roofline.op_type[row][:_LONGEST_NAME])
+    name, kind = roofline.op_name[row][:_LONGEST_NAME], roofline.op_type[row][:_LONGEST_NAME]
+    return op_title(name, kind).cell
 
 
 def share_sentence(roofline: OpRoofline) -> str:

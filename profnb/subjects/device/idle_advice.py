@@ -273,16 +273,15 @@ def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
     """A title, what the host did meanwhile, and what to change, for a cause of idle time."""
     python = words(
         study.framework,
-        "profile the Python code, and hand the device more work at once.",
+        "Profile the Python code, and hand the device more work at once.",
         tensorflow="p.python (a capture with Python's calls) names the functions; do less of it in the step, "
         "or put it into the tf.function.",
         sessions="p.python (a capture with Python's calls) names the functions; do less of it between the "
         "session runs, and feed through tf.data instead of placeholders.",
-        jax="the frames on the timeline name the functions; put the whole step into one jax.jit.",
+        jax="The frames on the timeline name the functions; put the whole step into one jax.jit.",
         pytorch="with_stack=True in torch.profiler.profile records the functions; do less of it in the step, "
         "or in the workers of the DataLoader.",
     )
-    python = python[0].upper() + python[1:]
     return {
         "compiling": ("Compile before the loop", "programs were compiled", "Run a step or two before "
                       "what is timed, and give every batch one shape."),

@@ -5,6 +5,7 @@ Only where the trace has device work; a trace without any shows none of this, an
 
 import numpy as np
 
+from profnb.core.printable import cut_middle
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -18,6 +19,7 @@ from profnb.subjects.device.kernels import KERNELS, KernelTable
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
 from profnb.subjects.device.peaks import is_nvidia, tells_tensor_cores
 from profnb.subjects.device.precision import WIDTHS, Precision, ops_without_tensor_cores
+from profnb.subjects.layers.op_title import op_title
 from profnb.subjects.study import Study
 
 __all__ = ["device_sections"]
@@ -217,7 +219,7 @@ def _missed_section(kernels: KernelTable) -> list[Section]:
             rows=[
                 (
                     bar_text(totals[name][0] / totals[shown[0]][0], 8),
-                    name,
+                    op_title(name).cell,
                     count_text(totals[name][1]),
                     duration_text(totals[name][0]),
                     percent_text(totals[name][0] / whole),
@@ -244,8 +246,11 @@ def _kernel_cell(kernel: str, op: str) -> Cell:
     """The op and, fainter, the kernel without what C++ puts around its name."""
     start = kernel.removeprefix("void ")
     short = start.partition("(")[0].strip() or start  # an anonymous namespace begins with a bracket
-    short = short[:_LONGEST_KERNEL] + ("…" if len(short) > _LONGEST_KERNEL else "")
-    return short if op == kernel else (op, "", short)
+    short = cut_middle(short, _LONGEST_KERNEL)
+    if op == kernel:
+        return (short, "", "", start if short != start else "")
+    title = op_title(op)
+    return (title.name, "", short, f"{title.full}\n{start}")
 
 
 def _core_text(kernels: KernelTable, row: int) -> str:

@@ -1,7 +1,6 @@
 """Layers as the report shows them: the parts of a step, each layer, and the model as a picture."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from profnb.core.units import MISSING, bar_text, count_text, duration_text, perc
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.layer_chart import PART_COLOURS, layer_figure
+from profnb.subjects.layers.layer_chart import ROW_COLOURS, layer_figure
 from profnb.subjects.layers.layer_rows import (
     INPUT,
     LAYER_PARTS,
@@ -24,33 +23,27 @@ from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
 from profnb.subjects.layers.layer_tree import grow_layer_tree
 from profnb.subjects.study import Study
 
-__all__ = ["chosen_layers", "layer_sections"]
+__all__ = ["layer_sections", "sections_of_layers"]
 
-_SHOWN, _MOST_ROWS = 20, 300
+_SHOWN, _MOST_ROWS = 8, 300
 
 
 def layer_sections(study: Study) -> list[Section]:
     """The tables on layers; none where no op lies in one."""
-    table = study.layers.table
-    is_layer = _layers_of(table)
-    if not table.total_ps[is_layer].any():
-        return []
-    return [_part_section(table, is_layer), _layer_section(table, is_layer, study.scope)]
+    return sections_of_layers(study.layers.table, study.scope)
 
 
-def chosen_layers(table: LayerTable, scope: str, words: Sequence[str]) -> Section | None:
-    """The first layers of a part of the trace that was chosen elsewhere; None where no op lies in one.
+def sections_of_layers(table: LayerTable, scope: str) -> list[Section]:
+    """The tables on the layers of a part of the trace; none where no op of it lies in one.
 
     Args:
         table: The layers of that part.
         scope: What it is, in words.
-        words: What the names of layers that are shown hold, in small letters.
     """
     is_layer = _layers_of(table)
     if not table.total_ps[is_layer].any():
-        return None
-    section = _layer_section(table, is_layer, scope, words)
-    return replace(section, rows=section.rows[:_SHOWN], sort_keys=(), figure=None)
+        return []
+    return [_part_section(table, is_layer), _layer_section(table, is_layer, scope)]
 
 
 def _layers_of(table: LayerTable) -> Bools:
@@ -94,7 +87,7 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
             for name, spent in parts
         ],
         numbers=(False, False, True, True, True, True),
-        colours=[PART_COLOURS[name] for name, _ in parts],
+        colours=[ROW_COLOURS[name] for name, _ in parts],
         tab="Layers",
         is_detail=True,
     )  # fmt: skip
@@ -121,15 +114,9 @@ def _achieved(name: str, spent: int, flops: Sequence[float], iterations: int) ->
     return rate_text(done, "flop"), rate_text(done * iterations / spent * 1e12, "flop/s")
 
 
-def _layer_section(
-    table: LayerTable, is_layer: Bools, scope: str, words: Sequence[str] = ()
-) -> Section:
+def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
     total = table.total_ps
-    rows = [
-        row
-        for row in np.argsort(-total, kind="stable").tolist()
-        if total[row] and all(word in table.layer[row].lower() for word in words)
-    ]
+    rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_ROWS]
     most = int(total.max()) or 1
@@ -216,8 +203,8 @@ def _per_step(table: LayerTable, name: str) -> Shown:
 
 def _row_colour(table: LayerTable, row: int) -> str:
     if table.layer_type[row]:
-        return PART_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
-    return PART_COLOURS.get(table.layer[row], colour_of("all others"))
+        return ROW_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
+    return ROW_COLOURS.get(table.layer[row], colour_of("all others"))
 
 
 def _layer_cell(table: LayerTable, row: int) -> Cell:

@@ -8,7 +8,7 @@ from profnb.core.units import MISSING, PS_PER_MS, bytes_text, count_text, percen
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import COLOURS, colour_of
+from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import step_rules
 from profnb.subjects.memory.allocators import step_around
 from profnb.subjects.memory.peak import MEMORY_PEAK, tabulate_peak
@@ -20,12 +20,8 @@ __all__ = ["memory_sections"]
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_POINTS = 6, 10, 120
 _SMALL = 1 << 20  # an allocator below this everywhere has no chart and no table of its peak
 _COLOURS = (
-    "device compute",
-    "device collectives",
-    "kernel launch",
-    "host compute",
-    "input",
-    "output",
+    MEMORY_COLOUR,
+    *map(colour_of, ("kernel launch", "device compute", "host compute", "output", "all others")),
 )
 
 
@@ -66,7 +62,7 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
         title="Memory",
         tab="Memory",
         sentence=sentence,
-        bar=Bar(lambda row: shown[row].peak_bytes / most, colour_of("device collectives"), 10),
+        bar=Bar(lambda row: shown[row].peak_bytes / most, MEMORY_COLOUR, 10),
         rows=range(len(shown)),
         figure=_memory_figure(study, shown) if largest.allocator.is_device else None,
         is_detail=not largest.allocator.is_device,
@@ -116,7 +112,7 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         sentence=sentence,
         bar=Bar(
             lambda row: shown[row].bytes / max(shown[0].bytes, 1),
-            colour_of("device collectives"),
+            MEMORY_COLOUR,
             8,
         ),
         rows=range(len(shown)),
@@ -143,7 +139,7 @@ def _memory_figure(study: Study, uses: list[MemoryUse]) -> dict[str, Any]:
                 "type": "scatter", "mode": "lines", "name": name,
                 "x": [round(float(time), 4) for time in times],
                 "y": allocator.in_use[highest].tolist(),
-                "line": {"shape": "hv", "width": 1.5, "color": COLOURS[colour]},
+                "line": {"shape": "hv", "width": 1.5, "color": colour},
                 "hovertemplate": f"%{{x:.4g}} ms: %{{y:.4s}}B in {name}<extra></extra>",
             }
         )  # fmt: skip

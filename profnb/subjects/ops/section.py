@@ -7,17 +7,19 @@ from typing import Any
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import count_text, duration_text, percent_text
+from profnb.drawing.html_table import Cell
 from profnb.drawing.plain import plain_table
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.sortable import Finder
 from profnb.drawing.theme import colour_of
+from profnb.subjects.layers.op_title import op_titles
 from profnb.subjects.ops.op_table import OpTable
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
-__all__ = ["OpRow", "chosen_section", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"]
+__all__ = ["OpRow", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"]
 
-_SHOWN, _MOST, _IN_TEXT = 15, 400, 10
+_SHOWN, _MOST, _IN_TEXT = 8, 400, 10
 _LONGEST_NAME = 300
 _RUNNING = "sum %"
 _EVERYTHING = "the whole capture"
@@ -36,6 +38,7 @@ class OpRow:
         self_ps: Time in it alone.
         total_ps: Time in it and in what it called.
         self_fraction: Share of the self time of its side, 0 to 1.
+        is_type: Whether it is a type.
     """
 
     side: str
@@ -45,6 +48,7 @@ class OpRow:
     self_ps: int
     total_ps: int
     self_fraction: float
+    is_type: bool = False
 
 
 _OPS = Table[Sequence[OpRow]](
@@ -110,6 +114,7 @@ def rows_by_type(ops: Sequence[OpRow]) -> list[OpRow]:
             sum(op.self_ps for op in alike),
             sum(op.total_ps for op in alike),
             sum(op.self_fraction for op in alike),
+            is_type=True,
         )
         for (side, op_type), alike in types.items()
     ]
@@ -135,14 +140,10 @@ def ops_section(ops: Sequence[OpRow], scope: str = _EVERYTHING) -> Section:
     )
 
 
-def chosen_section(rows: Sequence[OpRow]) -> Section:
-    """The first of some ops or types that were chosen elsewhere."""
-    return replace(_section(rows[:_SHOWN], rows), sort_keys=())
-
-
 def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Section:
     """The first rows; the side is named only where there are two."""
     longest = max((row.self_fraction for row in rows), default=0) or 1
+    cells = _cells(shown)
     running = _running(shown)
     side = ["side"] if len({row.side for row in rows}) > 1 else []
     section = section_of(
@@ -151,7 +152,7 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
         (
             Shown(
                 "op",
-                lambda row: (shown[row].name, "", shown[row].remark),
+                lambda row: cells[row],
                 sort_key=lambda row: shown[row].name,
                 meaning="the op's own name, and its type",
             ),
@@ -180,6 +181,15 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
         **rest,
     )
     return replace(section, sorted_by=section.headings.index("self"))
+
+
+def _cells(rows: Sequence[OpRow]) -> list[Cell]:
+    """What the rows are called: an op by its layer and what it does, a type by its own name."""
+    titles = op_titles([row.name for row in rows], [row.remark for row in rows])
+    return [
+        (row.name, "", row.remark) if row.is_type else title.cell
+        for row, title in zip(rows, titles, strict=True)
+    ]
 
 
 def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder[Section]:

@@ -32,23 +32,18 @@ def source_sections(study: Study) -> list[Section]:
     lines = study.source.lines
     if lines is None or not any(lines.file):
         return []
-    return [_line_section(lines, study.source.scope), *_file_sections(lines)]
+    return [chosen_lines(lines, study.source.scope), *_file_sections(lines)]
 
 
-def chosen_lines(lines: SourceLines, scope: str, words: Sequence[str]) -> Section:
-    """The lines that cost most of a part of the trace that was chosen elsewhere, and hold some words."""
-    return _line_section(lines, scope, words)
+def chosen_lines(lines: SourceLines, scope: str) -> Section:
+    """The source lines that cost most, ops and Python together, whichever file they stand in.
 
-
-def _line_section(lines: SourceLines, scope: str, words: Sequence[str] = ()) -> Section:
-    """The source lines that cost most, ops and Python together, whichever file they stand in."""
+    Args:
+        lines: The lines of the trace, or of a part of it that was chosen elsewhere.
+        scope: What that is, in words.
+    """
     cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
-    of_user = [
-        row
-        for row in range(len(lines))
-        if lines.file[row]
-        and all(word in f"{lines.text[row]} {lines.file[row]}".lower() for word in words)
-    ]
+    of_user = [row for row in range(len(lines)) if lines.file[row]]
     shown = sorted(of_user, key=lambda row: -cost[row])[:_SHOWN_LINES]
     most = max((int(cost[row]) for row in shown), default=0) or 1
 

@@ -10,6 +10,7 @@ from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.device.roofline import ROOFLINE, Roofline
+from profnb.subjects.layers.op_title import op_title
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import HloOp
 from profnb.subjects.xla.xla_chart import roofline_figure, xla_figure
@@ -86,7 +87,8 @@ def _op_section(study: Study) -> Section:
 def _op_cell(op: HloOp) -> Cell:
     """The framework's op and, fainter, XLA's."""
     hlo_op = op.name if op.category in ("", op.name) else f"{op.name} ({op.category})"
-    return (op.op_name, "", hlo_op) if op.op_name else hlo_op
+    title = op_title(op.op_name)
+    return (title.name, "", hlo_op, f"{title.full}\n{hlo_op}") if op.op_name else hlo_op
 
 
 def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:

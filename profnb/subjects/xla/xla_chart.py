@@ -7,7 +7,7 @@ from profnb.core.block import Block
 from profnb.core.units import percent_text
 from profnb.drawing.icicle import icicle_figure
 from profnb.drawing.roof_figure import RoofPoints, roof_figure
-from profnb.drawing.theme import colour_of
+from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.device.roofline import Roofline
 from profnb.subjects.xla.xla_ops import XlaOps
 
@@ -56,7 +56,7 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
             ops,
             [row for row in rows if bool(roofline.is_compute_bound[row]) == is_compute],
             name,
-            colour_of("device compute" if is_compute else "device collectives"),
+            colour_of("device compute") if is_compute else MEMORY_COLOUR,
         )
         for is_compute, name in ((True, "bound by operations"), (False, "bound by memory"))
     ]

@@ -1,0 +1,134 @@
+"""The first sentence of a report: where the time goes and why; above it what was not seen.
+
+Its numbers are those of the tables below it: idle time by cause (``p.idle``), shares of the typical step, and
+of the ops' own time (the op table by type). Nothing is said that one of them does not have.
+"""
+
+import numpy as np
+
+from profnb.core.printable import printable
+from profnb.core.units import percent_text
+from profnb.report.notes import note_contents, note_devices, note_missing_devices
+from profnb.report.text import MEANINGS
+from profnb.steps.streams import working_devices
+from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
+from profnb.subjects.device.unused import gpu_worked
+from profnb.subjects.study import Study
+from profnb.subjects.unseen import unrecorded_backend
+
+__all__ = ["lead_text", "unmeasured_text"]
+
+_LEAST_IDLE, _LEAST_CAUSE, _LEAST_OP = 0.1, 0.05, 0.1
+_MOST, _SHARE_OF_FIRST = 0.5, 1 / 3
+_LONGEST = 60
+_ABSENT, _DROPPED = "absent, not zero", "Events were dropped"  # as notes say it
+_CLAUSES = {
+    "compiling": "functions are traced or compiled",
+    "waiting for input": "the next batch is not there yet",
+    "copying input": "the next batch is still being copied to it",
+    "synchronising copy": "the host waits for results of it or copies them back",
+    "host compute": "ops compute on the CPU",
+    "kernel launch": "the host is still launching its kernels",
+    "Python in the step": "the host runs Python, or what was not recorded, in the step",
+    "Python between steps": "the host runs Python between steps",
+}
+
+
+def lead_text(study: Study, between: str, *, has_host: bool) -> str:
+    """Where the time goes, and why, in one sentence; "" where nothing is known of it.
+
+    A device that is idle a tenth of the time or more comes first, with what the host did meanwhile; else the
+    largest part of a step, and the kind of op that takes most of it or what its input waits for.
+
+    Args:
+        study: The analyses.
+        between: What passes between steps, where that is known.
+        has_host: Whether the thread of the steps was recorded.
+    """
+    largest = study.summary.largest
+    if largest is None:
+        return ""
+    idle = study.device.idle
+    if idle is not None and idle.total_ps.sum() >= _LEAST_IDLE * idle.window_ps:
+        return _idle_text(study, idle)
+    how_much = "Most" if largest.fraction >= _MOST else "The largest part"
+    meaning = _why(study, largest.category, between, has_host=has_host)
+    return f"{how_much} of a step is {largest.category}, {percent_text(largest.fraction)}{meaning}."
+
+
+def _idle_text(study: Study, idle: IdleTable) -> str:
+    """How long the busiest device was idle, and what the host did then."""
+    whole, window = int(idle.total_ps.sum()), idle.window_ps
+    order = np.argsort(-idle.total_ps, kind="stable")[:2].tolist()
+    causes = [(IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order]
+    name = idle.device.removeprefix("/device:").partition(":")[0]
+    several = len(working_devices(study.trace))
+    device = f"The {name if name in ('GPU', 'TPU') else 'device'}"
+    if several > 1:
+        device = f"The busiest of {several} devices"
+    said = f"{device} is idle {percent_text(whole / window)} of the time"
+    first, first_ps = causes[0]
+    if first not in _CLAUSES:
+        return f"{said}; why was not recorded."
+    how = "mostly because" if first_ps >= _MOST * whole else "most often because"
+    said += f", {how} {_CLAUSES[first]} ({percent_text(first_ps / window)})"
+    second, second_ps = causes[1]
+    is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
+    if second in _CLAUSES and is_worth_it:
+        said += f", and because {_CLAUSES[second]} ({percent_text(second_ps / window)})"
+    return f"{said}."
+
+
+def _why(study: Study, category: str, between: str, *, has_host: bool) -> str:
+    """What is behind the largest part of a step: what it waits for, or the op that takes most of it."""
+    diagnosis = study.input.diagnosis
+    if category == "input" and diagnosis is not None and diagnosis.iterator >= 0:
+        return f": {diagnosis.sentence}".rstrip(".")
+    meaning = MEANINGS.get(category, "")
+    if category == "all others" and not has_host:
+        meaning = "nothing that could explain it was recorded"
+    if category == "between steps":
+        meaning = between or meaning
+    said = f" ({meaning})" if meaning else ""
+    if category not in ("device compute", "host compute"):
+        return said
+    op = _largest_kind(study, on_device=category == "device compute")
+    return f"{said}{op}"
+
+
+def _largest_kind(study: Study, *, on_device: bool) -> str:
+    """The type of op that takes most of its side's own time in the steps, and how much."""
+    ops = study.ops.steady
+    rows = np.flatnonzero((ops.is_device == on_device) & (ops.self_ps > 0))
+    whole = int(ops.self_ps[rows].sum())
+    sums: dict[str, int] = {}
+    for row in rows.tolist():
+        kind = ops.op_type[row] or ops.op_name[row]
+        sums[kind] = sums.get(kind, 0) + int(ops.self_ps[row])
+    if len(sums) < 2:
+        return ""
+    kind, took = max(sums.items(), key=lambda item: item[1])
+    if took < _LEAST_OP * whole or not kind:
+        return ""
+    name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:_LONGEST]
+    return f"; {percent_text(took / whole)} of the time in ops there is {name}"
+
+
+def unmeasured_text(study: Study) -> str:
+    """What was not recorded although it happened, if that is more important than what was; else ""."""
+    worked = gpu_worked(study.trace, study.memory.allocators)
+    backend = unrecorded_backend(study)
+    framework, devices = study.framework, study.recording.devices
+    found = (
+        [f"{backend}'s work was not recorded: of a step only its time is known."] if backend else []
+    )
+    if worked:
+        found += note_missing_devices(study.trace, devices, worked=True, framework=framework)
+        found += note_devices(study.trace, worked=True, framework=framework)
+    found = [note for note in found if backend or _ABSENT in note]
+    found += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
+    return " ".join(_first_sentence(note) for note in found)
+
+
+def _first_sentence(note: str) -> str:
+    return note.partition(". ")[0].rstrip(".") + "."
