@@ -20,7 +20,7 @@ from profnb.trace.model import StringTable
 from profnb.timeline.scene import Scene
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import answer_question
-from profnb.timeline.pack import event_details, fit_timeline, line_label, pack_timeline
+from profnb.timeline.pack import event_details, fit_timeline, pack_timeline
 from profnb.timeline.still import still_picture, still_text
 
 pytestmark = pytest.mark.versions
@@ -46,10 +46,10 @@ def test_streams_stand_first_then_the_thread_with_the_steps_then_the_busiest():
         ),
         gpu(line("Stream #1", event("k", 0, 1)), line("Steps", event("1", 0, 60)), line("Stream #2", event("m", 0, 9))),
     )
-    labels = [line_label(Scene(study), position) for position in range(len(Scene(study).lanes.lines))]
-    assert labels == ["GPU:0 Stream #1", "GPU:0 Stream #2", "GPU:0 Steps", "python", "busy", "idle"]
+    labels = Scene(study).names
+    assert labels == ["GPU:0 Stream #1", "GPU:0 Stream #2", "GPU:0 Steps", "Python (steps)", "busy", "idle"]
     assert Scene(study).lanes.busy_ps.tolist() == [1, 9, 60, 50, 90, 1]
-    assert labels[Scene(study).lanes.steps_line] == "python"
+    assert labels[Scene(study).lanes.steps_line] == "Python (steps)"
 
 
 def test_an_event_stands_below_its_parent_and_below_what_it_only_partly_overlaps():
@@ -146,8 +146,13 @@ def unpack(data):
         planes = np.frombuffer(raw, np.uint8, 4 * count, at).reshape(4, count).astype(np.int64)
         out[name] = planes[0] + (planes[1] << 8) + (planes[2] << 16) + (planes[3] << 24)
         at += 4 * count
-    assert at == len(raw)
     first = out["first"]
+    numbers = lambda at, count: np.frombuffer(raw, np.uint8, 4 * count, at).reshape(4, count).T.copy().view("<u4").ravel().astype(np.int64)
+    out["tracks"] = []
+    for track in head["tracks"]:
+        out["tracks"].append((numbers(at, track["samples"]), numbers(at + 4 * track["samples"], track["samples"])))
+        at += 8 * track["samples"]
+    assert at == len(raw)
     for row in range(head["rows"]):
         part = slice(first[row], first[row + 1])
         out["begin"][part] = np.cumsum(out["begin"][part])
@@ -173,7 +178,7 @@ def test_the_browser_gets_every_number():
     assert [head["categories"][c][0] for c in columns["category"]] == ["device compute", "all others", "kernel launch", "kernel launch"]
     assert (columns["launch"].tolist(), columns["kernel"].tolist()) == ([3], [0])
     assert head["steps"] == {"begin": [0], "end": [90_000], "num": [4], "warm": [0]}
-    assert [(entry["label"], entry["row"], entry["device"], entry["steps"]) for entry in head["lines"]] == [("GPU:0 Stream #1", 0, True, False), ("python", 1, False, True)]
+    assert [(entry["label"], entry["row"], entry["device"], entry["steps"]) for entry in head["lines"]] == [("GPU:0 Stream #1", 0, True, False), ("Python (steps)", 1, False, True)]
 
 
 def test_a_long_trace_gets_a_coarser_unit_that_fits_32_bits():
@@ -251,7 +256,7 @@ def test_the_still_picture_reads_as_text():
     lines = still_text(still_picture(Scene(study))).splitlines()
     assert lines[0].split() == ["thread", "or", "stream", "|", "28.0", "µs", "|", "busy", "busy", "%", "events"]
     assert lines[1] == "GPU:0 Stream #1   |" + "█" * 30 + " " * 30 + "|  14.0 µs  50.0 %       1"
-    assert lines[2].startswith("python            |" + "█" * 17)
+    assert lines[2].startswith("Python (steps)    |" + "█" * 17)
     assert lines[2].endswith("|  24.0 µs  85.7 %       3")
 
 

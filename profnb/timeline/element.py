@@ -26,15 +26,9 @@ __all__ = ["Timeline", "build_timeline", "timeline_script"]
 _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
 _PARTS = (
-    "numbers.js",
-    "marks.js",
-    "picture.js",
-    "panel.js",
-    "search.js",
-    "detail.js",
-    "viewer.js",
-    "start.js",
-)
+    "numbers", "marks", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel", "search",
+    "lane_menu", "detail", "viewer", "hands", "start",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +125,6 @@ def timeline_script() -> str:
     """The script that puts a viewer in place of every still picture on the page it runs in."""
     files = [
         *(resources.files("profnb.drawing") / name for name in ("format.js", "ask.js")),
-        *(resources.files("profnb.timeline") / part for part in _PARTS),
+        *(resources.files("profnb.timeline") / "browser" / f"{part}.js" for part in _PARTS),
     ]
     return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"

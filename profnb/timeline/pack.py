@@ -7,7 +7,8 @@ event of a real trace). Times are in units of ``unit_ps`` since ``begin_ps``.
 
 In order: the first mark of each lane (L + 1), then for each of M marks: begin after the previous
 mark's in its lane, duration, busy time (0: all of it), time in children, occurrences, name, step + 1,
-category (uint8); then for each of F flows the launching mark and the launched mark.
+category (uint8); then for each of F flows the launching mark and the launched mark; then for each track
+of sampled values the time after the sample before it, and the value as (value - least) / scale.
 """
 
 import gzip
@@ -24,14 +25,17 @@ from profnb.core.columns import Int64s
 from profnb.drawing.theme import colour_of
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.launching import find_launches
+from profnb.timeline.first_view import typical_steps
+from profnb.timeline.lane_names import recorded_name
 from profnb.timeline.marks import Marks, pick_marks
 from profnb.timeline.scene import Scene
+from profnb.timeline.tracks import thin_track
+from profnb.trace.names import STEPS_LINE
 
 __all__ = [
     "PackedTimeline",
     "event_details",
     "fit_timeline",
-    "line_label",
     "pack_timeline",
     "unit_of",
 ]
@@ -42,6 +46,7 @@ _LARGEST = (1 << 32) - 1
 _MOST_STEPS = 20_000
 _MOST_FLOWS = 200_000
 _MOST_HIDDEN_NAMES = 5_000
+_FEWEST_SAMPLES, _MARKS_PER_SAMPLE = 400, 80  # of each track
 # Stats that link events to each other; they tell a person nothing.
 _INTERNAL = frozenset({"correlation_id", "group_id", "profnb_marker", "producer_id", "consumer_id"})
 
@@ -65,19 +70,6 @@ class PackedTimeline:
     left_out_events: int
 
 
-def line_label(scene: Scene, position: int) -> str:
-    """What to call a line in the picture: the device's short name, the thread's or stream's name."""
-    lines = scene.study.trace.lines
-    line = int(scene.lanes.lines[position])
-    plane = scene.study.trace.planes[lines.plane[line]]
-    name = lines.names[line] or f"thread {lines.ids[line]}"
-    others = sum(1 for other in scene.study.trace.planes if other.is_host == plane.is_host)
-    short = plane.name.removeprefix("/device:").rpartition("/")[2]
-    if not plane.is_host or others > 1:
-        name = f"{short} {name}"
-    return name[:_LONGEST_NAME]
-
-
 def event_details(scene: Scene, event: int) -> str:
     """The stats of an event as lines of ``name: value``, for a person to read."""
     lines = []
@@ -92,10 +84,33 @@ def _shuffled(column: npt.NDArray[np.integer[Any]]) -> bytes:
     return column.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
 
 
+def _name_rows(scene: Scene, marks: Marks) -> Int64s:
+    """For each mark the row of ``Trace.names``; on a device's own line of steps, past them, the step.
+
+    That line counts from 1 in each capture; the ruler has the numbers that the program gave. The
+    last row is for what stands there and is no step of the ruler.
+    """
+    trace, steps = scene.study.trace, scene.study.steps
+    rows = trace.events.name[marks.event].astype(np.int64)
+    of_steps = trace.lines.names.rows_where(lambda name: name == STEPS_LINE) & trace.is_device_line
+    counted = of_steps[trace.lines.of_event[marks.event]]
+    step = scene.study.groups.step[marks.event][counted].astype(np.int64)
+    rows[counted] = len(trace.names) + np.where(step < 0, len(steps), step)
+    return rows
+
+
+def _name_text(scene: Scene, row: int) -> str:
+    names, numbers = scene.study.trace.names, scene.study.steps.step_num
+    if row < len(names):
+        return names[row][:_LONGEST_NAME]
+    step = row - len(names)
+    return f"step {numbers[step]}" if step < len(numbers) else "outside the steps"
+
+
 def _columns(
     scene: Scene, marks: Marks, begin_ps: int, unit_ps: int
 ) -> tuple[list[bytes], list[int]]:
-    """The columns of the marks, and the rows of ``Trace.names`` that they point to."""
+    """The columns of the marks, and the names that they point to, as ``_name_rows`` has them."""
     lane_count = int(scene.lanes.first_lane[-1])
     first_mark = np.searchsorted(marks.lane, np.arange(lane_count + 1))
     begin = (marks.begin_ps - begin_ps) // unit_ps
@@ -111,7 +126,7 @@ def _columns(
         len(marks),
     )
     children = (marks.busy_ps - self_ps.astype(np.int64)) // unit_ps
-    names, name = np.unique(scene.study.trace.events.name[marks.event], return_inverse=True)
+    names, name = np.unique(_name_rows(scene, marks), return_inverse=True)
     step = scene.study.groups.step[marks.event] + 1
     columns = [first_mark, delta, end - begin, busy, children, marks.occurrences, name, step]
     packed = [_shuffled(np.clip(column, 0, _LARGEST)) for column in columns]
@@ -131,7 +146,9 @@ def _line_headers(scene: Scene) -> list[dict[str, Any]]:
     counts = np.diff(trace.lines.offsets)
     return [
         {
-            "label": line_label(scene, position),
+            "label": scene.names[position],
+            "recorded": recorded_name(trace, line),
+            "derived": scene.derived[position],
             "plane": trace.planes[trace.lines.plane[line]].name[:_LONGEST_NAME],
             "device": bool(trace.is_device_line[line]),
             "steps": position == lanes.steps_line,
@@ -141,6 +158,35 @@ def _line_headers(scene: Scene) -> list[dict[str, Any]]:
         }
         for position, line in enumerate(lanes.lines.tolist())
     ]
+
+
+def _track_columns(
+    scene: Scene, most: int, window_ps: tuple[int, int] | None, begin_ps: int, unit_ps: int
+) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """What is said of each track, and its two columns."""
+    headers, columns = [], []
+    for whole in scene.tracks:
+        least, largest = float(whole.value.min()), float(whole.value.max())
+        is_exact = bool((whole.value % 1 == 0).all()) and largest - least <= _LARGEST
+        scale = 1.0 if is_exact else max((largest - least) / _LARGEST, np.finfo(float).tiny)
+        track = thin_track(whole, most, window_ps)
+        time = np.clip((track.time_ps - begin_ps) // unit_ps, 0, _LARGEST)
+        value = np.clip(np.rint((track.value - least) / scale), 0, _LARGEST)
+        columns += [_shuffled(np.diff(time, prepend=0)), _shuffled(value.astype(np.int64))]
+        headers.append(
+            {
+                "label": track.label[:_LONGEST_NAME],
+                "title": track.title[:_LONGEST_NAME],
+                "unit": track.unit[:_LONGEST_NAME],
+                "samples": len(track),
+                "held": track.is_held,
+                "least": least,
+                "largest": largest,
+                "scale": scale,
+                "thinned": track.left_out,
+            }
+        )
+    return headers, columns
 
 
 def _step_columns(scene: Scene, begin_ps: int, unit_ps: int) -> dict[str, list[int]]:
@@ -181,14 +227,17 @@ def pack_timeline(
     span_ps = int(trace.events.end_ps.max(initial=1)) - first
     columns, names = _columns(scene, marks, first, unit_ps)
     counts = np.bincount(trace.events.name, minlength=len(trace.names))
+    counts = np.append(counts, np.ones(len(scene.study.steps) + 1, np.int64))
     if window_ps is None:  # a search finds also what stands inside blocks only
-        hidden = np.setdiff1d(np.flatnonzero(counts), names)
+        hidden = np.setdiff1d(np.flatnonzero(counts[: len(trace.names)]), names)
         names += hidden[np.argsort(-counts[hidden], kind="stable")][:_MOST_HIDDEN_NAMES].tolist()
     launches, kernels = _flows(scene, marks)
     alone = np.flatnonzero(marks.occurrences == 1)
     longest = alone[np.argsort(-marks.busy_ps[alone], kind="stable")][:most_details]
     details = {int(mark): event_details(scene, int(marks.event[mark])) for mark in longest}
     left_out = int((lanes.lane < 0).sum())
+    most_samples = max(_FEWEST_SAMPLES, most // _MARKS_PER_SAMPLE)
+    tracks, samples = _track_columns(scene, most_samples, window_ps, first, unit_ps)
     header = {
         "unit_ps": unit_ps,
         "begin_ps": first,
@@ -199,16 +248,18 @@ def pack_timeline(
         "events": len(trace.events),
         "merged": marks.merged_events,
         "resolution_ps": marks.resolution_ps,
-        "names": [trace.names[name][:_LONGEST_NAME] for name in names],
+        "names": [_name_text(scene, name) for name in names],
         "counts": counts[names].tolist(),
         "categories": [[name, colour_of(name)] for name in CATEGORIES],
         "lines": _line_headers(scene),
         "steps": _step_columns(scene, first, unit_ps),
+        "opens": typical_steps(scene.study),
+        "tracks": tracks,
         "details": {mark: text for mark, text in details.items() if text},
     }
     text = json.dumps(header, separators=(",", ":")).encode("utf-8", "replace")
     parts: Iterable[bytes] = [
-        struct.pack("<I", len(text)), text, *columns, _shuffled(launches), _shuffled(kernels)
+        struct.pack("<I", len(text)), text, *columns, _shuffled(launches), _shuffled(kernels), *samples
     ]  # fmt: skip
     data = gzip.compress(b"".join(parts), 6 if len(marks) < 300_000 else 4, mtime=0)
     return PackedTimeline(data, len(marks), marks.merged_events, marks.resolution_ps, left_out)

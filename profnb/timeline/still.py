@@ -15,7 +15,6 @@ from profnb.drawing.html_table import Cell, html_table
 from profnb.drawing.plain import plain_table
 from profnb.drawing.theme import MUTED, colour_of
 from profnb.timeline.lanes import busy_in_bins
-from profnb.timeline.pack import line_label
 from profnb.timeline.scene import Scene
 
 __all__ = ["Still", "still_html", "still_picture", "still_text"]
@@ -56,12 +55,14 @@ def still_picture(scene: Scene) -> Still:
     edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)
     counts = np.diff(trace.lines.offsets)
     shown = []
-    for position, line in enumerate(lanes.lines[:_MOST_LINES].tolist()):
+    own = [row for row, device in enumerate(scene.derived) if not device]
+    for position in own[:_MOST_LINES]:
+        line = int(lanes.lines[position])
         busy = busy_in_bins(trace, lanes, position, edges)
         levels = np.ceil(busy * (len(_LEVELS) - 1) - 1e-9).astype(int)
         shown.append(
             (
-                line_label(scene, position),
+                scene.names[position],
                 bool(trace.is_device_line[line]),
                 "".join(_LEVELS[level] for level in levels),
                 int(counts[line]),

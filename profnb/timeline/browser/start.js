@@ -5,7 +5,7 @@ async function startTimeline(root) {
   const started = performance.now();
   const marks = await readMarks(root.dataset.timeline || '');
   const still = root.querySelector('.profnb-still');
-  const viewer = new Viewer(root, marks);
+  const viewer = new Viewer(root, root, marks);
   if (still) /** @type {HTMLElement} */ (still).style.display = 'none';
   /** @type {any} */ (root).viewer = viewer;
   root.dataset.ms = String(Math.round(performance.now() - started));
@@ -19,6 +19,7 @@ async function startTimeline(root) {
     const source = findSource(root.dataset.id || '');
     if (!source || !(await source.ask('hello'))) return;  // a kernel that is gone does not answer
     viewer.detail.source = source;
+    viewer.detail.use();
     if (marks.head.merged) viewer.note('zooming in loads every event from the kernel');
   }, delay));
 }

@@ -4,13 +4,16 @@ const HELP = [
   ['W  S', 'zoom in, out (also Ctrl + wheel, pinch)'], ['A  D', 'move left, right (also Shift + wheel, Shift + drag)'],
   ['drag', 'measure a range'], ['click', 'details; launch and kernel are joined'], ['double click', 'zoom to an event'],
   ['[  ]', 'previous, next step'], ['/', 'search'], ['N  P', 'next, previous match'], ['M', 'zoom to the range'],
-  ['0', 'everything'], ['Esc', 'clear'], ['click a name', 'fold or unfold its rows'],
+  ['0', 'everything'], ['R', 'measure what is shown'], ['Esc', 'clear'], ['click a name', 'fold or unfold its rows'],
+  ['↑ ↓  , .', 'select the event above, below, before, after'], ['L', 'hide and pin lanes'], ['F', 'full height'],
+  ['search', 'words; >2ms <50us for how long; step:4; lane:gpu'],
 ];
 
 class Panel {
-  /** @param {Element} parent @param {Picture} picture */
-  constructor(parent, picture) {
-    this.picture = picture;
+  /** @param {Element} parent @param {Viewer} viewer */
+  constructor(parent, viewer) {
+    this.viewer = viewer;
+    this.picture = viewer.picture;
     this.helps = false;
     this.element = addElement('div', parent, 'min-height:66px;padding:5px 2px;overflow-wrap:anywhere');
     this.element.setAttribute('aria-live', 'polite');
@@ -63,21 +66,25 @@ class Panel {
     if (stats) addElement('div', element, 'white-space:pre-wrap;opacity:.72;max-height:120px;overflow:auto', stats);
   }
 
-  /** @param {number} y where the drag began, which says whose busy time is meant */
-  measure(y) {
-    const {picture, element} = this;
+  /** @param {number} line whose busy time is told @param {boolean} isDone whether to make the table */
+  measure(line, isDone) {
+    const {picture, element, viewer} = this;
     if (!picture.range) return;
+    this.helps = false;
     const {head} = picture.marks;
-    const place = picture.placeAt(y) || {line: 0};
-    const result = picture.marks.measure(place.line, picture.range[0], picture.range[1]);
-    const busy = `${head.lines[place.line].label} busy ${durationText(result.busy * head.unit_ps)} (${percentText(result.busy / result.wall)})`;
+    const [from, to] = picture.range;
+    const {derived} = head.lines[line];
+    // What only repeats a device's work would count it twice; asked for itself, it stands alone.
+    const lines = derived ? [line] : viewer.bands.wanted.filter((one) => !head.lines[one].derived);
+    const result = picture.marks.measure(line, from, to, isDone ? lines : [line]);
+    const busy = `${head.lines[line].label} busy ${durationText(result.busy * head.unit_ps)} (${percentText(result.busy / result.wall)})`;
     element.textContent = '';
     addElement('b', element, '', `${durationText(result.wall * head.unit_ps)} wall`);
-    addElement('span', element, '', ` · ${busy} · ${countText(result.events)} events on all rows · most self time:`);
-    for (const [name, time, count] of result.top) {
-      addElement('div', element, 'opacity:.8;white-space:nowrap;overflow:hidden;text-overflow:ellipsis',
-        `${durationText(time * head.unit_ps)} · ${countText(count)} × ${name}`);
-    }
+    addElement('span', element, '', ` · ${busy}` + (isDone ? ` · ${countText(result.events)} events on ${derived ? 'this lane' : 'the lanes shown'}` : ''));
+    if (!isDone) return;
+    const tracks = viewer.tracks.shown.map((index) => viewer.tracks.rangeText(index, from, to)).filter(Boolean);
+    if (tracks.length) addElement('div', element, 'opacity:.8', tracks.join(' · '));
+    this.table = new RangeTable(element, result, head);
   }
 
   /** Which colour means what, for the categories that occur. */

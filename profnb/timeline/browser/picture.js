@@ -1,11 +1,7 @@
 // Draws the visible part of a timeline into a canvas: each row as a line of pixels, so that a million
 // marks cost no more than the pixels they fall on.
 
-const ROW = 17;
-const LINE_GAP = 5;
 const RULER = 40;
-
-/** @typedef {{line: number, top: number, rows: number}} Band */
 
 /** @param {string} hex @param {number} brightness @param {number} alpha @returns {number} ABGR pixel */
 function pixelOf(hex, brightness, alpha) {
@@ -14,17 +10,21 @@ function pixelOf(hex, brightness, alpha) {
 }
 
 class Picture {
-  /** @param {HTMLCanvasElement} canvas @param {Marks} marks */
-  constructor(canvas, marks) {
+  /** @param {HTMLCanvasElement} canvas @param {Marks} marks @param {Bands} bands */
+  constructor(canvas, marks, bands) {
     this.canvas = canvas;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
     this.marks = marks;
     this.from = 0;
     this.to = marks.head.span;
     this.scroll = 0;
-    this.folded = new Set();
-    /** @type {Uint8Array | null} */
-    this.isMatch = null;
+    this.bands = bands;
+    this.colour = '#888';
+    this.font = 'sans-serif';
+    /** The time that the ruler calls 0. */
+    this.zero = 0;
+    /** @type {Query | null} */
+    this.query = null;
     this.selected = -1;
     this.hovered = -1;
     /** @type {[number, number] | null} */
@@ -33,22 +33,6 @@ class Picture {
     this.shades = [0.8, 0.87, 0.93, 0.98, 1.04];
     this.pixels = marks.head.categories.map(([, hex]) =>
       [255, 150, 60].map((alpha) => this.shades.map((shade) => pixelOf(hex, shade, alpha))));
-    /** @type {Band[]} */
-    this.bands = [];
-    this.height = 0;
-    this.layOut();
-  }
-
-  /** Where each line stands, given which are folded to their outermost events. */
-  layOut() {
-    let top = 0;
-    this.bands = this.marks.head.lines.map((_, line) => {
-      const rows = this.folded.has(line) ? 1 : this.marks.rowsOf(line);
-      const band = {line, top, rows};
-      top += rows * ROW + LINE_GAP;
-      return band;
-    });
-    this.height = top;
   }
 
   get labelWidth() { return this.canvas.clientWidth < 560 ? 92 : 168; }
@@ -58,19 +42,25 @@ class Picture {
   xOf(time) { return this.labelWidth + (time - this.from) / (this.to - this.from) * this.plotWidth; }
   /** @param {number} x @returns {number} */
   timeAt(x) { return this.from + (x - this.labelWidth) / this.plotWidth * (this.to - this.from); }
-  /** The top of a row on the canvas, or null where its line is folded. @param {number} row */
+  /** Where what scrolls begins. */
+  get edge() { return RULER + this.bands.pinnedHeight; }
+  /** @param {Band} band @returns {number} */
+  topOf(band) { return RULER + band.top - (band.pinned ? 0 : this.scroll); }
+  /** The top of a row on the canvas, or null where it is not shown. @param {number} row */
   yOf(row) {
-    const band = this.bands[this.marks.lineOfRow[row]];
-    const depth = row - this.marks.head.lines[band.line].row;
-    return depth < band.rows ? RULER + band.top + depth * ROW - this.scroll : null;
+    const line = this.marks.lineOfRow[row];
+    const band = this.bands.ofLine[line];
+    const depth = row - this.marks.head.lines[line].row;
+    return band && depth < band.rows ? this.topOf(band) + depth * ROW : null;
   }
-  /** The line at a height, and the row or -1. @param {number} y */
+  /** The band at a height, and the row or -1. @param {number} y */
   placeAt(y) {
-    const inside = y - RULER + this.scroll;
-    for (const band of this.bands) {
-      if (inside >= band.top && inside < band.top + band.rows * ROW + LINE_GAP) {
-        const depth = Math.floor((inside - band.top) / ROW);
-        return {line: band.line, row: depth < band.rows ? this.marks.head.lines[band.line].row + depth : -1};
+    const inPinned = y < this.edge;
+    for (const band of this.bands.bands) {
+      const top = this.topOf(band);
+      if (band.pinned === inPinned && y >= top && y < top + band.rows * ROW + LINE_GAP) {
+        const depth = Math.floor((y - top) / ROW);
+        return {band, line: band.line, row: depth < band.rows && !band.group ? this.marks.head.lines[band.line].row + depth : -1};
       }
     }
     return null;
@@ -107,71 +97,89 @@ class Picture {
     this.drawRows(ratio, height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.textBaseline = 'middle';
+    for (const pinned of [false, true]) {
+      const top = pinned ? RULER : this.edge;
+      context.save();
+      context.beginPath();
+      context.rect(0, top, width, pinned ? this.edge - RULER : height - top);
+      context.clip();
+      this.drawNames(height, pinned);
+      this.drawLabels(height, pinned);
+      context.restore();
+    }
     context.save();
     context.beginPath();
-    context.rect(0, RULER, width, height);
+    context.rect(this.labelWidth, RULER, width, height);
     context.clip();
-    this.drawNames(height);
-    this.drawLabels(height);
     this.drawFlow();
     this.drawSelection(height);
     context.restore();
     this.drawSteps(height);
-    this.drawRuler(width);
+    drawRuler(this, width);
   }
 
-  /** The rows that are on the canvas: [row, top]. @param {number} height @returns {[number, number][]} */
-  visibleRows(height) {
-    /** @type {[number, number][]} */
+  /** The rows that are on the canvas: [row, top, where it may begin]. @param {number} height
+   * @param {boolean} [pinned] only these @returns {[number, number, number][]} */
+  visibleRows(height, pinned) {
+    /** @type {[number, number, number][]} */
     const rows = [];
-    for (const band of this.bands) {
+    for (const band of this.bands.bands) {
+      if (band.group || (pinned !== undefined && band.pinned !== pinned)) continue;
+      const edge = band.pinned ? RULER : this.edge;
       for (let depth = 0; depth < band.rows; depth++) {
-        const top = RULER + band.top + depth * ROW - this.scroll;
-        if (top + ROW > RULER && top < height) rows.push([this.marks.head.lines[band.line].row + depth, top]);
+        const top = this.topOf(band) + depth * ROW;
+        if (top + ROW > edge && top < height) rows.push([this.marks.head.lines[band.line].row + depth, top, edge]);
       }
     }
     return rows;
   }
 
+  /** One row of a stretch of time as pixels. @param {Marks} marks @param {number} row @param {number} from
+   * @param {number} to @param {number} columns @returns {Uint32Array} */
+  rowPixels(marks, row, from, to, columns) {
+    const line = new Uint32Array(columns);
+    const scale = columns / (to - from);
+    const flags = this.query && this.query.flagsOf(marks);
+    let [mark, last] = marks.within(row, from, to);
+    for (; mark < last; mark++) {
+      const begin = Math.max(0, Math.floor((marks.begin[mark] - from) * scale));
+      const end = Math.min(columns, Math.ceil((marks.end[mark] - from) * scale));
+      const fade = flags && !flags[mark] ? 2 : marks.occurrences[mark] > 1 ? 1 : 0;
+      const pixel = this.pixels[marks.category[mark]][fade][marks.name[mark] * 7 % 5];
+      // A gap of one pixel after what is wide enough tells neighbours apart.
+      const until = Math.max(begin + 1, end - begin > 3 ? end - 1 : end);
+      for (let x = begin; x < until; x++) line[x] = pixel;
+      if (end - begin <= 1 && !flags) {  // on to the first mark that reaches the next pixel
+        const next = marks.firstAfter(row, from + (begin + 1) / scale);
+        if (next > mark + 1) mark = Math.min(next, last) - 1;
+      }
+    }
+    return line;
+  }
+
   /** @param {number} ratio @param {number} height */
   drawRows(ratio, height) {
-    const {marks} = this;
     const left = Math.round(this.labelWidth * ratio);
     const columns = this.canvas.width - left;
-    const scale = columns / (this.to - this.from);
     const image = this.context.createImageData(columns, this.canvas.height);
     const target = new Uint32Array(image.data.buffer);
-    const line = new Uint32Array(columns);
     const thickness = Math.round((ROW - 2) * ratio);
-    for (const [row, top] of this.visibleRows(height)) {
-      line.fill(0);
-      let [mark, last] = marks.within(row, this.from, this.to);
-      for (; mark < last; mark++) {
-        const begin = Math.max(0, Math.floor((marks.begin[mark] - this.from) * scale));
-        const end = Math.min(columns, Math.ceil((marks.end[mark] - this.from) * scale));
-        const fade = this.isMatch && !this.isMatch[marks.name[mark]] ? 2 : marks.occurrences[mark] > 1 ? 1 : 0;
-        const pixel = this.pixels[marks.category[mark]][fade][marks.name[mark] * 7 % 5];
-        // A gap of one pixel after what is wide enough tells neighbours apart.
-        const until = Math.max(begin + 1, end - begin > 3 ? end - 1 : end);
-        for (let x = begin; x < until; x++) line[x] = pixel;
-        if (end - begin <= 1 && !this.isMatch) {  // on to the first mark that reaches the next pixel
-          const next = marks.firstAfter(row, this.from + (begin + 1) / scale);
-          if (next > mark + 1) mark = Math.min(next, last) - 1;
-        }
-      }
-      const y0 = Math.max(Math.round(top * ratio), Math.round(RULER * ratio));
+    for (const [row, top, edge] of this.visibleRows(height)) {
+      const line = this.rowPixels(this.marks, row, this.from, this.to, columns);
+      const y0 = Math.max(Math.round(top * ratio), Math.round(edge * ratio));
       const y1 = Math.min(Math.round(top * ratio) + thickness, this.canvas.height);
       for (let y = y0; y < y1; y++) target.set(line, y * columns);
     }
     this.context.putImageData(image, left, 0);
   }
 
-  /** @param {number} height */
-  drawNames(height) {
+  /** @param {number} height @param {boolean} pinned */
+  drawNames(height, pinned) {
     const {context, marks} = this;
     context.font = `11px ${this.font}`;
     const scale = this.plotWidth / (this.to - this.from);
-    for (const [row, top] of this.visibleRows(height)) {
+    const flags = this.query && this.query.flagsOf(marks);
+    for (const [row, top] of this.visibleRows(height, pinned)) {
       const [first, last] = marks.within(row, this.from, this.to);
       if (last - first > 20000) continue;  // none of so many is wide enough
       for (let m = first; m < last; m++) {
@@ -183,8 +191,8 @@ class Picture {
         let name = isBlock ? `${countText(marks.occurrences[m])} events` : marks.head.names[marks.name[m]];
         if (isBlock && name.length > room) name = `${marks.occurrences[m]}×`;
         if (room < 3) continue;
-        context.fillStyle = isBlock ? /** @type {string} */ (this.colour) : '#fff';
-        context.globalAlpha = this.isMatch && !this.isMatch[marks.name[m]] ? 0.35 : 1;
+        context.fillStyle = isBlock ? this.colour : '#fff';
+        context.globalAlpha = flags && !flags[m] ? 0.35 : 1;
         context.fillText(name.length > room ? name.slice(0, room - 1) + '…' : name, x0 + 4, top + ROW / 2 - 0.5);
       }
     }
@@ -200,10 +208,10 @@ class Picture {
     for (const s of marks.stepsWithin(this.from, this.to)) {
       const x0 = Math.max(this.xOf(begin[s]), this.labelWidth);
       const x1 = Math.min(this.xOf(end[s]), this.labelWidth + this.plotWidth);
-      context.fillStyle = /** @type {string} */ (this.colour);
+      context.fillStyle = this.colour;
       context.globalAlpha = warm[s] ? 0.1 : s % 2 ? 0.3 : 0.2;
       context.fillRect(x0, RULER - 19, Math.max(x1 - x0 - 1, 1), 16);
-      if (x1 - x0 > 7) {
+      if (x1 - x0 > 7 && this.xOf(begin[s]) >= this.labelWidth) {
         context.globalAlpha = 0.16;
         context.fillRect(Math.round(this.xOf(begin[s])), RULER - 19, 1, height);
       }
@@ -217,30 +225,31 @@ class Picture {
     context.globalAlpha = 1;
   }
 
-  /** @param {number} height */
-  drawLabels(height) {
+  /** @param {number} height @param {boolean} pinned */
+  drawLabels(height, pinned) {
     const {context, marks, labelWidth} = this;
     context.font = `12px ${this.font}`;
     const room = Math.floor((labelWidth - 24) / 6.4);
-    for (const band of this.bands) {
-      const top = RULER + band.top - this.scroll;
-      if (top + band.rows * ROW < RULER || top > height) continue;
-      const line = marks.head.lines[band.line];
-      const y = Math.max(top, RULER) + ROW / 2 - 1;
+    const edge = pinned ? RULER : this.edge;
+    for (const band of this.bands.bands) {
+      const top = this.topOf(band);
+      if (band.pinned !== pinned || top + band.rows * ROW < edge || top > height) continue;
+      const y = Math.max(top, edge) + ROW / 2 - 1;
       if (y > top + band.rows * ROW) continue;
-      context.fillStyle = /** @type {string} */ (this.colour);
-      if (marks.rowsOf(band.line) > 1) {
+      context.fillStyle = this.colour;
+      if (band.group || marks.rowsOf(band.line) > 1) {
+        const isOpen = band.group ? this.bands.opened.has(band.group) : !this.bands.folded.has(band.line);
         context.globalAlpha = 0.7;
         context.beginPath();
-        if (this.folded.has(band.line)) { context.moveTo(4, y - 4); context.lineTo(10, y); context.lineTo(4, y + 4); }
-        else { context.moveTo(3, y - 3); context.lineTo(11, y - 3); context.lineTo(7, y + 3); }
+        if (isOpen) { context.moveTo(3, y - 3); context.lineTo(11, y - 3); context.lineTo(7, y + 3); }
+        else { context.moveTo(4, y - 4); context.lineTo(10, y); context.lineTo(4, y + 4); }
         context.fill();
       }
-      context.globalAlpha = 1;
-      const label = line.label;
-      context.fillText(label.length > room ? label.slice(0, room - 1) + '…' : label, 16, y);
+      context.globalAlpha = band.group ? 0.72 : 1;
+      context.fillText(shortened(this.bands.labelOf(band), room), 16, y);
       context.globalAlpha = 0.14;
       context.fillRect(0, top + band.rows * ROW + 1, this.canvas.clientWidth, 1);
+      if (pinned) { context.globalAlpha = 0.05; context.fillRect(0, top, this.canvas.clientWidth, band.rows * ROW); }
     }
     context.globalAlpha = 1;
   }
@@ -260,7 +269,7 @@ class Picture {
     const {context, marks} = this;
     const y0 = this.yOf(marks.row[this.selected]);
     if (y0 === null) return;
-    context.strokeStyle = /** @type {string} */ (this.colour);
+    context.strokeStyle = this.colour;
     context.lineWidth = 1.5;
     for (const other of this.flowsOf(this.selected)) {
       const y1 = this.yOf(marks.row[other]);
@@ -279,7 +288,7 @@ class Picture {
   /** @param {number} height */
   drawSelection(height) {
     const {context, marks} = this;
-    context.strokeStyle = /** @type {string} */ (this.colour);
+    context.strokeStyle = this.colour;
     for (const [mark, weight] of [[this.hovered, 1], [this.selected, 2]]) {
       if (mark < 0) continue;
       const y = this.yOf(marks.row[mark]);
@@ -292,7 +301,7 @@ class Picture {
     }
     if (this.range) {
       const [x0, x1] = this.range.map((time) => this.xOf(time));
-      context.fillStyle = /** @type {string} */ (this.colour);
+      context.fillStyle = this.colour;
       context.globalAlpha = 0.12;
       context.fillRect(x0, RULER, x1 - x0, height);
       context.globalAlpha = 0.8;
@@ -300,29 +309,5 @@ class Picture {
       context.fillRect(x1, RULER, 1, height);
       context.globalAlpha = 1;
     }
-  }
-
-  /** @param {number} width */
-  drawRuler(width) {
-    const {context} = this;
-    const unit = this.marks.head.unit_ps;
-    const span = (this.to - this.from) * unit;
-    const about = span / Math.max(2, this.plotWidth / 110);
-    const power = Math.pow(10, Math.floor(Math.log10(about)));
-    const tick = [1, 2, 5, 10].map((m) => m * power).find((t) => t >= about) || power;
-    context.font = `11px ${this.font}`;
-    context.fillStyle = /** @type {string} */ (this.colour);
-    const scales = /** @type {[number, string][]} */ ([[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns']]);
-    const [size, name] = scales.find(([scale]) => this.to * unit >= scale) || [1, 'ps'];
-    const digits = Math.max(0, Math.ceil(-Math.log10(tick / size) - 1e-9));
-    for (let time = Math.ceil(this.from * unit / tick) * tick; time <= this.to * unit; time += tick) {
-      const x = this.xOf(time / unit);
-      const text = `${(time / size).toFixed(digits)} ${name}`;
-      context.globalAlpha = 0.35;
-      context.fillRect(x, 0, 1, 16);
-      context.globalAlpha = 0.72;
-      if (x + 6.5 * text.length < width) context.fillText(text, x + 4, 9);
-    }
-    context.globalAlpha = 1;
   }
 }

@@ -3,12 +3,17 @@
 
 /**
  * @typedef {{label: string, plane: string, device: boolean, steps: boolean, busy: number, events: number,
- *   row: number}} Line
+ *   row: number, recorded: string, derived: string}} Line
+ * @typedef {{label: string, title: string, unit: string, samples: number, held: boolean, least: number, largest: number,
+ *   scale: number, thinned: number}} TrackHead
+ * @typedef {{head: TrackHead, time: Uint32Array, value: Uint32Array}} Track
  * @typedef {{unit_ps: number, begin_ps: number, span: number, marks: number, rows: number, flows: number,
  *   events: number, merged: number, resolution_ps: number, names: string[],
  *   counts: number[], categories: [string, string][], lines: Line[], details: Object<string, string>,
- *   steps: {begin: number[], end: number[], num: number[], warm: number[]}}} Header
- * @typedef {{wall: number, busy: number, events: number, top: [string, number, number][]}} Measurement
+ *   steps: {begin: number[], end: number[], num: number[], warm: number[]}, opens: [number, number] | null,
+ *   tracks: TrackHead[]}} Header
+ * @typedef {{name: string, own: number, occurrences: number, longest: number, category: number}} Total
+ * @typedef {{wall: number, busy: number, events: number, totals: Total[]}} Measurement
  */
 
 /** @param {string} base64 @returns {Promise<Marks>} */
@@ -50,6 +55,12 @@ class Marks {
     at += marks;
     this.launch = column(flows);
     this.kernel = column(flows);
+    /** @type {Track[]} */
+    this.tracks = this.head.tracks.map((head) => {
+      const time = column(head.samples);
+      for (let i = 1; i < time.length; i++) time[i] += time[i - 1];
+      return {head, time, value: column(head.samples)};
+    });
     this.row = new Uint32Array(marks);
     for (let row = 0; row < rows; row++) {
       let previous = 0;
@@ -110,33 +121,52 @@ class Marks {
     return found;
   }
 
+  /** The last sample of a track at or before a time, or -1. @param {Track} track @param {number} time */
+  sampleAt(track, time) {
+    let low = 0;
+    let high = track.time.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (track.time[middle] > time) high = middle; else low = middle + 1;
+    }
+    return low - 1;
+  }
+
+  /** @param {Track} track @param {number} sample */
+  valueOf(track, sample) { return track.head.least + track.value[sample] * track.head.scale; }
+
   /**
-   * What happens in [from, to): how long the line is busy, and the names with the most self time on all lines.
-   * A mark that is partly inside counts by its part.
-   * @param {number} line @param {number} from @param {number} to @returns {Measurement}
+   * What happens in [from, to): how long the line is busy, and the own time of each name on some lines. A mark that is
+   * partly inside counts by its part; events in blocks count together, since only the longest of each is known by name.
+   * @param {number} line @param {number} from @param {number} to @param {number[]} lines @returns {Measurement}
    */
-  measure(line, from, to) {
-    /** @type {Map<number, [number, number]>} */
+  measure(line, from, to, lines) {
+    /** @type {Map<number, Total>} */
     const totals = new Map();
     let events = 0;
     let busy = 0;
-    for (let row = 0; row < this.head.rows; row++) {
-      const [first, last] = this.within(row, from, to);
-      for (let m = first; m < last; m++) {
-        const whole = this.end[m] - this.begin[m];
-        const inside = Math.min(this.end[m], to) - Math.max(this.begin[m], from);
-        const part = whole ? inside / whole : 1;
-        if (row === this.head.lines[line].row) busy += this.busy[m] * part;
-        events += this.occurrences[m];
-        const total = totals.get(this.name[m]) || [0, 0];
-        total[0] += (this.busy[m] - this.children[m]) * part;
-        total[1] += this.occurrences[m];
-        totals.set(this.name[m], total);
+    for (const one of lines) {
+      const {row: top} = this.head.lines[one];
+      for (let row = top; row < top + this.rowsOf(one); row++) {
+        const [first, last] = this.within(row, from, to);
+        for (let m = first; m < last; m++) {
+          const whole = this.end[m] - this.begin[m];
+          const part = whole ? (Math.min(this.end[m], to) - Math.max(this.begin[m], from)) / whole : 1;
+          if (row === this.head.lines[line].row) busy += this.busy[m] * part;
+          events += this.occurrences[m];
+          const key = this.occurrences[m] > 1 ? -1 : this.name[m] * 16 + this.category[m];
+          let total = totals.get(key);
+          if (!total) {
+            const name = key < 0 ? 'events in blocks' : this.head.names[this.name[m]];
+            total = {name, own: 0, occurrences: 0, longest: 0, category: key < 0 ? -1 : this.category[m]};
+            totals.set(key, total);
+          }
+          total.own += (this.busy[m] - this.children[m]) * part;
+          total.occurrences += this.occurrences[m];
+          if (key >= 0) total.longest = Math.max(total.longest, whole);
+        }
       }
     }
-    /** @type {[string, number, number][]} */
-    const top = [...totals].sort((a, b) => b[1][0] - a[1][0]).slice(0, 5)
-      .map(([name, [time, count]]) => [this.head.names[name], time, count]);
-    return {wall: to - from, busy, events, top};
+    return {wall: to - from, busy, events, totals: [...totals.values()]};
   }
 }

@@ -1,0 +1,32 @@
+// Numbers to text, as profnb/core/units.py writes them.
+
+/** @param {number} ps @returns {string} */
+function durationText(ps) {
+  if (!ps) return '0 ms';
+  /** @type {[number, string][]} */
+  const units = [[1e12, 's'], [1e9, 'ms'], [1e6, 'µs'], [1e3, 'ns'], [1, 'ps']];
+  for (const [size, unit] of units) {
+    if (ps < size * 0.9995) continue;
+    const value = ps / size;
+    return fixedText(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + ' ' + unit;
+  }
+  return fixedText(ps, 2) + ' ps';
+}
+
+/** @param {number} count @returns {string} */
+function countText(count) { return fixedText(count, 0); }
+
+/** @param {number} count @returns {string} */
+function bytesText(count) {
+  /** @type {[number, string][]} */
+  const units = [[1e12, 'TB'], [1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']];
+  for (const [size, unit] of units) {
+    if (Math.abs(count) < size * 0.9995) continue;
+    const value = Math.abs(count) / size;
+    return (count < 0 ? '-' : '') + fixedText(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + ' ' + unit;
+  }
+  return fixedText(count, 0) + ' B';
+}
+
+/** A text cut to so many characters. @param {string} text @param {number} room */
+function shortened(text, room) { return text.length > room ? text.slice(0, Math.max(room - 1, 1)) + '…' : text; }

@@ -1,0 +1,292 @@
+// A timeline that a person works with: buttons, keys, pointer, search, steps, measuring, details.
+// Everything from a trace goes in through textContent or the canvas: names are data.
+
+const BUTTON = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
+  'border-radius:3px;padding:2px 8px;margin:0 4px 4px 0;cursor:pointer;';
+
+const SHORT = 470;
+const MOST_TALL = 4000;  // far below what a canvas may be, on any screen
+
+/** @typedef {{follow: (viewer: Viewer) => void, measured: (viewer: Viewer, line: number) => void}} Follower */
+
+class Viewer {
+  /** @param {HTMLElement} root @param {Element} place @param {Marks} marks */
+  constructor(root, place, marks) {
+    this.root = root;
+    this.whole = marks;
+    this.detail = new Detail(this);
+    this.bands = new Bands(marks);
+    this.pending = 0;
+    this.isTall = false;
+    /** Told of every move and every measured range; a second run beside this one follows. @type {Follower | null} */
+    this.follower = null;
+    this.box = addElement('div', place, 'margin:4px 0');
+    this.bar = addElement('div', this.box, 'display:flex;flex-wrap:wrap;align-items:center');
+    const below = addElement('div', this.box, '');
+    this.search = this.buildTools(below);
+    this.map = new Minimap(this.box, this);
+    const lane = addElement('div', this.box, 'overflow-x:hidden;overflow-y:auto;position:relative;' +
+      'border:1px solid rgba(128,128,128,.35);border-radius:3px');
+    const canvas = addElement('canvas', lane, 'position:sticky;top:0;display:block;width:100%;outline-offset:-2px;' +
+      'touch-action:pan-y;cursor:crosshair');
+    canvas.tabIndex = 0;
+    canvas.setAttribute('role', 'application');
+    canvas.setAttribute('aria-roledescription', 'timeline');
+    canvas.setAttribute('aria-label', `timeline of ${countText(marks.head.events)} events; press ? for help`);
+    this.canvas = canvas;
+    this.lane = lane;
+    this.spacer = addElement('div', lane, '');
+    this.picture = new Picture(canvas, marks, this.bands);
+    this.tracks = new Tracks(this.box, this);
+    this.panel = new Panel(this.box, this);
+    this.resize();
+    new Hands(this).listen();
+    this.open();
+    this.panel.say();
+    this.draw();
+  }
+
+  /** @param {Element} below where the list of lanes opens */
+  buildTools(below) {
+    const {bar} = this;
+    /** @param {string} text @param {string} title @param {() => void} action */
+    const button = (text, title, action) => {
+      const made = addElement('button', bar, BUTTON, text);
+      made.title = title;
+      made.setAttribute('aria-label', title);
+      made.onclick = () => { action(); };
+      return made;
+    };
+    button('−', 'zoom out (S)', () => this.zoom(2));
+    button('+', 'zoom in (W)', () => this.zoom(0.5));
+    button('all', 'everything (0)', () => this.show(0, this.whole.head.span));
+    const input = BUTTON.replace('cursor:pointer;', '');
+    if (this.whole.head.steps.num.length) {
+      button('‹', 'previous step ([)', () => this.moveStep(-1));
+      this.stepInput = addElement('input', bar, input + 'width:64px');
+      this.stepInput.placeholder = 'step';
+      this.stepInput.setAttribute('aria-label', 'go to step');
+      this.stepInput.onchange = () => this.goToStep(/** @type {HTMLInputElement} */ (this.stepInput).value);
+      button('›', 'next step (])', () => this.moveStep(1));
+    }
+    const search = new Search(bar, this.whole, (mark) => this.goToMatch(mark), () => this.markMatches());
+    this.menu = new LaneMenu(bar, below, this);
+    button('measure', 'measure what is shown (R)', () => this.measureView());
+    const tall = button('full height', 'every lane without scrolling, or a short picture (F)', () => this.toggleHeight());
+    tall.setAttribute('aria-pressed', 'false');
+    this.tall = tall;
+    button('?', 'keyboard and mouse (?)', () => this.panel.toggleHelp());
+    this.status = addElement('span', bar, 'opacity:.72;margin:0 8px 4px 0');
+    this.status.setAttribute('role', 'status');
+    return search;
+  }
+
+  /** Show the typical steps, or everything where there are none. */
+  open() {
+    const {opens, steps} = this.whole.head;
+    if (!opens || opens[1] >= steps.num.length) { this.show(0, this.whole.head.span); return; }
+    const [first, last] = opens;
+    const room = (steps.end[last] - steps.begin[first]) * 0.04;
+    this.show(steps.begin[first] - room, steps.end[last] + room);
+    if (last - first + 1 < steps.num.length) {
+      const which = first === last ? `step ${steps.num[first]} is` : `steps ${steps.num[first]} to ${steps.num[last]} are`;
+      this.note(`${which} typical of ${countText(steps.num.length)}`);
+    }
+  }
+
+  /** Lanes were folded, hidden or pinned. */
+  relay() {
+    this.bands.layOut();
+    this.tracks.resize();
+    this.resize();
+    this.picture.scroll = this.lane.scrollTop;
+    this.draw();
+  }
+
+  resize() {
+    const whole = this.bands.height + RULER + 4;
+    const height = Math.min(whole, this.isTall ? MOST_TALL : SHORT + this.bands.pinnedHeight);
+    this.lane.style.height = `${height}px`;
+    this.canvas.style.height = `${height}px`;
+    this.spacer.style.height = `${Math.max(0, whole - height)}px`;
+  }
+
+  toggleHeight() {
+    this.isTall = !this.isTall;
+    this.tall?.setAttribute('aria-pressed', String(this.isTall));
+    this.relay();
+  }
+
+  draw() {
+    if (this.pending) return;
+    this.pending = requestAnimationFrame(() => { this.pending = 0; this.drawNow(); });
+  }
+
+  drawNow() {
+    this.picture.draw();
+    this.map.draw();
+    this.tracks.draw();
+  }
+
+  /** What is shown, in words. */
+  whereText() {
+    const {picture, whole} = this;
+    const {head} = whole;
+    const inView = whole.stepsWithin(picture.from, picture.to);
+    const steps = inView.length ? `steps ${head.steps.num[inView[0]]} to ${head.steps.num[inView[inView.length - 1]]}, ` : '';
+    return `${steps}${durationText((picture.to - picture.from) * head.unit_ps)} from ` +
+      `${durationText(Math.max(0, picture.from) * head.unit_ps)} on, of ${durationText(head.span * head.unit_ps)}`;
+  }
+
+  /** Show [from, to), never less than 20 units and never more than a little around everything.
+   * @param {number} from @param {number} to */
+  show(from, to) {
+    const span = this.whole.head.span;
+    const width = Math.min(Math.max(to - from, 20), span * 1.04);
+    const begin = Math.min(Math.max((from + to - width) / 2, -0.02 * span), 1.02 * span - width);
+    this.place(begin, begin + width);
+    this.follower?.follow(this);
+  }
+
+  /** Show [from, to) as it is. @param {number} from @param {number} to */
+  place(from, to) {
+    this.picture.from = from;
+    this.picture.to = to;
+    this.detail.use();
+    this.draw();
+  }
+
+  /** @param {number} factor @param {number} [x] */
+  zoom(factor, x) {
+    const {picture} = this;
+    const time = x === undefined || x < picture.labelWidth ? (picture.from + picture.to) / 2 : picture.timeAt(x);
+    this.show(time - (time - picture.from) * factor, time + (picture.to - time) * factor);
+  }
+
+  /** @param {number} fraction */
+  pan(fraction) {
+    const by = (this.picture.to - this.picture.from) * fraction;
+    this.show(this.picture.from + by, this.picture.to + by);
+  }
+
+  clear() {
+    this.picture.range = null;
+    this.picture.selected = -1;
+    this.search.clear();
+    this.panel.say();
+    this.draw();
+  }
+
+  /** Measure [from, to). @param {number} from @param {number} to @param {number} line whose busy time is told
+   * @param {boolean} isDone whether the range stays, so that its table is worth making */
+  measure(from, to, line, isDone) {
+    this.picture.range = [from, to];
+    this.panel.measure(line, isDone);
+    this.draw();
+    if (isDone) this.follower?.measured(this, line);
+  }
+
+  measureView() {
+    const {picture, whole} = this;
+    const steps = whole.head.lines.findIndex((line) => line.steps);
+    const line = picture.selected >= 0 ? picture.marks.lineOfRow[picture.marks.row[picture.selected]] : Math.max(steps, 0);
+    this.measure(Math.max(picture.from, 0), Math.min(picture.to, whole.head.span), line, true);
+  }
+
+  /** @param {number} step its place in the header's steps */
+  showStep(step) {
+    const {begin, end, num} = this.whole.head.steps;
+    const room = (end[step] - begin[step]) * 0.04;
+    this.currentStep = step;
+    if (this.stepInput) this.stepInput.value = String(num[step]);
+    this.show(begin[step] - room, end[step] + room);
+  }
+
+  /** @param {string} text */
+  goToStep(text) {
+    const {num} = this.whole.head.steps;
+    const step = num.indexOf(Number(text));
+    this.note(step < 0 ? `no step ${text} (${num[0]} to ${num[num.length - 1]})` : '');
+    if (step >= 0) this.showStep(step);
+  }
+
+  /** @param {number} by */
+  moveStep(by) {
+    const {begin} = this.whole.head.steps;
+    if (!begin.length) return;
+    const inView = this.whole.stepsWithin(this.picture.from, this.picture.to);
+    // From a view of several steps to its first or last, from one step to its neighbour.
+    let step = this.currentStep === undefined || inView.length > 3 ? inView[by > 0 ? 0 : inView.length - 1] : this.currentStep + by;
+    if (step === undefined) step = Math.max(0, begin.findIndex((time) => time > this.picture.from));
+    this.showStep(Math.min(Math.max(step, 0), begin.length - 1));
+  }
+
+  /** Fade what does not match the search. */
+  markMatches() {
+    this.picture.query = this.search.query;
+    this.draw();
+  }
+
+  /** @param {number} mark of the whole trace */
+  goToMatch(mark) {
+    const {picture, whole} = this;
+    const {begin, end, row} = whole;
+    const width = Math.max((end[mark] - begin[mark]) * 8, Math.min(picture.to - picture.from, whole.head.span / 50));
+    const middle = (begin[mark] + end[mark]) / 2;
+    this.show(middle - width / 2, middle + width / 2);
+    this.select(picture.marks === whole ? mark : picture.marks.at(row[mark], begin[mark]));
+  }
+
+  /** @param {number} mark */
+  select(mark) {
+    const {picture} = this;
+    picture.range = null;
+    picture.selected = mark;
+    if (mark >= 0) {
+      const line = picture.marks.lineOfRow[picture.marks.row[mark]];
+      if (picture.yOf(picture.marks.row[mark]) === null) { this.bands.reveal(line); this.relay(); }
+      const y = picture.yOf(picture.marks.row[mark]);
+      if (y !== null && !this.bands.pinned.has(line) && (y < picture.edge || y + ROW > this.canvas.clientHeight)) {
+        this.lane.scrollTop += y - this.canvas.clientHeight / 2;
+      }
+    }
+    this.panel.say();
+    this.draw();
+  }
+
+  /** From the selected event to its neighbour on the lane, or to what runs then one lane further up or down.
+   * @param {number} across @param {number} along */
+  walk(across, along) {
+    const {picture} = this;
+    const {marks} = picture;
+    const rows = this.bands.bands.filter((band) => !band.group)
+      .flatMap((band) => Array.from({length: band.rows}, (_, depth) => marks.head.lines[band.line].row + depth));
+    let mark = picture.selected;
+    if (mark < 0) {
+      for (const row of rows) {
+        const [first, last] = marks.within(row, picture.from, picture.to);
+        if (last > first) { mark = first; break; }
+      }
+    } else if (along) {
+      const row = marks.row[mark];
+      mark = Math.min(Math.max(mark + along, marks.first[row]), marks.first[row + 1] - 1);
+    } else {
+      const middle = (Math.max(marks.begin[mark], picture.from) + Math.min(marks.end[mark], picture.to)) / 2;
+      for (let at = rows.indexOf(marks.row[mark]) + across; at >= 0 && at < rows.length; at += across) {
+        const found = Math.min(marks.firstAfter(rows[at], middle), marks.first[rows[at] + 1] - 1);
+        if (found >= marks.first[rows[at]]) { mark = found; break; }
+      }
+    }
+    if (mark < 0) return;
+    const width = picture.to - picture.from;
+    if (marks.end[mark] < picture.from || marks.begin[mark] > picture.to) {
+      this.show((marks.begin[mark] + marks.end[mark] - width) / 2, (marks.begin[mark] + marks.end[mark] + width) / 2);
+    }
+    if (picture.marks !== marks) mark = picture.marks.at(marks.row[mark], marks.begin[mark]);
+    this.select(mark);
+    if (mark >= 0) this.detail.askStats(mark);
+  }
+
+  /** @param {string} text */
+  note(text) { if (this.status) this.status.textContent = text; }
+}
