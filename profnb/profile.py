@@ -127,9 +127,9 @@ class Profile(Tables):
     def _step_times(self) -> "StepTimes":
         from profnb.steps.step_times import wall_step_times
 
-        if self.recording is not None and len(self.recording.steps):
-            return wall_step_times(self.recording.steps)
-        return self.study.step_times
+        if self.has_trace or self.recording is None:
+            return self.study.step_times
+        return wall_step_times(self.recording.steps)
 
     @cached_property
     def _cell_breakdown(self) -> "CellBreakdown | None":
@@ -276,18 +276,25 @@ class Profile(Tables):
             if any(recording.steps.was_traced):
                 bound += ", counted from the end of the first step"
         sentence = f"Tracing stopped after {bound}, as it does by default or was asked to"
-        if len(recording.steps) and not any(recording.steps.was_traced):
+        is_window = self.has_trace and self.study.steps.is_window
+        if is_window and len(recording.steps) and not any(recording.steps.was_traced):
             return []  # the note on the window says why
-        times = self._step_times if len(recording.steps) else ()
-        if len(times):
+        is_eager = self.has_trace and self.study.steps.origin in EAGER_LOOPS
+        times = self._step_times if len(recording.steps) or is_eager else None
+        if times is not None and len(times) and (times.first_ns is not None or not is_eager):
             traced = int(self._step_times.was_traced.sum())
             if traced == len(times):
                 untraced_ns = recording.wall_ns - recording.window_ns
                 if untraced_ns < recording.wall_ns * _LEAST_UNTRACED:
                     return []  # nothing is missing
                 return [f"{sentence}; no step came after that, and what else ran was not traced."]
-            sentence += f"; {traced:,} of the {len(times):,} steps were traced and all were timed"
-        elif self.has_trace and self.study.steps.origin in EAGER_LOOPS:
+            what = f"{traced:,} of the {len(times):,}"
+            sentence += (
+                f"; {what} turns that were timed were traced"
+                if is_eager
+                else f"; {what} steps were traced and all were timed"
+            )
+        elif is_eager:
             sentence += "; turns of an eager loop after that were not timed"
         return [f"{sentence}. {option} changes the bound."]
 

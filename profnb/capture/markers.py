@@ -134,7 +134,8 @@ class StepRecorder:
     @property
     def is_outside(self) -> bool:
         """Whether nothing runs that is a step or may turn out to be one."""
-        return self._batch is None and all(span.kind is None for span in self._stack)
+        is_alone = not self._stack or all(span.kind is None for span in self._stack)
+        return self._batch is None and is_alone
 
     def _phase(self) -> str:
         marked = (span for span in self._stack if span.kind == USER)  # Keras 2 marks its own steps

@@ -22,6 +22,7 @@ from profnb.capture.retracings import ChangingArguments, TracedFunction
 from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.step_records import StepRecords
+from profnb.capture.turn_records import TurnRecords
 
 __all__ = ["NOT_ENDED", "Recording"]
 
@@ -63,6 +64,7 @@ class Recording:
         cell: Where the whole wall time went; None where nobody looked.
         network_files: Files on network mounts that were read.
         machine: What the machine did meanwhile; None where nobody could look.
+        turns: Where turns of eager loops may have begun.
     """
 
     path: Path | None = None
@@ -93,6 +95,7 @@ class Recording:
     cell: CellRecords | None = None
     network_files: NetworkFiles = field(default_factory=NetworkFiles)
     machine: MachineRecords | None = None
+    turns: TurnRecords = field(default_factory=TurnRecords)
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

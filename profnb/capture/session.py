@@ -89,8 +89,9 @@ class Capture:
             self._is_tracing, self._step_recorded, self.parts, self._door_of_keras
         )
         self._tapes = TapeWatch(
-            lambda: self._is_tracing() and self.recorder.is_outside, self._step_recorded
+            lambda: self.recorder.is_outside, self._is_tracing, self._step_recorded
         )
+        self.recording.turns = self._tapes.turns
         self._traces = traces
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,
@@ -196,7 +197,8 @@ class Capture:
     def _finish(self) -> None:
         began_ns, overhead_before_ns = self._code_began
         inside_ns = self.recording.overhead_ns - overhead_before_ns
-        self.recording.wall_ns = time.perf_counter_ns() - began_ns - inside_ns
+        ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
+        self.recording.wall_ns = ended_ns - began_ns - inside_ns
         try:
             self._close_window(None)
             self.source.end()

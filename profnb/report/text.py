@@ -84,7 +84,7 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
     median = duration_text(summary.median_ps)
-    is_timed_alike = not is_of_runs(summary)
+    is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS
     if cost is not None and is_timed_alike and _is_all_of_tracing(summary.median_ps, cost):
         median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
     elif summary.mean_period_ps >= _MUCH_LONGER * summary.median_ps:  # what the answer speaks of
@@ -167,11 +167,10 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
             )
         )
     facts.extend(_facts_between(study))
-    is_part = steps.origin in EAGER_LOOPS and study.recording.closed_by is not None
-    what = "calls of Session.run" if is_of_runs(summary) else "steps"
-    facts.append(
-        _cost_fact(study.step_times, study.tracing_cost, overhead_ps, what, is_part=is_part)
-    )
+    is_eager, times = steps.origin in EAGER_LOOPS, study.step_times
+    is_part = is_eager and study.recording.closed_by is not None and times.first_ns is None
+    what = "calls of Session.run" if is_of_runs(summary) else "turns" if is_eager else "steps"
+    facts.append(_cost_fact(times, study.tracing_cost, overhead_ps, what, is_part=is_part))
     return facts
 
 

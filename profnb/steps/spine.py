@@ -24,6 +24,7 @@ from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.finding.sources import find_steps
+from profnb.steps.finding.turn_times import turn_times
 from profnb.steps.gaps import Gaps, find_gaps
 from profnb.steps.grouping import Groups, group_events
 from profnb.steps.nesting import find_parents, self_times
@@ -184,7 +185,10 @@ class Spine:
     @cached_property
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
-        if len(self.recording.steps) and self.steps.origin not in EAGER_LOOPS:
+        if self.steps.origin in EAGER_LOOPS:
+            found = turn_times(self.steps, self.recording.turns)
+            return step_times_of_trace(self.steps) if found is None else found
+        if len(self.recording.steps):
             return wall_step_times(self.recording.steps)
         return step_times_of_trace(self.steps)
 

@@ -118,7 +118,11 @@ STEP_TIMES = Table[StepTimes](
     (
         Column("step_num", lambda t: t.step_num, "the number the program gave it, or its order"),
         Column("phase", lambda t: t.phase, "what it did"),
-        Column("wall_ms", lambda t: t.duration_ps, "how long it took"),
+        Column(
+            "wall_ms",
+            lambda t: t.duration_ps,
+            "how long it took; of a turn of an eager loop, until the next one began",
+        ),
         Column("was_traced", lambda t: t.was_traced, "whether all of it was under trace"),
     ),
 )

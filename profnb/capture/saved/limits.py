@@ -23,6 +23,7 @@ from profnb.capture.source.source_records import (
     StackRecords,
 )
 from profnb.capture.step_records import StepRecords
+from profnb.capture.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 
 __all__ = ["CHECKS", "LIMITS"]
@@ -99,6 +100,11 @@ LIMITS: Mapping[str, Limit] = {
     },
     "CellRecords.cells": Limit(least=0),
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
+    "TurnRecords.end_ns": Limit(least=-_NS, end=_NS),
+    "TurnRecords.was_traced": Limit((MOST_MARKS,), 0, 2),
+    "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_NS, _NS, has_differences=True),
+    "TurnRecords.place": Limit((MOST_MARKS,), 0, _LINE),
+    "TurnRecords.iterator": Limit((MOST_MARKS,), -1, _LINE),
     "NetworkFiles.mounts": Limit((100,), 0, _SIZE),
     **{
         f"MachineRecords.{column}": Limit((MOST_LOOKS + 1,), -_NS, _NS, has_differences=True)
@@ -241,6 +247,11 @@ def _check_long_calls(cell: CellRecords) -> None:
         _claim(is_so, "a call that took longer than it lasted, or than the longest one")
 
 
+def _check_turns(turns: TurnRecords) -> None:
+    _have_one_length(turns.begin_ns, turns.place, turns.iterator, turns.was_traced)
+    _ascend(turns.begin_ns)
+
+
 def _check_network(network: NetworkFiles) -> None:
     most = max((network.found, *network.mounts.values()))
     _claim(most <= network.looks, "files that were found more often than was looked")
@@ -290,4 +301,5 @@ CHECKS: Mapping[type, Callable[[Any], None]] = {
     CellRecords: _check_cell,
     NetworkFiles: _check_network,
     MachineRecords: _check_machine,
+    TurnRecords: _check_turns,
 }

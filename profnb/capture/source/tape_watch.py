@@ -7,12 +7,16 @@ a number for the calls that led to it, so that two tapes in turn can be told fro
 
 Where the next turn begins (a tape is entered, or a dataset asked for its next element) the capture is told
 how many there were, so that an eager training is bounded as any other. Loops without gradients are not: they
-may be a look at the data before the training that is to be traced.
+may be a look at the data before the training that is to be traced. When tapes were entered and datasets asked
+is kept whether a trace is recorded or not, so that turns that are not traced are timed.
+
+Attributes of the watch: ``turns``.
 """
 
 import contextlib
 import inspect
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,6 +32,7 @@ from profnb.capture.seams import (
 )
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import TAPE
+from profnb.capture.turn_records import TurnRecords
 
 __all__ = ["TapeWatch"]
 
@@ -35,17 +40,30 @@ _DEPTH, _MOST_SITES = 8, 1000
 
 
 class TapeWatch:
-    """Marks tapes and gradients of one thread.
+    """Marks tapes and gradients of one thread, and keeps where turns may have begun.
 
     Args:
-        is_wanted: Whether a trace is being recorded and nothing runs that is a step itself.
-        on_turn: Called where a next turn may begin, with how often the gradient that was computed most often
-            was, if any was since the last call.
+        is_wanted: Whether nothing runs that is a step itself.
+        is_tracing: Whether a trace is being recorded.
+        on_turn: Called, while a trace is recorded, where a next turn may begin, with how often the gradient
+            that was computed most often was, if any was since the last call.
     """
 
-    def __init__(self, is_wanted: Callable[[], bool], on_turn: Callable[[int], object]) -> None:
+    def __init__(
+        self,
+        is_wanted: Callable[[], bool],
+        is_tracing: Callable[[], bool],
+        on_turn: Callable[[int], object],
+    ) -> None:
         """Start with no tape, on the calling thread."""
-        self._is_wanted, self._on_turn = is_wanted, on_turn
+        self.turns = TurnRecords()
+        self._is_wanted, self._is_tracing, self._on_turn = is_wanted, is_tracing, on_turn
+        self._iterators: weakref.WeakKeyDictionary[Any, tuple[int, int]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._asked = 0  # how many iterators were
+        self._last_asked: Callable[[], object] = lambda: None
+        self._last_known = 0, 0
         self._times: dict[int, int] = {}  # how often each gradient was computed
         self._has_turned = False
         self._is_eager: Any = None
@@ -68,7 +86,7 @@ class TapeWatch:
         with ExitStack() as stack:
             if self._is_eager is not None and self._trace_type is not None:
                 stack.enter_context(tensorflow.watch(TAPE_ENTER, before=self._entered))
-                stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=lambda _: self._turns()))
+                stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=self._asks))
                 stack.enter_context(
                     tensorflow.watch(
                         TAPE_GRADIENT, before=self._gradient_begins, after=self._gradient_ended
@@ -77,16 +95,39 @@ class TapeWatch:
             yield
 
     def _is_seen(self) -> bool:
+        return self._is_tracing() and self._is_outside()
+
+    def _is_outside(self) -> bool:
         is_here = threading.get_ident() == self._thread
         return is_here and self._is_wanted() and bool(self._is_eager())
 
-    def _turns(self) -> None:
+    def _asks(self, iterator: Any) -> None:
+        """An element is asked for by eager code: of very many each must cost next to nothing."""
+        if threading.get_ident() != self._thread or not self._is_wanted():
+            return
+        now = time.perf_counter_ns()
+        if self._has_turned:
+            self._turn_ends()
+        if self._last_asked() is not iterator:
+            known = self._iterators.get(iterator)
+            if known is None:
+                known = self._iterators[iterator] = self._asked, self._site()
+                self._asked += 1
+            self._last_asked, self._last_known = weakref.ref(iterator), known
+        number, place = self._last_known
+        self.turns.add(now, place, number, self._is_tracing())
+
+    def _turn_ends(self) -> None:
         if self._has_turned and self._is_seen():
             self._has_turned = False
             self._on_turn(max(self._times.values()))
 
     def _entered(self, tape: object) -> None:
-        self._turns()
+        if not self._is_outside():
+            return
+        now = time.perf_counter_ns()
+        self._turn_ends()
+        self.turns.add(now, self._site(), -1, self._is_tracing())
         if self._is_seen():
             self._tapes += 1
             self._numbers[tape] = self._tapes

@@ -20,11 +20,11 @@ from profnb.steps.nesting import find_parents, last_around
 from profnb.steps.windows import Steps, make_steps
 from profnb.trace.model import Trace
 
-__all__ = ["EAGER_LOOPS", "EAGER_TAPES", "Thread", "eager_steps", "names_of_phases"]
+__all__ = ["EAGER_LOOPS", "EAGER_TAPES", "EAGER_TURNS", "Thread", "eager_steps", "names_of_phases"]
 
-_EAGER_LOOP = "turns of an eager loop, each from asking tf.data for the next element"
+EAGER_TURNS = "turns of an eager loop, each from asking tf.data for the next element"
 EAGER_TAPES = "turns of an eager loop, each from entering a GradientTape"
-EAGER_LOOPS = frozenset({_EAGER_LOOP, EAGER_TAPES, f"{_EAGER_LOOP}; {EAGER_TAPES}"})
+EAGER_LOOPS = frozenset({EAGER_TURNS, EAGER_TAPES, f"{EAGER_TURNS}; {EAGER_TAPES}"})
 
 _ASKS = "EagerLocalExecute: IteratorGetNext"
 _FETCH = "IteratorGetNextOp::DoCompute"
@@ -59,7 +59,7 @@ def eager_steps(trace: Trace) -> Steps | None:
     phase = names_of_phases(thread, first, last, of_loop.ravel())
     rows = [thread.outer[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
     first_root = np.append(0, np.cumsum(last - first))
-    return make_steps(trace, np.concatenate(rows), first_root, phase, _EAGER_LOOP)
+    return make_steps(trace, np.concatenate(rows), first_root, phase, EAGER_TURNS)
 
 
 class Thread:

@@ -1,0 +1,186 @@
+"""Turns of eager loops to wall times, traced or not.
+
+A trace tells where each turn's last op ended; the wall clock saw only where turns began. So a turn's time is
+its period here: until the next element is asked for, or the next tape is entered. The traced turns are laid
+over those that the capture saw, which proves that both speak of the same loop and tells the phases::
+
+    capture   ask  ask  ask  ask  ask  ask  ask(ends)     ask  ask ...
+    turns     |0   |1   |2   |3   |4   |5   |             |6   |7
+    trace     [ 0 ][ 1 ][ 2 ][ 3 ]       the window closed
+
+The last time an iterator is asked it has nothing more, or its loop was left: no turn is known to begin there.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from profnb.capture.turn_records import TurnRecords
+from profnb.core.columns import Bools, Int64s
+from profnb.core.units import PS_PER_NS
+from profnb.steps.finding.cycles import find_phases
+from profnb.steps.finding.loops import EAGER_TAPES, EAGER_TURNS
+from profnb.steps.step_times import StepTimes
+from profnb.steps.windows import Steps
+
+__all__ = ["turn_times"]
+
+_NEAR_PS, _NEAR_OF_TURN, _ALIKE = 2_000_000_000, 0.25, 0.9
+_CANDIDATES = 8
+_LONG_LAST = 3  # times the median: the last turn and what the code did behind it
+_UNKNOWN = "loop"
+
+
+class _Turns(NamedTuple):
+    """N turns that the capture saw: begins, ends, places, and which began while a trace was recorded."""
+
+    begin_ps: Int64s
+    end_ps: Int64s
+    place: Int64s
+    is_traced: Bools
+
+
+def turn_times(steps: Steps, records: TurnRecords) -> StepTimes | None:
+    """Times of all turns of an eager loop.
+
+    Args:
+        steps: The traced ones.
+        records: Where the capture saw turns begin.
+
+    Returns:
+        None where the traced turns are not found again among those that the capture saw. A traced one that
+        it did not see whole (the last before a loop was left) is told by the trace.
+    """
+    if steps.origin not in (EAGER_TURNS, EAGER_TAPES) or not len(records):
+        return None
+    turns = _turns(records, are_tapes=steps.origin == EAGER_TAPES)
+    found = _found(steps.host_begin_ps, turns)
+    if found is None:
+        return None
+    row, apart_ps = found
+    alone = np.flatnonzero(row < 0)
+    is_seen = np.zeros(turns.begin_ps.size, np.bool_)
+    is_seen[row[row >= 0]] = True
+    begin_ps = np.append(turns.begin_ps, steps.host_begin_ps[alone] - apart_ps)
+    duration_ps = np.append(turns.end_ps - turns.begin_ps, steps.duration_ps[alone])
+    phase = (*_phases(steps, row, turns.place), *(steps.phase[at] for at in alone.tolist()))
+    order = np.argsort(begin_ps, kind="stable")
+    none = np.zeros(order.size, np.int64)
+    return StepTimes(
+        (begin_ps - begin_ps.min())[order],
+        duration_ps[order],
+        np.append(is_seen, np.ones(alone.size, np.bool_))[order],
+        none.astype(np.bool_),
+        tuple(phase[at] for at in order.tolist()),
+        np.arange(order.size),
+        none,
+        int(begin_ps.min()) // PS_PER_NS,
+    )
+
+
+def _turns(records: TurnRecords, *, are_tapes: bool) -> _Turns:
+    iterator = np.asarray(records.iterator, np.int64)
+    own = np.flatnonzero((iterator < 0) == are_tapes)
+    iterator, begin_ps = iterator[own], np.asarray(records.begin_ns, np.int64)[own] * PS_PER_NS
+    place, is_traced = (np.asarray(c)[own] for c in (records.place, records.was_traced))
+    is_last = np.zeros(own.size, np.bool_)
+    if not are_tapes:  # the last row of each iterator
+        order = np.argsort(iterator, kind="stable")
+        is_last[order] = np.append(iterator[order[1:]] != iterator[order[:-1]], True)[: order.size]
+    kept = np.flatnonzero(~is_last)
+    series = place.astype(np.int64) if are_tapes else _series(place, iterator)
+    codes = np.unique(series[kept], return_inverse=True)[1].astype(np.int64)
+    at = np.arange(kept.size)
+    found = find_phases(codes, at, at + 1)
+    sizes = np.diff(found.first_root)
+    first = kept[found.roots[found.first_root[:-1]]]
+    until = kept[found.roots[found.first_root[1:] - 1]] + 1
+    usual = {anchor: sizes[found.anchor == anchor].max() for anchor in set(found.anchor.tolist())}
+    for turn, anchor in enumerate(found.anchor.tolist()):
+        # Of those asked in turn some were asked for the last time in this one.
+        while sizes[turn] < usual[anchor] and until[turn] < own.size:
+            if not is_last[until[turn]] or series[until[turn]] == series[first[turn]]:
+                break
+            until[turn] += 1
+    ends_ps = np.append(begin_ps, records.end_ns * PS_PER_NS)[until]
+    begins = begin_ps[first]
+    usual_ps = float(np.median(ends_ps - begins)) if begins.size else 0.0
+    is_known = (until < own.size) | (ends_ps - begins <= _LONG_LAST * usual_ps)
+    is_known &= ends_ps > begins
+    was_traced = np.asarray(is_traced[first], np.bool_)
+    at_place = np.asarray(place[first], np.int64)
+    return _Turns(begins[is_known], ends_ps[is_known], at_place[is_known], was_traced[is_known])
+
+
+def _series(place: Int64s, iterator: Int64s) -> Int64s:
+    """A number for what each of N askings belongs to: one loop over new iterators in each epoch is one.
+
+    Iterators of one place that are asked in turn (``zip``) are several.
+    """
+    known, first, row = np.unique(iterator, return_index=True, return_inverse=True)
+    last = np.zeros(known.size, np.int64)
+    np.maximum.at(last, row, np.arange(iterator.size))
+    code = np.zeros(known.size, np.int64)
+    free: dict[int, list[int]] = {}  # by place: where the last iterator of each series ends
+    for at in np.argsort(first).tolist():
+        ends = free.setdefault(int(place[first[at]]), [])
+        series = next((n for n, end in enumerate(ends) if end < first[at]), len(ends))
+        ends[series : series + 1] = [int(last[at])]
+        code[at] = int(place[first[at]]) * known.size + series
+    return np.asarray(code[row])
+
+
+def _found(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
+    """(the row of each of S traced turns, -1 for none of its own, by how much the trace's clock is ahead).
+
+    The two clocks differ by a constant: the one under which most of the traced turns have one that began
+    under trace within two milliseconds, and a quarter of a turn. None where that is not so for nine of ten.
+    """
+    if not turns.begin_ps.size:
+        return None
+    usual = float(np.median(turns.end_ps - turns.begin_ps))
+    near, best = min(_NEAR_PS, _NEAR_OF_TURN * usual), 0
+    found: tuple[Int64s, int] | None = None
+    for turn in turns.begin_ps[turns.is_traced][:_CANDIDATES].tolist():
+        for first in traced_ps[:_CANDIDATES].tolist():
+            row = _nearest(turns.begin_ps, traced_ps - (first - turn), near)
+            row[~turns.is_traced[row]] = -1
+            count = np.unique(row[row >= 0]).size
+            if count > best:
+                best, found = count, (row, first - turn)
+    if found is None or best < max(_ALIKE * (traced_ps.size - 1), 1):
+        return None
+    row, apart = found
+    matched = row >= 0  # the first turn's own first op may have come late: the others correct it
+    apart += int(np.median(traced_ps[matched] - apart - turns.begin_ps[row[matched]]))
+    return _filled(row, traced_ps - apart, turns, near), apart
+
+
+def _filled(row: Int64s, at_ps: Int64s, turns: _Turns, near: float) -> Int64s:
+    """The same rows; what is near to no turn's begin and lies inside one is that turn.
+
+    Whether another is that already makes no difference: a turn is told once.
+    """
+    around = np.searchsorted(turns.begin_ps, at_ps + near, side="right") - 1
+    inside = (around >= 0) & (at_ps + near < turns.end_ps[around])
+    return np.where((row < 0) & inside, around, row)
+
+
+def _nearest(begin_ps: Int64s, at_ps: Int64s, near: float) -> Int64s:
+    """The row that is nearest to each of some times, shape like them; -1 where none is near."""
+    after = np.minimum(np.searchsorted(begin_ps, at_ps), begin_ps.size - 1)
+    before = np.maximum(after - 1, 0)
+    is_after = np.abs(begin_ps[after] - at_ps) <= np.abs(at_ps - begin_ps[before])
+    row = np.where(is_after, after, before)
+    return np.where(np.abs(begin_ps[row] - at_ps) <= near, row, -1)
+
+
+def _phases(steps: Steps, row: Int64s, place: Int64s) -> tuple[str, ...]:
+    """What each of N turns did: what most of the traced ones of the same place did."""
+    seen: dict[int, Counter[str]] = {}
+    for own, phase in zip(row.tolist(), steps.phase, strict=True):
+        if own >= 0:
+            seen.setdefault(int(place[own]), Counter())[phase] += 1
+    usual = {at: phases.most_common(1)[0][0] for at, phases in seen.items()}
+    return tuple(usual.get(at, _UNKNOWN) for at in place.tolist())
