@@ -18,14 +18,15 @@ class Progress:
     Args:
         total: How many runs there will be.
         is_quiet: Show nothing.
+        what: What is counted.
     """
 
-    def __init__(self, total: int, *, is_quiet: bool = False) -> None:
+    def __init__(self, total: int, *, is_quiet: bool = False, what: str = "runs") -> None:
         """Show that nothing is done yet."""
         from IPython.core.getipython import get_ipython
         from IPython.display import display
 
-        self._total = total
+        self._total, self._what = total, what
         self._handle: Any = None
         is_terminal = getattr(get_ipython(), "kernel", None) is None
         self._writes = is_terminal and not is_quiet and sys.stderr.isatty()
@@ -42,7 +43,7 @@ class Progress:
         """Say how many runs are done and which one is being made."""
         if self._handle is not None:
             self._handle.update(self._bundle(done, what), raw=True)
-        self._write(f"{done} of {self._total} runs  {what}")
+        self._write(f"{done} of {self._total} {self._what}  {what}")
 
     def _write(self, line: str) -> None:
         if self._writes:
@@ -50,7 +51,7 @@ class Progress:
             sys.stderr.flush()
 
     def _bundle(self, done: int, what: str) -> dict[str, str]:
-        counted = f"{done} of {self._total} runs"
+        counted = f"{done} of {self._total} {self._what}"
         html = Markup(
             '<div class="profnb" style="{}"><progress value="{}" max="{}" '
             'style="vertical-align:middle;margin-right:8px"></progress>{} <span style="{}">{}</span></div>'
