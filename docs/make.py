@@ -10,6 +10,7 @@ from pathlib import Path
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
 from profnb.fleets import Fleet
+from profnb.summaries import SUMMARIES
 from profnb.tables import Tables
 
 FOLDER = Path(__file__).resolve().parent
@@ -18,7 +19,7 @@ FOLDER = Path(__file__).resolve().parent
 def tables_markdown() -> str:
     """The page on the tables that are declared, in the order of ``profnb.tables``."""
     tables = [table for table in tables_of(Tables).values() if table.columns]
-    tables += tables_of(Fleet).values()
+    tables += [*tables_of(Fleet).values(), SUMMARIES]
     listed = "\n".join(
         f"- [{table.owner}.{table.name}](#{table.owner}{table.name}): {table.rows}" for table in tables
     )

@@ -20,7 +20,7 @@ back up this list; each folder's own docstring says what is in it.
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
-    tables, profile, loading, fleets, fleet_loading, captured, comparison, sweep*, warm    the API, to answers
+    tables, profile, loading, fleet*, summaries, captured, comparison, sweep*, warm    the API, to answers
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
@@ -37,6 +37,12 @@ from profnb.loading import load
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Executor
+    from os import PathLike
+
+    import pandas as pd
+
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
 
 __all__ = [
@@ -54,6 +60,7 @@ __all__ = [
     "measure_peak",
     "profile",
     "step",
+    "summarize",
 ]
 __version__ = "0.1.0"
 
@@ -95,6 +102,30 @@ def measure_peak(seconds: float = 2.0) -> "MeasuredPeak":
     from profnb.subjects.bounds.measured_peak import measure_cpu
 
     return measure_cpu(seconds)
+
+
+def summarize(
+    paths: "str | PathLike[str] | Iterable[str | PathLike[str]]",
+    *,
+    executor: "Executor | None" = None,
+) -> "pd.DataFrame":
+    """Summarize many traces, one row each; see ``profnb.summaries.summarize``.
+
+    Args:
+        paths: A folder, of which every trace is taken, or traces.
+        executor: Where to read them: any ``concurrent.futures.Executor`` whose workers see the files; here,
+            one after the other, by default.
+
+    Returns:
+        A DataFrame with a row per trace; one that cannot be read, or whose worker was lost, says why.
+
+    Raises:
+        FileNotFoundError: There is nothing at the folder.
+        TraceFormatError: There is no trace in it.
+    """
+    from profnb.summaries import summarize as summarize_traces
+
+    return summarize_traces(paths, executor=executor)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -26,7 +26,7 @@ def load_fleet(
     """Open the traces of several hosts of one capture.
 
     Args:
-        path: A logdir or a run's folder; or the hosts' trace files.
+        path: A logdir or a run's folder, also as a URL; or the hosts' trace files.
         run: Which run of a logdir; by default the newest of several hosts.
         executor: Where to read the traces: any ``concurrent.futures.Executor`` whose workers see the files (a
             process pool, Dask's ``Client.get_executor()``); here, one after the other, by default.
@@ -36,6 +36,12 @@ def load_fleet(
         TraceFormatError: There is no trace there, or none of them can be read.
         ValueError: No such run.
     """
+    from profnb.trace.runs.remote_files import fetch_traces, is_url
+
+    folder = None
+    if isinstance(path, str) and is_url(path):
+        folder = fetch_traces(path, run)
+        path = folder.name
     files, label, notes = _pick_files(path, run)
     tasks = [(str(file.path), file.host) for file in files]
     results = map(read_digest, tasks) if executor is None else executor.map(read_digest, tasks)
@@ -47,7 +53,9 @@ def load_fleet(
             digests.append(result)
     if not digests:
         raise TraceFormatError(" ".join(notes))
-    return Fleet(digests, label, notes)
+    fleet = Fleet(digests, label, notes)
+    fleet.folder = folder
+    return fleet
 
 
 def find_fleet(path: Source, run: str | None = None) -> Fleet | None:
@@ -61,7 +69,13 @@ def find_fleet(path: Source, run: str | None = None) -> Fleet | None:
         ValueError: No such run.
     """
     from profnb.trace.files import find_traces, pick_trace
+    from profnb.trace.runs.remote_files import fetch_traces, is_url
 
+    if isinstance(path, str) and is_url(path):
+        with fetch_traces(path, run) as folder:
+            if find_fleet(folder, run) is None:
+                return None
+        return load_fleet(path, run=run)
     files = find_traces(path)
     picked = pick_trace(files, run, None)
     if sum(file.run == picked.run for file in files) < 2:

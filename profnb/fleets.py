@@ -39,6 +39,7 @@ class Fleet:
 
     Attributes:
         label: What it is called.
+        folder: What keeps copies of its traces while it lives; None where they are no copies.
     """
 
     hosts = TableOf("profnb.fleet.fleet_tables", "FLEET_HOSTS", "_times")
@@ -58,6 +59,7 @@ class Fleet:
         self.label = label
         self._digests = sorted(digests, key=lambda one: (one.rank, _natural(one.host)))
         self._first_notes = tuple(notes)
+        self.folder: object = None
 
     @cached_property
     def _meeting(self) -> "Meeting":

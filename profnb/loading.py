@@ -40,14 +40,21 @@ def load(
         model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
             Not needed for what profnb captured: that is beside the trace.
 
+    A path with ``://`` (gs, s3, memory ...) is opened through ``fsspec``.
+
     Raises:
+        ProfnbError: The package that opens such a URL is missing.
         FileNotFoundError: There is nothing at this path.
         TraceFormatError: There is no trace there, or it is damaged.
         ValueError: No such run or host.
     """
     from profnb.capture.saved.sidecar import read_recordings
     from profnb.trace.files import find_traces, pick_trace, read_trace
+    from profnb.trace.runs.remote_files import fetch_traces, is_url
 
+    if is_url(path):
+        with fetch_traces(os.fspath(path), run) as folder:
+            return load(folder, run=run, host=host, warmup_steps=warmup_steps, model=model)
     target = Path(path).expanduser()
     if target.suffix in _PYTHON_SUFFIXES and target.is_file():
         return _load_python(target)

@@ -328,7 +328,7 @@ class ProfnbMagics(Magics):
                 profile = (
                     profile
                     if isinstance(profile, Fleet)
-                    else load(Path(arguments.what), run=arguments.run, host=arguments.host)
+                    else load(arguments.what, run=arguments.run, host=arguments.host)
                 )
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None

@@ -351,3 +351,48 @@ def test_the_command_line_reports_on_the_fleet(tmp_path, capsys):
     assert "worker-1 holds the others up" in capsys.readouterr().out
     assert main(["report", str(tmp_path), "--host", "worker-2"]) == 0
     assert "holds the others up" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """A logdir in fsspec's memory, with two runs."""
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    for second, works in (("2026_01_01_00_00_00", EVEN), ("2026_01_02_00_00_00", SLOW)):
+        runs = (second, second[:-1] + "3", second)
+        for file in hosts_of(tmp_path / second, works, runs=runs):
+            files.pipe_file(f"/bucket/logs/plugins/profile/{file.parent.name}/{file.name}", file.read_bytes())
+    yield "memory://bucket/logs"
+    files.rm("/bucket", recursive=True)
+
+
+def test_a_url_is_opened_as_a_path_is(bucket):
+    fleet = profnb.load_fleet(bucket)
+    assert fleet.stragglers == ("worker-1",)  # of the newest run, whose hosts lie in two folders
+    assert len(fleet) == 3 and len(fleet["worker-0"].steps) == STEPS
+    assert profnb.load_fleet(bucket, run="2026_01_01_00_00_00").stragglers == ()
+    assert len(profnb.load(bucket, host="worker-1").steps) == STEPS
+    file = f"{bucket}/plugins/profile/2026_01_02_00_00_00/worker-2.xplane.pb"
+    assert len(profnb.load(file).steps) == STEPS
+    assert find_fleet(bucket).stragglers == ("worker-1",)
+
+
+def test_what_is_wrong_with_a_url_is_said(bucket, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="memory://bucket/nowhere"):
+        profnb.load("memory://bucket/nowhere")
+    with pytest.raises(ValueError, match="No run 'x'; found: 2026_01_01_00_00_00"):
+        profnb.load(bucket, run="x")
+    with pytest.raises((profnb.ProfnbError, ValueError)):
+        profnb.load("nosuchprotocol://bucket/logs")
+    monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
+    with pytest.raises(profnb.ProfnbError, match="pip install fsspec gcsfs"):
+        profnb.load("gs://bucket/logs")
+
+
+def test_fsspec_is_imported_for_urls_only(tmp_path):
+    import subprocess
+    import sys
+
+    hosts_of(tmp_path, SLOW)
+    code = f"import sys, profnb; profnb.load_fleet({str(tmp_path)!r}).summary(); print('fsspec' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"

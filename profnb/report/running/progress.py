@@ -26,15 +26,22 @@ class Progress:
         headings: Of the table's columns, the first of which says what a row is.
         done: How many have been made.
         is_quiet: Show nothing.
+        counted: What is counted.
     """
 
     def __init__(
-        self, total: int, headings: Sequence[str] = (), *, done: int = 0, is_quiet: bool = False
+        self,
+        total: int,
+        headings: Sequence[str] = (),
+        *,
+        done: int = 0,
+        is_quiet: bool = False,
+        counted: str = "runs",
     ) -> None:
         """Show that nothing is done yet."""
         from IPython.core.getipython import get_ipython
 
-        self._total, self._headings = total, headings
+        self._total, self._headings, self._counted = total, headings, counted
         self._rows: dict[int, Sequence[str]] = {}
         self._began = done, time.monotonic()
         is_terminal = getattr(get_ipython(), "kernel", None) is None
@@ -54,7 +61,7 @@ class Progress:
     def show(self, done: int, what: str) -> None:
         """Say how many runs are done and which one is being made."""
         line = " · ".join(
-            part for part in (f"{done} of {self._total} runs", self._left(done)) if part
+            part for part in (f"{done} of {self._total} {self._counted}", self._left(done)) if part
         )
         if self._slot is not None:
             rows = [self._rows[row] for row in sorted(self._rows)][-_MOST_ROWS:]

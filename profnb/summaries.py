@@ -1,0 +1,213 @@
+"""``summarize``: many traces to one row each, here or on the workers of any executor.
+
+What travels back is the row, not the trace. A trace that cannot be read, or whose worker was lost, is a row
+that says why.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profnb.core.errors import ProfnbError
+from profnb.core.printable import printable
+from profnb.core.table import Column, Table, of_each
+from profnb.loading import load
+from profnb.steps.activities import CATEGORIES
+from profnb.steps.breakdown import category_column
+from profnb.steps.summary import GAP, GAP_WORK
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SUMMARIES", "TraceSummary", "summarize", "summarize_trace"]
+
+Source = str | os.PathLike[str]
+_PARTS = (*CATEGORIES, GAP, GAP_WORK)
+_MOST_TEXT = 300
+_FEWEST_FOR_PROGRESS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """What one trace says in a row.
+
+    Attributes:
+        path: The trace.
+        host: Where it was captured; "" where it does not tell.
+        framework: Whose it is; "" where nothing tells.
+        phase: What the steps do that averages are of; "" where there are none.
+        steps: How many those are.
+        median_ps: Their median time; NaN where there are none.
+        period_ps: Their mean time with the gaps between them.
+        examples_per_second: Examples over that time; NaN where the batch size is not known.
+        parts_ps: That mean by category, in the order of the table.
+        advice: The rule that can gain most; "" for none.
+        bound_fraction: The most that it can gain; NaN where nothing bounds it.
+        notes: How many notes there are.
+        error: Why there is nothing else; "" where there is.
+    """
+
+    path: str
+    host: str = ""
+    framework: str = ""
+    phase: str = ""
+    steps: int = 0
+    median_ps: float = nan
+    period_ps: float = nan
+    examples_per_second: float = nan
+    parts_ps: tuple[float, ...] = field(default=(nan,) * len(_PARTS))
+    advice: str = ""
+    bound_fraction: float = nan
+    notes: int = 0
+    error: str = ""
+
+
+def _part(at: int) -> Callable[[Sequence[TraceSummary]], list[float]]:
+    return lambda rows: [row.parts_ps[at] for row in rows]
+
+
+SUMMARIES = Table[Sequence[TraceSummary]](
+    "summarize",
+    "One row per trace, in the order in which they were given.",
+    (
+        Column("path", of_each("path"), "the trace"),
+        Column("host", of_each("host"), "where it was captured, as far as it tells"),
+        Column("framework", of_each("framework"), "whose trace it is, as far as it tells"),
+        Column("phase", of_each("phase"), "what the steps do that averages are of"),
+        Column("steps", of_each("steps"), "how many those are: steady ones"),
+        Column("median_ms", of_each("median_ps"), "their median time"),
+        Column("period_ms", of_each("period_ps"), "their mean time with the gaps that belong to them"),
+        Column(
+            "examples_per_second", of_each("examples_per_second"), "examples over that time",
+            is_scaled=True,
+        ),
+        *(
+            Column(category_column(name), _part(at), f"{name}, of that mean; they add up to it")
+            for at, name in enumerate(_PARTS)
+        ),
+        Column("advice", of_each("advice"), "the rule of advice that can gain most"),
+        Column("bound_fraction", of_each("bound_fraction"), "the most that it can gain"),
+        Column("notes", of_each("notes"), "how many notes its report has"),
+        Column("error", of_each("error"), "why nothing else is known of it; empty where it was read"),
+    ),
+    owner="profnb",
+)  # fmt: skip
+
+
+def summarize_trace(path: str) -> TraceSummary:
+    """One trace's row; it never raises what is the file's fault.
+
+    Args:
+        path: The trace.
+    """
+    try:
+        profile = load(path)
+        if not profile.has_trace:
+            return TraceSummary(path, error="It has no trace.")
+        study, advice = profile.study, profile.advice
+        summary = study.summary
+        parts = {share.category: share.mean_ps for share in summary.shares}
+        has_steps = summary.median_ps is not None and not study.steps.is_window
+        best = advice[0] if advice else None
+        bound = None if best is None else best.bound_fraction
+        return TraceSummary(
+            path=path,
+            host=printable(profile.capture_time.hostname),
+            framework=study.framework,
+            phase=printable(summary.phase or "") if has_steps else "",
+            steps=int(summary.counted.size) if has_steps else 0,
+            median_ps=nan if summary.median_ps is None or not has_steps else summary.median_ps,
+            period_ps=summary.mean_period_ps if has_steps else nan,
+            examples_per_second=summary.examples_per_second or nan,
+            parts_ps=tuple(parts.get(name, 0.0) if has_steps else nan for name in _PARTS),
+            advice=best.rule if best is not None else "",
+            bound_fraction=nan if bound is None else bound,
+            notes=len(profile.notes),
+        )
+    except (ProfnbError, OSError, ValueError) as error:
+        return TraceSummary(path, error=printable(str(error))[:_MOST_TEXT])
+
+
+def summarize(
+    paths: Source | Iterable[Source], *, executor: Executor | None = None
+) -> "pd.DataFrame":
+    """Summarize many traces, one row each.
+
+    Args:
+        paths: A folder, of which every trace is taken, or traces.
+        executor: Where to read them: any ``concurrent.futures.Executor`` whose workers see the files, as a
+            ``ProcessPoolExecutor`` or Dask's ``Client.get_executor()``; here, one after the other, by
+            default. A pool takes seconds to start: it pays from some fifty traces on.
+
+    Returns:
+        A DataFrame; times are in the unit of the column's suffix. A trace that cannot be read, or whose
+        worker was lost, has a row with ``error``.
+
+    Raises:
+        FileNotFoundError: There is nothing at a path that is the only one.
+        TraceFormatError: There is no trace in the folder.
+        KeyboardInterrupt: It was interrupted; what had not begun is cancelled.
+    """
+    listed = _listed(paths)
+    rows = dict(_followed(_summaries(listed, executor), len(listed)))
+    return SUMMARIES.frame([rows[at] for at in range(len(listed))])
+
+
+def _listed(paths: Source | Iterable[Source]) -> list[str]:
+    if not isinstance(paths, str | os.PathLike):
+        return [os.fspath(path) for path in paths]
+    from profnb.trace.files import find_traces
+
+    return [str(file.path) for file in find_traces(Path(paths))]
+
+
+def _summaries(
+    paths: Sequence[str], executor: Executor | None
+) -> Iterator[tuple[int, TraceSummary]]:
+    """Rows as they come, each with its place."""
+    if executor is None:
+        yield from ((at, summarize_trace(path)) for at, path in enumerate(paths))
+        return
+    tasks: dict[Future[TraceSummary], int] = {}
+    try:
+        for at, path in enumerate(paths):
+            try:
+                tasks[executor.submit(summarize_trace, path)] = at
+            except Exception as error:  # noqa: BLE001, PERF203 - a pool that broke takes no more
+                yield at, TraceSummary(path, error=_lost(error))
+        for future in as_completed(tasks):
+            at = tasks[future]
+            try:
+                row = future.result()
+            except Exception as error:  # noqa: BLE001 - of the executor: its worker was lost
+                row = TraceSummary(paths[at], error=_lost(error))
+            yield at, row
+    finally:
+        for future in tasks:
+            future.cancel()
+
+
+def _lost(error: Exception) -> str:
+    said = f"The worker was lost ({type(error).__name__}: {error!s})"
+    return printable(said.replace("\n", " "))[:_MOST_TEXT]
+
+
+def _followed(
+    rows: Iterator[tuple[int, TraceSummary]], total: int
+) -> Iterator[tuple[int, TraceSummary]]:
+    """The same rows, with a line in the notebook that says how far they are."""
+    if total < _FEWEST_FOR_PROGRESS or "IPython" not in sys.modules:
+        yield from rows
+        return
+    from profnb.report.running.progress import Progress
+
+    with closing(Progress(total, counted="traces")) as progress:
+        for done, row in enumerate(rows, start=1):
+            progress.show(done, "")
+            yield row
