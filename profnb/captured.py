@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,9 @@ from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.ranks import bound_by_steps
+from profnb.capture.profiler.torch_door import StepMark
 from profnb.capture.saved.sidecar import write_recordings
-from profnb.capture.seams import TRACE
+from profnb.capture.seams import JAX_IS_SET_UP, JAX_STEP, TRACE
 from profnb.capture.session import Capture
 from profnb.capture.underway.standing import Standing
 from profnb.core.errors import TraceFormatError
@@ -167,17 +168,29 @@ def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
 
     Needed only where steps cannot be found by themselves: a loop without Keras' ``fit`` or a repeated
     ``tf.function``. Costs nothing measurable when nothing is being captured, and TensorBoard's profile
-    tab sees the same step.
+    tab sees the same step. In loops over JAX and PyTorch their own markers are written.
 
     Args:
         step_num: The iteration's number.
         phase: What it does, for instance "train" or "test".
     """
     trace_type = TRACE.find()
-    if trace_type is None:  # TensorFlow is not imported, or has no such thing any more
-        return nullcontext()
+    jax_type = JAX_STEP.find() if JAX_IS_SET_UP.find() is not None else None
+    is_torch = "torch" in sys.modules
     try:
+        if jax_type is not None and JAX_IS_SET_UP.find()():
+            marked: AbstractContextManager[object] = jax_type(phase, step_num=step_num)
+            return marked
+        if is_torch and trace_type is None:
+            return StepMark(phase, step_num)
+        if trace_type is None:  # nothing is imported, or has no such thing any more
+            return nullcontext()
         trace: AbstractContextManager[object] = trace_type(phase, step_num=step_num, _r=1)
     except TypeError:  # it takes something else now
         return nullcontext()
-    return trace
+    if not is_torch:
+        return trace
+    both = ExitStack()
+    both.enter_context(StepMark(phase, step_num))
+    both.enter_context(trace)
+    return both

@@ -39,7 +39,9 @@ class Library:
         for seam in SEAMS:
             if seam.module == name and not seam.is_on_objects:
                 self._values[seam] = seam.find(module)
-            elif seam.module.startswith(f"{name}."):  # a module of its own, private as a rule
+            elif (
+                seam.module.startswith(f"{name}.") and not seam.is_on_objects
+            ):  # a module of its own, private as a rule
                 self._values[seam] = seam.find()
         self.missing = [seam for seam, value in self._values.items() if value is None]
         self.changed = [

@@ -103,6 +103,8 @@ class StepRecorder:
         self._batch: OpenStep | None = None
         self._untraceable: OpenStep | None = None
         self._session_run: OpenStep | None = None
+        self._iteration: OpenStep | None = None  # of a loop over PyTorch
+        self._iterations_begun = 0
         self._session_runs = 0
         self._batches_begun = 0
         self._to_report: int | None = None
@@ -284,6 +286,52 @@ class StepRecorder:
                 stack.enter_context(jax.watch_arguments(JAX_STEP_INIT, after=made_one))
                 stack.enter_context(jax.watch_arguments(JAX_STEP_ENTER, after=began))
             yield
+
+    # Loops over PyTorch.
+
+    def iteration_begins(self, door: "Door") -> None:
+        """An iteration begins, unless it is part of a step; one that has not ended is none."""
+        self.abandon_iteration()
+        if self._inside_step():
+            return
+        self._report()
+        number = self._iterations_begun
+        span = self._begin(None, USER, "train", number)
+        with contextlib.suppress(Exception):  # then the step has no marker
+            span.marker = door.mark_step("train", number)
+        self._iterations_begun += 1
+        self._iteration = span
+        self._stack.append(span)
+
+    def iteration_ended(self) -> None:
+        """The open iteration has ended, with a step of its optimizer."""
+        span, self._iteration = self._iteration, None
+        if span is not None and span in self._stack:
+            end_ns = time.perf_counter_ns()
+            _end(span.marker)
+            self._stack.remove(span)
+            self._record(span, end_ns)
+            self._report()
+
+    def abandon_iteration(self) -> None:
+        """The open iteration, if there is one, is no step."""
+        span, self._iteration = self._iteration, None
+        if span is not None and span in self._stack:
+            _mark(span.marker, profnb_abandoned=1)
+            _end(span.marker)
+            self._stack.remove(span)
+            self._parts.step_ended(span, is_step=False)
+            self._iterations_begun -= 1
+
+    def mark_began(self, mark: Any) -> None:
+        """A step that the user marks began."""
+        if not self._inside_step():
+            self._stack.append(self._begin(mark, USER, mark.phase, mark.step_num))
+
+    def mark_ended(self, mark: Any) -> None:
+        """It ends."""
+        _end(mark.marker)
+        self._trace_ended(mark, failed=False)
 
     # Session runs.
 

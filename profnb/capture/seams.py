@@ -165,6 +165,11 @@ TORCH_AUTOGRAD_ENTER = Seam(
     "torch.autograd.profiler:profile.__enter__", "a profiler of the code's own meets ours", 1
 )
 
+_NO_LOOPS = "loops over PyTorch make no steps"
+TORCH_STEP_HOOK = Seam("torch.optim.optimizer:register_optimizer_step_post_hook", _NO_LOOPS, 1)
+TORCH_ZERO_GRAD = Seam("torch.optim.optimizer:Optimizer.zero_grad", _NO_LOOPS, 1)
+TORCH_NEXT_BATCH = Seam("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", _NO_LOOPS, 1)
+
 # TensorFlow's functions, and the graphs that they are traced into.
 _NO_LINES = "ops of traced functions have no source lines"
 _NO_SCOPES = "layers are told by the names of ops alone"

@@ -41,6 +41,7 @@ from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import first_line, is_called_by_a_capture
+from profnb.capture.profiler.torch_loops import TorchLoops
 from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.seams import (
@@ -320,8 +321,13 @@ class Capture:
         library, door = self._look_up(torch), self.profilers.torch
         self._others.add(door.title)
         has_all = door.find(library)
+        loops = TorchLoops(self.recorder, door, self._use_torch, self._hook_failed)
+        self._watch(loops.watch(library))
         if not self._traces or not has_all:
             return
+        others = ("tensorflow", "jax", "keras")
+        if all(sys.modules.get(name) is None for name in others):
+            self._open_window(door)
         self._watch(library.watch(TORCH_AUTOGRAD_ENTER, before=partial(self._code_starts, door)))
         self._watch(library.watch(TORCH_PROFILE_START, before=partial(self._code_starts, door)))
 
@@ -338,10 +344,14 @@ class Capture:
         backend = self._backend_of_keras()
         if backend != TORCH:
             return self.profilers.jax if backend == JAX else self.profilers.tensorflow
+        self._use_torch()
+        return self.profilers.torch
+
+    def _use_torch(self) -> None:
+        """PyTorch works here: its profiler starts, and stops where time was up."""
         door = self.profilers.torch
         if self._traces and door.title in self._others and not self._was_opened(door):
             self._open_window(door)
-        return door
 
     def _was_opened(self, door: Door) -> bool:
         return door.title in self._opened

@@ -25,6 +25,7 @@ _OF_TENSORFLOW = (
     b"tf_function_call",
 )  # fmt: skip
 _OF_JAX = (b"PjitFunction(", b"PjRt")
+_OF_TORCH = (b"aten::",)
 
 
 class Doors:
@@ -110,10 +111,11 @@ class Doors:
     def _pick(self, traces: list[tuple[Door, Path]]) -> Path:
         """The trace of the framework that did the work, or of both joined."""
         paths = dict(traces)
-        if self.torch in paths:
-            return paths[self.torch]
+        of_torch = paths.pop(self.torch, None)
+        if of_torch is not None and (not paths or _has_any(of_torch.read_bytes(), _OF_TORCH)):
+            return of_torch
         if len(paths) < 2:
-            return traces[0][1]
+            return next(iter(paths.values()))
         of_jax, of_tensorflow = paths[self.jax], paths[self.tensorflow]
         jax, tensorflow = of_jax.read_bytes(), of_tensorflow.read_bytes()
         if not _has_any(jax, _OF_JAX):

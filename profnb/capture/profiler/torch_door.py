@@ -25,7 +25,7 @@ from profnb.capture.seams import (
 from profnb.core.options import CaptureOptions
 from profnb.trace.names import KINETO_FACTS, KINETO_STEP
 
-__all__ = ["TorchDoor"]
+__all__ = ["StepMark", "TorchDoor"]
 
 _RUN, _FILE = "torch", "torch.pt.trace.json"
 
@@ -116,3 +116,22 @@ class _Marker:
         with self._kind(" ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))):
             pass
         self._event.__exit__(None, None, None)
+
+
+class StepMark:
+    """What ``profnb.step`` gives where PyTorch is: nothing, unless a capture sees it begin and end."""
+
+    def __init__(self, phase: str, step_num: int) -> None:
+        """Nothing is marked yet."""
+        self.phase, self.step_num = phase, step_num
+        self.marker: Any = None
+
+    def begin(self, door: TorchDoor) -> None:
+        """Mark the step in PyTorch's trace."""
+        self.marker = door.mark_step(self.phase, self.step_num)
+
+    def __enter__(self) -> None:
+        """See ``TorchLoops``."""
+
+    def __exit__(self, *error: object) -> None:
+        """Likewise."""

@@ -158,19 +158,14 @@ def _kineto_steps(
 ) -> tuple[dict[str, tuple[Int64s, Int64s]], dict[int, str]]:
     """``ProfilerStep#1009`` is a step marker: the stats that say so, and its name by its phase.
 
-    profnb's own markers hold an event ``profnb.step#1009 test profnb_abandoned=1`` that says more.
+    profnb's own markers end with an event ``profnb.step#1009 test profnb_abandoned=1`` that says more. Where
+    others have one, a marker without was cut short, and is given up too.
     """
     numbers = {
         row: told
         for row, name in enumerate(raw.names)
         if name.startswith(KINETO_STEP) and (told := _number_behind(name, KINETO_STEP)) is not None
     }
-    of_number: dict[int, list[str]] = {}
-    for name in raw.names:
-        first, *words = name.split(" ")
-        of = _number_behind(first, KINETO_FACTS) if first.startswith(KINETO_FACTS) else None
-        if of is not None and words:
-            of_number[of] = words
     number = np.full(len(raw.names), -1, np.int64)
     number[list(numbers)] = list(numbers.values())
     events = np.flatnonzero((number[raw.name] >= 0) & ~raw.is_instant)
@@ -178,15 +173,46 @@ def _kineto_steps(
         STEP_NUM: (events, number[raw.name[events]]),
         ROOT_LEVEL: (events, np.ones(events.size, np.int64)),
     }
-    for stat in (IS_ABANDONED, ITERATIONS):
-        values = np.zeros(len(raw.names), np.int64)
-        for row, at in numbers.items():
-            values[row] = _told(of_number.get(at), stat)
-        those = events[values[raw.name[events]] > 0]
-        if those.size:
-            derived[stat] = those, values[raw.name[those]]
-    phases = {row: f"{of_number[at][0]}#{at}" for row, at in numbers.items() if at in of_number}
+    told_of = _facts_of(raw, events)
+    if not told_of:
+        return derived, {}
+    phases: dict[int, str] = {}
+    stats: dict[str, dict[int, int]] = {IS_ABANDONED: {}, ITERATIONS: {}}
+    for event in events.tolist():
+        words = told_of.get(event, ["", f"{IS_ABANDONED}=1"])
+        if words[0]:
+            phases[int(raw.name[event])] = f"{words[0]}#{numbers[int(raw.name[event])]}"
+        for stat, values in stats.items():
+            value = _told(words, stat)
+            if value:
+                values[event] = value
+    for stat, values in stats.items():
+        if values:
+            of = np.array(list(values), np.int64), np.array(list(values.values()), np.int64)
+            derived[stat] = of
     return derived, phases
+
+
+def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
+    """What profnb's own events say of the markers that they stand in: the phase, then words, by marker."""
+    facts = {
+        row: words
+        for row, name in enumerate(raw.names)
+        if name.startswith(KINETO_FACTS) and (words := name.split(" ")[1:])
+    }
+    is_fact = np.zeros(len(raw.names), np.bool_)
+    is_fact[list(facts)] = True
+    told = np.flatnonzero(is_fact[raw.name])
+    found: dict[int, list[str]] = {}
+    for thread in np.unique(raw.thread[told]).tolist():
+        own = markers[raw.thread[markers] == thread]
+        own = own[np.argsort(raw.begin_ps[own], kind="stable")]
+        those = told[raw.thread[told] == thread]
+        at = np.searchsorted(raw.begin_ps[own], raw.begin_ps[those], side="right") - 1
+        for event, row in zip(those.tolist(), at.tolist(), strict=True):
+            if row >= 0:
+                found[int(own[row])] = facts[int(raw.name[event])]
+    return found
 
 
 def _number_behind(name: str, prefix: str) -> int | None:
@@ -194,9 +220,9 @@ def _number_behind(name: str, prefix: str) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) < 16 else None
 
 
-def _told(words: Sequence[str] | None, stat: str) -> int:
+def _told(words: Sequence[str], stat: str) -> int:
     """The number that one of the words gives a stat; 0 where none does."""
-    for word in words or ():
+    for word in words:
         name, _, value = word.partition("=")
         if name == stat and value.isdecimal() and len(value) < 16:
             return int(value)
