@@ -19,17 +19,20 @@ back up this list; each folder's own docstring says what is in it.
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
-    tables, profile, loading, captured, comparison, sweep*, warm    the API, from a path or a block to answers
+    lite/       models for the device: converted to LiteRT, run, judged, compared
+    tables, profile, loading, captured, *comparison, sweep*, warm   the API, from a path or a block to answers
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
+import profnb.lite as _lite_folder  # noqa: F401 - likewise
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.lite.entry import lite
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -45,6 +48,7 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "lite",
     "load",
     "measure_peak",
     "profile",

@@ -4,10 +4,11 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
+from profnb.lite.result import LiteResult, is_saved, open_result
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
     from profnb.core.columns import Floats
+    from profnb.lite_comparison import LiteComparison
 
 __all__ = ["Comparison", "compare"]
 
-Source = Profile | str | os.PathLike[str]
+Source = Profile | LiteResult | str | os.PathLike[str]
 
 
 class Comparison:
@@ -209,8 +211,8 @@ def compare(
     second: Source | Sequence[Source],
     *,
     labels: tuple[str | None, str | None] | None = None,
-) -> Comparison:
-    """Compare B with A.
+) -> Comparison | Any:
+    """Compare B with A: two profiles, or two results of ``profnb.lite``.
 
     Args:
         first: A: a profile or the path of a saved trace, or a list of them, one per run. A logdir is
@@ -223,9 +225,13 @@ def compare(
         FileNotFoundError: There is nothing at a path.
         TraceFormatError: There is no trace there, or it is damaged.
     """
+    results = [_lite_result(source) for source in (first, second)]
+    if any(results):
+        return _compare_lite(results, labels)
     sides, labelled, paths = [], [], []
     for source in (first, second):
-        listed = [source] if isinstance(source, Profile | str | os.PathLike) else list(source)
+        single = isinstance(source, Profile | LiteResult | str | os.PathLike)
+        listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
         profiles = [
             profile
             for item in listed
@@ -238,6 +244,29 @@ def compare(
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
     return Comparison(sides[0], sides[1], (one, two) if one != two else ("A", "B"))
+
+
+def _lite_result(source: Any) -> LiteResult | None:
+    """A LiteRT result, given or saved; None for anything else."""
+    if isinstance(source, LiteResult):
+        return source
+    is_path = isinstance(source, str | os.PathLike)
+    return open_result(source) if is_path and is_saved(Path(source)) else None
+
+
+def _compare_lite(
+    results: Sequence[LiteResult | None], labels: tuple[str | None, str | None] | None
+) -> "LiteComparison":
+    from profnb.lite_comparison import LiteComparison
+
+    one, two = results
+    if one is None or two is None:
+        raise CaptureError(
+            "A result of profnb.lite is compared with another one, not with a profile."
+        )
+    own = one.findings.title, two.findings.title
+    given = tuple(asked or name for asked, name in zip(labels or (None, None), own, strict=True))
+    return LiteComparison(one, two, (given[0], given[1]) if given[0] != given[1] else ("A", "B"))
 
 
 def _differing_parts(first: str, second: str) -> tuple[str, str]:

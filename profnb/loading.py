@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.printable import printable
 from profnb.core.units import count_text
+from profnb.lite.result import is_saved, open_result
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def load(
     host: str | None = None,
     warmup_steps: int = 0,
     model: Any = None,
-) -> Profile:
-    """Open a saved trace.
+) -> Profile | Any:
+    """Open a saved trace, or what ``save`` of a LiteRT result wrote.
 
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
@@ -40,6 +41,9 @@ def load(
         model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
             Not needed for what profnb captured: that is beside the trace.
 
+    Returns:
+        A profile; of a file ``*.lite.json.gz`` what ``profnb.lite`` gave.
+
     Raises:
         FileNotFoundError: There is nothing at this path.
         TraceFormatError: There is no trace there, or it is damaged.
@@ -49,6 +53,8 @@ def load(
     from profnb.trace.files import find_traces, pick_trace, read_trace
 
     target = Path(path).expanduser()
+    if is_saved(target):
+        return open_result(target)
     if target.suffix in _PYTHON_SUFFIXES and target.is_file():
         return _load_python(target)
     traces = find_traces(path)

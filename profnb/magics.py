@@ -20,10 +20,12 @@ from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.drawing.live_outputs import LiveOutputs
+from profnb.lite.result import LiteResult
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
     COMPARE_ARGUMENTS,
+    LITE_ARGUMENTS,
     OPEN_ARGUMENTS,
     SWEEP_ARGUMENTS,
     capture_options,
@@ -158,6 +160,8 @@ class ProfnbMagics(Magics):
             listed = [found] if isinstance(found, Profile) else found
             if isinstance(listed, Sequence) and all(isinstance(one, Profile) for one in listed):
                 return found
+            if isinstance(found, LiteResult):
+                return found
             raise UsageError(
                 f"{name!r} is a {type(found).__name__}, not a profile or a list of them."
             )
@@ -248,7 +252,10 @@ class ProfnbMagics(Magics):
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
         arguments = _parse_open(self.tftimeline_line, line)
-        self._open(arguments).timeline(arguments.live)
+        opened = self._open(arguments)
+        if isinstance(opened, LiteResult):
+            raise UsageError("LiteRT models have no timeline; %tfprofile shows the result.")
+        opened.timeline(arguments.live)
 
     @line_magic("tfcompare")
     @with_arguments(*COMPARE_ARGUMENTS)
@@ -297,10 +304,27 @@ class ProfnbMagics(Magics):
         if not any(sweep.profiles):
             raise _FailedCellError
 
-    def _open(self, arguments: Namespace) -> Profile:
+    @line_magic("tflite")
+    @with_arguments(*LITE_ARGUMENTS)
+    def tflite_line(self, line: str) -> None:
+        """Convert a model to LiteRT (TensorFlow Lite) and show what each kind costs and gains.
+
+        For example `%tflite model --data x_test y_test`. The last result is also in `_tflite`.
+        """
+        arguments = parse_argstring(self.tflite_line, line)
+        _check_name(arguments.out)
+        from profnb.lite_magic import lite_line
+
+        self._warming.pause()
+        try:
+            lite_line(self.shell, arguments)
+        finally:
+            self._warming.go_on()
+
+    def _open(self, arguments: Namespace) -> Any:
         """The result of this name, or the trace at this path."""
         profile = self._kept.get(arguments.what, self.shell.user_ns.get(arguments.what))
-        if not isinstance(profile, Profile):
+        if not isinstance(profile, Profile | LiteResult):
             try:
                 profile = load(Path(arguments.what), run=arguments.run, host=arguments.host)
             except (ProfnbError, OSError, ValueError) as error:
@@ -344,9 +368,9 @@ def _labels(names: list[str], sources: list[Any]) -> tuple[str | None, str | Non
     return first, second
 
 
-def _write_json(profile: Profile, arguments: Namespace) -> None:
+def _write_json(profile: Any, arguments: Namespace) -> None:
     """Write the Chrome trace where it was asked for; a file that cannot be written is one sentence."""
-    if arguments.json is None or not profile.has_trace:
+    if arguments.json is None or not getattr(profile, "has_trace", False):
         return
     try:
         profile.to_chrome_trace(arguments.json)
