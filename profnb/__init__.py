@@ -20,19 +20,22 @@ back up this list; each folder's own docstring says what is in it.
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
-    tables, profile, loading, fleet*, summaries, captured, comparison, sweep*, warm    the API, to answers
+    lite/       models for the device: converted to LiteRT, run, judged, compared
+    tables, profile, loading, fleet*, summaries, captured, *comparison, sweep*, warm   the API, to answers
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
+import profnb.lite as _lite_folder  # noqa: F401 - likewise
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.fleet_loading import load_fleet
 from profnb.fleets import Fleet
+from profnb.lite.entry import lite
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -55,6 +58,7 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "lite",
     "load",
     "load_fleet",
     "measure_peak",

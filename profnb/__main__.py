@@ -1,4 +1,4 @@
-"""``python -m profnb``: demo, report, timeline, table, compare and clean."""
+"""``python -m profnb``: demo, report, timeline, table, compare, lite and clean."""
 
 import argparse
 import io
@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from profnb import __version__
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable_lines
+from profnb.lite.entry import ALLOWED, KINDS
 
 __all__ = ["main"]
 
@@ -112,6 +114,36 @@ def _percentage(text: str) -> float:
     return number / 100
 
 
+def _lite(arguments: argparse.Namespace) -> None:
+    from profnb.lite.entry import lite
+    from profnb.lite.result import is_saved
+
+    paths = arguments.model
+    if len(paths) > 1 and any(is_saved(Path(path)) for path in paths):
+        raise ValueError("A saved result is opened alone; `compare` takes two.")
+    result = lite(
+        paths[0] if len(paths) == 1 else paths,
+        arguments.data,
+        kinds=arguments.kinds.split(","),
+        representative=arguments.representative,
+        threads=[int(one) for one in arguments.threads.split(",")],
+        batch_size=arguments.batch_size,
+        allow=[one for one in arguments.allow.split(",") if one],
+        fixed_batch=arguments.fixed_batch,
+        label=arguments.label,
+    )
+    if arguments.save is not None:
+        path = result.save(arguments.save)
+        print(f"Result: {printable_lines(str(path.resolve()))}", file=sys.stderr)
+    if arguments.out is not None:
+        path = result.to_html(arguments.out)
+        print(f"Report: {printable_lines(str(path.resolve()))}", file=sys.stderr)
+    if arguments.json:
+        print(result.to_json())
+    else:
+        _say(result.summary())
+
+
 def _clean(arguments: argparse.Namespace) -> None:
     from profnb.report.notebook_file import clean_notebook
 
@@ -178,11 +210,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.set_defaults(run_command=_compare)
 
+    _add_lite(commands)
     clean = commands.add_parser("clean", help="repair a saved notebook for GitHub and nbviewer")
     clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")
     clean.add_argument("-o", "--out", help="write the repaired notebook here")
     clean.set_defaults(run_command=_clean)
     return parser
+
+
+def _add_lite(commands: Any) -> None:
+    """The options of ``lite``."""
+    lite = commands.add_parser("lite", help="run and compare LiteRT (TensorFlow Lite) models")
+    lite.add_argument(
+        "model",
+        nargs="+",
+        help=".tflite files; or a SavedModel or .keras file to convert; or a saved result",
+    )
+    lite.add_argument("--data", metavar="FILE.npz", help="examples: arrays x and y")
+    lite.add_argument("--kinds", default=",".join(KINDS), help="what to convert to (%(default)s)")
+    lite.add_argument("--representative", metavar="FILE.npz", help="what int8 is calibrated with")
+    lite.add_argument("--threads", default="1", metavar="N,N", help="threads (%(default)s)")
+    lite.add_argument("--batch-size", type=int, default=1, help="examples of a run (%(default)s)")
+    lite.add_argument("--allow", default="", metavar="WHAT", help=f"of {', '.join(ALLOWED)}")
+    lite.add_argument("--fixed-batch", action="store_true", help="convert for exactly this batch")
+    lite.add_argument("--label", help="what to call the result")
+    lite.add_argument("-o", "--out", help="write one HTML file that works offline")
+    lite.add_argument("--save", metavar="FILE", help="keep the result, to open or compare it later")
+    lite.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
+    lite.set_defaults(run_command=_lite)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

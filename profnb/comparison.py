@@ -4,12 +4,13 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
 from profnb.fleets import Fleet
+from profnb.lite.result import LiteResult, is_saved, open_result
 from profnb.loading import load
 from profnb.profile import Profile
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from profnb.compare.speedup import Difference, RunSet
     from profnb.core.columns import Floats
     from profnb.drawing.plotly import Figures
+    from profnb.lite_comparison import LiteComparison
 
 __all__ = ["Comparison", "compare"]
 
-Source = Profile | Fleet | str | os.PathLike[str]
+_NOT_ALIKE = "A result of profnb.lite is compared with another one, not with a profile."
+Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 
 class Comparison:
@@ -250,8 +253,8 @@ def compare(
     second: Source | Sequence[Source],
     *,
     labels: tuple[str | None, str | None] | None = None,
-) -> Comparison:
-    """Compare B with A.
+) -> Comparison | Any:
+    """Compare B with A: two profiles, or two results of ``profnb.lite``.
 
     Args:
         first: A: a profile, a fleet or the path of a saved trace, or a list of them, one per run. A logdir
@@ -264,18 +267,20 @@ def compare(
         FileNotFoundError: There is nothing at a path.
         TraceFormatError: There is no trace there, or it is damaged.
     """
+    results = [_lite_result(source) for source in (first, second)]
+    if any(results):
+        return _compare_lite(results, labels)
     sides, labelled, paths = [], [], []
     fleets: list[list[Fleet]] = []
     for source in (first, second):
-        listed: list[Source] = (
-            [source] if isinstance(source, Profile | Fleet | str | os.PathLike) else list(source)
-        )
+        single = isinstance(source, Profile | Fleet | LiteResult | str | os.PathLike)
+        listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
         fleets.append([item for item in listed if isinstance(item, Fleet)])
         profiles = [profile for item in listed for profile in _profiles_of(item)]
         sides.append(profiles)
         labelled.append(profiles[0].options.label if profiles else None)
         is_named = not listed or isinstance(listed[0], Profile | Fleet)
-        paths.append("" if is_named else os.fspath(listed[0]))  # type: ignore[arg-type]
+        paths.append("" if is_named else os.fspath(listed[0]))
     given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
@@ -294,6 +299,27 @@ def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], 
     return tuple(kept), len(profiles) - len(kept)
 
 
+def _lite_result(source: Any) -> LiteResult | None:
+    """A LiteRT result, given or saved; None for anything else."""
+    if isinstance(source, LiteResult):
+        return source
+    is_path = isinstance(source, str | os.PathLike)
+    return open_result(source) if is_path and is_saved(Path(source)) else None
+
+
+def _compare_lite(
+    results: Sequence[LiteResult | None], labels: tuple[str | None, str | None] | None
+) -> "LiteComparison":
+    from profnb.lite_comparison import LiteComparison
+
+    one, two = results
+    if one is None or two is None:
+        raise CaptureError(_NOT_ALIKE)
+    own = one.findings.title, two.findings.title
+    given = tuple(asked or name for asked, name in zip(labels or (None, None), own, strict=True))
+    return LiteComparison(one, two, (given[0], given[1]) if given[0] != given[1] else ("A", "B"))
+
+
 def _differing_parts(first: str, second: str) -> tuple[str, str]:
     """Two paths without the parts that they share: ``a`` and ``b`` of ``logs/a/x.pb`` and ``logs/b/x.pb``."""
     one, two = list(Path(first).parts), list(Path(second).parts)
@@ -307,6 +333,8 @@ def _profiles_of(source: Source) -> list[Profile]:
     """The profiles of one source; of a fleet, that of its first host."""
     if isinstance(source, Profile):
         return [source]
+    if isinstance(source, LiteResult):
+        raise CaptureError(_NOT_ALIKE)
     return [source[next(iter(source))]] if isinstance(source, Fleet) else _load_runs(source)
 
 

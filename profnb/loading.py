@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.printable import printable
 from profnb.core.units import count_text
+from profnb.lite.result import is_saved, open_result
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def load(
     host: str | None = None,
     warmup_steps: int = 0,
     model: Any = None,
-) -> Profile:
-    """Open a saved trace.
+) -> Profile | Any:
+    """Open a saved trace, or what ``save`` of a LiteRT result wrote.
 
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
@@ -41,6 +42,9 @@ def load(
             Not needed for what profnb captured: that is beside the trace.
 
     A path with ``://`` (gs, s3, memory ...) is opened through ``fsspec``.
+
+    Returns:
+        A profile; of a file ``*.lite.json.gz`` what ``profnb.lite`` gave.
 
     Raises:
         ProfnbError: The package that opens such a URL is missing.
@@ -56,6 +60,8 @@ def load(
         with fetch_traces(os.fspath(path), run) as folder:
             return load(folder, run=run, host=host, warmup_steps=warmup_steps, model=model)
     target = Path(path).expanduser()
+    if is_saved(target):
+        return open_result(target)
     if target.suffix in _PYTHON_SUFFIXES and target.is_file():
         return _load_python(target)
     traces = find_traces(path)

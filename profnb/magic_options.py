@@ -10,12 +10,13 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
 from profnb.core.options import CaptureOptions
+from profnb.lite.entry import ALLOWED, KINDS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 __all__ = [
-    "CAPTURE_ARGUMENTS", "COMPARE_ARGUMENTS", "OPEN_ARGUMENTS", "SWEEP_ARGUMENTS", "capture_options",
-    "parse_settings", "with_arguments",
+    "CAPTURE_ARGUMENTS", "COMPARE_ARGUMENTS", "LITE_ARGUMENTS", "OPEN_ARGUMENTS", "SWEEP_ARGUMENTS",
+    "capture_options",    "parse_settings", "with_arguments",
 ]  # fmt: skip
 
 
@@ -29,6 +30,19 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_RUNS:
         raise ArgumentTypeError(f"expected a number from 1 to {_MOST_RUNS}, got {text!r}")
     return int(text)
+
+
+def _listed(text: str) -> list[str]:
+    """``float32,int8`` to its parts."""
+    return [part.strip() for part in _unquoted(text).split(",")]
+
+
+def _numbers(text: str) -> list[int]:
+    """``1,2`` to numbers."""
+    parts = _listed(text)
+    if not all(part.isdecimal() for part in parts):
+        raise ArgumentTypeError(f"expected whole numbers, got {text!r}")
+    return [int(part) for part in parts]
 
 
 _MOST_RUNS = 1000
@@ -130,6 +144,39 @@ SWEEP_ARGUMENTS = (
     ),
     argument("--metric", type=_unquoted, help="the metric of Keras' History to weigh throughput against"),
     argument("-o", "--out", metavar="NAME", help="bind the table (a DataFrame) to this name"),
+    argument("-q", "--quiet", action="store_true", help="show nothing"),
+)  # fmt: skip
+LITE_ARGUMENTS = (
+    argument(
+        "model", type=_unquoted,
+        help="a Keras model by its name, or the path of a SavedModel, .keras or .tflite file, or of what "
+        "a result's save wrote",
+    ),
+    argument(
+        "--data", nargs="+", metavar="NAME", type=_unquoted, default=[],
+        help="x and y, a pair of them, a dataset, or the path of an .npz file with x and y",
+    ),
+    argument(
+        "--kinds", type=_listed, default=list(KINDS), metavar="KIND,KIND",
+        help=f"of {', '.join(KINDS)} (all)",
+    ),
+    argument(
+        "--representative", metavar="NAME", type=_unquoted,
+        help="what int8 is calibrated with (default: the first 100 examples of the data)",
+    ),
+    argument(
+        "--threads", type=_numbers, default=[1], metavar="N,N", help="threads of the interpreter (default 1)"
+    ),
+    argument("--batch-size", type=int, default=1, metavar="N", help="examples of a run (default 1)"),
+    argument(
+        "--allow", type=_listed, default=[], metavar="WHAT,WHAT",
+        help=f"of {', '.join(ALLOWED)}: ops that TensorFlow Lite does not have",
+    ),
+    argument(
+        "--fixed-batch", action="store_true", help="convert for exactly this batch size"
+    ),
+    argument("--label", type=_unquoted, help="a name for the result"),
+    argument("-o", "--out", metavar="NAME", help="bind the result to this name"),
     argument("-q", "--quiet", action="store_true", help="show nothing"),
 )  # fmt: skip
 

@@ -22,10 +22,12 @@ from profnb.core.printable import printable
 from profnb.drawing.live_outputs import LiveOutputs
 from profnb.fleet_loading import find_fleet
 from profnb.fleets import Fleet
+from profnb.lite.result import LiteResult
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
     COMPARE_ARGUMENTS,
+    LITE_ARGUMENTS,
     OPEN_ARGUMENTS,
     SWEEP_ARGUMENTS,
     capture_options,
@@ -177,6 +179,8 @@ class ProfnbMagics(Magics):
             listed = [found] if isinstance(found, Profile) else found
             if isinstance(listed, Sequence) and all(isinstance(one, Profile) for one in listed):
                 return found
+            if isinstance(found, LiteResult):
+                return found
             raise UsageError(
                 f"{name!r} is a {type(found).__name__}, not a profile or a list of them."
             )
@@ -267,9 +271,10 @@ class ProfnbMagics(Magics):
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
         arguments = _parse_open(self.tftimeline_line, line)
-        profile = self._open(arguments)
-        assert isinstance(profile, Profile)
-        profile.timeline(arguments.live)
+        opened = self._open(arguments)
+        if isinstance(opened, LiteResult):
+            raise UsageError("LiteRT models have no timeline; %tfprofile shows the result.")
+        opened.timeline(arguments.live)
 
     @line_magic("tfcompare")
     @with_arguments(*COMPARE_ARGUMENTS)
@@ -318,10 +323,28 @@ class ProfnbMagics(Magics):
         if not any(sweep.profiles):
             raise _FailedCellError
 
-    def _open(self, arguments: Namespace, *, is_fleet: bool = False) -> Profile | Fleet:
+    @line_magic("tflite")
+    @with_arguments(*LITE_ARGUMENTS)
+    def tflite_line(self, line: str) -> None:
+        """Convert a model to LiteRT (TensorFlow Lite) and show what each kind costs and gains.
+
+        For example `%tflite model --data x_test y_test`. The last result is also in `_tflite`.
+        """
+        arguments = parse_argstring(self.tflite_line, line)
+        _check_name(arguments.out)
+        from profnb.lite_magic import lite_line
+
+        self._warming.pause()
+        try:
+            lite_line(self.shell, arguments)
+        finally:
+            self._warming.go_on()
+
+    def _open(self, arguments: Namespace, *, is_fleet: bool = False) -> Any:
         """The result of this name, or the trace at this path; all hosts of it where that is wanted."""
         profile: Any = self._kept.get(arguments.what, self.shell.user_ns.get(arguments.what))
-        if not isinstance(profile, Profile | Fleet if is_fleet else Profile):
+        kinds = Profile | LiteResult | Fleet if is_fleet else Profile | LiteResult
+        if not isinstance(profile, kinds):
             try:
                 if is_fleet and arguments.host is None:
                     profile = find_fleet(arguments.what, arguments.run)
@@ -332,14 +355,14 @@ class ProfnbMagics(Magics):
                 )
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
-            if arguments.run is None and arguments.host is None:
+            is_whole = arguments.run is None and arguments.host is None
+            if is_whole and isinstance(profile, Profile):
                 profile.opened_as = arguments.what
         if arguments.out is not None:
             self.shell.user_ns[arguments.out] = profile
         if isinstance(profile, Profile):
             _write_json(profile, arguments)
-        opened: Profile | Fleet = profile
-        return opened
+        return profile
 
 
 def _parse_open(magic: Any, line: str) -> Namespace:
@@ -375,9 +398,9 @@ def _labels(names: list[str], sources: list[Any]) -> tuple[str | None, str | Non
     return first, second
 
 
-def _write_json(profile: Profile, arguments: Namespace) -> None:
+def _write_json(profile: Any, arguments: Namespace) -> None:
     """Write the Chrome trace where it was asked for; a file that cannot be written is one sentence."""
-    if arguments.json is None or not profile.has_trace:
+    if arguments.json is None or not getattr(profile, "has_trace", False):
         return
     try:
         profile.to_chrome_trace(arguments.json)

@@ -11,11 +11,11 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "profnb"
 ORDER = [
-    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"},
-    {"tables"}, {"profile"}, {"loading"}, {"fleets"}, {"fleet_loading", "summaries"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm", "magic_options"}, {"sweep_magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
+    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"},
+    {"tables"}, {"profile"}, {"loading"}, {"fleets"}, {"fleet_loading", "summaries"}, {"lite_comparison"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm", "magic_options"}, {"sweep_magic", "lite_magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
-DOORS = {"tensorflow": {"capture", "tf1", "demo"}, "plotly": {"drawing/plotly"}, "ipywidgets": {"drawing/kernel_bridge"}, "numba": {"core/jit"}}
+DOORS = {"tensorflow": {"capture", "tf1", "demo", "lite"}, "plotly": {"drawing/plotly"}, "ipywidgets": {"drawing/kernel_bridge"}, "numba": {"core/jit"}}
 # TF1 has one folder, and two doors: its files are opened where files are, its runs recorded where runs are.
 TF1_DOORS = {("trace/files", "profnb.tf1.run_metadata"), ("capture/session", "profnb.tf1.session_runs")}
 # What each subject may need of the others, besides the spine.

@@ -29,7 +29,8 @@ MOST_BYTES = 8192
 _MOST_ADVICE, _MOST_NOTES, _MOST_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _DIGITS = 5
 # What of each table is told, and by which column its rows are chosen: the largest first.
-_TOP: dict[str, tuple[str, tuple[str, ...]]] = {
+Told = Mapping[str, tuple[str, tuple[str, ...]]]
+_TOP: Told = {
     "ops": ("self_us", ("side", "op_type", "op_name", "occurrences", "self_us", "self_fraction")),
     "layers": ("total_us", ("layer", "layer_type", "total_us", "fraction", "occurrences")),
     "source_lines": (
@@ -68,6 +69,7 @@ def report_data(
     advice: Sequence[Advice],
     step_times: StepTimes | None,
     cell: CellBreakdown | None,
+    told: Told = _TOP,
 ) -> dict[str, Any]:
     """What a report says, as plain values whose JSON has at most ``MOST_BYTES``.
 
@@ -81,6 +83,7 @@ def report_data(
         advice: What to change, in order.
         step_times: What the steps took, traced or not.
         cell: Where the whole cell's wall time went; None for a trace of others.
+        told: What of each table is told, and by which column its rows are chosen.
 
     Returns:
         Dictionaries, lists, texts, numbers and None, as in ``report.schema.json``. Where the whole would be
@@ -112,7 +115,7 @@ def report_data(
         },
     }
     is_all = len(advice) <= _MOST_ADVICE and len(report.notes) <= _MOST_NOTES
-    return _fit(whole, frames, is_all=is_all)
+    return _fit(whole, frames, told, is_all=is_all)
 
 
 def as_json(data: Mapping[str, Any]) -> str:
@@ -180,8 +183,7 @@ def _ms(picoseconds: float | None) -> float | None:
     return None if picoseconds is None else picoseconds / PS_PER_MS
 
 
-def _top(name: str, frame: "pd.DataFrame") -> dict[str, Any]:
-    key, columns = _TOP[name]
+def _top(frame: "pd.DataFrame", key: str, columns: tuple[str, ...]) -> dict[str, Any]:
     largest = frame.sort_values(key, ascending=False, kind="stable").head(_SIZES[0][0])
     return {
         "rows": len(frame),
@@ -197,10 +199,10 @@ _OF_OTHERS = ("source", "environment", "headline", "answer", "steps", "cell", "a
 
 
 def _fit(
-    whole: dict[str, Any], frames: Mapping[str, "pd.DataFrame"], *, is_all: bool
+    whole: dict[str, Any], frames: Mapping[str, "pd.DataFrame"], told: Told, *, is_all: bool
 ) -> dict[str, Any]:
     """The whole in plain values, with as much of tables and texts as fits."""
-    tops = {name: _top(name, frame) for name, frame in frames.items() if len(frame)}
+    tops = {name: _top(frame, *told[name]) for name, frame in frames.items() if len(frame)}
     fitted: dict[str, Any] = _Plain(0).value(whole)
     for rows, most_bytes in _SIZES:
         texts = _Plain(most_bytes)
@@ -208,7 +210,7 @@ def _fit(
         cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL))
         shown = tops if rows else {}
         fitted["tables"] = {
-            name: cells.value({**told, "top": told["top"][:rows]}) for name, told in shown.items()
+            name: cells.value({**top, "top": top["top"][:rows]}) for name, top in shown.items()
         }
         is_shortened = texts.has_cut or cells.has_cut or not is_all
         fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]

@@ -1,0 +1,319 @@
+"""A Keras model, a SavedModel or files to ``.tflite`` files, one per kind.
+
+A Keras model is saved as TensorFlow's own ``TFLiteConverter.from_keras_model`` saves it, so that the files
+are
+those that it gives. The converter runs in a process of its own (``converting``): it prints to standard error,
+and calibrating a loop ends it (TensorFlow 2.21: an LSTM to int8).
+"""
+
+import gzip
+import inspect
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from profnb.core.errors import CaptureError
+from profnb.core.units import PS_PER_S
+from profnb.lite.given import write_examples
+from profnb.lite.process.interpreters import own_environment, why_it_ended
+
+__all__ = ["Converted", "convert_model", "is_keras", "read_file", "stripped"]
+
+_OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
+_LACKING = re.compile(r"'tf\.(\w+)' op is neither")
+_LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}
+_IDENTIFIER = b"TFL3"
+_LEAST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Converted:
+    """One kind of a model.
+
+    Attributes:
+        name: What it is called.
+        kind: How it was converted; "" for a file that was there.
+        path: Its file; None where it could not be made.
+        seconds: What converting took; NaN for a file that was there.
+        error: Why there is no file, or "".
+        remark: What differs from what was asked for, or "".
+    """
+
+    name: str
+    kind: str = ""
+    path: Path | None = None
+    seconds: float = math.nan
+    error: str = ""
+    remark: str = ""
+
+    @property
+    def sizes(self) -> tuple[float, float]:
+        """Bytes, as they are and compressed with gzip."""
+        if self.path is None:
+            return math.nan, math.nan
+        content = self.path.read_bytes()
+        return float(len(content)), float(len(gzip.compress(content)))
+
+    @property
+    def conversion_ps(self) -> float:
+        """What converting took."""
+        return self.seconds * PS_PER_S
+
+
+def is_keras(model: Any) -> bool:
+    """Whether it is a Keras model, of Keras 3 or 2."""
+    return any(
+        kind.__name__ == "Model"
+        and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
+        for kind in type(model).__mro__
+    )
+
+
+def read_file(path: Path, content: bytes | None = None) -> Converted:
+    """A ``.tflite`` file that is there.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        CaptureError: It is none, or was cut short.
+    """
+    found = path.read_bytes() if content is None else content
+    if found[4:8] != _IDENTIFIER or len(found) < _LEAST_BYTES:
+        raise CaptureError(
+            f"{path.name} is no .tflite model: {len(found):,} bytes that do not have TFL3 at byte 4."
+        )
+    if content is not None:
+        path.write_bytes(content)
+    return Converted(path.stem, path=path)
+
+
+def stripped(model: Any) -> tuple[Any, str]:
+    """A model without what tensorflow-model-optimization wraps layers in while it trains.
+
+    Returns:
+        The model, and whether it was "pruned", "clustered", trained for "int8", or "".
+
+    Raises:
+        CaptureError: It has wrapped layers, and the package is not installed.
+    """
+    wrappers = {type(layer).__name__ for layer in getattr(model, "layers", ())}
+    kinds = {"PruneLowMagnitude": "pruned", "ClusterWeights": "clustered"}
+    found = next((kinds[name] for name in wrappers if name in kinds), "")
+    if not found:
+        return model, "int8" if any(name.startswith("QuantizeWrapper") for name in wrappers) else ""
+    if find_spec("tensorflow_model_optimization") is None:
+        raise CaptureError(
+            f"The model is {found} with tensorflow-model-optimization, which is not installed here: "
+            "pip install tensorflow-model-optimization."
+        )
+    import tensorflow_model_optimization as optimization
+
+    if found == "pruned":
+        return optimization.sparsity.keras.strip_pruning(model), found
+    return optimization.clustering.keras.strip_clustering(model), found
+
+
+def convert_model(
+    model: Any,
+    kinds: Sequence[str],
+    folder: Path,
+    *,
+    examples: Sequence[Any],
+    names: Sequence[str],
+    batch_size: int,
+    allow: Sequence[str],
+    fixed_batch: bool,
+    is_trained: bool = False,
+) -> list[Converted]:
+    """Convert a model to each kind.
+
+    Args:
+        model: A Keras model, or the path of a SavedModel.
+        kinds: Kinds.
+        folder: An empty folder for what is written.
+        examples: What int8 is calibrated with, one array per input; empty for none.
+        names: The names of those inputs, where the user gave some.
+        batch_size: The batch of a run.
+        allow: What else than TensorFlow Lite's own ops may be used.
+        fixed_batch: Whether to convert for exactly this batch.
+        is_trained: Whether quantisation-aware training has seen to the ranges.
+    """
+    if is_keras(model) and _backend_of(model) == "torch":
+        return list(_exported(model, kinds, folder))
+    open_batch = folder / "saved_model"
+    saved = _save(model, open_batch, batch_size if fixed_batch else None)
+    done = _run_converter(saved, kinds, folder, examples, names, allow, is_trained=is_trained)
+    closed = [one for one in done if one.path is None and _OPEN_BATCH.search(one.error)]
+    if closed and is_keras(model) and not fixed_batch:
+        saved = _save(model, folder / "fixed", batch_size)
+        again = {one.name for one in closed}
+        wanted = [kind for kind in kinds if kind in again]
+        retried = _run_converter(
+            saved, wanted, folder, examples, names, allow, is_trained=is_trained
+        )
+        remark = (
+            f"A loop over the model's open batch cannot be converted, so the models take exactly "
+            f"{batch_size} example{'s' * (batch_size > 1)}."
+        )
+        fixed = {one.name: replace(one, remark=f"{remark} {one.remark}".strip()) for one in retried}
+        done = [fixed.get(one.name, one) for one in done]
+    has_loop = bool({type(layer).__name__ for layer in getattr(model, "layers", ())} & _LOOPS)
+    return [
+        one if one.path else replace(one, error=_explain(one.error, has_loop=has_loop))
+        for one in done
+    ]
+
+
+def _backend_of(model: Any) -> str:
+    keras: Any = sys.modules.get("keras")
+    is_three = type(model).__module__.startswith("keras.src") and hasattr(keras, "backend")
+    return str(keras.backend.backend()) if is_three else "tensorflow"
+
+
+def _save(model: Any, target: Path, batch: int | None) -> Path:
+    """A SavedModel of it, with this batch or, for None, the one that the model leaves open."""
+    if isinstance(model, str | os.PathLike):
+        return Path(model)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        if type(model).__module__.split(".")[0] == "keras" and "keras" in sys.modules:
+            archive_of = getattr(
+                getattr(sys.modules["keras"], "export", None), "ExportArchive", None
+            )
+            if archive_of is not None and getattr(model, "inputs", None):
+                _archive(archive_of(), model, target, batch)
+                return target
+        import tensorflow as tf
+
+        if getattr(model, "inputs", None) and batch is not None:
+            specs = [tf.TensorSpec([batch, *one.shape[1:]], one.dtype) for one in model.inputs]
+            call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False))
+            tf.saved_model.save(model, str(target), signatures=call.get_concrete_function(*specs))
+        else:
+            options = tf.saved_model.SaveOptions(save_debug_info=True)
+            tf.saved_model.save(model, str(target), options=options)
+    return target
+
+
+def _archive(archive: Any, model: Any, target: Path, batch: int | None) -> None:
+    """As ``TFLiteKerasModelConverterV2._convert_keras_to_saved_model`` does it."""
+    from functools import partial
+
+    import tensorflow as tf
+
+    archive.track(model)
+    signature = tf.nest.map_structure(
+        lambda x: tf.TensorSpec(
+            x.shape if batch is None else [batch, *x.shape[1:]], dtype=x.dtype, name=x.name
+        ),
+        model.inputs,
+    )
+    if len(signature) > 1:
+        signature = [signature]
+    archive.add_endpoint("serve", partial(model.__call__, training=False), signature)
+    quiet = (
+        {"verbose": False} if "verbose" in inspect.signature(archive.write_out).parameters else {}
+    )
+    archive.write_out(str(target), **quiet)
+
+
+def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Converted]:
+    """What Keras itself exports, for a backend that TensorFlow's converter does not know."""
+    for kind in kinds:
+        target = folder / f"{kind}.tflite"
+        if kind != "float32":
+            yield Converted(kind, kind, error="Keras exports float32 only from its torch backend.")
+            continue
+        try:
+            with redirect_stdout(StringIO()):
+                model.export(str(target), format="litert")
+        except (ValueError, ImportError, RuntimeError) as error:
+            yield Converted(
+                kind, kind, error=f"Keras did not export it: {' '.join(str(error).split())[:300]}"
+            )
+        else:
+            yield Converted(kind, kind, target)
+
+
+def _run_converter(
+    saved: Path, kinds: Sequence[str], folder: Path, examples: Sequence[Any], names: Sequence[str],
+    allow: Sequence[str], *, is_trained: bool,
+) -> list[Converted]:  # fmt: skip
+    """Each kind in turn; where the process ends at one, another goes on with the rest."""
+    results: dict[str, Converted] = {}
+    wanted = []
+    source = write_examples(folder / "examples.npz", examples) if len(examples) else ""
+    for kind in kinds:
+        if kind == "int8" and not source and not is_trained:
+            error = "int8 needs examples to calibrate with: give data or representative."
+            results[kind] = Converted(kind, kind, error=error)
+        else:
+            wanted.append(kind)
+    while wanted:
+        job = {
+            "saved_model": str(saved), "kinds": wanted, "folder": str(folder), "examples": source,
+            "names": list(names), "allow": list(allow), "is_trained": is_trained,
+        }  # fmt: skip
+        (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        ended = subprocess.run(  # noqa: S603 - our own module, by this Python
+            [sys.executable, "-m", "profnb.lite.process.converting", str(folder)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=own_environment(),
+            check=False,
+        )
+        for kind in list(wanted):
+            written = folder / f"{kind}.json"
+            if written.exists():
+                told = json.loads(written.read_text(encoding="utf-8"))
+                written.unlink()
+                path = None if told["error"] else folder / f"{kind}.tflite"
+                results[kind] = Converted(
+                    kind, kind, path, told["seconds"], told["error"], told["remark"]
+                )
+                wanted.remove(kind)
+        if not wanted:
+            break
+        if ended.returncode == 0:
+            raise CaptureError("The converter's process left no result.")
+        failed = wanted.pop(0)
+        last = (ended.stderr.strip().splitlines() or [""])[-1][:200]
+        why = why_it_ended(ended.returncode) if ended.returncode < 0 else last
+        results[failed] = Converted(failed, failed, error=f"TensorFlow's converter {why}")
+    return [results[kind] for kind in kinds]
+
+
+def _explain(error: str, *, has_loop: bool) -> str:
+    """What a converter says, in a sentence that names the op and what allows it."""
+    for title, allowed, means in (
+        (
+            "TF Select ops",
+            "select-tf",
+            "keeps TensorFlow's own (the app then needs the Flex delegate)",
+        ),
+        ("Custom ops", "custom", "leaves them to kernels that the app registers"),
+    ):
+        found = re.search(rf"{title}: ([\w:., ]+)", error)
+        if found:
+            return (
+                f"TensorFlow Lite has no op for {found[1].strip()}; allow=('{allowed}',) {means}."
+            )
+    lacking = sorted(set(_LACKING.findall(error)))
+    if lacking:
+        return (
+            f"TensorFlow Lite has no op for {', '.join(lacking)}; allow=('select-tf',) keeps "
+            f"TensorFlow's own "
+            "(the app then needs the Flex delegate)."
+        )
+    if "ended with signal" in error and has_loop:
+        return f"{error}. It cannot calibrate the loop of an LSTM or GRU; with unroll=True there is none."
+    return " ".join(error.split())[:400]

@@ -1,0 +1,327 @@
+"""``python -m profnb.lite.process.interpreting``: interpreters in a process of their own, asked over a pipe.
+
+A damaged model or a broken kernel ends this process and not the notebook's. Each line that comes in is a JSON
+object with ``do`` and what that needs; each line that goes out is the answer, or ``{"error": ...}``. Arrays
+travel in ``.npz`` files. What libraries print goes to standard error.
+
+Outputs come from ``Interpreter``; times from ``CompiledModel`` where the package has it, as in
+``ai_edge_litert/tools/benchmark_litert_model.py``, and from ``Interpreter.invoke`` where not.
+"""
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["main"]
+
+_WARM_UP = 10
+_LARGEST_TENSOR = 1 << 24  # elements: what is shown of a layer has to fit
+
+
+def _interpreter_class(engine: str) -> tuple[Any, Any]:
+    """The interpreter, and how it is told to leave out delegates."""
+    if engine == "tensorflow":
+        import tensorflow as tf
+
+        return tf.lite.Interpreter, tf.lite.experimental.OpResolverType
+    from ai_edge_litert import interpreter
+
+    return interpreter.Interpreter, interpreter.OpResolverType
+
+
+def _engine_version(engine: str) -> str:
+    for package in (
+        ("tensorflow", "tensorflow-cpu") if engine == "tensorflow" else ("ai-edge-litert",)
+    ):
+        with suppress(PackageNotFoundError):
+            return version(package)
+    return ""
+
+
+class _Model:
+    """An interpreter with its inputs in place."""
+
+    def __init__(self, ask: Mapping[str, Any]) -> None:
+        self.path, self.threads, self.engine = ask["path"], int(ask["threads"]), ask["engine"]
+        self.batch = int(ask["batch"])
+        make, self._resolver = _interpreter_class(self.engine)
+        self.interpreter = make(model_path=self.path, num_threads=self.threads)
+        self.resize(self.interpreter)
+        self.inputs = self.interpreter.get_input_details()
+        self.outputs = self.interpreter.get_output_details()
+        self.timed: Callable[[], None] = self.interpreter.invoke
+        self.is_compiled = False
+
+    def resize(self, interpreter: Any) -> None:
+        for detail in interpreter.get_input_details():
+            signature = [int(size) for size in detail.get("shape_signature", detail["shape"])]
+            if signature and signature[0] == -1 and self.batch != 1:
+                interpreter.resize_tensor_input(
+                    detail["index"], [self.batch, *(max(size, 1) for size in signature[1:])]
+                )
+        interpreter.allocate_tensors()
+
+    def without_delegates(self) -> Any:
+        """The same model with all its tensors kept and nothing delegated."""
+        make, _ = _interpreter_class(self.engine)
+        interpreter = make(
+            model_path=self.path,
+            num_threads=self.threads,
+            experimental_preserve_all_tensors=True,
+            experimental_op_resolver_type=self._resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        )
+        self.resize(interpreter)
+        return interpreter
+
+    def fill(self, interpreter: Any, arrays: list[Any]) -> None:
+        for detail, array in zip(self.inputs, arrays, strict=True):
+            interpreter.set_tensor(detail["index"], _quantized(array, detail))
+
+    def compile(self, arrays: list[Any]) -> None:
+        """Time ``CompiledModel`` from now on, where the package has it."""
+        if self.engine != "litert" or find_spec("ai_edge_litert.options") is None:
+            return
+        with suppress(ImportError, TypeError, AttributeError, RuntimeError, ValueError):
+            from ai_edge_litert.compiled_model import CompiledModel
+            from ai_edge_litert.hardware_accelerator import HardwareAccelerator
+            from ai_edge_litert.options import CpuOptions, Options
+
+            options = Options(
+                hardware_accelerators=HardwareAccelerator.CPU,
+                cpu_options=CpuOptions(num_threads=self.threads),
+            )
+            model = CompiledModel.from_file(self.path, options=options)
+            key, signature = next(iter(model.get_signature_list().items()))
+            details = self.interpreter.get_signature_runner(key).get_input_details()
+            for name in signature["inputs"]:
+                if self.batch != 1:
+                    shape = [int(size) for size in details[name]["shape"]]
+                    model.resize_input_tensor_by_name(key, name, shape)
+            ins = {
+                name: model.create_input_buffer_by_name(key, name) for name in signature["inputs"]
+            }
+            outs = {n: model.create_output_buffer_by_name(key, n) for n in signature["outputs"]}
+            place = {detail["index"]: at for at, detail in enumerate(self.inputs)}
+            for name, buffer in ins.items():
+                at = place[details[name]["index"]]
+                buffer.write(np.ascontiguousarray(_quantized(arrays[at], self.inputs[at])))
+            model.run_by_name(key, ins, outs)
+            self._kept = model, ins, outs
+            self.timed = lambda: model.run_by_name(key, ins, outs)
+            self.is_compiled = True
+
+
+def _quantized(array: Any, detail: Mapping[str, Any]) -> Any:
+    """An array in the type of an input, by its scale and zero point where it has one."""
+    scale, zero = detail.get("quantization") or (0.0, 0)
+    kind = np.dtype(detail["dtype"])
+    if scale and kind.kind in "iu" and array.dtype != kind:
+        limits = np.iinfo(kind)
+        return np.clip(np.round(array / scale + zero), limits.min, limits.max).astype(kind)
+    return array.astype(kind, copy=False)
+
+
+def _real(array: Any, detail: Mapping[str, Any]) -> Any:
+    """What an output or tensor stands for, as 32-bit floats."""
+    scale, zero = detail.get("quantization") or (0.0, 0)
+    if scale and array.dtype.kind in "iu":
+        return ((array.astype(np.float32) - zero) * scale).astype(np.float32)
+    return array.astype(np.float32)
+
+
+def _arrays(path: str) -> list[Any]:
+    with np.load(path, allow_pickle=False) as file:
+        return [file[f"x{at}"] for at in range(len(file.files))]
+
+
+def _save(path: str, arrays: dict[str, Any]) -> None:
+    np.savez(path, **arrays)
+
+
+def _described(detail: Mapping[str, Any]) -> dict[str, Any]:
+    scale, zero = detail.get("quantization") or (0.0, 0)
+    return {
+        "index": int(detail["index"]),
+        "name": str(detail["name"]),
+        "shape": [int(size) for size in detail["shape"]],
+        "open": [int(size) for size in detail.get("shape_signature", detail["shape"])],
+        "dtype": np.dtype(detail["dtype"]).name,
+        "scale": float(scale),
+        "zero": int(zero),
+    }
+
+
+class _Server:
+    """What can be asked."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, _Model] = {}
+
+    def answer(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        asked = {
+            "open": self.open, "graph": self.graph, "ready": self.ready, "round": self.round,
+            "outputs": self.outputs, "tensors": self.tensors, "probe": self.probe, "profile": self.profile,
+        }  # fmt: skip
+        return asked[ask["do"]](ask)
+
+    def probe(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Open and run one model once, and tell the most memory that took."""
+        _interpreter_class(ask["engine"])
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text(
+                "5", encoding="ascii"
+            )  # forget the peak so far
+        before = _status("VmRSS")
+        answer = self.open(ask)
+        model = self.models[ask["id"]]
+        model.interpreter.invoke()
+        peak = _status("VmHWM")
+        answer["memory"] = peak - before if before and peak else None
+        return answer
+
+    def open(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        model = self.models[ask["id"]] = _Model(ask)
+        return {
+            "inputs": [_described(detail) for detail in model.inputs],
+            "outputs": [_described(detail) for detail in model.outputs],
+            "version": _engine_version(model.engine),
+        }
+
+    def graph(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """The ops in order, those that stand for a part given to a delegate at the end; and the tensors."""
+        interpreter = self.models[ask["id"]].interpreter
+        return {
+            "ops": [
+                {
+                    "index": int(op["index"]), "type": str(op["op_name"]),
+                    "inputs": [int(one) for one in op["inputs"]],
+                    "outputs": [int(one) for one in op["outputs"]],
+                }
+                for op in interpreter._get_ops_details()
+            ],
+            "tensors": [_described(detail) for detail in interpreter.get_tensor_details()],
+        }  # fmt: skip
+
+    def ready(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill the inputs and warm up."""
+        model = self.models[ask["id"]]
+        arrays = _arrays(ask["source"])
+        model.fill(model.interpreter, arrays)
+        model.compile(arrays)
+        for _ in range(_WARM_UP):
+            model.timed()
+        begin = time.perf_counter()
+        model.timed()
+        return {"seconds": time.perf_counter() - begin, "is_compiled": model.is_compiled}
+
+    def round(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """Each model in turn: one run that is not timed, for its caches, then the median of a few."""
+        times = {}
+        for name in ask["order"]:
+            run = self.models[name].timed
+            run()
+            taken = []
+            for _ in range(ask["burst"]):
+                begin = time.perf_counter()
+                run()
+                taken.append(time.perf_counter() - begin)
+            times[name] = float(np.median(taken))
+        return {"seconds": times}
+
+    def outputs(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """What comes out for each example."""
+        model = self.models[ask["id"]]
+        arrays = _arrays(ask["source"])
+        count = len(arrays[0])
+        collected: list[list[Any]] = [[] for _ in model.outputs]
+        for begin in range(0, count, model.batch):
+            rows = np.minimum(np.arange(begin, begin + model.batch), count - 1)
+            model.fill(model.interpreter, [array[rows] for array in arrays])
+            model.interpreter.invoke()
+            for kept, detail in zip(collected, model.outputs, strict=True):
+                kept.append(_real(model.interpreter.get_tensor(detail["index"]), detail))
+        joined = [
+            np.concatenate([np.atleast_1d(one) for one in kept])[:count] for kept in collected
+        ]
+        _save(ask["target"], {f"x{at}": array for at, array in enumerate(joined)})
+        return {}
+
+    def tensors(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        """What ops give for a few examples, tensor by tensor, and the range that each can hold."""
+        model = self.models[ask["id"]]
+        interpreter = model.without_delegates()
+        arrays = _arrays(ask["source"])
+        details = {int(one["index"]): one for one in interpreter.get_tensor_details()}
+        kept: dict[int, list[Any]] = {}
+        wanted = {int(one) for op in interpreter._get_ops_details() for one in op["outputs"]}
+        wanted = {i for i in wanted & details.keys() if details[i]["shape"].size}
+        for begin in range(0, len(arrays[0]) - model.batch + 1, model.batch):
+            model.fill(interpreter, [array[begin : begin + model.batch] for array in arrays])
+            interpreter.invoke()
+            for index in wanted:
+                with suppress(ValueError):  # the body of a loop has none
+                    array = interpreter.get_tensor(index)
+                    if array.dtype.kind in "fiu" and array.size <= _LARGEST_TENSOR:
+                        kept.setdefault(index, []).append(_real(array, details[index]).copy())
+        _save(ask["target"], {f"t{i}": np.stack(values) for i, values in kept.items()})
+        return {}
+
+    def profile(self, ask: Mapping[str, Any]) -> dict[str, Any]:
+        from profnb.lite.process.op_profiler import profile_ops
+
+        model = self.models[ask["id"]]
+        arrays = [
+            _quantized(array, detail)
+            for array, detail in zip(_arrays(ask["source"]), model.inputs, strict=True)
+        ]
+        details = model.interpreter.get_signature_runner().get_input_details()
+        place = {detail["index"]: at for at, detail in enumerate(model.inputs)}
+        names = {name: arrays[place[one["index"]]] for name, one in details.items()}
+        return profile_ops(model.path, model.threads, names, ask["runs"])
+
+
+def _status(name: str) -> int:
+    """A number of kilobytes that Linux tells of this process, in bytes; 0 elsewhere."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text("ascii").splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def main() -> int:
+    """Answer until the pipe is closed."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    server = _Server()
+    for line in sys.stdin:
+        try:
+            answer = server.answer(json.loads(line))
+        except (
+            RuntimeError,
+            ValueError,
+            TypeError,
+            OSError,
+            ImportError,
+            MemoryError,
+            KeyError,
+        ) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What ``profnb.lite`` gives: tables, a report in every form, and a file that opens without a kernel."""
+
+import gzip
+import json
+import os
+import zlib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
+from profnb.core.table import TableOf
+from profnb.core.whole_files import whole_file
+
+if TYPE_CHECKING:
+    from profnb.lite.findings import LiteFindings
+    from profnb.report.report import Report
+    from profnb.subjects.advising import Advice
+
+__all__ = ["LiteResult", "LiteTables", "is_saved", "open_result"]
+
+_SUFFIX = ".lite.json.gz"
+_VERSION = 1
+_MOST_BYTES = 1 << 28
+_TOLD = {
+    "models": (
+        "latency_ms",
+        ("model", "bytes", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup", "metric"),
+    ),
+    "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
+    "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
+}  # fmt: skip
+
+
+class LiteTables:
+    """The tables of a result."""
+
+    models = TableOf("profnb.lite.lite_tables", "LITE_MODELS", "findings")
+    layers = TableOf("profnb.lite.lite_tables", "LITE_LAYERS", "findings")
+    ops = TableOf("profnb.lite.lite_tables", "LITE_OPS", "findings")
+
+
+class LiteResult(LiteTables):
+    """Models for the device, side by side. Shown in a notebook, it is its report.
+
+    Attributes:
+        findings: What is known, as values.
+    """
+
+    def __init__(self, findings: "LiteFindings") -> None:
+        """Wrap what was found."""
+        self.findings = findings
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        from profnb.lite.verdict import verdict_text
+
+        return verdict_text(self.findings)
+
+    @property
+    def advice(self) -> "list[Advice]":
+        """What to change, what can gain most first."""
+        return list(self.findings.advice)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before trusting the figures."""
+        return list(self.findings.notes)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What interpreted, and on what."""
+        return dict(self.findings.environment)
+
+    @cached_property
+    def _report(self) -> "Report":
+        from profnb.lite.section import lite_sections
+        from profnb.report.report import Report
+
+        found = self.findings
+        settings = dict(found.environment)
+        machine, cores = settings.pop("Machine", ""), settings.pop("CPU cores", "")
+        used = ", ".join(f"{name} {value}" for name, value in settings.items())
+        size = "one example" if found.batch_size == 1 else f"{found.batch_size} examples"
+        return Report(
+            title=found.title,
+            headline=self.verdict.rstrip("."),
+            answer=f"{found.title}, {size} a run, with {used} on {machine} ({cores} CPU cores).",
+            notes=found.notes,
+            sections=lite_sections(found),
+            advice=found.advice,
+            foot="Shared, this shows names of models, layers and ops, and no source code.",
+        )
+
+    def summary(self) -> str:
+        """The report as plain text."""
+        return self._report.text()
+
+    def report(self, live: bool | None = None) -> None:
+        """Show the report in the notebook.
+
+        Args:
+            live: Taken for the sake of the other results; there are no controls.
+        """
+        from profnb.report.frontend import show_report
+
+        show_report(self._report, None, live)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one HTML file that needs no network.
+
+        Returns:
+            The file's path.
+        """
+        from profnb.report.page import page_html
+
+        target = Path(path).expanduser()
+        with whole_file(target) as partial:
+            partial.write_text(page_html(self._report, None), encoding="utf-8")
+        return target
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the report says as plain values: at most 8 kB as JSON, by the schema of all reports."""
+        from profnb import __version__
+        from profnb.report.forms.as_data import report_data
+
+        return report_data(
+            self._report,
+            None,
+            {name: getattr(self, name) for name in _TOLD},
+            source=self.findings.title,
+            version=__version__,
+            environment=self.environment,
+            advice=self.advice,
+            step_times=None,
+            cell=None,
+            told=_TOLD,
+        )
+
+    def to_json(self) -> str:
+        """``to_dict()`` as JSON, in one line."""
+        from profnb.report.forms.as_data import as_json
+
+        return as_json(self.to_dict())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write all of it to a file that ``profnb.lite(path)`` and ``profnb.load(path)`` open.
+
+        Returns:
+            The file's path; its name ends with ``.lite.json.gz``.
+        """
+        from profnb.lite.findings import LiteFindings
+
+        target = Path(path).expanduser()
+        if not target.name.endswith(_SUFFIX):
+            target = target.with_name(target.name + _SUFFIX)
+        contents = {
+            "profnb_lite": _VERSION,
+            "findings": _codec().encode(self.findings, LiteFindings),
+        }
+        with whole_file(target) as partial:
+            partial.write_bytes(gzip.compress(json.dumps(contents).encode()))
+        return target
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        del include, exclude
+        return self._report.bundle()
+
+    def __repr__(self) -> str:
+        return f"<LiteRT models of {printable(self.findings.title)}>"
+
+
+def _codec() -> Any:
+    from profnb.capture.saved.codec import Codec, Limit
+
+    return Codec(
+        {"LiteFindings.ops": Limit((200_000,)), "LiteFindings.layers": Limit((100_000,))}, {}
+    )
+
+
+def _check_version(version: object) -> None:
+    if version != _VERSION:
+        raise TraceFormatError(f"version {str(version)[:20]}")
+
+
+def is_saved(path: Path) -> bool:
+    """Whether this is the name of what ``save`` writes."""
+    return path.name.endswith(_SUFFIX)
+
+
+def open_result(path: str | os.PathLike[str]) -> LiteResult:
+    """Open what ``save`` wrote.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        TraceFormatError: It is damaged, or something else.
+    """
+    from profnb.lite.findings import LiteFindings
+
+    target = Path(path).expanduser()
+    try:
+        with gzip.open(target) as file:
+            text = file.read(_MOST_BYTES + 1)
+        contents = json.loads(text) if len(text) <= _MOST_BYTES else {}
+        _check_version(contents["profnb_lite"])
+        return LiteResult(_codec().decode(contents["findings"], LiteFindings))
+    except FileNotFoundError:
+        raise
+    except (
+        TraceFormatError,
+        AttributeError,
+        LookupError,
+        ValueError,
+        TypeError,
+        RecursionError,
+        EOFError,
+        gzip.BadGzipFile,
+        zlib.error,
+    ) as error:
+        raise TraceFormatError(
+            f"{target.name} is not what profnb.lite saves (found: {str(error)[:200]})."
+        ) from None

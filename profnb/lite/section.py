@@ -1,0 +1,401 @@
+"""A LiteRT result as sections of a report, its verdict, and its chart."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from profnb.core.units import (
+    MISSING,
+    bytes_text,
+    count_text,
+    duration_text,
+    metric_text,
+    percent_text,
+)
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.html_table import Cell
+from profnb.drawing.markup import figure_text
+from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.theme import COLOURS
+from profnb.lite.findings import KERAS, LiteFindings
+from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS
+
+__all__ = ["difference_section", "lite_sections"]
+
+_MOST_LAYERS = 60
+_LONGEST = 40
+_MODEL_COLOURS = tuple(
+    COLOURS[name]
+    for name in (
+        "device compute",
+        "device to device",
+        "kernel launch",
+        "host compute",
+        "device collectives",
+        "output",
+    )
+)
+_LAYERS, _OPS, _MODELS = "Layers", "Ops", "Models"
+
+
+def lite_sections(found: LiteFindings) -> list[Section]:
+    """The tables: models, layers, ops."""
+    sections = [_time_section(found)]
+    if found.metric or any(
+        one.agreement_fraction == one.agreement_fraction for one in found.models
+    ):
+        sections.append(_quality_section(found))
+    if found.layers:
+        sections.append(_layer_section(found))
+    if found.ops:
+        sections.append(_op_section(found))
+    return sections
+
+
+def _colour(found: LiteFindings, name: str) -> str:
+    names = [one.name for one in found.models if one.kind != KERAS]
+    at = next((at for at, one in enumerate(names) if one == name), None)
+    return COLOURS["all others"] if at is None else _MODEL_COLOURS[at % len(_MODEL_COLOURS)]
+
+
+def _between(low: float, high: float, text: Any) -> str:
+    return f"{text(low)} to {text(high)}" if math.isfinite(low) else ""
+
+
+def _times(value: float) -> str:
+    return f"{value:.2f}x" if math.isfinite(value) else MISSING
+
+
+def _time_section(found: LiteFindings) -> Section:
+    models = found.models
+    slowest = max((one.latency_ps for one in models if len(one.round_ps)), default=1.0)
+
+    def latency(row: int) -> Cell:
+        low, high = (
+            models[row].latency_interval if len(models[row].round_ps) else (math.nan, math.nan)
+        )
+        return duration_text(models[row].latency_ps), "", _between(low, high, duration_text)
+
+    def speedup(row: int) -> Cell:
+        ratio, low, high = found.speedup(models[row])
+        is_base = models[row] is found.base
+        return (
+            _times(ratio),
+            "",
+            "" if is_base else _between(low, high, lambda value: f"{value:.2f}"),
+        )
+
+    def delegated(row: int) -> Cell:
+        one = models[row]
+        count = f"{one.delegated_ops} of {one.ops} ops" if one.ops else ""
+        return percent_text(one.delegated_fraction), "", count
+
+    base = "" if found.base is None else found.base.name
+    return section_of(
+        LITE_MODELS,
+        found,
+        (
+            "model",
+            "bytes",
+            "compressed_bytes",
+            Shown(
+                "latency",
+                latency,
+                is_number=True,
+                meaning=f"{_meaning('latency_ms')}, and its 95 % interval",
+            ),
+            Shown(
+                f"speed-up over {base}",
+                speedup,
+                is_number=True,
+                meaning=_meaning("speedup") + ", and its 95 % interval",
+            ),
+            "examples_per_second",
+            "memory_bytes",
+            Shown("in XNNPACK", delegated, is_number=True, meaning=_meaning("delegated_fraction")),
+            "conversion_ms",
+        ),
+        title="Size and time",
+        tab=_MODELS,
+        sentence=(
+            "Keras is the model itself in a tf.function, with TensorFlow's threads, on this "
+            "machine; how fast a phone is "
+            "only a phone tells."
+            if models and models[0].kind == KERAS
+            else "On this machine; how fast a phone is only a phone tells."
+        ),
+        bar=Bar(
+            lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
+            lambda row: _colour(found, models[row].name),
+        ),
+        rows=range(len(models)),
+    )
+
+
+def _meaning(name: str) -> str:
+    return LITE_MODELS[name].meaning
+
+
+def _quality_section(found: LiteFindings) -> Section:
+    models = found.models
+
+    def metric(value: float) -> str:
+        return metric_text(value, is_score=found.is_score)
+
+    def quality(row: int) -> Cell:
+        value, low, high = found.quality(models[row])
+        return metric(value), "", _between(low, high, metric)
+
+    def price(row: int) -> Cell:
+        told = found.price(models[row])
+        if told is None or models[row] is found.base:
+            return MISSING
+        text = _points if found.is_score else _signed
+        return text(told.difference), "", _between(told.low, told.high, text)
+
+    base = "" if found.base is None else found.base.name
+    judged = [
+        Shown(found.metric, quality, is_number=True, meaning="on the data, and its 95 % interval"),
+        Shown(
+            f"less that of {base}", price, is_number=True,
+            meaning=LITE_MODELS["metric_difference"].meaning + ", and its 95 % interval",
+        ),
+    ]  # fmt: skip
+    has_keras = models[0].kind == KERAS
+    against = ["agreement_fraction", "largest_difference", "mean_difference"] if has_keras else []
+    return section_of(
+        LITE_MODELS,
+        found,
+        ("model", *(judged if found.metric else []), *against),
+        title="What comes out",
+        tab=_MODELS,
+        sentence=f"For {count_text(found.examples)} examples; differences are of pairs, example by example.",
+        bar=Bar(
+            lambda row: _bar_of_quality(found, row), lambda row: _colour(found, models[row].name)
+        ),
+        rows=range(len(models)),
+    )
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}"
+
+
+def _bar_of_quality(found: LiteFindings, row: int) -> float:
+    if not found.metric:
+        share = found.models[row].agreement_fraction
+        return share if share == share else 0.0  # noqa: PLR0124 - NaN is not itself
+    values = [found.quality(one)[0] for one in found.models]
+    known = [value for value in values if value == value]  # noqa: PLR0124 - likewise
+    most = 1.0 if found.is_score else max(known, default=1.0) or 1.0
+    return values[row] / most if values[row] == values[row] else 0.0
+
+
+def _layer_section(found: LiteFindings) -> Section:
+    """Layers in rows, models side by side: time, and how far the output is from the float model's."""
+    names = list(dict.fromkeys(row.layer for row in found.layers))
+    models = list(dict.fromkeys(row.model for row in found.layers))
+    cells = {(row.layer, row.model): row for row in found.layers}
+    first = [next(row for row in found.layers if row.layer == name) for name in names]
+    places = [found.layers.index(row) for row in first]
+    times = {key: row.self_ps for key, row in cells.items()}
+    longest = max((time for time in times.values() if time == time), default=0.0) or 1.0  # noqa: PLR0124
+    has_errors = {
+        m: any(r.error_fraction == r.error_fraction for r in found.layers if r.model == m)
+        for m in models
+    }
+
+    def of(row: int, model: str) -> Any:
+        return cells.get((found.layers[row].layer, model))
+
+    def time_of(model: str) -> Shown:
+        def cell(row: int) -> Cell:
+            one = of(row, model)
+            return MISSING if one is None else duration_text(one.self_ps)
+
+        return Shown(
+            model, cell, is_number=True, meaning=f"{LITE_LAYERS['self_us'].meaning}, {model}"
+        )
+
+    def error_of(model: str) -> Shown:
+        def cell(row: int) -> Cell:
+            one = of(row, model)
+            if one is None:
+                return MISSING
+            clipped = one.clipped_fraction > 0
+            return (
+                percent_text(one.error_fraction),
+                "",
+                f"{percent_text(one.clipped_fraction)} clipped" if clipped else "",
+            )
+
+        return Shown(
+            f"{model} error", cell, is_number=True, meaning=LITE_LAYERS["error_fraction"].meaning
+        )
+
+    def bar_of(row: int) -> float:
+        known = [times.get((found.layers[row].layer, model), math.nan) for model in models]
+        return max((time for time in known if time == time), default=0.0) / longest  # noqa: PLR0124
+
+    return section_of(
+        LITE_LAYERS,
+        found,
+        (
+            Shown(
+                "layer",
+                lambda row: (found.layers[row].layer or "(none)", "", found.layers[row].layer_type),
+            ),
+            *(time_of(model) for model in models),
+            *(error_of(model) for model in models if has_errors[model]),
+        ),
+        title="Layers",
+        tab=_LAYERS,
+        sentence=(
+            "Time of a layer's ops in a run under the profiler. Error: how far its output is "
+            "from that of float32 for a "
+            "few examples, root mean square over root mean square; it adds up from layer to layer."
+        ),
+        bar=Bar(bar_of, COLOURS["device compute"]),
+        rows=places[:_MOST_LAYERS],
+        figure=_layer_figure(found, names, models, times),
+    )
+
+
+def _layer_figure(
+    found: LiteFindings, names: list[str], models: list[str], times: dict[tuple[str, str], float]
+) -> dict[str, Any] | None:
+    """Bars of each layer, float beside int8."""
+    known = [time for time in times.values() if time == time]  # noqa: PLR0124 - NaN is not itself
+    if not known or not sum(known):
+        return None
+    totals = {name: sum(times.get((name, model), 0.0) or 0.0 for model in models) for name in names}
+    shown = [name for name in names if totals[name] >= 0.005 * sum(totals.values())][:24]
+    places = list(range(len(shown)))
+    layout = figure_layout("Time of each layer", 110 + (14 + 9 * len(models)) * len(shown))
+    layout |= {
+        "barmode": "group",
+        "bargap": 0.25,
+        "legend": {"orientation": "h", "x": 0, "y": -0.08, "yanchor": "top"},
+        "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
+        "xaxis": {**axis(""), "ticksuffix": " µs", "rangemode": "tozero"},
+        "yaxis": {
+            **axis(""), "tickvals": places, "ticktext": [figure_text(name[:_LONGEST]) for name in shown],
+            "automargin": True, "showgrid": False, "autorange": "reversed",
+        },
+    }  # fmt: skip
+    data = [
+        {
+            "type": "bar", "orientation": "h", "name": figure_text(model), "y": places,
+            "x": [round(times.get((name, model), 0.0) / 1e6, 3) for name in shown],
+            "marker": {"color": _colour(found, model), "line": {"width": 0}},
+            "hovertemplate": [
+                f"{figure_text(name)}, {figure_text(model)}: "
+                f"{duration_text(times.get((name, model)))}<extra></extra>"
+                for name in shown
+            ],
+        }
+        for model in models
+    ]  # fmt: skip
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+
+
+def _op_section(found: LiteFindings) -> Section:
+    ops = found.ops
+    shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
+    times = [op.self_ps if op.self_ps == op.self_ps else 0.0 for op in ops]
+    longest = max(times, default=0.0) or 1.0
+    folded = len(ops) - len(shown)
+    return section_of(
+        LITE_OPS,
+        found,
+        (
+            "model",
+            Shown(
+                "op",
+                lambda row: (ops[row].op_type, "", ops[row].kernel_name),
+                meaning="its type, and what XNNPACK runs for it",
+            ),
+            Shown(
+                "layer",
+                lambda row: (
+                    ops[row].layer,
+                    "",
+                    f"with {ops[row].fused}" if ops[row].fused else "",
+                ),
+            ),
+            "shape",
+            "dtype",
+            "kernel",
+            "self_us",
+            "self_fraction",
+        ),
+        title="Ops",
+        tab=_OPS,
+        sentence=(
+            "In a run under the profiler, apart from the runs that were timed."
+            + (
+                f" {count_text(folded)} ops that only unpack weights, once, are left out."
+                if folded
+                else ""
+            )
+        ),
+        bar=Bar(lambda row: times[row] / longest, lambda row: _colour(found, ops[row].model)),
+        rows=shown,
+        is_sortable=True,
+        shown=30,
+        is_detail=True,
+    )
+
+
+def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
+    """Two results, kind by kind.
+
+    Args:
+        rows: ``LiteDifference``s.
+        labels: What the two are called.
+    """
+    longest = max((row.second.latency_ps for row in rows), default=1.0)
+
+    def side(which: str, label: str) -> Shown:
+        def cell(row: int) -> Cell:
+            one = getattr(rows[row], which)
+            return duration_text(one.latency_ps), "", bytes_text(one.bytes)
+
+        return Shown(
+            label, cell, is_number=True, meaning="median time of a run, and size of the file"
+        )
+
+    def ratio(row: int) -> Cell:
+        time = rows[row].time
+        return f"{time.ratio:.2f}", "", _between(time.low, time.high, lambda value: f"{value:.2f}")
+
+    def price(row: int) -> Cell:
+        told = rows[row].price
+        if told is None:
+            return MISSING
+        return f"{told.difference:+.3g}", "", _between(told.low, told.high, _signed)
+
+    return section_of(
+        LITE_DIFFERENCES,
+        rows,
+        (
+            "model",
+            side("first", labels[0]),
+            side("second", labels[1]),
+            Shown("ratio", ratio, is_number=True, meaning=LITE_DIFFERENCES["ratio"].meaning),
+            Shown(
+                "difference of the metric",
+                price,
+                is_number=True,
+                meaning=LITE_DIFFERENCES["metric_difference"].meaning,
+            ),
+        ),
+        title="Kinds",
+        tab="",
+        bar=Bar(lambda row: rows[row].second.latency_ps / longest, COLOURS["device compute"]),
+        rows=range(len(rows)),
+    )

@@ -1,0 +1,93 @@
+"""The answer of a LiteRT result in a sentence: what a kind gains, and its price."""
+
+import math
+from typing import Any
+
+from profnb.core.units import bytes_text, duration_text
+from profnb.lite.findings import LiteFindings, LiteModel
+from profnb.lite.judging import Price
+
+__all__ = ["difference_text", "price_text", "speedup_text", "verdict_text"]
+
+_SAME_SIZE = 0.005
+
+
+def verdict_text(found: LiteFindings) -> str:
+    """The answer in a sentence: what the fastest kind gains, and its price."""
+    base = found.base
+    if base is None:
+        return "No model could be run."
+    others = [one for one in found.measured if one is not base]
+    if not others:
+        return f"{base.name}: {duration_text(base.latency_ps)} a run, {bytes_text(base.bytes)}."
+    best = max(others, key=lambda one: found.speedup(one)[0])
+    smaller = (
+        f"{base.bytes / best.bytes:.1f}x smaller"
+        if best.bytes < base.bytes * 0.95
+        else "no smaller"
+    )
+    sentence = f"{best.name} is {speedup_text(*found.speedup(best), base.name)} and {smaller}"
+    price = price_text(found, best)
+    return f"{sentence}; {price}." if price else f"{sentence}."
+
+
+def speedup_text(ratio: float, low: float, high: float, other: str) -> str:
+    """How much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
+    if high < 1:
+        return (
+            f"{_factor(1 / ratio)}x slower than {other} ({_factor(1 / high)} to {_factor(1 / low)})"
+        )
+    if low <= 1:
+        return (
+            f"as fast as {other}, as far as these runs tell ({low:.2f} to {high:.2f} of its speed)"
+        )
+    return f"{_factor(ratio)}x faster than {other} ({_factor(low)} to {_factor(high)})"
+
+
+def _factor(value: float) -> str:
+    return f"{value:.1f}" if value >= 2 else f"{value:.2f}"
+
+
+def difference_text(row: Any, labels: tuple[str, str], found: LiteFindings) -> str:
+    """What one kind of B gains over that of A, and its price.
+
+    Args:
+        row: A ``LiteDifference``.
+        labels: What A and B are called.
+        found: A's findings, for what the metric is.
+    """
+    one, two = (f"{row.name} of {label}" for label in labels)
+    time = row.time
+    size = row.second.bytes / row.first.bytes
+    if math.isnan(size) or abs(size - 1) < _SAME_SIZE:
+        smaller = "of the same size"
+    else:
+        smaller = f"{1 / size:.2f}x smaller" if size < 1 else f"{size:.2f}x larger"
+    sentence = (
+        f"{two} is {speedup_text(1 / time.ratio, 1 / time.high, 1 / time.low, one)} and {smaller}"
+    )
+    price = "" if row.price is None else _price_text(row.price, found)
+    return f"{sentence}; {price}." if price else f"{sentence}."
+
+
+def price_text(found: LiteFindings, one: LiteModel, base: LiteModel | None = None) -> str:
+    """What it costs in what the model is for: "accuracy 0.3 points lower (0.1 to 0.6)"; "" if not known."""
+    price = found.price(one, base)
+    return "" if price is None else _price_text(price, found)
+
+
+def _price_text(price: Price, found: LiteFindings) -> str:
+    scale, unit = (100, " points") if found.is_score else (1, "")
+
+    def text(value: float) -> str:
+        return f"{value * scale:.1f}" if found.is_score else f"{value:.3g}"
+
+    if not price.difference:
+        return f"{found.metric} the same ({text(price.low)} to {text(price.high)}{unit})"
+    if not price.is_sure:
+        chance = f"which may be chance ({text(price.low)} to {text(price.high)})"
+        return f"{found.metric} differs by {text(price.difference)}{unit}, {chance}"
+    if price.difference < 0:
+        low, high = text(-price.high), text(-price.low)
+        return f"{found.metric} {text(-price.difference)}{unit} lower ({low} to {high})"
+    return f"{found.metric} {text(price.difference)}{unit} higher ({text(price.low)} to {text(price.high)})"
