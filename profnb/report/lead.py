@@ -111,7 +111,7 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     if took < _LEAST_OP * whole or not kind:
         return ""
     name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:_LONGEST]
-    return f"; {percent_text(took / whole)} of the time in ops there is {name}"
+    return f"; {name} takes {percent_text(took / whole)} of the ops' own time"
 
 
 def unmeasured_text(study: Study) -> str:
