@@ -20,8 +20,8 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.retracings import ChangingArguments, TracedFunction
 from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords
+from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.step_records import StepRecords
-from profnb.capture.turn_records import TurnRecords
 
 __all__ = ["NOT_ENDED", "Recording"]
 

@@ -20,8 +20,8 @@ from profnb.capture.source.source_records import (
     SourceRecords,
     StackRecords,
 )
+from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.capture.step_records import StepRecords
-from profnb.capture.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 
 __all__ = ["CHECKS", "LIMITS"]
