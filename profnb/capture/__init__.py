@@ -7,6 +7,6 @@ hooks                       before and after other people's calls, with no frame
 environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached
 models/, source/            the Keras models that ran; the user's own code: its lines, stack, eager turns
 recording, saved/           what one capture left behind; beside a trace in a file
-machine/                    files on network mounts that are read
+machine/                    files on network mounts that are read; threads that wait for a core
 switches, fresh             settings around a cell; a cell in a fresh process
 """

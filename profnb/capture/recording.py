@@ -14,6 +14,7 @@ from profnb.capture.datasets import (
     locate_datasets,
 )
 from profnb.capture.histories import FitResult
+from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
@@ -63,6 +64,7 @@ class Recording:
         cell: Where the whole wall time went; None where nobody looked.
         network_files: Files on network mounts that were read.
         turns: Where turns of eager loops may have begun.
+        core_waits: How long threads waited for a free core while the window was open.
     """
 
     path: Path | None = None
@@ -93,6 +95,7 @@ class Recording:
     cell: CellRecords | None = None
     network_files: NetworkFiles = field(default_factory=NetworkFiles)
     turns: TurnRecords = field(default_factory=TurnRecords)
+    core_waits: CoreWaits = field(default_factory=CoreWaits)
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

@@ -28,6 +28,7 @@ from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
+from profnb.subjects.crowded import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.input.section import input_sections
@@ -96,7 +97,7 @@ def build_report(
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
     answer = answer_text(
-        summary, _device_spoken_of(study), has_host=_has_host(study), between=_between(study)
+        summary, _device_spoken_of(study), has_host=_has_host(study), known=_known(study)
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
@@ -116,6 +117,15 @@ def build_report(
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
     )
+
+
+def _known(study: Study) -> str:
+    """What the largest part of the time is, where more is known than its category tells."""
+    largest = study.summary.largest
+    if largest is not None and largest.category == "host compute":
+        crowded = is_crowded(study.recording.core_waits)
+        return "ops on the CPU, computing or waiting for a core" if crowded else ""
+    return _between(study) if largest is not None and largest.category == GAP else ""
 
 
 def _between(study: Study) -> str:

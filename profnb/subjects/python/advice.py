@@ -176,8 +176,8 @@ def epoch_ends(study: Study) -> Advice | None:
 
     That is where the program makes a new iterator of tf.data between two steps; time in which a device works
     meanwhile does not count. Where one callback is proved to be more than half of it, it is named; else there
-    must be five of them or more, and their median as long: in the first ones things are set up that later ones
-    find.
+    must be five of them or more, and their median as long: in the first ones things are set up that later
+    ones find.
     """
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
