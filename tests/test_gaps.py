@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_input_pipeline import KERAS, waiting
 from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
@@ -125,6 +126,18 @@ def test_ends_of_epochs_are_told_apart_and_have_their_own_advice():
     assert "on_epoch_end" not in found.code.replace("keeps", "")[: found.code.index("keeps")]
     assert study.summary.median_gap_ps == 1 * MS
     assert facts(study)["between epochs"].value == "300 ms"
+
+
+def test_a_long_first_end_of_an_epoch_is_none_of_the_others():
+    """300 ms in all, 200 of them the first time, when things are set up."""
+    assert "epoch-ends" not in rules(loop([*[1] * 15, 200, *([1] * 15 + [25]) * 4, *[1] * 15], iterators=range(15, 90, 16)))
+
+
+@pytest.mark.parametrize(("paths", "dataset"), [(KERAS, "fit(Dataset.from_tensor_slices((x, y))"), (["Root", "Root::Map"], "fit(dataset.repeat()")])
+def test_the_remedy_for_epochs_of_arrays_makes_a_dataset_of_them(paths, dataset):
+    study = loop(([1] * 15 + [60]) * 5 + [1] * 15, iterators=range(15, 90, 16))
+    study.input.__dict__["iterators"] = waiting(paths, paths[0]).input.iterators
+    assert dataset in rules(study)["epoch-ends"].code
 
 
 def test_validation_between_epochs_is_named_in_the_remedy():

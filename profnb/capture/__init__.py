@@ -1,13 +1,13 @@
 """The only door to the profilers: record one bounded trace around running code.
 
 session, cell, profiler/    the TensorFlow profiler around a cell: started, bounded, always stopped
-markers, step_records, turn_records    every step timed, and marked while a trace is recorded; eager turns
+markers, step_records       every step timed, and marked while a trace is recorded
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 hooks                       before and after other people's calls, with no frame of ours in their tracebacks
 environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached
-models/, source/            the Keras models that ran; the user's own code, its lines and samples of its stack
+models/, source/            the Keras models that ran; the user's own code: its lines, stack, eager turns
 recording, saved/           what one capture left behind; beside a trace in a file
 underway/                   where a capture, and Keras' fit in it, stands while the code runs
-machine/                    what the machine is busy with; files on network mounts that are read
+machine/                    what the machine is busy with; files on network mounts; threads that wait for a core
 switches, fresh             settings around a cell; a cell in a fresh process
 """

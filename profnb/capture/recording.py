@@ -15,14 +15,15 @@ from profnb.capture.datasets import (
 )
 from profnb.capture.histories import FitResult
 from profnb.capture.machine.machine_records import MachineRecords
+from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.retracings import ChangingArguments, TracedFunction
 from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords
+from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.step_records import StepRecords
-from profnb.capture.turn_records import TurnRecords
 
 __all__ = ["NOT_ENDED", "Recording"]
 
@@ -65,6 +66,7 @@ class Recording:
         network_files: Files on network mounts that were read.
         machine: What the machine did meanwhile; None where nobody could look.
         turns: Where turns of eager loops may have begun.
+        core_waits: How long threads waited for a free core while the window was open.
     """
 
     path: Path | None = None
@@ -96,6 +98,7 @@ class Recording:
     network_files: NetworkFiles = field(default_factory=NetworkFiles)
     machine: MachineRecords | None = None
     turns: TurnRecords = field(default_factory=TurnRecords)
+    core_waits: CoreWaits = field(default_factory=CoreWaits)
 
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""

@@ -31,6 +31,7 @@ from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
 from profnb.capture.machine.machine_watch import MachineWatch
+from profnb.capture.machine.core_waits import CoreClock
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
@@ -113,6 +114,7 @@ class Capture:
             self._hook_failed,
             lambda *, is_importing: self.source.see_exceptions(are_seen=not is_importing),
         )
+        self._cores = CoreClock()
         self._watches = ExitStack()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -412,6 +414,7 @@ class Capture:
                 self.profilers.note_ignored_options()
                 self.source.begin()
                 self._resident_before = resident_bytes()
+                self._cores.begin()
                 now = self._tracing_since_ns = time.perf_counter_ns()
                 recording.overhead_ns += now - begin_ns
                 self._set_timer(options.max_seconds)
@@ -485,6 +488,7 @@ class Capture:
             recording.window_ns += now - self._tracing_since_ns
             recording.closed_by = closed_by
             self._tracing_since_ns = None
+            recording.core_waits = self._cores.end()
             try:
                 self.source.end()
             except Exception as error:  # noqa: BLE001 - the profiler must not be left running

@@ -34,7 +34,7 @@ _CLAUSES = {
 }
 
 
-def lead_text(study: Study, between: str, *, has_host: bool) -> str:
+def lead_text(study: Study, known: str, *, has_host: bool) -> str:
     """Where the time goes, and why, in one sentence; "" where nothing is known of it.
 
     A device that is idle a tenth of the time or more comes first, with what the host did meanwhile; else the
@@ -42,7 +42,7 @@ def lead_text(study: Study, between: str, *, has_host: bool) -> str:
 
     Args:
         study: The analyses.
-        between: What passes between steps, where that is known.
+        known: What the largest part is, where more is known than its category tells.
         has_host: Whether the thread of the steps was recorded.
     """
     largest = study.summary.largest
@@ -52,7 +52,7 @@ def lead_text(study: Study, between: str, *, has_host: bool) -> str:
     if idle is not None and idle.total_ps.sum() >= _LEAST_IDLE * idle.window_ps:
         return _idle_text(study, idle)
     how_much = "Most" if largest.fraction >= _MOST else "The largest part"
-    meaning = _why(study, largest.category, between, has_host=has_host)
+    meaning = _why(study, largest.category, known, has_host=has_host)
     return f"{how_much} of a step is {largest.category}, {percent_text(largest.fraction)}{meaning}."
 
 
@@ -79,7 +79,7 @@ def _idle_text(study: Study, idle: IdleTable) -> str:
     return f"{said}."
 
 
-def _why(study: Study, category: str, between: str, *, has_host: bool) -> str:
+def _why(study: Study, category: str, known: str, *, has_host: bool) -> str:
     """What is behind the largest part of a step: what it waits for, or the op that takes most of it."""
     diagnosis = study.input.diagnosis
     if category == "input" and diagnosis is not None and diagnosis.iterator >= 0:
@@ -87,8 +87,7 @@ def _why(study: Study, category: str, between: str, *, has_host: bool) -> str:
     meaning = MEANINGS.get(category, "")
     if category == "all others" and not has_host:
         meaning = "nothing that could explain it was recorded"
-    if category == "between steps":
-        meaning = between or meaning
+    meaning = known or meaning
     said = f" ({meaning})" if meaning else ""
     if category not in ("device compute", "host compute"):
         return said

@@ -16,7 +16,7 @@ from profnb.subjects.feeds.advice import note_files, note_queues
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
-from profnb.subjects.ops.session_advice import note_threads
+from profnb.subjects.ops.session_advice import note_threads, note_waits
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words
@@ -99,6 +99,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         *note_queues(study),
         *note_files(study),
         *note_threads(study),
+        *note_waits(study),
         *note_memory(study.memory.use),
         *study.xla.hlo.complaints,
     ]

@@ -29,6 +29,7 @@ from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
+from profnb.subjects.crowded import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.input.section import input_sections
@@ -109,8 +110,8 @@ def build_report(
         return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
-    between, has_host = _between(study), _has_host(study)
-    answer = answer_text(summary, _device_spoken_of(study), has_host=has_host, between=between)
+    known, has_host = _known(study), _has_host(study)
+    answer = answer_text(summary, _device_spoken_of(study), has_host=has_host, known=known)
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
     elif unrecorded_backend(study):
@@ -122,7 +123,7 @@ def build_report(
         alarm=alarm_text(study),
         unmeasured=unmeasured_text(study),
         answer=answer,
-        lead=lead_text(study, between, has_host=has_host) if answer else "",
+        lead=lead_text(study, known, has_host=has_host) if answer else "",
         cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares) if answer else (),
@@ -133,6 +134,15 @@ def build_report(
         foot=_foot(study),
         again="" if study.framework in (JAX, PYTORCH) else again,
     )
+
+
+def _known(study: Study) -> str:
+    """What the largest part of the time is, where more is known than its category tells."""
+    largest = study.summary.largest
+    if largest is not None and largest.category == "host compute":
+        crowded = is_crowded(study.recording.core_waits)
+        return "ops on the CPU, computing or waiting for a core" if crowded else ""
+    return _between(study) if largest is not None and largest.category == GAP else ""
 
 
 def _between(study: Study) -> str:

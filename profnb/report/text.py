@@ -113,7 +113,7 @@ def _aside_text(durations_ps: Sequence[int]) -> str:
 
 
 def answer_text(
-    summary: Summary, device: str = "", *, has_host: bool = True, between: str = ""
+    summary: Summary, device: str = "", *, has_host: bool = True, known: str = ""
 ) -> str:
     """Where the time goes, in one sentence.
 
@@ -121,7 +121,7 @@ def answer_text(
         summary: The numbers of the headline.
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
-        between: What passes between steps, where that is known.
+        known: What the largest part is, where more is known than its category tells.
     """
     largest = summary.largest
     if largest is None:
@@ -132,8 +132,7 @@ def answer_text(
     meaning = MEANINGS.get(largest.category)
     if largest.category == "all others" and not has_host:
         meaning = "nothing that could explain it was recorded"
-    if largest.category == GAP:
-        meaning = between or meaning
+    meaning = known or meaning
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
 

@@ -24,7 +24,6 @@ from profnb.steps.device_periods import extend_to_device_work
 from profnb.steps.examples import examples_per_step, usual_batch_size
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.finding.sources import find_steps
-from profnb.steps.finding.turn_times import turn_times
 from profnb.steps.gaps import Gaps, find_gaps
 from profnb.steps.grouping import Groups, group_events
 from profnb.steps.nesting import find_parents, self_times
@@ -33,6 +32,7 @@ from profnb.steps.step_times import (
     TracingCost,
     step_times_of_trace,
     tracing_cost,
+    turn_step_times,
     wall_step_times,
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
@@ -186,8 +186,7 @@ class Spine:
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
         if self.steps.origin in EAGER_LOOPS:
-            found = turn_times(self.steps, self.recording.turns)
-            return step_times_of_trace(self.steps) if found is None else found
+            return turn_step_times(self.steps, self.recording.turns)
         if len(self.recording.steps):
             return wall_step_times(self.recording.steps)
         return step_times_of_trace(self.steps)

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.cycles import find_phases
+from profnb.steps.finding.turn_times import time_turns
 from profnb.steps.windows import Steps
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "TracingCost",
     "step_times_of_trace",
     "tracing_cost",
+    "turn_step_times",
     "wall_step_times",
 ]
 
@@ -164,6 +168,29 @@ def _difference(one: Floats, two: Floats) -> tuple[float, float, float]:
     spread = _NORMAL_95 * np.sqrt(one.size * two.size * (one.size + two.size + 1) / 12)
     cut = max(int(pairs.size / 2 - spread), 0)
     return float(pairs[cut]), float(np.median(pairs)), float(pairs[pairs.size - 1 - cut])
+
+
+def turn_step_times(steps: Steps, records: TurnRecords) -> StepTimes:
+    """The turns of an eager loop, traced or not; the traced ones alone where the others cannot be told.
+
+    Args:
+        steps: The traced ones.
+        records: Where the capture saw turns begin.
+    """
+    turns = time_turns(steps, records)
+    if turns is None:
+        return step_times_of_trace(steps)
+    none, first_ps = np.zeros(turns.begin_ps.size, np.int64), int(turns.begin_ps[0])
+    return StepTimes(
+        turns.begin_ps - first_ps,
+        turns.duration_ps,
+        turns.was_traced,
+        none.astype(np.bool_),
+        turns.phase,
+        np.arange(none.size),
+        none,
+        first_ps // PS_PER_NS,
+    )
 
 
 def step_times_of_trace(steps: Steps) -> StepTimes:

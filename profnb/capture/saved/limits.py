@@ -9,6 +9,7 @@ from typing import Any
 
 from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.capture.machine.machine_watch import MOST_LOOKS
+from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
@@ -22,8 +23,8 @@ from profnb.capture.source.source_records import (
     SourceRecords,
     StackRecords,
 )
+from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.capture.step_records import StepRecords
-from profnb.capture.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 
 __all__ = ["CHECKS", "LIMITS"]
@@ -100,6 +101,7 @@ LIMITS: Mapping[str, Limit] = {
     },
     "CellRecords.cells": Limit(least=0),
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
+    **{f"CoreWaits.{field}": Limit(least=0, end=_NS) for field in CoreWaits.__dataclass_fields__},
     "TurnRecords.end_ns": Limit(least=-_NS, end=_NS),
     "TurnRecords.was_traced": Limit((MOST_MARKS,), 0, 2),
     "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_NS, _NS, has_differences=True),

@@ -30,9 +30,9 @@ from profnb.capture.seams import (
     TAPE_GRADIENT,
     TRACE,
 )
+from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import TAPE
-from profnb.capture.turn_records import TurnRecords
 
 __all__ = ["TapeWatch"]
 

@@ -16,15 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.capture.turn_records import TurnRecords
+from profnb.capture.source.turn_records import TurnRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.cycles import find_phases
 from profnb.steps.finding.loops import EAGER_TAPES, EAGER_TURNS
-from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
 
-__all__ = ["turn_times"]
+__all__ = ["TurnTimes", "time_turns"]
 
 _NEAR_PS, _NEAR_OF_TURN, _ALIKE = 2_000_000_000, 0.25, 0.9
 _CANDIDATES = 8
@@ -41,7 +40,23 @@ class _Turns(NamedTuple):
     is_traced: Bools
 
 
-def turn_times(steps: Steps, records: TurnRecords) -> StepTimes | None:
+class TurnTimes(NamedTuple):
+    """N turns in order of their begins.
+
+    Attributes:
+        begin_ps: Begins by the wall clock, shape (N,).
+        duration_ps: Times until the next one began, shape (N,).
+        was_traced: Whether the trace has it, shape (N,).
+        phase: What each did.
+    """
+
+    begin_ps: Int64s
+    duration_ps: Int64s
+    was_traced: Bools
+    phase: tuple[str, ...]
+
+
+def time_turns(steps: Steps, records: TurnRecords) -> TurnTimes | None:
     """Times of all turns of an eager loop.
 
     Args:
@@ -66,16 +81,12 @@ def turn_times(steps: Steps, records: TurnRecords) -> StepTimes | None:
     duration_ps = np.append(turns.end_ps - turns.begin_ps, steps.duration_ps[alone])
     phase = (*_phases(steps, row, turns.place), *(steps.phase[at] for at in alone.tolist()))
     order = np.argsort(begin_ps, kind="stable")
-    none = np.zeros(order.size, np.int64)
-    return StepTimes(
-        (begin_ps - begin_ps.min())[order],
+    was_traced = np.append(is_seen, np.ones(alone.size, np.bool_))
+    return TurnTimes(
+        begin_ps[order],
         duration_ps[order],
-        np.append(is_seen, np.ones(alone.size, np.bool_))[order],
-        none.astype(np.bool_),
+        was_traced[order],
         tuple(phase[at] for at in order.tolist()),
-        np.arange(order.size),
-        none,
-        int(begin_ps.min()) // PS_PER_NS,
     )
 
 

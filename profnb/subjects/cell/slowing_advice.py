@@ -19,6 +19,7 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.advising import GUIDE, Advice, op_events
+from profnb.subjects.crowded import is_crowded_by_others
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
@@ -113,6 +114,8 @@ def slowing_down(study: Study) -> Advice | None:
     cause, what = _cause_of(study)
     if cause == _INPUT and rise.change is not None:
         return None
+    if cause == _SAME and is_crowded_by_others(study.recording.core_waits):
+        return None  # a note says who had the cores
     at = (
         "bit by bit"
         if rise.change is None

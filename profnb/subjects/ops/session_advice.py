@@ -13,10 +13,11 @@ from profnb.subjects.advising import (
     op_events,
     period_ps,
 )
+from profnb.subjects.crowded import is_crowded, is_crowded_by_others
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 
-__all__ = ["checkpoints_often", "note_threads", "summaries_each_step"]
+__all__ = ["checkpoints_often", "note_threads", "note_waits", "summaries_each_step"]
 
 _SUMMARY_OPS = (
     "ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "TensorSummary",
@@ -142,6 +143,24 @@ def note_threads(study: Study) -> list[str]:
             f"that compute at once take turns. What that costs here, `%%tfsweep {sweep}` measures."
         )
     return [*notes, *_note_starts(study, inter or cores)]
+
+
+def note_waits(study: Study) -> list[str]:
+    """That threads waited for a core for half as long as they ran or longer, and whether others had them."""
+    waits = study.recording.core_waits
+    if not is_crowded(waits):
+        return []
+    others = (
+        f"Other programs had {waits.others_cores:.1f} of the {count_text(waits.cores)} cores meanwhile: run "
+        "it again while they rest to see what it takes alone."
+        if is_crowded_by_others(waits)
+        else "More threads were ready than there are cores."
+    )
+    return [
+        f"For each second that threads of this process ran while it was traced, they waited "
+        f"{count_text(round(waits.waited_fraction, 2))} s for a free core; an op that waits counts as "
+        f"computing. {others}"
+    ]
 
 
 def _set_to(study: Study, setting: str) -> int:

@@ -18,6 +18,7 @@ from profnb.subjects.advising import (
     window_of,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
+from profnb.subjects.input.iterators import keras_array_rows
 from profnb.subjects.ops.advice import eager_ops
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
@@ -28,7 +29,7 @@ __all__ = ["epoch_ends", "python_between_steps"]
 
 _WITHOUT_EPOCHS = {"test", "predict"}
 _LEAST_GAP_PS = 20_000_000
-_LEAST_EPOCH_END_PS = 10_000_000_000
+_LEAST_EPOCH_END_PS, _LEAST_EPOCH_ENDS = 10_000_000_000, 0.1
 _NEARLY_ALL = 0.9
 _FEWEST_ENDS = 5  # of fewer the first, in which things are set up, is too large a part
 _WITH_OPS = 1.1  # times what is Python of it: from here on what is named runs ops too
@@ -175,7 +176,8 @@ def epoch_ends(study: Study) -> Advice | None:
 
     That is where the program makes a new iterator of tf.data between two steps; time in which a device works
     meanwhile does not count. Where one callback is proved to be more than half of it, it is named; else there
-    must be five of them or more: in the first ones things are set up that later ones find.
+    must be five of them or more, and their median as long: in the first ones things are set up that later
+    ones find.
     """
     rows, whole = study.gaps.between_epochs, window_of(study)
     if study.steps.is_window or not rows.size or not whole:
@@ -185,13 +187,18 @@ def epoch_ends(study: Study) -> Advice | None:
     busy = study.breakdown.gap_busy_ps[rows]
     each = np.maximum(study.gaps.duration_ps[rows] - busy, 0)
     spent = int(each.sum())
-    if spent < 0.1 * whole or spent < rows.size * _LEAST_EPOCH_END_PS:
+    if spent < _LEAST_EPOCH_ENDS * whole or spent < rows.size * _LEAST_EPOCH_END_PS:
         return None
     python = int(study.breakdown.gap_picoseconds[rows, -1].sum())
     many = f"{count_text(rows.size)} gaps" if rows.size > 1 else "1 gap"
     of_each = f", {duration_text(spent / rows.size)} each" if rows.size > 1 else ""
+    tree = study.input.iterators
+    of_arrays = len(tree) > 0 and len(keras_array_rows(tree)) == len(tree)
+    dataset = (
+        "Dataset.from_tensor_slices((x, y)).shuffle(n).batch(size)" if of_arrays else "dataset"
+    )
     longer = (
-        "fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one iterator over several passes"
+        f"fit({dataset}.repeat(), steps_per_epoch=..., epochs=fewer) keeps one iterator over several passes"
         if not is_own_loop(study)
         else "one loop over dataset.repeat(epochs) keeps one iterator"
     )
@@ -211,7 +218,9 @@ def epoch_ends(study: Study) -> Advice | None:
             "test_on_batch and predict_on_batch make none."
         )
     cause, most = find_gap_cause(study, rows, busy), ""
-    if cause is None and rows.size < _FEWEST_ENDS:
+    if cause is None and (
+        rows.size < _FEWEST_ENDS or np.median(each) * rows.size < _LEAST_EPOCH_ENDS * whole
+    ):
         return None
     if cause is not None:
         most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."
