@@ -20,13 +20,15 @@ back up this list; each folder's own docstring says what is in it.
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
-    tables, profile, loading, fleet*, summaries, captured, comparison, sweep*, warm    the API, to answers
+    tables, profile, loading, fleets, fleet_loading, summaries, remote, captured, comparison, sweep*, warm
+                the API, from a path or a block to answers
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
+from profnb.capture.profiler.remote import serve
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
@@ -59,6 +61,7 @@ __all__ = [
     "load_fleet",
     "measure_peak",
     "profile",
+    "serve",
     "step",
     "summarize",
 ]

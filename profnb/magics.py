@@ -15,6 +15,7 @@ from traitlets import Bool
 
 from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
 from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.profiler.remote import SCHEME
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
@@ -306,13 +307,7 @@ class ProfnbMagics(Magics):
         profile: Any = self._kept.get(arguments.what, self.shell.user_ns.get(arguments.what))
         if not isinstance(profile, Profile | Fleet if is_fleet else Profile):
             try:
-                if is_fleet and arguments.host is None:
-                    profile = find_fleet(arguments.what, arguments.run)
-                profile = (
-                    profile
-                    if isinstance(profile, Fleet)
-                    else load(arguments.what, run=arguments.run, host=arguments.host)
-                )
+                profile = _load(arguments, is_fleet=is_fleet)
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
         if arguments.out is not None:
@@ -321,6 +316,19 @@ class ProfnbMagics(Magics):
             _write_json(profile, arguments)
         opened: Profile | Fleet = profile
         return opened
+
+
+def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
+    """What a path, a URL or the addresses of running processes give."""
+    if is_fleet and arguments.what.startswith(SCHEME):
+        from profnb.remote import trace_remotely
+
+        return trace_remotely(arguments.what, arguments.seconds)
+    if is_fleet and arguments.host is None:
+        fleet = find_fleet(arguments.what, arguments.run)
+        if fleet is not None:
+            return fleet
+    return load(arguments.what, run=arguments.run, host=arguments.host)
 
 
 def _parse_open(magic: Any, line: str) -> Namespace:
