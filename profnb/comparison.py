@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
-from profnb.fleets import Fleet
 from profnb.loading import load
 from profnb.profile import Profile
+from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
     from profnb.capture.histories import FitResult

@@ -21,8 +21,6 @@ from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.drawing.live_outputs import LiveOutputs
-from profnb.fleet_loading import find_fleet
-from profnb.fleets import Fleet
 from profnb.loading import load
 from profnb.magic_options import (
     CAPTURE_ARGUMENTS,
@@ -34,6 +32,8 @@ from profnb.magic_options import (
 )
 from profnb.profile import Profile
 from profnb.report.progress import Progress
+from profnb.several.fleet_loading import find_fleet
+from profnb.several.fleets import Fleet
 from profnb.warm import Warming
 
 Show = Callable[[Profile, bool | None], None]
@@ -321,7 +321,7 @@ class ProfnbMagics(Magics):
 def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
     """What a path, a URL or the addresses of running processes give."""
     if is_fleet and arguments.what.startswith(SCHEME):
-        from profnb.remote import trace_remotely
+        from profnb.several.tracing_remotely import trace_remotely
 
         return trace_remotely(arguments.what, arguments.seconds)
     if is_fleet and arguments.host is None:

@@ -5,10 +5,10 @@ from tempfile import TemporaryDirectory
 
 from profnb.capture.profiler.remote import parse_addresses, trace_processes
 from profnb.core.units import count_text
-from profnb.fleet_loading import load_fleet
-from profnb.fleets import Fleet
 from profnb.loading import load
 from profnb.profile import Profile
+from profnb.several.fleet_loading import load_fleet
+from profnb.several.fleets import Fleet
 
 __all__ = ["trace_remotely"]
 
