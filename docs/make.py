@@ -9,8 +9,8 @@ from pathlib import Path
 
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
-from profnb.fleets import Fleet
-from profnb.summaries import SUMMARIES
+from profnb.several.fleets import Fleet
+from profnb.several.summaries import SUMMARIES
 from profnb.tables import Tables
 
 FOLDER = Path(__file__).resolve().parent

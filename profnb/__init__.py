@@ -21,7 +21,8 @@ back up this list; each folder's own docstring says what is in it.
     report/     the page around the sections: words, notes, ranking of advice, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
-    tables, profile, loading, fleet*, summaries, captured, *comparison, sweep*, warm   the API, to answers
+    several/    several traces at once: fleets, running processes, many traces to one row each
+    tables, profile, loading, captured, *comparison, sweep*, warm   the API, from a path or a block to answers
     magic*, magics, demo, __main__                                  the doors: magics and the command line
 """
 
@@ -29,15 +30,16 @@ from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
 import profnb.lite as _lite_folder  # noqa: F401 - likewise
+from profnb.capture.profiler.remote import serve
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.fleet_loading import load_fleet
-from profnb.fleets import Fleet
 from profnb.lite.entry import lite
 from profnb.loading import load
 from profnb.profile import Profile
+from profnb.several.fleet_loading import load_fleet
+from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +65,7 @@ __all__ = [
     "load_fleet",
     "measure_peak",
     "profile",
+    "serve",
     "step",
     "summarize",
 ]
@@ -113,7 +116,7 @@ def summarize(
     *,
     executor: "Executor | None" = None,
 ) -> "pd.DataFrame":
-    """Summarize many traces, one row each; see ``profnb.summaries.summarize``.
+    """Summarize many traces, one row each; see ``profnb.several.summaries.summarize``.
 
     Args:
         paths: A folder, of which every trace is taken, or traces.
@@ -127,7 +130,7 @@ def summarize(
         FileNotFoundError: There is nothing at the folder.
         TraceFormatError: There is no trace in it.
     """
-    from profnb.summaries import summarize as summarize_traces
+    from profnb.several.summaries import summarize as summarize_traces
 
     return summarize_traces(paths, executor=executor)
 

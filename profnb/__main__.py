@@ -31,8 +31,8 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from profnb.fleet_loading import find_fleet
     from profnb.loading import load
+    from profnb.several.fleet_loading import find_fleet
     from profnb.trace.files import find_traces
 
     if arguments.list:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
-from profnb.fleets import Fleet
 from profnb.lite.result import LiteResult, is_saved, open_result
 from profnb.loading import load
 from profnb.profile import Profile
+from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
     from profnb.capture.histories import FitResult

@@ -111,7 +111,19 @@ CAPTURE_ARGUMENTS = (
     *SHOW_ARGUMENTS,
 )  # fmt: skip
 OPEN_ARGUMENTS = (
-    argument("what", type=_unquoted, help="a trace file, a logdir, or the name of a result"),
+    argument(
+        "what",
+        type=_unquoted,
+        help="a trace file, a logdir, a URL, the name of a result, or running processes that profnb.serve: "
+        "grpc://HOST:PORT,HOST:PORT",
+    ),
+    argument(
+        "-t",
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="how long to trace running processes (default %(default)s)",
+    ),
     argument("--run", help="which run of the logdir (default: the newest)"),
     argument(
         "--host",

@@ -15,13 +15,12 @@ from traitlets import Bool
 
 from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
 from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.profiler.remote import SCHEME
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.drawing.live_outputs import LiveOutputs
-from profnb.fleet_loading import find_fleet
-from profnb.fleets import Fleet
 from profnb.lite.result import LiteResult
 from profnb.loading import load
 from profnb.magic_options import (
@@ -37,6 +36,8 @@ from profnb.profile import Profile
 from profnb.report.running.live_line import LiveLine
 from profnb.report.running.live_text import LiveText, run_words
 from profnb.report.running.progress import Progress
+from profnb.several.fleet_loading import find_fleet
+from profnb.several.fleets import Fleet
 from profnb.warm import Warming
 
 Show = Callable[[Profile, bool | None], None]
@@ -346,13 +347,7 @@ class ProfnbMagics(Magics):
         kinds = Profile | LiteResult | Fleet if is_fleet else Profile | LiteResult
         if not isinstance(profile, kinds):
             try:
-                if is_fleet and arguments.host is None:
-                    profile = find_fleet(arguments.what, arguments.run)
-                profile = (
-                    profile
-                    if isinstance(profile, Fleet)
-                    else load(arguments.what, run=arguments.run, host=arguments.host)
-                )
+                profile = _load(arguments, is_fleet=is_fleet)
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
             is_whole = arguments.run is None and arguments.host is None
@@ -363,6 +358,19 @@ class ProfnbMagics(Magics):
         if isinstance(profile, Profile):
             _write_json(profile, arguments)
         return profile
+
+
+def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
+    """What a path, a URL or the addresses of running processes give."""
+    if is_fleet and arguments.what.startswith(SCHEME):
+        from profnb.several.tracing_remotely import trace_remotely
+
+        return trace_remotely(arguments.what, arguments.seconds)
+    if is_fleet and arguments.host is None:
+        fleet = find_fleet(arguments.what, arguments.run)
+        if fleet is not None:
+            return fleet
+    return load(arguments.what, run=arguments.run, host=arguments.host)
 
 
 def _parse_open(magic: Any, line: str) -> Namespace:

@@ -8,7 +8,7 @@ import pytest
 
 import profnb
 from profnb.core.errors import TraceFormatError
-from profnb.fleet_loading import find_fleet
+from profnb.several.fleet_loading import find_fleet
 from profnb.fleet.own_work import OWN_CATEGORIES
 from tests.traces import event, host, line, plane, xspace
 

@@ -8,6 +8,6 @@ environment, datasets, retracings, histories    what the code ran with, fed, tra
 models/, source/            the Keras models that ran; the user's own code: its lines, stack, eager turns
 recording, saved/           what one capture left behind; beside a trace in a file
 underway/                   where a capture, and Keras' fit in it, stands while the code runs
-machine/                    what the machine is busy with; files on network mounts; threads that wait for a core
+machine/                    what the machine is busy with; files on network mounts; threads waiting for cores
 switches, fresh             settings around a cell; a cell in a fresh process
 """

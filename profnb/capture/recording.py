@@ -14,8 +14,8 @@ from profnb.capture.datasets import (
     locate_datasets,
 )
 from profnb.capture.histories import FitResult
-from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.machine.core_waits import CoreWaits
+from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords

@@ -30,8 +30,8 @@ from profnb.capture.environment import (
 from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
-from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.machine.core_waits import CoreClock
+from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.markers import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.capture.machine.machine_watch import MOST_LOOKS
-from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords

@@ -61,6 +61,10 @@ class Fleet:
         self._first_notes = tuple(notes)
         self.folder: object = None
 
+    def add_note(self, note: str) -> None:
+        """Say one thing more of how it was opened; nothing for ""."""
+        self._first_notes += (note,) if note else ()
+
     @cached_property
     def _meeting(self) -> "Meeting":
         from profnb.fleet.meeting import find_meeting

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.units import count_text
-from profnb.fleets import Fleet
 from profnb.loading import load
+from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
     from profnb.fleet.digest import Digest

@@ -1,0 +1,74 @@
+"""Running processes traced from outside: addresses, what goes wrong, and two real ones over loopback."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import profnb
+from profnb.capture.profiler.remote import parse_addresses
+from profnb.several.tracing_remotely import trace_remotely
+
+
+def test_addresses_are_read():
+    assert parse_addresses("grpc://a:1,b:65535") == ["a:1", "b:65535"]
+    assert parse_addresses("grpc://a:1, grpc://[::1]:2") == ["a:1", "[::1]:2"]
+
+
+@pytest.mark.parametrize("url", ["grpc://", "grpc://a", "grpc://a:", "grpc://a:0", "grpc://a:65536", "grpc://a:1,", "grpc://a:1/logs", "grpc://:5"])
+def test_what_is_no_address_is_refused(url):
+    with pytest.raises(ValueError, match="An address is HOST:PORT"):
+        trace_remotely(url)
+
+
+def test_what_is_no_port_or_time_is_refused():
+    with pytest.raises(ValueError, match="from 1 to 65535"):
+        profnb.serve(0)
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        trace_remotely("grpc://localhost:1", 0)
+
+
+SERVED = """
+    import os, sys
+    import tensorflow as tf
+    import profnb
+    @tf.function
+    def train_step(x):
+        return tf.reduce_sum(x @ x)
+    train_step(tf.ones((64, 64)))
+    profnb.serve(int(sys.argv[1]))
+    print("serving", flush=True)
+    while os.getppid() == int(sys.argv[2]):
+        train_step(tf.ones((64, 64)))
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_two_running_processes_are_traced_in_one_window():
+    import socket
+
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            ports.append(free.getsockname()[1])
+    code = textwrap.dedent(SERVED)
+    jobs = [subprocess.Popen([sys.executable, "-c", code, str(port), str(os.getpid())], stdout=subprocess.PIPE, text=True) for port in ports]
+    try:
+        assert [job.stdout.readline() for job in jobs] == ["serving\n"] * 2
+        fleet = trace_remotely(",".join(f"grpc://localhost:{port}" for port in ports), 1.0)
+        assert isinstance(fleet, profnb.Fleet) and len(fleet) == 2
+        assert not fleet.has_met and any("collective" in note for note in fleet.notes)  # they exchange nothing
+        host = next(iter(fleet))
+        assert set(fleet[host].steps.phase) == {"train_step"}
+        alone = trace_remotely(f"grpc://localhost:{ports[0]}", 1.0)
+        assert isinstance(alone, profnb.Profile) and len(alone.steps)
+    finally:
+        for job in jobs:
+            job.kill()
+            job.wait()
+    with pytest.raises(profnb.CaptureError, match="profnb.serve"):
+        trace_remotely(f"grpc://localhost:{ports[0]}", 0.2)
