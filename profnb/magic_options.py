@@ -108,6 +108,10 @@ CAPTURE_ARGUMENTS = (
         help="let TensorFlow record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it)",
     ),
     argument("--no-device", action="store_true", help="do not record device activity"),
+    argument(
+        "--backend", choices=("tensorflow", "jax", "pytorch"),
+        help="record by this framework's profiler alone (default: by those of the frameworks that work)",
+    ),
     *SHOW_ARGUMENTS,
 )  # fmt: skip
 OPEN_ARGUMENTS = (
@@ -257,6 +261,7 @@ def capture_options(arguments: Namespace) -> CaptureOptions:
             python=arguments.python,
             python_tracer=arguments.python_tracer,
             device_tracer=not arguments.no_device,
+            backend=arguments.backend,
         )
     except ValueError as error:
         raise UsageError(str(error)) from None

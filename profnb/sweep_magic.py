@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from profnb.capture.cell import body_of, names_of, run_quietly
-from profnb.capture.switches import SWITCHES, THREADS, apply_switches, switches_of
+from profnb.capture.switches import FRESH, SWITCHES, apply_switches, switches_of
 from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
 from profnb.magic_options import parse_settings
@@ -72,7 +72,7 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
     """Make the runs; what an interrupt left undone, or ""."""
     options = CaptureOptions(max_steps=arguments.steps)
     order = list(run_order(len(sweep.settings), arguments.repeat))
-    is_fresh = any(name in THREADS for name in sweep.settings[0])
+    is_fresh = any(name in FRESH for name in sweep.settings[0])
     heads = ("setting", "runs", "a step or run", "per second")
     with closing(Progress(len(order), heads, is_quiet=arguments.quiet)) as progress:
         for done, row in enumerate(order):

@@ -8,7 +8,14 @@ from profnb.capture.cell import names_of
 from profnb.capture.fresh import read_job
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.session import Capture
-from profnb.capture.switches import THREADS, apply_switches, set_threads, switches_of
+from profnb.capture.switches import (
+    BACKEND,
+    THREADS,
+    apply_switches,
+    set_backend,
+    set_threads,
+    switches_of,
+)
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError
 
@@ -32,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shell = InteractiveShell.instance()
     shell.user_ns.update(setting)
     threads = {name: value for name, value in setting.items() if name in THREADS}
+    if BACKEND in setting:
+        set_backend(setting[BACKEND])
     captured = CapturedProfile(options)
     capture = None if traces else Capture(options, traces=False)
     switches = switches_of(setting, names_of(shell, body)[0])

@@ -63,7 +63,7 @@ def run_fresh(
     if done.returncode:
         printed = _COLOURS.sub("", done.stdout.strip() or done.stderr.strip()).splitlines()
         raise CaptureError(
-            "The cell failed in the fresh process that a number of threads needs; it must import and make "
+            "The cell failed in the fresh process that this setting needs; it must import and make "
             f"all it uses itself.\n{printed[-1] if printed else 'It printed nothing.'}"
         )
 

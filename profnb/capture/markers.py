@@ -105,6 +105,7 @@ class StepRecorder:
         self._session_run: OpenStep | None = None
         self._iteration: OpenStep | None = None  # of a loop over PyTorch
         self._iterations_begun = 0
+        self._is_in_run = False  # of Keras, which has batches of its own
         self._session_runs = 0
         self._batches_begun = 0
         self._to_report: int | None = None
@@ -292,7 +293,7 @@ class StepRecorder:
     def iteration_begins(self, door: "Door") -> None:
         """An iteration begins, unless it is part of a step; one that has not ended is none."""
         self.abandon_iteration()
-        if self._inside_step():
+        if self._inside_step() or self._is_in_run:
             return
         self._report()
         number = self._iterations_begun
@@ -360,6 +361,7 @@ class StepRecorder:
         self._batch_abandoned()
         if threading.get_ident() != self._thread:
             return
+        self.abandon_iteration()
         door = self._door_of_keras()
         if door is None:  # Keras on a backend of no profiler: no step, but part of the cell
             self._untraceable = OpenStep(None, KERAS, phase, 0, 0, was_traced=False, step_num=0)
@@ -441,13 +443,18 @@ class StepRecorder:
                 def run_began(_: object, phase: str = phase) -> None:
                     self._batch_abandoned()
                     self._runs[phase] = self._runs.get(phase, 0) + 1
+                    self._is_in_run = threading.get_ident() == self._thread
+
+                def run_ends(_: object) -> None:
+                    self._batch_abandoned()
+                    self._is_in_run = False
 
                 batch_end = keras.watch(BATCH_END[phase], before=self._callbacks_ended)
                 if keras.take(BATCH_END[phase]) is not None:  # else they would never end
                     stack.enter_context(keras.watch(BATCH_BEGIN[phase], after=began))
                 stack.enter_context(batch_end)
                 stack.enter_context(keras.watch(RUN_BEGIN[phase], before=run_began))
-                stack.enter_context(keras.watch(RUN_END[phase], before=self._batch_abandoned))
+                stack.enter_context(keras.watch(RUN_END[phase], before=run_ends))
                 one = keras.watch(ON_BATCH[phase], before=began, after=self._call_ended)
                 stack.enter_context(one)
             stack.enter_context(

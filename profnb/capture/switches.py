@@ -3,10 +3,12 @@
 ``mixed_precision`` sets Keras' global policy, ``jit_compile`` and ``steps_per_execution`` become the
 defaults of ``Model.compile``, ``prefetch`` is put behind the dataset that ``fit`` is given. All of it ends
 with the run.
-The numbers of threads cannot change once TensorFlow runs, so those need a fresh process.
+The numbers of threads cannot change once TensorFlow runs, nor Keras' backend once Keras is imported, so those
+need a fresh process.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -16,21 +18,26 @@ from typing import Any
 from profnb.capture.hooks import on_import, replace_attribute
 from profnb.capture.seams import COMPILE, DATASET, FIT, MODEL, POLICY, SET_POLICY, THREADING
 
-__all__ = ["SWITCHES", "THREADS", "apply_switches", "set_threads", "switches_of"]
+__all__ = [
+    "BACKEND", "FRESH", "SWITCHES", "THREADS", "apply_switches", "set_backend", "set_threads", "switches_of",
+]  # fmt: skip
 
 THREADS = ("intra_op_threads", "inter_op_threads")
 _OF_COMPILE = ("jit_compile", "steps_per_execution")
-SWITCHES = ("mixed_precision", "prefetch", *_OF_COMPILE, *THREADS)
+BACKEND = "backend"
+FRESH = (*THREADS, BACKEND)  # those that hold for a whole process
+SWITCHES = ("mixed_precision", "prefetch", *_OF_COMPILE, *FRESH)
 _KERAS = ("keras", "tf_keras")
+_KERAS_BACKEND = "KERAS_BACKEND"
 _MIXED, _PLAIN = "mixed_float16", "float32"
 
 
 def switches_of(setting: Mapping[str, object], read: AbstractSet[str]) -> dict[str, object]:
-    """The settings to apply around a cell: known switches that it does not read itself, without threads."""
+    """The settings to apply around a cell: known switches that it does not read itself, in this process."""
     return {
         name: value
         for name, value in setting.items()
-        if name in SWITCHES and name not in THREADS and name not in read
+        if name in SWITCHES and name not in FRESH and name not in read
     }
 
 
@@ -99,6 +106,11 @@ def _with_prefetch(method: Callable[..., Any], buffer: object, applied: set[str]
         return method(model, x, *arguments, **keywords)
 
     return changed
+
+
+def set_backend(name: object) -> None:
+    """Have Keras run on a backend ("tensorflow", "jax" or "torch") in this process, before it is imported."""
+    os.environ[_KERAS_BACKEND] = str(name)
 
 
 @contextmanager

@@ -192,7 +192,12 @@ def input_shares(study: Study) -> tuple[float, float]:
         return 0.0, 0.0
     activity = study.activities
     # A thread that fetches ahead waits for nobody: what belongs to no step is left out, as in the breakdown.
-    is_input = np.isin(activity, (COPYING_IN, WAITING_FOR_INPUT)) & (study.groups.step >= 0)
+    roots = study.steps.roots
+    of_loop = study.trace.lines.of_event[roots[0]] if roots.size else -1
+    # PyTorch's loops fetch a batch between two steps, on the thread that makes them.
+    is_asked = study.groups.step >= 0
+    is_asked |= (activity == WAITING_FOR_INPUT) & (study.trace.lines.of_event == of_loop)
+    is_input = np.isin(activity, (COPYING_IN, WAITING_FOR_INPUT)) & is_asked
     work = np.flatnonzero((activity >= FIRST_OF_DEVICE) & (activity != HOST_TO_DEVICE))
     waits = np.flatnonzero(is_input & (activity == WAITING_FOR_INPUT))
     moves = np.flatnonzero((activity == HOST_TO_DEVICE) | (is_input & (activity == COPYING_IN)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from profnb.capture.environment import KERAS_BACKEND
 from profnb.core.units import percent_text
 from profnb.subjects.advising import (
     GUIDE,
@@ -10,12 +11,20 @@ from profnb.subjects.advising import (
     Advice,
     guide,
     input_shares,
+    is_own_loop,
+    period_ps,
 )
 from profnb.subjects.study import Study
 
 __all__ = ["input_bound", "prefetch_more", "python_input", "waiting_for_input"]
 
 _WITH_A_RULE = ("python", "bursts")
+_HAND_OVER_PS = 1_000_000_000  # Keras slices arrays and converts them in less
+_KERAS_FETCHES = "Keras makes each batch, or waits for it, when the step asks for it."
+_READY_FOR_KERAS = (
+    "A keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, use_multiprocessing=True) "
+    "makes the next batches beside the training; a generator works alone, so write one of it."
+)
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"  # PyTorch's, with num_workers=0
 
 
@@ -64,16 +73,23 @@ def waiting_for_input(study: Study) -> Advice | None:
     copying, share = input_shares(study)
     if share < LEAST_INPUT and (share + copying < LEAST_INPUT or share <= copying):
         return None
-    on_the_spot = study.trace.select_names(lambda name: _WITHOUT_WORKERS in name).any()
+    is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
+    if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
+        return None  # it costs that much to hand a batch over, whoever makes it
+    on_the_spot = (
+        not is_keras and study.trace.select_names(lambda name: _WITHOUT_WORKERS in name).any()
+    )
     return Advice(
         "waiting-for-input", "Have the next batch ready",
         f"{percent_text(share)} of the time is waiting for the next batch. "
         + (
             "The DataLoader has no workers: the training's own process makes each batch when it is asked for."
             if on_the_spot
+            else _KERAS_FETCHES
+            if is_keras
             else "What makes it was not recorded, so why it takes that long is unknown."
         ),
         share,
-        READY[study.framework],
+        _READY_FOR_KERAS if is_keras else READY[study.framework],
         guide(study, "data_performance"),
     )  # fmt: skip

@@ -37,9 +37,11 @@ def recompiling(study: Study) -> Advice | None:
     modules, window = study.xla.modules, window_of(study)
     if not len(modules) or not window:
         return None
-    row = int(np.argmax(np.where(modules.compilations >= 3, modules.compile_ps, 0)))
+    often = modules.compilations >= 3
+    often &= np.array([not _is_eager_op(study, name) for name in modules.module], np.bool_)
+    row = int(np.argmax(np.where(often, modules.compile_ps, 0)))
     spent = int(modules.compile_ps[row])
-    if modules.compilations[row] < 3 or spent / window < LEAST:
+    if not often[row] or spent / window < LEAST:
         return None
     compiling = np.flatnonzero(study.trace.select_names(is_compilation))
     why = _why_compiled(study, modules.module[row])
@@ -61,6 +63,18 @@ def recompiling(study: Study) -> Advice | None:
             jax="https://docs.jax.dev/en/latest/jit-compilation.html",
         ),
     )  # fmt: skip
+
+
+def _is_eager_op(study: Study, module: str) -> bool:
+    """Whether a program is one op that JAX ran outside of any ``jit``: one program for each shape it makes.
+
+    Nobody wrote that function, so nobody can make it once. All its instructions come from
+    ``jit(broadcast_in_dim)/broadcast_in_dim``.
+    """
+    op = module.removeprefix("jit_")
+    saved = [other for other in study.xla.hlo.modules.values() if other.name == module]
+    names = {name for other in saved for name in other.op_names.texts if "/" in name}
+    return names == {f"jit({op})/{op}"}
 
 
 def _why_compiled(study: Study, module: str) -> str:
