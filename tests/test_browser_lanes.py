@@ -53,8 +53,8 @@ def test_it_opens_on_three_steps_and_the_minimap_shows_where_and_moves_it(open_t
     assert page.page.evaluate(middle) == pytest.approx(60, abs=0.2)
     before = page.page.evaluate(middle)
     slider.focus()
-    page.page.keyboard.press("ArrowRight")
-    assert page.page.evaluate(middle) == pytest.approx(before + 0.15 * 30.24, abs=0.1)
+    page.page.keyboard.press("ArrowLeft")
+    assert page.page.evaluate(middle) == pytest.approx(before - 0.15 * 30.24, abs=0.1)
     wait_until(page.page, "/^steps 44 to 47/.test(document.querySelector('[role=slider]').getAttribute('aria-valuetext'))")
     assert page.errors == []
 

@@ -1,7 +1,9 @@
 """The trace itself, drawn.
 
 lanes, marks, scene         where events stand; what of them fits; both for one study
+lane_names, tracks          what lanes are called; sampled quantities below them
+first_view                  which steps it opens on
 pack, still, element, live  bytes for the browser; a picture of text; the HTML; questions to the kernel
 export                      the Chrome trace that shows what was found
-*.js                        the viewer
+browser/                    the viewer
 """

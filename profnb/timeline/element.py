@@ -4,6 +4,7 @@ The element stands alone in any frontend. Its script is an output of its own, as
 puts a viewer in place of the still picture where scripts run; no network, no library.
 """
 
+import re
 from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,7 @@ __all__ = ["Timeline", "build_timeline", "timeline_script"]
 # A notebook cell's budget is 0.5 MB for what is usual and 1.2 MB at most; base64 adds a third.
 _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
+_DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
 _PARTS = (
     "numbers", "marks", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel", "search",
     "lane_menu", "detail", "viewer", "hands", "start",
@@ -122,9 +124,15 @@ def _count_of(count: int, what: str) -> str:
 
 @cache
 def timeline_script() -> str:
-    """The script that puts a viewer in place of every still picture on the page it runs in."""
+    """The script that puts a viewer in place of every still picture on the page it runs in.
+
+    Without comments and indentation, which every saved notebook would carry.
+    """
     files = [
         *(resources.files("profnb.drawing") / name for name in ("format.js", "ask.js")),
         *(resources.files("profnb.timeline") / "browser" / f"{part}.js" for part in _PARTS),
     ]
-    return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    lines = (line.strip() for line in _DOC_COMMENT.sub("", text).split("\n"))
+    kept = "\n".join(line for line in lines if line and not line.startswith("//"))
+    return f"(function () {{\n{kept}\n}})();\n"

@@ -1,7 +1,8 @@
 """The timeline beside the official trace viewer's JSON on one trace, in one run.
 
-    python tests/benchmarks/timeline.py [TRACE.xplane.pb]
+    python tests/benchmarks/timeline.py [TRACE.xplane.pb [BEFORE]]
 
+BEFORE is a checkout of another commit: its pages are then made and drawn in the same run, in turn, and ours are given as ratios to it.
 Without a trace it records the one of record_trace.py first. Pictures are drawn in headless Chromium without
 a GPU, so that the frame times are a worst case. Needs playwright and Chromium; the official row needs
 `pip install 'profnb[xprof]'`.
@@ -18,6 +19,7 @@ from compare import HERE, OFFICIAL, has_official, median, python
 from playwright.sync_api import sync_playwright
 
 RUNS = 5
+SHARES = (0.75, 0.1, 0.001)
 
 MEASURE = """
 import json, sys, time
@@ -59,7 +61,7 @@ PAN = """async (share) => {
   for (let i = 0; i < 60; i++) {
     v.picture.from += step; v.picture.to += step;
     const begin = performance.now();
-    v.picture.draw();
+    if (v.drawNow) v.drawNow(); else v.picture.draw();
     draws.push(performance.now() - begin);
     await new Promise(requestAnimationFrame);
     frames.push(performance.now() - before);
@@ -76,51 +78,82 @@ PAINT = """async () => {
 }"""
 
 
-def in_browser(file):
-    """Time from navigation to the first picture, and frames while panning, of a page."""
+def opened(browser, file):
+    """Milliseconds from navigation to the first picture of a page, and frames while panning."""
+    page = browser.new_page(viewport={"width": 1100, "height": 700})
+    page.goto(file.as_uri(), wait_until="commit")
+    page.wait_for_selector(".profnb-timeline")
+    paint = page.evaluate(PAINT)
+    pans = {share: page.evaluate(PAN, share) for share in SHARES}
+    page.close()
+    return paint, pans
+
+
+def in_browser(files):
+    """The medians of several openings of each page, the pages in turn."""
+    found = {file: [] for file in files}
     with sync_playwright() as playwright:
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        paints = []
         for _ in range(RUNS):
-            page = browser.new_page(viewport={"width": 1100, "height": 700})
-            page.goto(file.as_uri(), wait_until="commit")
-            page.wait_for_selector(".profnb-timeline")
-            paints.append(page.evaluate(PAINT))
-        pans = {share: page.evaluate(PAN, share) for share in (0.75, 0.1, 0.001)}
+            for file in files:
+                found[file].append(opened(browser, file))
         browser.close()
-    return statistics.median(paints), pans
+    middle = statistics.median
+    return {
+        file: (middle(paint for paint, _ in runs), {share: {key: middle(pans[share][key] for _, pans in runs) for key in ("draw", "frame", "slow")} for share in SHARES})
+        for file, runs in found.items()
+    }  # fmt: skip
 
 
-def main(path=None):
+def python_of(checkout, code, *args):
+    """What a program prints as JSON, with the package of a checkout."""
+    if checkout is None:
+        return python(code, *args)
+    return python(f"import sys; sys.path.insert(0, {str(checkout)!r})\n{code}", *args)
+
+
+def main(path=None, before=None):
     with tempfile.TemporaryDirectory() as folder:
         if path is None:
             path = Path(folder) / "trace.xplane.pb"
             subprocess.run([sys.executable, HERE / "record_trace.py", path], check=True, stderr=subprocess.DEVNULL)
-        ours, theirs = [], []
+        path = Path(path).resolve()
+        sides = {"now": None} if before is None else {"now": None, "before": Path(before).resolve()}
+        made, theirs = {side: [] for side in sides}, []
         for number in range(3):
-            ours.append(python(MEASURE, path, folder))
+            for side, checkout in sides.items():
+                (Path(folder) / side).mkdir(exist_ok=True)
+                made[side].append(python_of(checkout, MEASURE, path, Path(folder) / side))
             if has_official():
                 fresh = Path(folder) / str(number)
                 fresh.mkdir()
                 theirs.append(python(OFFICIAL, shutil.copy(path, fresh / "host.xplane.pb"), "trace_viewer"))
-        drawn = {name: in_browser(Path(folder) / f"{name}.html") for name in ("saved", "page")}
+        drawn = in_browser([Path(folder) / side / f"{name}.html" for side in sides for name in ("saved", "page")])
+        drawn = {(file.parent.name, file.stem): value for file, value in drawn.items()}
+    ours = made["now"]
+
+    def ratio(of):
+        return f", {of('now') / of('before'):.2f} of before" if before else ""
+
     rows = [("trace", f"{ours[0]['events']:,} events", "")]
     for name, what in (("saved", "in a notebook"), ("page", "every event, in a page")):
-        paint, pans = drawn[name]
-        rows.append((f"timeline {what}", f"{ours[0][f'{name}_bytes'] / 1e6:.2f} MB", f"made in {median(ours, f'{name}_s'):.2f} s"))
-        rows.append(("  opened to first picture", f"{paint:.0f} ms", ""))
+        paint, pans = drawn["now", name]
+        size, seconds = ours[0][f"{name}_bytes"], median(ours, f"{name}_s")
+        rows.append((f"timeline {what}", f"{size / 1e6:.2f} MB{ratio(lambda side: made[side][0][f'{name}_bytes'])}", f"made in {seconds:.2f} s{ratio(lambda side: median(made[side], f'{name}_s'))}"))
+        rows.append(("  opened to first picture", f"{paint:.0f} ms{ratio(lambda side: drawn[side, name][0])}", ""))
         for share, pan in pans.items():
-            rows.append((f"  panning {share:.1%} of it", f"{pan['draw']:.1f} ms a drawing", f"frame {pan['frame']:.1f} ms, 95 % under {pan['slow']:.1f} ms"))
+            rows.append((f"  panning {share:.1%} of it", f"{pan['draw']:.1f} ms a drawing{ratio(lambda side: drawn[side, name][1][share]['draw'])}", f"frame {pan['frame']:.1f} ms, 95 % under {pan['slow']:.1f} ms"))
     for name in ("trace.json", "trace.json.gz"):
         rows.append((f"Chrome {name}", f"{ours[0][name + '_bytes'] / 1e6:.1f} MB", f"written in {median(ours, name + '_s'):.2f} s"))
     rows.append(("Chrome trace.json read back", f"{median(ours, 'read_s'):.2f} s", f"json.loads alone {median(ours, 'loads_s'):.2f} s"))
     if theirs:
         rows.append(("official trace_viewer JSON", f"{theirs[0]['bytes'] / 1e6:.1f} MB", f"made in {median(theirs, 'seconds'):.2f} s"))
     width = max(len(row[0]) for row in rows)
+    middle = max(len(row[1]) for row in rows)
     for name, value, remark in rows:
-        print(f"{name:<{width}}  {value:>18}  {remark}")
+        print(f"{name:<{width}}  {value:>{middle}}  {remark}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:3])

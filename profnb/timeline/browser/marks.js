@@ -16,12 +16,19 @@
  * @typedef {{wall: number, busy: number, events: number, totals: Total[]}} Measurement
  */
 
+/** @param {string} base64 @returns {Uint8Array<ArrayBuffer>} */
+function bytesOf(base64) {
+  const {fromBase64} = /** @type {any} */ (Uint8Array);
+  if (fromBase64) return fromBase64.call(Uint8Array, base64);  // several times as fast, in browsers of 2025
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
 /** @param {string} base64 @returns {Promise<Marks>} */
 async function readMarks(base64) {
-  const text = atob(base64);
-  const packed = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+  const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream('gzip'));
   return new Marks(new Uint8Array(await new Response(stream).arrayBuffer()));
 }
 
@@ -61,6 +68,9 @@ class Marks {
       for (let i = 1; i < time.length; i++) time[i] += time[i - 1];
       return {head, time, value: column(head.samples)};
     });
+    /** Which categories occur, by their index. */
+    this.occurs = new Uint8Array(256);
+    for (let m = 0; m < marks; m++) this.occurs[this.category[m]] = 1;
     this.row = new Uint32Array(marks);
     for (let row = 0; row < rows; row++) {
       let previous = 0;

@@ -90,10 +90,9 @@ class Panel {
   /** Which colour means what, for the categories that occur. */
   sayCategories() {
     const {marks} = this.picture;
-    const occurs = new Set(marks.category);
     const legend = addElement('div', this.element, 'display:flex;flex-wrap:wrap;gap:2px 14px;margin-top:4px;opacity:.85');
     marks.head.categories.forEach(([name, colour], index) => {
-      if (!occurs.has(index)) return;
+      if (!marks.occurs[index]) return;
       const item = addElement('span', legend, 'white-space:nowrap');
       addElement('span', item, `display:inline-block;width:10px;height:10px;margin-right:5px;background:${colour}`);
       addElement('span', item, '', name);

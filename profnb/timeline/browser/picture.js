@@ -19,6 +19,7 @@ class Picture {
     this.to = marks.head.span;
     this.scroll = 0;
     this.bands = bands;
+    this.width = canvas.clientWidth;  // asked once a drawing: each time costs a layout
     this.colour = '#888';
     this.font = 'sans-serif';
     /** The time that the ruler calls 0. */
@@ -35,8 +36,8 @@ class Picture {
       [255, 150, 60].map((alpha) => this.shades.map((shade) => pixelOf(hex, shade, alpha))));
   }
 
-  get labelWidth() { return this.canvas.clientWidth < 560 ? 92 : 168; }
-  get plotWidth() { return Math.max(50, this.canvas.clientWidth - this.labelWidth); }
+  get labelWidth() { return this.width < 560 ? 92 : 168; }
+  get plotWidth() { return Math.max(50, this.width - this.labelWidth); }
 
   /** @param {number} time @returns {number} */
   xOf(time) { return this.labelWidth + (time - this.from) / (this.to - this.from) * this.plotWidth; }
@@ -82,7 +83,7 @@ class Picture {
   draw() {
     const {canvas, context} = this;
     const ratio = window.devicePixelRatio || 1;
-    const width = canvas.clientWidth;
+    const width = this.width = canvas.clientWidth;
     const height = canvas.clientHeight;
     if (!width || !height) return;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -114,7 +115,7 @@ class Picture {
     this.drawFlow();
     this.drawSelection(height);
     context.restore();
-    this.drawSteps(height);
+    drawSteps(this, height);
     drawRuler(this, width);
   }
 
@@ -194,32 +195,6 @@ class Picture {
         context.fillStyle = isBlock ? this.colour : '#fff';
         context.globalAlpha = flags && !flags[m] ? 0.35 : 1;
         context.fillText(name.length > room ? name.slice(0, room - 1) + '…' : name, x0 + 4, top + ROW / 2 - 0.5);
-      }
-    }
-    context.globalAlpha = 1;
-  }
-
-  /** @param {number} height */
-  drawSteps(height) {
-    const {context, marks} = this;
-    const {begin, end, num, warm} = marks.head.steps;
-    context.font = `11px ${this.font}`;
-    let labelled = -1e9;
-    for (const s of marks.stepsWithin(this.from, this.to)) {
-      const x0 = Math.max(this.xOf(begin[s]), this.labelWidth);
-      const x1 = Math.min(this.xOf(end[s]), this.labelWidth + this.plotWidth);
-      context.fillStyle = this.colour;
-      context.globalAlpha = warm[s] ? 0.1 : s % 2 ? 0.3 : 0.2;
-      context.fillRect(x0, RULER - 19, Math.max(x1 - x0 - 1, 1), 16);
-      if (x1 - x0 > 7 && this.xOf(begin[s]) >= this.labelWidth) {
-        context.globalAlpha = 0.16;
-        context.fillRect(Math.round(this.xOf(begin[s])), RULER - 19, 1, height);
-      }
-      const text = x1 - x0 > 84 ? `step ${num[s]}` : String(num[s]);
-      if (x1 - x0 > 6 * text.length + 6 && x0 > labelled) {
-        context.globalAlpha = 0.9;
-        context.fillText(text, x0 + 4, RULER - 11);
-        labelled = x0;
       }
     }
     context.globalAlpha = 1;

@@ -1,4 +1,4 @@
-// The times above the picture, from the trace's begin or, of two runs, from the step at which they are aligned.
+// The times and steps above the picture; times are from the trace's begin or, of two runs, from the step at which they are aligned.
 
 /** @param {Picture} picture @param {number} width */
 function drawRuler(picture, width) {
@@ -22,6 +22,33 @@ function drawRuler(picture, width) {
     context.fillRect(x, 0, 1, 16);
     context.globalAlpha = 0.72;
     if (x + 6.5 * text.length < width) context.fillText(text, x + 4, 9);
+  }
+  context.globalAlpha = 1;
+}
+
+/** The steps below the times, and a line down from where each begins.
+ * @param {Picture} picture @param {number} height */
+function drawSteps(picture, height) {
+  const {context, marks} = picture;
+  const {begin, end, num, warm} = marks.head.steps;
+  context.font = `11px ${picture.font}`;
+  let labelled = -1e9;
+  for (const s of marks.stepsWithin(picture.from, picture.to)) {
+    const x0 = Math.max(picture.xOf(begin[s]), picture.labelWidth);
+    const x1 = Math.min(picture.xOf(end[s]), picture.labelWidth + picture.plotWidth);
+    context.fillStyle = picture.colour;
+    context.globalAlpha = warm[s] ? 0.1 : s % 2 ? 0.3 : 0.2;
+    context.fillRect(x0, RULER - 19, Math.max(x1 - x0 - 1, 1), 16);
+    if (x1 - x0 > 7 && picture.xOf(begin[s]) >= picture.labelWidth) {
+      context.globalAlpha = 0.16;
+      context.fillRect(Math.round(picture.xOf(begin[s])), RULER - 19, 1, height);
+    }
+    const text = x1 - x0 > 84 ? `step ${num[s]}` : String(num[s]);
+    if (x1 - x0 > 6 * text.length + 6 && x0 > labelled) {
+      context.globalAlpha = 0.9;
+      context.fillText(text, x0 + 4, RULER - 11);
+      labelled = x0;
+    }
   }
   context.globalAlpha = 1;
 }

@@ -87,9 +87,8 @@ class Search {
     this.category = addElement('select', bar, style + 'max-width:130px;background:Canvas;color:CanvasText');
     this.category.setAttribute('aria-label', 'category to search');
     addElement('option', this.category, '', 'any category').value = '-1';
-    const occurs = new Set(marks.category);
     marks.head.categories.forEach(([name], index) => {
-      if (occurs.has(index)) addElement('option', this.category, '', name).value = String(index);
+      if (marks.occurs[index]) addElement('option', this.category, '', name).value = String(index);
     });
     this.category.onchange = () => this.find();
     for (const [text, title, by] of /** @type {[string, string, number][]} */ (

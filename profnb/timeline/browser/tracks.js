@@ -95,25 +95,39 @@ class Tracks {
     const bottom = top + TRACK - 4;
     /** @param {number} value */
     const yOf = (value) => bottom - (value - low) / range * (TRACK - 8);
-    context.fillStyle = this.colours[index % this.colours.length];
+    const colour = this.colours[index % this.colours.length];
     // Of all samples that one pixel holds, the most; what stood at its left edge counts as well.
     let sample = marks.sampleAt(track, picture.from);
     const perPixel = (picture.to - picture.from) / plotWidth;
     const until = head.held ? marks.head.span : track.time[track.time.length - 1];
-    for (let x = 0; x < plotWidth; x++) {
+    const area = new Path2D();
+    const edge = new Path2D();
+    let before = NaN;
+    let x = 0;
+    /** @param {number} y where the next stretch of pixels stands, or NaN for none */
+    const step = (y) => {
+      if (y === before || (Number.isNaN(y) && Number.isNaN(before))) return;
+      const at = labelWidth + x;
+      if (Number.isNaN(before)) { area.moveTo(at, bottom); edge.moveTo(at, y); } else { area.lineTo(at, before); edge.lineTo(at, before); }
+      if (Number.isNaN(y)) area.lineTo(at, bottom); else { area.lineTo(at, y); edge.lineTo(at, y); }
+      before = y;
+    };
+    for (; x < plotWidth; x++) {
       const to = picture.from + (x + 1) * perPixel;
       let value = sample >= 0 && picture.from + x * perPixel <= until ? marks.valueOf(track, sample) : NaN;
       while (sample + 1 < track.time.length && track.time[sample + 1] < to) {
         const next = marks.valueOf(track, ++sample);
         if (!(value >= next)) value = next;
       }
-      if (Number.isNaN(value)) continue;
-      const y = yOf(value);
-      context.globalAlpha = 0.45;
-      context.fillRect(labelWidth + x, y, 1, bottom - y);
-      context.globalAlpha = 1;
-      context.fillRect(labelWidth + x, y - 0.5, 1, 1.5);
+      step(Number.isNaN(value) ? NaN : yOf(value));
     }
+    step(NaN);
+    context.fillStyle = context.strokeStyle = colour;
+    context.globalAlpha = 0.45;
+    context.fill(area);
+    context.globalAlpha = 1;
+    context.lineWidth = 1.5;
+    context.stroke(edge);
     this.drawLabel(context, track, top);
   }
 

@@ -104,6 +104,7 @@ class Viewer {
   }
 
   resize() {
+    this.picture.width = this.canvas.clientWidth;
     const whole = this.bands.height + RULER + 4;
     const height = Math.min(whole, this.isTall ? MOST_TALL : SHORT + this.bands.pinnedHeight);
     this.lane.style.height = `${height}px`;
