@@ -93,8 +93,8 @@ def test_layers_are_sorted_shown_whole_and_lead_to_their_ops(open_page, tmp_path
     assert rows.count() == 9
     page.page.get_by_role("button", name="show all 30").click()
     assert rows.count() == 31
-    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="self").first.click()
-    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="self").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="own time").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="own time").first.click()
     assert names()[0] == "layer_0"
     page.shot("layers")
     page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="layer_7").first.click()

@@ -53,7 +53,7 @@ def test_a_heading_that_is_a_term_is_explained_under_the_pointer():
 
 
 def test_a_heading_that_is_no_term_is_not_explained():
-    assert explain("Self") == explain("self time") != ""
+    assert explain("Own time") == explain("self time") != ""
     assert explain("colour") == ""
 
 

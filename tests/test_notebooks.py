@@ -28,7 +28,7 @@ FEWER = {
 # clock's to say: here it is only that a verdict is given. What verdicts say of which times is in test_comparison.
 VERDICT = r"({0} is [\d.]+x (faster|slower) than {1}|No difference that these runs can show)"
 READABLE = {
-    "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"self\s+self %\s+sum %\s+total"],
+    "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"own time\s+own share\s+running total\s+total"],
     "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", "(19|20) session_run steps, median", "MatMul"],
     "04-mixed-precision": ["mixed precision", r"95 % interval|No difference", r"2 \+ 2 runs", "What was learned", "val_ ?accuracy", "Ops that account for it", "Precision policy differs"],
     "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", "On the front", r"The best setting makes [\d,]+ examples/s"],

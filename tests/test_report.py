@@ -185,7 +185,7 @@ def test_the_figures_of_the_headline_by_hand():
     facts = {fact.name: (fact.value, fact.remark) for fact in fact_rows(study, 5 * 10**9)}
     assert facts == {
         "step time, median": ("2.50 ns", "middle half 1.75 ns to 3.25 ns"),
-        "gap to next step": ("1.00 ns", "median"),
+        "between steps": ("1.00 ns", "median"),
         "warm-up": ("14.0 ns", "2 left out of averages; first step 9.00 ns"),
         "steps traced": ("6 of 6", "no untraced ones to tell what tracing costs; starting and saving took 5.00 ms"),
     }

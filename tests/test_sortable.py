@@ -58,7 +58,7 @@ def test_types_sum_their_ops_on_each_side():
 
 def test_ops_carry_their_side_and_kind_and_what_a_share_is_of():
     section = ops_section(OPS)
-    assert section.headings == ("", "op", "side", "runs", "self", "self %", "sum %", "total")
+    assert section.headings == ("", "op", "side", "runs", "own time", "own share", "running total", "total")
     assert [row[6] for row in section.rows] == ["60.0 %", "100.0 %", "90.0 %", "100.0 %"]
     data = data_of(section_html(section))
     ops, types = data["parts"]
@@ -84,5 +84,5 @@ def test_one_side_needs_no_column_and_hidden_ops_are_counted():
 
 def test_the_plain_text_of_ops_is_their_first_ten():
     text = section_text(ops_section([OPS[1]] * 12))
-    assert text.startswith("Ops with the most self time\nside")
+    assert text.startswith("Ops with the most own time\nside")
     assert len(text.splitlines()) == 12

@@ -263,7 +263,7 @@ def test_one_step_has_no_median_and_few_have_no_p95():
     said, _, facts = headline(timed([2 * MS]))
     assert said == "1 train step, 2.00 ms"
     assert facts["step time"].remark == "of one step"
-    assert not {"step time, median", "step time, p95", "gap to next step"} & facts.keys()
+    assert not {"step time, median", "step time, p95", "between steps"} & facts.keys()
     assert "step time, p95" not in headline(timed([MS] * 19))[2]
     assert "step time, p95" in headline(timed([MS] * 20))[2]
 

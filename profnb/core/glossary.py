@@ -124,8 +124,9 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         "gap": Term(
             "The time from a step's end to the next step's begin.",
             "Callbacks, logging and fetching data in Python; NaN after the last step.",
-            '`p.steps.gap_ms`, "between steps" in the chart',
+            '`p.steps.gap_ms`, "between steps" in the report',
             "not shown (XProf), idle time (HTA)",
+            ("between steps", "gap to next step"),
         ),
         "period": Term(
             "A step's duration and the gap behind it, unless that is a pause or between epochs or phases.",
@@ -186,7 +187,13 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         ),
         "compilation": Term("XLA compiles a program."),
         "host compute": Term("Ops run on the host's CPU."),
-        "all others": Term("No op is active: mostly Python.", elsewhere="idle, overhead"),
+        "all others": Term(
+            "No op is active: mostly Python.",
+            "The report calls it after what did not run there: not TensorFlow, not JAX.",
+            elsewhere="idle, overhead",
+            headings=("not tensorflow", "not jax", "not pytorch"),
+        ),
+        "work between steps": Term("What the host runs in gaps in which a new iterator is made."),
     },
     "Ops and their time": {
         "op": Term(
@@ -194,6 +201,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "Its name says where, its type (`MatMul`) says what.",
             "`p.ops`",
             "operator (PyTorch), node (TF1), framework op (XProf)",
+            ("op of the framework",),
         ),
         "kernel": Term(
             "A function that a device runs; one op may start several, or none.",
@@ -227,7 +235,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "Where events nest, the self times of a thread add up to its busy time.",
             "`self_us`",
             "exclusive; self CPU (PyTorch)",
-            ("self",),
+            ("self", "own time"),
         ),
         "occurrences": Term(
             "How often something ran.",
@@ -264,7 +272,34 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "A part of a whole as a number from 0 to 1; as text it is a percentage and called a share.",
             "Columns end with `_fraction`.",
             "every table",
-            headings=("share",),
+            headings=("share", "own share", "of kernel time"),
+        ),
+        "running total": Term(
+            "The share that a row has together with all rows above it.",
+            "Of its side, host or device; it follows the rows that are shown and their order.",
+            "the op table of the report",
+            "cumulative share, sum %",
+        ),
+        "copy": Term(
+            "A transfer of bytes between host and device, or within a device.",
+            "Its direction says from where to where; filling memory is listed beside copies.",
+            "`p.copies`",
+            "memcpy, memset (Nsight)",
+            ("direction",),
+        ),
+        "operations": Term(
+            "Multiplications and additions, counted from the shapes that the work is done on.",
+            "A multiplication with an addition is two.",
+            "`p.layers`, `p.roofline`",
+            "flops",
+        ),
+        "achieved": Term(
+            "Operations that were done in a second of its time.", shows="the layers' parts"
+        ),
+        "tensor core": Term(
+            "A part of a GPU that multiplies small matrices of 16-bit numbers (or TF32) at once.",
+            'Of a kernel: "used", "not used" where its kind of work could have; empty for other work.',
+            "`p.kernels`",
         ),
     },
     "Programs": {
@@ -335,6 +370,22 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "Runs differ from each other by more than their steps tell.",
             "`profnb.compare`, `%%tfsweep`",
             "repetition, trial",
+        ),
+        "middle half": Term(
+            "From where to where the middle half of the times lie.", "The quartiles."
+        ),
+        "95 % interval": Term(
+            "Where the true value lies in 95 of 100 such measurements.",
+            "Intervals that are far apart tell two settings apart.",
+        ),
+        "metric": Term(
+            "What Keras measured of the learning, such as accuracy.",
+            shows="`History`",
+            elsewhere="score",
+        ),
+        "worst": Term("The value of the worst run."),
+        "difference": Term(
+            "By how much the second differs from the first, and whether that is sure."
         ),
     },
 }

@@ -1,7 +1,7 @@
 """One table of the report, with a sentence and perhaps a chart: a value, as HTML and as text."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from profnb.core.glossary import explain
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table
-from profnb.core.units import bar_text
+from profnb.core.units import MISSING, bar_text
 from profnb.drawing.html_table import Cell, html_table
 from profnb.drawing.plain import plain_table
 from profnb.drawing.sortable import Finder, Key, Sortable, script_data
@@ -25,6 +25,7 @@ __all__ = [
     "section_of",
     "section_text",
     "titled_block",
+    "without_empty_columns",
 ]
 
 T = TypeVar("T")
@@ -193,6 +194,7 @@ def section_html(section: Section) -> Markup:
     """The section's sentence and table."""
     said = Markup('<div style="{}">{}</div>').format(MUTED, section.sentence)
     sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))
+    section = without_empty_columns(section)
     if not section.sort_keys:
         return sentence + _table_html(section, len(section.rows))
     more = len(section.rows) - section.shown + (section.finder.hidden if section.finder else 0)
@@ -224,7 +226,42 @@ def _table_html(section: Section, most: int) -> Markup:
         [(_plain(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
-    return html_table(section.headings, rows, section.numbers, section.meanings)
+    given = section.meanings or [""] * len(section.headings)
+    meanings = [
+        meaning or explain(heading)
+        for meaning, heading in zip(given, section.headings, strict=True)
+    ]
+    return html_table(section.headings, rows, section.numbers, meanings)
+
+
+def without_empty_columns(section: Section) -> Section:
+    """The section without columns in which nothing stands; the DataFrame keeps them.
+
+    What a reader sums by kind has to have the same columns as its kinds, so such a table stays as it is.
+    """
+    if not section.rows or section.finder is not None:
+        return section
+    columns = range(len(section.headings))
+    kept = [at for at in columns if at == 0 or any(_is_told(row[at]) for row in section.rows)]
+    if len(kept) == len(columns):
+        return section
+
+    def of(values: Sequence[T]) -> list[T]:
+        return [values[at] for at in kept] if len(values) else []
+
+    return replace(
+        section,
+        headings=of(section.headings),
+        rows=[of(row) for row in section.rows],
+        numbers=of(section.numbers),
+        sort_keys=[of(keys) for keys in section.sort_keys],
+        meanings=of(section.meanings),
+        sorted_by=kept.index(section.sorted_by) if section.sorted_by in kept else None,
+    )
+
+
+def _is_told(cell: Cell) -> bool:
+    return _plain(cell).strip() not in ("", MISSING)
 
 
 def section_block(section: Section) -> Markup:
@@ -241,6 +278,7 @@ def section_text(section: Section) -> str:
     """The section as plain text, without bars."""
     if section.plain:
         return section.plain
+    section = without_empty_columns(section)
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
     rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in listed]
     sentence = fill(printable(section.sentence), _WIDTH)

@@ -11,10 +11,13 @@ from profnb.core.units import percent_text
 from profnb.report.notes import note_contents, note_devices, note_missing_devices
 from profnb.report.text import MEANINGS
 from profnb.steps.streams import working_devices
+from profnb.steps.summary import OTHERS
+from profnb.subjects.category_words import category_title
 from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
 from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
+from profnb.trace.framework import UNKNOWN
 
 __all__ = ["lead_text", "unmeasured_text"]
 
@@ -51,9 +54,10 @@ def lead_text(study: Study, known: str, *, has_host: bool) -> str:
     idle = study.device.idle
     if idle is not None and idle.total_ps.sum() >= _LEAST_IDLE * idle.window_ps:
         return _idle_text(study, idle)
+    title = category_title(largest.category, study.framework if has_host else UNKNOWN)
     how_much = "Most" if largest.fraction >= _MOST else "The largest part"
     meaning = _why(study, largest.category, known, has_host=has_host)
-    return f"{how_much} of a step is {largest.category}, {percent_text(largest.fraction)}{meaning}."
+    return f"{how_much} of a step is {title}, {percent_text(largest.fraction)}{meaning}."
 
 
 def _idle_text(study: Study, idle: IdleTable) -> str:
@@ -85,7 +89,7 @@ def _why(study: Study, category: str, known: str, *, has_host: bool) -> str:
     if category == "input" and diagnosis is not None and diagnosis.iterator >= 0:
         return f": {diagnosis.sentence}".rstrip(".")
     meaning = MEANINGS.get(category, "")
-    if category == "all others" and not has_host:
+    if category == OTHERS and not has_host:
         meaning = "nothing that could explain it was recorded"
     meaning = known or meaning
     said = f" ({meaning})" if meaning else ""

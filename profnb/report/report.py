@@ -1,7 +1,7 @@
 """A study to its report: one value, rendered as HTML, as plain text, or as a page of its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,8 +25,9 @@ from profnb.report.text import (
     share_rows,
 )
 from profnb.steps.streams import busiest_device, working_devices
-from profnb.steps.summary import GAP
+from profnb.steps.summary import GAP, OTHERS
 from profnb.subjects.bounds.section import bounds_sections
+from profnb.subjects.category_words import category_title, framework_told, has_thread
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
 from profnb.subjects.crowded import is_crowded
@@ -110,8 +111,11 @@ def build_report(
         return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
-    known, has_host = _known(study), _has_host(study)
-    answer = answer_text(summary, _device_spoken_of(study), has_host=has_host, known=known)
+    known, has_host = _known(study), has_thread(study)
+    told = framework_told(study)
+    answer = answer_text(
+        summary, _device_spoken_of(study), has_host=has_host, known=known, framework=told
+    )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
     elif unrecorded_backend(study):
@@ -126,9 +130,13 @@ def build_report(
         lead=lead_text(study, known, has_host=has_host) if answer else "",
         cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares) if answer else (),
+        shares=share_rows(summary.shares, told) if answer else (),
         notes=notes,
-        chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
+        chart=replace(
+            step_chart(steps, study.breakdown, study.gaps), others=category_title(OTHERS, told)
+        )
+        if has_chart
+        else None,
         sections=[*_sections(study), *cell_sections(cell), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
@@ -201,17 +209,6 @@ def _device_spoken_of(study: Study) -> str:
     device = busiest_device(study.trace)
     several = len(working_devices(study.trace)) > 1
     return study.trace.planes[device].name if several and device is not None else ""
-
-
-def _has_host(study: Study) -> bool:
-    """Whether the thread of the steps was recorded: not where a device's line of steps is all there is.
-
-    Of a window it was where a capture of ours watched the code.
-    """
-    if study.steps.is_window:
-        return study.recording.wall_ns > 0
-    roots = study.steps.roots
-    return bool(roots.size and study.trace.is_host_event[roots[0]])
 
 
 def _sections(study: Study) -> list[Section]:

@@ -19,7 +19,7 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import StepBreakdown
 from profnb.steps.gaps import Gaps
-from profnb.steps.summary import GAP, GAP_WORK, periods_by_category
+from profnb.steps.summary import GAP, GAP_WORK, OTHERS, periods_by_category
 from profnb.steps.windows import Steps
 
 __all__ = [
@@ -46,6 +46,7 @@ class StepChart:
         is_warmup: Whether a bar is of warm-up steps.
         ceiling_ms: Where the axis ends; warm-up bars may be cut off there.
         pauses: After which bar the work stopped for more than 100 ms, and for how many picoseconds.
+        others: What the category "all others" is called.
     """
 
     labels: list[str]
@@ -56,6 +57,7 @@ class StepChart:
     is_warmup: list[bool]
     ceiling_ms: float
     pauses: list[tuple[int, float]]
+    others: str = OTHERS
 
 
 def step_chart(steps: Steps, breakdown: StepBreakdown, gaps: Gaps) -> StepChart:
@@ -137,7 +139,8 @@ def step_figure(chart: StepChart) -> dict[str, Any]:
             "marker": {"color": colour_of(name), "opacity": opacity, "line": {"width": 0}},
             "hovertemplate": f"%{{customdata}}<br>{name}: %{{y:.3g}} ms<extra></extra>",
         }
-        for name, values in chart.stacks
+        for category, values in chart.stacks
+        for name in [chart.others if category == OTHERS else category]
     ]  # fmt: skip
     if chart.slowest_ms is not None:
         data.append(

@@ -10,12 +10,14 @@ from profnb.core.units import bar_text, count_text, duration_text, examples_text
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
-from profnb.steps.summary import GAP, GAP_WORK, Share, Summary, is_of_runs
+from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
 from profnb.steps.windows import Steps
+from profnb.subjects.category_words import category_title
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
+from profnb.trace.framework import UNKNOWN
 
 __all__ = [
     "MEANINGS",
@@ -42,7 +44,7 @@ MEANINGS = {
     "input": "waiting for the next batch, or copying it to the device",
     "output": "copying results to the host, or waiting for them",
     "compilation": "XLA compiling, or functions being traced",
-    "all others": "no op active: mostly Python",
+    OTHERS: "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
     GAP_WORK: "a new iterator of the input is made before each step",
 }
@@ -113,7 +115,12 @@ def _aside_text(durations_ps: Sequence[int]) -> str:
 
 
 def answer_text(
-    summary: Summary, device: str = "", *, has_host: bool = True, known: str = ""
+    summary: Summary,
+    device: str = "",
+    *,
+    has_host: bool = True,
+    known: str = "",
+    framework: str = UNKNOWN,
 ) -> str:
     """Where the time goes, in one sentence.
 
@@ -122,15 +129,17 @@ def answer_text(
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
         known: What the largest part is, where more is known than its category tells.
+        framework: What the program runs.
     """
     largest = summary.largest
     if largest is None:
         return ""
+    title = category_title(largest.category, framework if has_host else UNKNOWN)
     part = "Most of it" if largest.fraction >= _MOST else "The largest part"
     where = f", seen from {device}," if device else ""
-    sentence = f"{part}{where} is {largest.category}, {percent_text(largest.fraction)}"
+    sentence = f"{part}{where} is {title}, {percent_text(largest.fraction)}"
     meaning = MEANINGS.get(largest.category)
-    if largest.category == "all others" and not has_host:
+    if largest.category == OTHERS and not has_host:
         meaning = "nothing that could explain it was recorded"
     meaning = known or meaning
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
@@ -230,7 +239,7 @@ def _time_facts(summary: Summary) -> list[Fact]:
         facts.append(
             Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster")
         )
-    facts.append(Fact("gap to next step", duration_text(summary.median_gap_ps), "median"))
+    facts.append(Fact("between steps", duration_text(summary.median_gap_ps), "median"))
     return facts
 
 
@@ -281,11 +290,13 @@ def _cost_fact(
     )
 
 
-def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
+def share_rows(
+    shares: Sequence[Share], framework: str = UNKNOWN
+) -> list[tuple[str, str, str, str]]:
     """One row per category: name, bar, mean per step, share."""
     return [
         (
-            share.category,
+            category_title(share.category, framework),
             bar_text(share.fraction),
             duration_text(share.mean_ps),
             percent_text(share.fraction),

@@ -17,12 +17,13 @@ from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
 
 __all__ = [
-    "GAP", "GAP_WORK", "Share", "Summary", "is_of_runs", "periods_by_category", "periods_of", "share_time",
-    "summarize",
+    "GAP", "GAP_WORK", "OTHERS", "Share", "Summary", "is_of_runs", "periods_by_category", "periods_of",
+    "share_time", "summarize",
 ]  # fmt: skip
 
 
 GAP, GAP_WORK = "between steps", "work between steps"
+OTHERS = CATEGORIES[-1]
 _OF_HOST = [CATEGORIES.index(name) for name in ("host compute", "kernel launch", "compilation")]
 _FEWEST, _FAR_LONGER, _DECIDES = 5, 5, 0.1
 

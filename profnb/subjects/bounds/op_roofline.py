@@ -191,7 +191,7 @@ OP_ROOFLINE = Table[OpRoofline](
         Column("op_type", lambda t: t.op_type, "the kind of op"),
         Column("op_name", lambda t: t.op_name, "the op's own name"),
         Column("occurrences", lambda t: t.occurrences, "how often it ran", "runs"),
-        Column("self_us", lambda t: t.self_ps, "time in it alone, over all runs"),
+        Column("self_us", lambda t: t.self_ps, "time in it alone, over all runs", "own time"),
         Column("width", lambda t: t.width, 'of the numbers it computes with; "" if not known'),
         Column(
             "flops",

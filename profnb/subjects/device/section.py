@@ -274,7 +274,7 @@ def _copy_section(copies: CopyTable) -> Section:
                 "direction",
                 lambda row: "memset" if copies.direction[row] == "set" else copies.direction[row],
             ),
-            Shown("memory", memory),
+            Shown("memory", memory, meaning="the kind of memory it was read from, and written to"),
             "occurrences",
             "total_us",
             "bytes",

@@ -160,6 +160,7 @@ def _wait_section(study: Study) -> Section:
             f"tenth of their time; {percent_text(waiting.fraction)} of all time was waiting."
         ),
         headings=("", "wait", "time"),
+        meanings=("", "which of the waits of all steps", "how long it was"),
         rows=[(bar_text(value / longest, 10), name, duration_text(value)) for name, value in rows],
         numbers=(False, False, True),
         colours=[colour_of("input")] * len(rows),

@@ -136,7 +136,7 @@ LAYERS = Table[LayerTable](
             "total_us",
             lambda t: t.total_ps,
             "time of all of these; the rows sum to the op time",
-            "self",
+            "own time",
         ),
         Column(
             "with_parts_us",

@@ -79,6 +79,13 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
         title="Parts of a step",
         sentence=_part_sentence(table),
         headings=("", "part", "mean per step", "share", "operations", "achieved"),
+        meanings=(
+            "",
+            "what of a step's work",
+            "mean time of its ops in a step",
+            "share of the time of all ops",
+            *("", ""),
+        ),
         rows=[
             (
                 bar_text(spent / most, 12), name, duration_text(spent / table.iterations),

@@ -102,10 +102,16 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
             Shown(
                 "type and shape",
                 lambda row: f"{shown[row].dtype} {shown[row].shape}".strip() or MISSING,
+                meaning="what kind of numbers it holds, and how many in each direction",
             ),
             "occurrences",
             "bytes",
-            Shown("share", lambda row: percent_text(shown[row].bytes / whole), is_number=True),
+            Shown(
+                "share",
+                lambda row: percent_text(shown[row].bytes / whole),
+                is_number=True,
+                meaning="share of what was alive at the peak",
+            ),
         ),
         title="What was alive at the peak",
         tab="Memory",

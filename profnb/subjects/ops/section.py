@@ -21,7 +21,7 @@ __all__ = ["OpRow", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"
 
 _SHOWN, _MOST, _IN_TEXT = 8, 400, 10
 _LONGEST_NAME = 300
-_RUNNING = "sum %"
+_RUNNING = "running total"
 _EVERYTHING = "the whole capture"
 _SIDE_COLOURS = {"host": colour_of("host compute"), "device": colour_of("device compute")}
 
@@ -59,12 +59,14 @@ _OPS = Table[Sequence[OpRow]](
         Column(
             "occurrences", lambda rows: sequence_of(rows, "occurrences"), "how often it ran", "runs"
         ),
-        Column("self_us", lambda rows: sequence_of(rows, "self_ps"), "time in it alone"),
+        Column(
+            "self_us", lambda rows: sequence_of(rows, "self_ps"), "time in it alone", "own time"
+        ),
         Column(
             "self_fraction",
             lambda rows: sequence_of(rows, "self_fraction"),
-            "share of the self time of its side",
-            "self %",
+            "share of the own time of its side",
+            "own share",
         ),
         Column(
             "total_us",
@@ -164,7 +166,7 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
                 _RUNNING,
                 lambda row: percent_text(running[row]),
                 is_number=True,
-                meaning="share of the self time of its side that it has together with the rows above",
+                meaning="share of the own time of its side that it has together with the rows above",
             ),
             "total_us",
         ),
@@ -180,7 +182,7 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
         shown=_SHOWN,
         **rest,
     )
-    return replace(section, sorted_by=section.headings.index("self"))
+    return replace(section, sorted_by=section.headings.index("own time"))
 
 
 def _cells(rows: Sequence[OpRow]) -> list[Cell]:
@@ -200,7 +202,7 @@ def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder[Section]:
         sides=[row.side for row in listed],
         weights=[row.self_ps for row in listed],
         wholes={side: sum(row.self_ps for row in rows if row.side == side) for side in sides},
-        measure="self time",
+        measure="own time",
         running=_RUNNING,
         hidden=len(rows) - len(listed),
         **rest,
@@ -226,7 +228,7 @@ def _text(ops: Sequence[OpRow], scope: str) -> str:
         )
         for op in ops
     ]  # fmt: skip
-    head = ("side", "self %", "self", "runs", "type", "op")
+    head = ("side", "own share", "own time", "runs", "type", "op")
     table = plain_table([head, *cells], (False, True, True, True, False, False))
     of_scope = "" if scope == _EVERYTHING else f", of {printable(scope)}"
-    return f"Ops with the most self time{of_scope}\n{table}"
+    return f"Ops with the most own time{of_scope}\n{table}"

@@ -36,7 +36,7 @@ def python_sections(python: PythonTime | None) -> list[Section]:
             PYTHON,
             python,
             (
-                Shown("function", function),
+                Shown("function", function, meaning="the function, and where it stands"),
                 *(("occurrences",) if is_counted else ()),
                 _time(python, "self_ms"),
                 "total_ms",

@@ -163,7 +163,7 @@ XLA = Table[XlaOps](
             "occurrences", lambda t: t.occurrences, "how often it ran, over all devices", "runs"
         ),
         Column("total_us", lambda t: t.total_ps, "time in it and in what it called"),
-        Column("self_us", lambda t: t.self_ps, "time in it alone"),
+        Column("self_us", lambda t: t.self_ps, "time in it alone", "own time"),
         Column("fraction", lambda t: t.fraction, "of the self time of all rows", "share"),
         Column(
             "flops", lambda t: t.flops, "floating-point operations of one run, NaN if not known"
