@@ -162,18 +162,27 @@ class Profile(Tables):
     # Words and pictures.
 
     @property
+    def _steady_runs(self) -> "list[tuple[int, tuple[Floats, bool]]]":
+        from profnb.compare.steady import steady_step_times
+        from profnb.steps.step_times import wall_step_times
+
+        times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
+        runs = [(at, steady_step_times(self.study, one)) for at, one in enumerate(times)]
+        untraced = [run for run in runs if not run[1][1] and len(run[1][0])]
+        return untraced or runs[:1]
+
+    @property
     def steady_step_times(self) -> "list[tuple[Floats, bool]]":
         """For each run, times from step to step without warm-up in picoseconds, and whether they were traced.
 
         Where there are untraced runs, only those count: tracing slows steps.
         """
-        from profnb.compare.steady import steady_step_times
-        from profnb.steps.step_times import wall_step_times
+        return [times for _, times in self._steady_runs]
 
-        times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
-        runs = [steady_step_times(self.study, one) for one in times]
-        untraced = [run for run in runs if not run[1] and len(run[0])]
-        return untraced or runs[:1]
+    @property
+    def steady_rounds(self) -> list[int]:
+        """Which runs these are: 0 is the one that was traced, 1 the first repeat."""
+        return [at for at, _ in self._steady_runs]
 
     @property
     def capture_time(self) -> "CaptureTime":

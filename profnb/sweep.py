@@ -189,16 +189,20 @@ def _point(setting: Setting, profile: Profile | None, error: str) -> "SweepPoint
     if profile is None:
         return SweepPoint(setting, error=error)
     study = profile.study
-    runs = profile.steady_step_times
+    rounds, runs = profile.steady_rounds, profile.steady_step_times
+    wall = profile.run_ps.tolist()
+    first = len(profile.recordings) - len(wall)  # the traced run is left out where there are others
     return SweepPoint(
         setting,
         tuple(steps for steps, _ in runs),
-        tuple(profile.run_ps.tolist()),
+        tuple(wall),
         any(was_traced for steps, was_traced in runs if len(steps)),
         study.summary.batch_size or usual_batch_size(study.trace),
         [recording.fits for recording in profile.recordings],
         peak_bytes(study),
         error,
+        rounds,
+        range(first, first + len(wall)),
     )
 
 

@@ -1,10 +1,15 @@
 """Sweeps: settings parsed, bound, applied, run in an order that spreads drift; throughput, intervals, the front; a real sweep."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulate_sweep import CASES, simulate
 
+from profnb.compare.best_setting import rank
+from profnb.compare.dunnett import dunnett_factor
+from profnb.compare.rounds import fit_rounds
 from profnb.compare.sweeps import SweepPoint, tabulate_sweep
 from profnb.compare.settings_table import settings_table
 from profnb.capture.histories import FitResult
@@ -92,7 +97,8 @@ def test_cells_without_steps_are_timed_as_a_whole():
 
 def test_what_chance_could_be_is_called_neither_fastest_nor_best():
     def noisy(size, step_ms, *accuracies):
-        runs = [np.full(30, step_ms * MS) * factor for factor in (0.9, 1.0, 1.1)]
+        factors = {1: (0.9, 1.0, 1.1), 2: (1.1, 0.9, 1.0), 3: (1.0, 1.1, 0.9)}[size]
+        runs = [np.full(30, step_ms * MS) * factor for factor in factors]
         fits = [[FitResult({"accuracy": value}, 1, False)] for value in accuracies]
         return SweepPoint({"n": size}, runs, [1e12] * 3, False, 32, fits)
 
@@ -103,6 +109,97 @@ def test_what_chance_could_be_is_called_neither_fastest_nor_best():
     better = tabulate_sweep([noisy(1, 4.0, 0.70, 0.71, 0.70), noisy(3, 8.0, 0.87, 0.88, 0.86)])
     assert better.is_best.tolist() == [True, True]
     assert better.equals == 0
+
+
+def runs_of(name, *step_ms, batch=32, rounds=()):
+    steps = [np.full(30, value * MS) for value in step_ms]
+    return SweepPoint({"n": name}, steps, [1e12] * len(steps), False, batch, step_rounds=rounds)
+
+
+def test_what_a_round_has_in_common_does_not_count():
+    # By hand: the differences of logarithms are 0.5 and 0.7, so 0.6, with a standard error of 0.1 and one degree of freedom.
+    fit = fit_rounds(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0.0, 1.0, 0.5, 1.7]), 2)
+    assert fit.means.tolist() == pytest.approx([0.5, 1.1])
+    assert fit.error(0, 1) == pytest.approx(0.1)
+    assert fit.freedom == 1
+    assert fit.factor == pytest.approx(6.314, abs=0.001)  # Student's, one-sided
+    ranking = rank(fit, -fit.means)
+    assert ranking.low.tolist() == pytest.approx([-0.6 - 0.6314, 0.6 - 0.6314], abs=1e-4)
+    assert ranking.may_be_best.tolist() == [True, True]
+    # A machine that becomes twice as slow hides a tenth, unless rounds are compared.
+    slower = tabulate_sweep([runs_of("a", 10, 14.1, 20), runs_of("b", 11, 15.4, 22)])
+    assert slower.equals == 0
+    assert "n=a is fastest: " in sweep_text(slower)
+
+
+def test_a_setting_that_misses_a_round_is_compared_by_those_it_has():
+    table = tabulate_sweep([runs_of("a", 10, 14, 20), runs_of("b", 15.4, 22.1, rounds=(1, 2)), runs_of("c", 12, 16.8, 24.1)])
+    assert table.equals == 0
+    assert table.rounds == 3
+    # Without the first round, the quickest one, b would look slower than it is: 1.1 times a.
+    assert table.step_ps[1] / table.step_ps[0] == pytest.approx(1.1, abs=0.01)
+    assert np.isfinite(table.low).all()
+
+
+def test_ties_and_what_more_rounds_would_tell_are_said():
+    tie = tabulate_sweep([runs_of("a", 10.00, 10.01, 10.00), runs_of("b", 10.01, 10.00, 10.02), runs_of("c", 12, 12.01, 12.0)])
+    assert tie.equals == 1
+    assert "A tie: n=b is at most 0." in sweep_text(tie)
+    noisy = tabulate_sweep([runs_of("a", 9.5, 10.5, 10.1), runs_of("b", 10.6, 10.4, 10.0), runs_of("c", 16, 15, 16.5)])
+    assert noisy.equals == 1
+    more = int(noisy.ranking.more_rounds[1])
+    assert more > 0
+    text = " ".join(sweep_text(noisy).split())
+    assert f"{more} more rounds would tell n=b from the fastest, four times of five" in text
+    assert "These 3 rounds show a difference to the fastest of" in text
+    same = tabulate_sweep([runs_of("a", 9, 11, 10), runs_of("b", 11, 9, 10)])
+    assert same.ranking.more_rounds.tolist() == [0, -1]
+    assert "so close to the fastest that 200 more rounds would not tell" in " ".join(sweep_text(same).split())
+    for table in (tabulate_sweep([runs_of("a", 10, 11)]), tabulate_sweep([runs_of("a", 10), runs_of("b", 11)])):
+        assert not any("round" in note for note in table.notes)
+
+
+def test_more_rounds_are_enough_rounds():
+    """As many more as it says show the difference four times of five, and one less does not."""
+    chance, gap = np.random.default_rng(5), 0.05
+    rows, block = np.tile(np.arange(4), 3), np.repeat(np.arange(3), 4)
+    fit = fit_rounds(rows, block, np.where(rows == 0, 0, gap) + chance.normal(0, 0.04, rows.size), 4)
+    exact = replace(fit, means=np.array([0, gap, gap, gap]), spread=np.eye(4) * 0.04**2 / 3)
+    more = int(rank(exact, -exact.means).more_rounds[1])
+    assert more > 0
+    shown = {rounds: 0 for rounds in (3, 3 + more)}
+    for rounds in shown:
+        rows, block = np.tile(np.arange(4), rounds), np.repeat(np.arange(rounds), 4)
+        for _ in range(300):
+            one = fit_rounds(rows, block, np.where(rows == 0, 0, gap) + chance.normal(0, 0.04, rows.size), 4)
+            shown[rounds] += not rank(one, -one.means).may_be_best[1]
+    assert shown[3] / 300 < 0.6
+    assert 0.7 <= shown[3 + more] / 300 <= 0.9
+
+
+@pytest.mark.parametrize(("others", "freedom", "factor"), [(1, 10, 1.81), (2, 10, 2.15), (3, 10, 2.34), (5, 10, 2.56), (1, 5, 2.02), (9, 20, 2.60), (4, 100000, 2.16)])
+def test_factors_are_dunnetts(others, freedom, factor):
+    """His table of one-sided values for 5 %."""
+    assert dunnett_factor(others, freedom) == pytest.approx(factor, abs=0.006)
+
+
+@pytest.mark.parametrize(("others", "runs"), [(2, 3), (5, 3), (9, 4)])
+def test_factors_are_scipys(others, runs):
+    stats = pytest.importorskip("scipy.stats")
+    samples = np.random.default_rng(0).normal(size=(others + 1, runs))
+    found = stats.dunnett(*samples[1:], control=samples[0], alternative="less", random_state=np.random.default_rng(1))
+    reach = found.confidence_interval(0.95).high - (samples[1:].mean(axis=1) - samples[0].mean())
+    error = np.sqrt(samples.var(axis=1, ddof=1).mean() * 2 / runs)
+    assert dunnett_factor(others, (others + 1) * (runs - 1)) == pytest.approx(reach[0] / error, abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_simulated_sweeps_say_what_is_true(case):
+    covers, wrong, _, own = simulate(5, 3, sweeps=500, **CASES[case])
+    assert 0.93 <= covers <= 0.98
+    assert wrong <= 0.07
+    assert 0.9 <= own
 
 
 def test_one_run_says_that_it_is_one():

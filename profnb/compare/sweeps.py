@@ -11,8 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.histories import FitResult
+from profnb.compare.best_setting import Ranking, rank
 from profnb.compare.quality import is_higher_better, pick_metric
+from profnb.compare.rounds import RoundFit, fit_rounds, of_single_runs
 from profnb.compare.speedup import Estimate, estimate_mean, estimate_step
+from profnb.compare.sweep_words import ranking_notes
 from profnb.core.columns import Bools, Floats
 from profnb.subjects.study import Study
 
@@ -26,6 +29,7 @@ __all__ = [
 
 _LONGEST_ERROR = 600
 _EQUAL_MEMORY = 0.01
+_SAME = 1e-9  # of logarithms: what rounding makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class SweepPoint:
         setting: The names that were bound, and to what.
         step_ps: For each run the times from step to step, warm-up left out; empty where there are no steps.
         run_ps: How long each run took as a whole.
+        step_rounds: For each run with steps the round in which it was made; 0, 1, ... by default.
+        run_rounds: The same for the runs as a whole.
         was_traced: Whether those steps were under trace, which slows them.
         batch_size: Examples per step; None where it is not known.
         fits: For each run what its fits reached.
@@ -51,6 +57,8 @@ class SweepPoint:
     fits: Sequence[Sequence[FitResult]] = ()
     peak_bytes: float = float("nan")
     error: str = ""
+    step_rounds: Sequence[int] = ()
+    run_rounds: Sequence[int] = ()
 
     @property
     def runs(self) -> int:
@@ -84,6 +92,8 @@ class SweepTable:
         against: What the front weighs throughput against: the metric, "memory", or "" for neither.
         is_best: Which settings are on the front; by throughput alone where nothing can be weighed against it.
         equals: How many other settings may be as fast as the fastest one.
+        ranking: How they stand to the fastest one; None where none has a run.
+        rounds: How many rounds tell it; 1 where settings were run once.
         notes: What to know before trusting the figures, in sentences.
     """
 
@@ -100,6 +110,8 @@ class SweepTable:
     against: str
     is_best: Bools
     equals: int
+    ranking: Ranking | None = None
+    rounds: int = 1
     notes: Sequence[str] = ()
 
     def __len__(self) -> int:
@@ -144,8 +156,9 @@ def tabulate_sweep(
         without_effect: Switches that changed nothing.
     """
     unit = _unit_of(points)
-    steps = [_estimate(point, unit) for point in points]
-    bounds = np.exp([(step.mean, *step.interval) for step in steps]).reshape(-1, 3)
+    fit = _fit(points, unit)
+    intervals = [fit.interval(row) for row in range(len(points))]
+    bounds = np.exp([(fit.means[row], *each) for row, each in enumerate(intervals)]).reshape(-1, 3)
     sizes = [point.batch_size or 1 if unit == "examples" else 1 for point in points]
     counts = np.array(sizes, np.float64)
     if metric is None:
@@ -162,11 +175,8 @@ def tabulate_sweep(
     worst_of = max if falls else min
     quality = np.array([float(np.median(values)) if values else math.nan for values in learned])
     memory = np.array([point.peak_bytes for point in points])
-    # Logarithms of the rate: what is larger is better.
-    rates = [
-        Estimate(math.log(size) - step.mean, step.variance, step.freedom)
-        for size, step in zip(sizes, steps, strict=True)
-    ]
+    rates = np.log(counts) - fit.means  # what is larger is better
+    ranking = rank(fit, rates)
     against, prices = "", [Estimate(0.0, 0.0)] * len(points)
     if np.isfinite(quality).sum() > 1:
         sign = -1 if falls else 1
@@ -175,17 +185,42 @@ def tabulate_sweep(
     elif bounds.size and np.isfinite(memory[np.isfinite(bounds[:, 0])]).all():
         against = "memory"
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
-    is_best = _front(rates, prices)
+    is_best = _front(rates, fit, prices)
+    labels = [setting_text(point.setting) for point in points]
+    notes = (*_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
+    equals = 0 if ranking is None else int(ranking.may_be_best.sum()) - 1
     per_second = counts * 1e12 / bounds[:, 0]
     return SweepTable(
         points, unit, bounds[:, 0], per_second, counts * 1e12 / bounds[:, 2], counts * 1e12 / bounds[:, 1],
         metric, quality, np.array([float(worst_of(values)) if values else math.nan for values in learned]),
-        memory, against, is_best, _count_equals(rates), tuple(_notes(points, without_effect)),
+        memory, against, is_best, equals, ranking, fit.rounds, notes,
     )  # fmt: skip
 
 
+def _fit(points: Sequence[SweepPoint], unit: str) -> RoundFit:
+    """The logarithms of the typical times of a step, or of a run where there are no steps, by rounds."""
+    runs = [
+        (row, at, math.log(max(value, 1.0)))
+        for row, point in enumerate(points)
+        for at, value in _times(point, unit)
+    ]
+    row, at, logs = np.array(runs, np.float64).reshape(-1, 3).T
+    fit = fit_rounds(row.astype(np.int64), at.astype(np.int64), logs, len(points))
+    return fit or of_single_runs([_estimate(point, unit) for point in points])
+
+
+def _times(point: SweepPoint, unit: str) -> list[tuple[int, float]]:
+    """The round and the typical time of each run."""
+    if unit == "runs":
+        rounds = point.run_rounds or range(len(point.run_ps))
+        return list(zip(rounds, point.run_ps, strict=True))
+    rounds = point.step_rounds or range(len(point.step_ps))
+    steps = zip(rounds, point.step_ps, strict=True)
+    return [(at, float(np.median(own))) for at, own in steps if len(own) > 1]
+
+
 def _estimate(point: SweepPoint, unit: str) -> Estimate:
-    """The logarithm of the typical time of a step, or of a run where there are no steps."""
+    """The logarithm of a setting's typical time by its own runs, or by the steps of its only one."""
     if unit == "runs":
         return estimate_mean(np.log(np.maximum(point.run_ps, 1.0)).tolist())
     return estimate_step(point.step_ps)
@@ -203,29 +238,25 @@ def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
     return [fits[-1].metrics[metric] for fits in point.fits if fits and metric in fits[-1].metrics]
 
 
-def _front(rates: Sequence[Estimate], prices: Sequence[Estimate]) -> Bools:
+def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
     """Which points no other beats: surely better in one respect, and not surely worse in the other.
 
     A difference that may be chance beats nobody.
     """
-    measured = [row for row, rate in enumerate(rates) if not math.isnan(rate.mean)]
-    best = np.zeros(len(rates), np.bool_)
+    measured = np.flatnonzero(np.isfinite(rates)).tolist()
+
+    def is_faster(one: int, other: int) -> bool:
+        return bool(rates[one] - rates[other] > fit.factor * fit.error(one, other) + _SAME)
+
+    best = np.zeros(rates.size, np.bool_)
     for row in measured:
         best[row] = not any(
-            (rates[other].exceeds(rates[row]) and not prices[row].exceeds(prices[other]))
-            or (prices[other].exceeds(prices[row]) and not rates[row].exceeds(rates[other]))
+            (is_faster(other, row) and not prices[row].exceeds(prices[other]))
+            or (prices[other].exceeds(prices[row]) and not is_faster(row, other))
             for other in measured
+            if other != row
         )
     return best
-
-
-def _count_equals(rates: Sequence[Estimate]) -> int:
-    """How many other points may be as fast as the fastest: the runs show no difference that is sure."""
-    measured = [rate for rate in rates if not math.isnan(rate.mean)]
-    if not measured:
-        return 0
-    fastest = max(measured, key=lambda rate: rate.mean)
-    return sum(not fastest.exceeds(rate) for rate in measured) - 1
 
 
 def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:
