@@ -123,7 +123,7 @@ class LiteComparison:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.verdict import difference_text
+        from profnb.lite.lite_verdict import difference_text
 
         row = self._spoken_of
         if row is None:

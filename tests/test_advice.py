@@ -618,7 +618,7 @@ def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
     first = advise(study)[0]
     assert (first.rule, first.bound_fraction) == ("unused-gpu", None)
     assert "mixed_precision" not in first.code
-    assert build_report(study, title="t", notes=(), overhead_ps=None).headline.startswith("There is a GPU, and this training does not use it. 10 train")
+    assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("There is a GPU, and this training does not use it.")
 
 
 def test_mixed_precision_beside_an_unused_gpu_is_said():

@@ -8,7 +8,8 @@ import os
 import pytest
 
 import profnb
-from profnb.capture.profiler.profiler_door import ProfilerDoor, _publish
+from profnb.capture.profiler.doors import Doors, _publish
+from profnb.capture.profiler.profiler_door import ProfilerDoor
 from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
@@ -281,13 +282,13 @@ def test_a_second_capture_of_a_rank_in_one_second_overwrites_nothing(tmp_path):
 
 
 def test_another_hosts_trace_in_the_logdir_is_not_taken_for_mine(tmp_path):
-    door = ProfilerDoor(CaptureOptions(logdir=tmp_path), [])
-    mine, folder = written(tmp_path, 1) if door.make_folder() else (None, None)
+    doors = Doors(CaptureOptions(logdir=tmp_path), [])
+    mine, folder = written(tmp_path, 1) if doors.make_folder() else (None, None)
     other = tmp_path / "plugins" / "profile" / "2099_01_01_00_00_00" / "worker-2.xplane.pb"
     other.parent.mkdir(parents=True)
     other.write_bytes(b"another's")
     os.utime(other, (4e9, 4e9))
-    assert door._find_trace(folder).read_bytes() == b"1"
+    assert doors.tensorflow._find_trace(folder).read_bytes() == b"1"
     assert other.read_bytes() == b"another's"
 
 

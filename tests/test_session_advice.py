@@ -94,7 +94,7 @@ def test_a_growing_graph_is_said_before_anything_else_and_python_makes_it():
     grows = study(versions=list(range(20, 20 + 5 * STEPS, 5)), places=[place("loss = f(x)", 380)])
     assert find_growth(grows.recording.graph_versions) == (39, 5)
     report = build_report(grows, title="", notes=[], overhead_ps=None)
-    assert report.headline.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it. ")
+    assert report.alarm.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it.")
     advice = found(grows)
     assert "graph.finalize()" in advice["growing-graph"].code
     assert "python-between-steps" not in advice

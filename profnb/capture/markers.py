@@ -41,7 +41,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.parts.part_clock import PartClock
@@ -62,12 +62,9 @@ from profnb.capture.seams import (
     TRACE_METADATA,
 )
 from profnb.capture.source.user_code import is_own_file
-from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, OpenStep, StepRecords
+from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, Marking, OpenStep, StepRecords
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
-
-if TYPE_CHECKING:
-    from profnb.capture.profiler.doors import Door
 
 __all__ = ["StepRecorder"]
 
@@ -90,7 +87,7 @@ class StepRecorder:
         is_tracing: Callable[[], bool],
         on_step: Callable[[int], None],
         parts: PartClock,
-        door_of_keras: Callable[[], "Door | None"],
+        door_of_keras: Callable[[], Marking | None],
     ) -> None:
         """Start with no steps, on the calling thread."""
         self._parts = parts
@@ -290,7 +287,7 @@ class StepRecorder:
 
     # Loops over PyTorch.
 
-    def iteration_begins(self, door: "Door") -> None:
+    def iteration_begins(self, door: Marking) -> None:
         """An iteration begins, unless it is part of a step; one that has not ended is none."""
         self.abandon_iteration()
         if self._inside_step() or self._is_in_run:

@@ -4,12 +4,22 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 
 from array import array
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["CALL", "KERAS", "RUN", "TAPE", "USER", "OpenStep", "StepRecords"]
+__all__ = ["CALL", "KERAS", "RUN", "TAPE", "USER", "Marking", "OpenStep", "StepRecords"]
 
 KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
 TAPE = "tape"  # marks where a step may begin, and is none
+
+
+class Marking(Protocol):
+    """What writes into a running profiler's trace."""
+
+    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
+        """A step's marker, begun; None where the profiler has none."""
+
+    def mark(self, name: str) -> Any:
+        """An event, begun; None where the profiler has none."""
 
 
 @dataclass(slots=True)

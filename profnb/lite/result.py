@@ -55,7 +55,7 @@ class LiteResult(LiteTables):
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.verdict import verdict_text
+        from profnb.lite.lite_verdict import verdict_text
 
         return verdict_text(self.findings)
 

@@ -162,7 +162,9 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
         raise TraceFormatError(
             f"{source}: the gzip is cut short after {len(inflated):,} bytes. Download or record it again."
         )
-    return np.frombuffer(inflated, np.uint8)
+    whole = np.frombuffer(inflated, np.uint8)
+    whole.flags.writeable = False
+    return whole
 
 
 def _read_file(file: Path) -> Bytes:
@@ -179,6 +181,7 @@ def _read_file(file: Path) -> Bytes:
         raise TraceFormatError(
             f"{printable(file.name)} changed while it was read. Open it once it is written to its end."
         )
+    recorded.flags.writeable = False  # kernels are compiled once, for arrays that nothing writes to
     return recorded
 
 
