@@ -41,7 +41,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from profnb.capture.library import Library
 from profnb.capture.parts.part_clock import PartClock
@@ -65,12 +65,19 @@ from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KERAS, RUN, TAPE, USER, OpenStep, StepRecords
 from profnb.trace.names import NEXT_BATCH
 
-if TYPE_CHECKING:
-    from profnb.capture.profiler.doors import Door
-
 __all__ = ["StepRecorder"]
 
 _MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
+
+
+class _Door(Protocol):
+    """A profiler that takes marks; see ``profiler``."""
+
+    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
+        """A step's marker, begun; None where there is none."""
+
+    def mark(self, name: str) -> Any:
+        """An event, begun; None where there is none."""
 
 
 class StepRecorder:
@@ -89,7 +96,7 @@ class StepRecorder:
         is_tracing: Callable[[], bool],
         on_step: Callable[[int], None],
         parts: PartClock,
-        door_of_keras: Callable[[], "Door | None"],
+        door_of_keras: Callable[[], "_Door | None"],
     ) -> None:
         """Start with no steps, on the calling thread."""
         self._parts = parts
@@ -287,7 +294,7 @@ class StepRecorder:
 
     # Loops over PyTorch.
 
-    def iteration_begins(self, door: "Door") -> None:
+    def iteration_begins(self, door: "_Door") -> None:
         """An iteration begins, unless it is part of a step; one that has not ended is none."""
         self.abandon_iteration()
         if self._inside_step() or self._is_in_run:
