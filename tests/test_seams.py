@@ -21,6 +21,8 @@ from profnb.capture.seams import (
 )
 
 tensorflow = pytest.mark.tensorflow
+# JAX and PyTorch are not imported here; test_backends has them.
+OF_TENSORFLOW = [seam for seam in SEAMS if seam.module.partition(".")[0] not in ("jax", "torch")]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def assert_nothing_runs(tf, stop):
 
 @tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("seam", SEAMS, ids=lambda seam: seam.path)
+@pytest.mark.parametrize("seam", OF_TENSORFLOW, ids=lambda seam: seam.path)
 def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam):
     pytest.importorskip("keras")
     pytest.importorskip("IPython.core.interactiveshell")
