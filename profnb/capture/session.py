@@ -88,6 +88,7 @@ class Capture:
             self.recorder.run_ended,
             self.recorder.run_failed,
             self._hook_failed,
+            partial(self.parts.own, "session runs"),
         )
         self.models = ModelWatch()
         self.source = SourceWatch(

@@ -113,7 +113,18 @@ LIMITS: Mapping[str, Limit] = {
     "SessionRecords.queues": Limit((100,)),
     **{
         f"GapRecords.{count}": Limit(least=0, end=_NS)
-        for count in ("runs", "fed", "judged", "new", "fed_bytes", "gaps", "gap_ns", "samples")
+        for count in (
+            "runs",
+            "fed",
+            "judged",
+            "new",
+            "fed_bytes",
+            "gaps",
+            "gap_ns",
+            "samples",
+            "traced",
+            "own_ns",
+        )
     },
     "GapRecords.places": Limit((100,)),
     "GapRecords.cells": Limit(least=0),
