@@ -101,6 +101,7 @@ LIMITS: Mapping[str, Limit] = {
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
     **{f"CoreWaits.{field}": Limit(least=0, end=_NS) for field in CoreWaits.__dataclass_fields__},
     "TurnRecords.end_ns": Limit(least=-_NS, end=_NS),
+    "TurnRecords.library_places": Limit(least=0, end=_LINE),
     "TurnRecords.was_traced": Limit((MOST_MARKS,), 0, 2),
     "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_NS, _NS, has_differences=True),
     "TurnRecords.place": Limit((MOST_MARKS,), 0, _LINE),
