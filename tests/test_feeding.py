@@ -286,11 +286,18 @@ def test_a_hook_of_a_monitored_session_is_named(session):
     assert most.text.endswith("after_run")
 
 
-@pytest.mark.parametrize(("between_ms", "said"), [(17, "Python between two runs"), (2, "mostly inside of Session.run, around its ops")])
-def test_a_gap_inside_of_session_run_is_not_callbacks(between_ms, said):
+@pytest.mark.parametrize(
+    ("between_ms", "own_ms", "said"),
+    [
+        (17, 0, "Python between two runs"),
+        (2, 0, "mostly inside of Session.run, around its ops"),
+        (2, 14, "mostly profnb, which traces each run by itself"),
+    ],
+)
+def test_a_gap_inside_of_session_run_or_of_profnb_is_not_callbacks(between_ms, own_ms, said):
     made = study([], gap_ms=18)
     gaps = made.recording.sessions.gaps
-    gaps.gap_ns = gaps.gaps * between_ms * 1_000_000
+    gaps.gap_ns, gaps.traced, gaps.own_ns = gaps.gaps * between_ms * 1_000_000, 20, 20 * own_ms * 1_000_000
     report = build_report(made, title="t", notes=[], overhead_ps=None)
     assert report.answer == f"Most of it is between steps, 89.5 % ({said})."
 

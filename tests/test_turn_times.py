@@ -8,6 +8,7 @@ from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
+from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 
@@ -125,3 +126,14 @@ def test_turns_are_kept_beside_a_trace_and_bounded(tmp_path):
     full.begin_ns.extend([0] * MOST_MARKS)
     full.add(1, 0, 0, was_traced=False)
     assert len(full) == MOST_MARKS
+
+
+@pytest.mark.parametrize(("library", "is_said"), [([1], False), ([], True), ([2], True)])
+def test_a_loop_of_keras_own_is_not_to_be_put_into_a_function(library, is_said):
+    """Four turns of thirty ops each."""
+    loop = study_of(make(0), *(turns(at, 1, *["MatMul"] * 30, period=40)[:-4] for at in (5, 45, 85, 125)), run("Mul", 170))
+    records = marks(*epochs(5, 45, 85, 125, count=1))
+    records.place[:] = type(records.place)("i", [1] * len(records))
+    records.library_places = library
+    study = timed(loop, records)
+    assert ("eager-ops" in {one.rule for one in advise(study)}) is is_said

@@ -103,6 +103,7 @@ class Capture:
             self.recorder.run_ended,
             self.recorder.run_failed,
             self._hook_failed,
+            partial(self.parts.own, "session runs"),
         )
         self.machine = MachineWatch()
         self.models = ModelWatch()

@@ -58,10 +58,12 @@ class GapRecords:
         new: Those whose arrays were made for them: not fed before, and gone soon after.
         fed_bytes: The most that a run was fed.
         gaps: How many gaps there are times of, without pauses.
-        gap_ns: Their time.
+        gap_ns: Their time, without what profnb did in them.
         samples: How many samples the places are by.
         places: Statements that ran in them, the longest first.
         cells: The number of the cell that each file stands for, where it is one.
+        traced: How many of the runs were traced one by one.
+        own_ns: What profnb itself did around them, which lies between the steps of their trace.
     """
 
     runs: int = 0
@@ -74,6 +76,8 @@ class GapRecords:
     samples: int = 0
     places: list[GapPlace] = field(default_factory=list)
     cells: dict[str, int] = field(default_factory=dict)
+    traced: int = 0
+    own_ns: int = 0
 
 
 @dataclass

@@ -32,7 +32,7 @@ from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
 from profnb.subjects.crowded import is_crowded
 from profnb.subjects.device.section import device_sections
-from profnb.subjects.feeds.feeding import session_gaps
+from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.memory.section import memory_sections
@@ -163,11 +163,12 @@ def _between(study: Study) -> str:
     gaps, rows = session_gaps(study), study.summary.counted
     if gaps is None or not rows.size:
         return ""
-    own = sum(share.mean_ps for share in study.summary.shares if share.category == GAP)
-    is_inside = gaps.gap_ns / gaps.gaps * PS_PER_NS * 2 < own
-    return (
-        "mostly inside of Session.run, around its ops" if is_inside else "Python between two runs"
-    )
+    parts = {
+        "Python between two runs": gaps.gap_ns / gaps.gaps * PS_PER_NS,
+        "mostly inside of Session.run, around its ops": inside_runs_ps(study, gaps),
+        "mostly profnb, which traces each run by itself": profnb_ps(gaps),
+    }
+    return max(parts, key=lambda text: parts[text])
 
 
 def _foot(study: Study) -> str:

@@ -78,8 +78,10 @@ class GraphRuns:
         run_ended: Callable[[bool], object],
         run_failed: Callable[[], object],
         hook_failed: Callable[[Exception], object] = lambda _: None,
+        own: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Start with no runs, on the calling thread."""
+        self._own, self._own_ns = own, 0
         self.runs: list[bytes] = []
         self.graph: Any = None
         self.ended = 0
@@ -171,23 +173,44 @@ class GraphRuns:
             return self._options_type(trace_level=full), self._metadata_type(), True
         return options, self._metadata_type() if metadata is None else metadata, True
 
-    def begin(self, feed_dict: object) -> None:
-        """A run begins; runs that it makes in turn are part of it."""
-        self._is_inside = True
+    @contextmanager
+    def profnb(self) -> Iterator[None]:
+        """What runs inside the block, around the body of a run, is profnb itself and no part of the code."""
+        began_ns = time.perf_counter_ns()
+        with self._own():
+            yield
+        self._own_ns += time.perf_counter_ns() - began_ns
+
+    def gap_ends(self, feed_dict: object) -> None:
+        """A run is about to begin."""
         if self._gaps is not None:
             with self._faults_kept():
                 self._gaps.run_begins(feed_dict)
+
+    def gap_begins(self) -> None:
+        """All of a run is over, what profnb does for it too."""
+        if self._gaps is not None and not self._is_refused:
+            with self._faults_kept():
+                self._gaps.run_ended()
+
+    def begin(self) -> None:
+        """A run begins; runs that it makes in turn are part of it."""
+        self._is_inside = True
         self._run_began()
 
-    def end(self, session: Any, metadata: Any, *, failed: bool) -> None:
+    def end(self, metadata: Any, *, failed: bool) -> None:
         """A run ended; ``metadata`` is what it was traced into, or None."""
         self._is_inside = False
         if failed:
             self._run_failed()
-        if failed or self._is_refused:
+        elif not self._is_refused:
+            self._run_ended(_is_traced(metadata))
+
+    def keep(self, session: Any, metadata: Any) -> None:
+        """Keep what there is to know of a run that has ended."""
+        if self._is_refused:
             return
-        was_traced = metadata is not None and metadata.HasField("step_stats")
-        self._run_ended(was_traced)
+        was_traced = _is_traced(metadata)
         self.ended += 1
         if len(self.graph_versions) < _MOST_VERSIONS:
             self.graph_versions.append(int(getattr(session.graph, "version", 0)))
@@ -199,9 +222,6 @@ class GraphRuns:
             self.graph = session.graph if self.graph is None else self.graph
         if self.ended == 1:
             self.environment = _threads_of(session)
-        if self._gaps is not None:  # last: what we do is no gap of the code's
-            with self._faults_kept():
-                self._gaps.run_ended()
 
     @contextmanager
     def _faults_kept(self) -> Iterator[None]:
@@ -223,6 +243,7 @@ class GraphRuns:
             with self._faults_kept():
                 records.queues = self._queues.finish()
                 records.gaps = shorten_gaps(gaps.finish(), has_source=has_source)
+                records.gaps.traced, records.gaps.own_ns = len(self.runs), self._own_ns
         return records
 
     def explain(self) -> list[str]:
@@ -240,6 +261,10 @@ class GraphRuns:
                 "their ops allocated is not known. Leave out options= to have them traced."
             )
         return sentences
+
+
+def _is_traced(metadata: Any) -> bool:
+    return metadata is not None and bool(metadata.HasField("step_stats"))
 
 
 def _threads_of(session: Any) -> dict[str, str]:
@@ -270,12 +295,14 @@ class _Run:
         self._held = ExitStack()
 
     def __enter__(self) -> tuple[Any, Any, Any]:
-        options, metadata, traces = self._runs.plan(*self._given)
         try:
-            if traces:
-                self._traced_into = metadata
-                self._held.enter_context(profiler_log_held_back())
-            self._runs.begin(self._feed_dict)
+            with self._runs.profnb():
+                self._runs.gap_ends(self._feed_dict)
+                options, metadata, traces = self._runs.plan(*self._given)
+                if traces:
+                    self._traced_into = metadata
+                    self._held.enter_context(profiler_log_held_back())
+            self._runs.begin()
         except BaseException:  # an interrupt: nobody will leave what was entered
             self._held.close()
             raise
@@ -284,9 +311,15 @@ class _Run:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         traced_into, (_, given) = self._traced_into, self._given
         try:
-            self._runs.end(self._session, traced_into, failed=kind is not None)
-            if traced_into is not None and given is not None and given is not traced_into:
-                given.CopyFrom(traced_into)
-                given.ClearField("step_stats")
+            self._runs.end(traced_into, failed=kind is not None)
+            with self._runs.profnb():
+                if kind is None:
+                    self._runs.keep(self._session, traced_into)
+                if traced_into is not None and given is not None and given is not traced_into:
+                    given.CopyFrom(traced_into)
+                    given.ClearField("step_stats")
         finally:
-            self._held.close()
+            with self._runs.profnb():
+                self._held.close()
+            if kind is None:
+                self._runs.gap_begins()

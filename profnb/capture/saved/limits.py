@@ -103,6 +103,7 @@ LIMITS: Mapping[str, Limit] = {
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
     **{f"CoreWaits.{field}": Limit(least=0, end=_NS) for field in CoreWaits.__dataclass_fields__},
     "TurnRecords.end_ns": Limit(least=-_NS, end=_NS),
+    "TurnRecords.library_places": Limit(least=0, end=_LINE),
     "TurnRecords.was_traced": Limit((MOST_MARKS,), 0, 2),
     "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_NS, _NS, has_differences=True),
     "TurnRecords.place": Limit((MOST_MARKS,), 0, _LINE),
@@ -130,7 +131,18 @@ LIMITS: Mapping[str, Limit] = {
     "SessionRecords.queues": Limit((100,)),
     **{
         f"GapRecords.{count}": Limit(least=0, end=_NS)
-        for count in ("runs", "fed", "judged", "new", "fed_bytes", "gaps", "gap_ns", "samples")
+        for count in (
+            "runs",
+            "fed",
+            "judged",
+            "new",
+            "fed_bytes",
+            "gaps",
+            "gap_ns",
+            "samples",
+            "traced",
+            "own_ns",
+        )
     },
     "GapRecords.places": Limit((100,)),
     "GapRecords.cells": Limit(least=0),

@@ -37,6 +37,7 @@ from profnb.capture.step_records import TAPE
 __all__ = ["TapeWatch"]
 
 _DEPTH, _MOST_SITES = 8, 1000
+_KERAS = ("/keras/src/", "/tf_keras/src/")
 
 
 class TapeWatch:
@@ -160,7 +161,11 @@ class TapeWatch:
             frame = frame.f_back
         if len(self._sites) >= _MOST_SITES:
             return self._sites.get(tuple(calls), _MOST_SITES)
-        return self._sites.setdefault(tuple(calls), len(self._sites))
+        known = len(self._sites)
+        site = self._sites.setdefault(tuple(calls), known)
+        if site == known and calls and any(part in calls[0][0] for part in _KERAS):
+            self.turns.library_places.append(site)
+        return site
 
 
 def _begin(trace_type: Any, name: str, **metadata: int) -> Any:

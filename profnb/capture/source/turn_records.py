@@ -21,6 +21,7 @@ class TurnRecords:
             ``GradientTape`` was entered.
         was_traced: 1 where a trace was being recorded then.
         end_ns: When the code ended; 0 before.
+        library_places: The places that are Keras' own code: a layer's ``adapt`` loops over a dataset.
     """
 
     begin_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -28,6 +29,12 @@ class TurnRecords:
     iterator: array[int] = field(default_factory=lambda: array("i"))
     was_traced: array[int] = field(default_factory=lambda: array("b"))
     end_ns: int = 0
+    library_places: list[int] = field(default_factory=list)
+
+    @property
+    def are_library(self) -> bool:
+        """Whether some began, and all of them in Keras' own code."""
+        return len(self) > 0 and set(self.place) <= set(self.library_places)
 
     def __len__(self) -> int:
         return len(self.begin_ns)

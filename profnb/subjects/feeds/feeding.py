@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from profnb.capture.session_records import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import quoted
-from profnb.core.units import duration_text
+from profnb.core.units import PS_PER_NS, duration_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.spine import Spine
 
-__all__ = ["Feeding", "find_feeding", "own_gap_ps", "session_gaps"]
+__all__ = [
+    "Feeding", "find_feeding", "inside_runs_ps", "own_gap_ps", "profnb_ps", "session_gaps",
+]  # fmt: skip
 
 _FEWEST_STEPS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
 _LONGEST_TEXT, _MOST_NAMED, _WORTH_NAMING = 60, 3, 0.1
@@ -83,6 +85,18 @@ def own_gap_ps(gaps: GapRecords) -> float:
     seen = sum(place.wall_ns for place in gaps.places)
     around = sum(p.wall_ns for p in gaps.places if p.role == RUN_ITSELF and not p.text)
     return gaps.gap_ns / gaps.gaps * 1000 * (1 - around / seen if seen else 1)
+
+
+def inside_runs_ps(spine: Spine, gaps: GapRecords) -> float:
+    """What passes a step between the ops of two runs and is neither the code's between them nor profnb's."""
+    rows = spine.summary.counted
+    between = float(spine.gaps.own_ps[rows].sum()) / max(rows.size, 1)
+    return between - gaps.gap_ns / gaps.gaps * PS_PER_NS - profnb_ps(gaps)
+
+
+def profnb_ps(gaps: GapRecords) -> float:
+    """What profnb itself did around a traced run."""
+    return gaps.own_ns / max(gaps.traced, 1) * PS_PER_NS
 
 
 def find_feeding(spine: Spine) -> Feeding | None:

@@ -4,6 +4,7 @@ import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.streams import covered_ps
 from profnb.steps.summary import GAP
 from profnb.subjects.advising import (
@@ -41,10 +42,12 @@ def eager_ops(study: Study) -> Advice | None:
     """Python runs more than 20 ops a step one by one, for a tenth of the step time or more.
 
     Without steps: 500 ops or more besides those that make variables. The bound leaves the kernels their time,
-    and Python the time between steps: what a tf.function saves is all else.
+    and Python the time between steps: what a tf.function saves is all else. Not where the loop is Keras' own
+    (``adapt``), which nobody can put into one.
     """
     counted = study.summary.counted
-    if not counted.size:
+    is_keras_own = study.steps.origin in EAGER_LOOPS and study.recording.turns.are_library
+    if not counted.size or is_keras_own:
         return None
 
     def is_eager(name: str) -> bool:

@@ -14,7 +14,7 @@ from profnb.subjects.advising import (
     period_ps,
 )
 from profnb.subjects.crowded import is_crowded, is_crowded_by_others
-from profnb.subjects.feeds.feeding import session_gaps
+from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
 from profnb.subjects.study import Study
 
 __all__ = ["checkpoints_often", "note_threads", "note_waits", "summaries_each_step"]
@@ -185,8 +185,7 @@ def _note_starts(study: Study, pool: int) -> list[str]:
         return []
     threads = sum(queue.threads for queue in fillers)
     period = period_ps(study) / rows.size
-    between = float(study.gaps.own_ps[rows].sum()) / rows.size
-    inside = between - gaps.gap_ns / gaps.gaps * 1000
+    inside = inside_runs_ps(study, gaps)
     if threads < pool or inside < _LONG_START * period:
         return []
     return [
