@@ -188,6 +188,17 @@ class Comparison:
 
         show_bundles(self._bundles(), self.summary())
 
+    def timeline(self, live: bool | None = None) -> None:
+        """Show the first runs of both sides on one axis of time, aligned where a typical step of each begins.
+
+        Args:
+            live: Whether zooming in may ask the kernel for events that were merged; None for what the
+                notebook was configured to.
+        """
+        from profnb.report.paired import show_pair
+
+        show_pair(self.first[0].study, self.second[0].study, self.labels, live=live)
+
     def _bundles(self) -> list[dict[str, object]]:
         from profnb.compare.section import comparison_bundles
         from profnb.report.frontend import is_colab

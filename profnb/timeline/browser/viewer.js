@@ -4,7 +4,6 @@
 const BUTTON = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
   'border-radius:3px;padding:2px 8px;margin:0 4px 4px 0;cursor:pointer;';
 
-const SHORT = 470;
 const MOST_TALL = 4000;  // far below what a canvas may be, on any screen
 
 /** @typedef {{follow: (viewer: Viewer) => void, measured: (viewer: Viewer, line: number) => void}} Follower */
@@ -18,6 +17,7 @@ class Viewer {
     this.bands = new Bands(marks);
     this.pending = 0;
     this.isTall = false;
+    this.short = 470;
     /** Told of every move and every measured range; a second run beside this one follows. @type {Follower | null} */
     this.follower = null;
     this.box = addElement('div', place, 'margin:4px 0');
@@ -106,7 +106,7 @@ class Viewer {
   resize() {
     this.picture.width = this.canvas.clientWidth;
     const whole = this.bands.height + RULER + 4;
-    const height = Math.min(whole, this.isTall ? MOST_TALL : SHORT + this.bands.pinnedHeight);
+    const height = Math.min(whole, this.isTall ? MOST_TALL : this.short + this.bands.pinnedHeight);
     this.lane.style.height = `${height}px`;
     this.canvas.style.height = `${height}px`;
     this.spacer.style.height = `${Math.max(0, whole - height)}px`;
