@@ -231,10 +231,11 @@ def test_two_runs_are_aligned_at_a_step_and_move_together(pair_page):
     page.get_by_label("previous step of both").click()
     assert page.get_by_label("step of fast to align").input_value() == "3"
     page.locator(CANVAS).nth(1).focus()
+    before = page.evaluate(SEEN)
     page.keyboard.press("d")
     one, two = page.evaluate(SEEN)
     assert one == pytest.approx(two, abs=0.01)
-    assert one[0] > 0
+    assert one[0] == pytest.approx(before[0][0] + 0.15 * 1.08 * 29, abs=0.01)
 
 
 def test_a_range_measured_in_one_run_is_measured_in_both(pair_page):

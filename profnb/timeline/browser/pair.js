@@ -52,9 +52,15 @@ class Pair {
   align() {
     const length = Math.max(this.lengthOf(0), this.lengthOf(1));
     this.sides.forEach((side, index) => {
-      const {steps, unit_ps} = side.whole.head;
+      const {steps} = side.whole.head;
       side.picture.zero = steps.begin.length ? steps.begin[this.at[index]] : 0;
       this.inputs[index].value = steps.num.length ? String(steps.num[this.at[index]]) : '';
+    });
+    this.sides.forEach((side) => {
+      const {unit_ps, span} = side.whole.head;
+      const other = this.otherOf(side);
+      const ends = [0, other.whole.head.span].map((time) => Pair.across(other, side, time));
+      side.reach = [Math.min(0, ends[0]), Math.max(span, ends[1])];
       side.place(side.picture.zero - 0.04 * length / unit_ps, side.picture.zero + 1.04 * length / unit_ps);
     });
   }

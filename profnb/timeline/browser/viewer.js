@@ -18,6 +18,8 @@ class Viewer {
     this.pending = 0;
     this.isTall = false;
     this.short = 470;
+    /** How far the view may go: the whole trace, or beside another run both. @type {[number, number]} */
+    this.reach = [0, marks.head.span];
     /** Told of every move and every measured range; a second run beside this one follows. @type {Follower | null} */
     this.follower = null;
     this.box = addElement('div', place, 'margin:4px 0');
@@ -142,9 +144,10 @@ class Viewer {
   /** Show [from, to), never less than 20 units and never more than a little around everything.
    * @param {number} from @param {number} to */
   show(from, to) {
-    const span = this.whole.head.span;
-    const width = Math.min(Math.max(to - from, 20), span * 1.04);
-    const begin = Math.min(Math.max((from + to - width) / 2, -0.02 * span), 1.02 * span - width);
+    const [low, high] = this.reach;
+    const room = 0.02 * (high - low);
+    const width = Math.min(Math.max(to - from, 20), high - low + 2 * room);
+    const begin = Math.min(Math.max((from + to - width) / 2, low - room), high + room - width);
     this.place(begin, begin + width);
     this.follower?.follow(this);
   }
