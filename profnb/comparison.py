@@ -231,6 +231,17 @@ class Comparison:
 
         show_bundles([self._repr_mimebundle_()], self.summary())
 
+    def timeline(self, live: bool | None = None) -> None:
+        """Show the first runs of both sides on one axis of time, aligned where a typical step of each begins.
+
+        Args:
+            live: Whether zooming in may ask the kernel for events that were merged; None for what the
+                notebook was configured to.
+        """
+        from profnb.report.paired import show_pair
+
+        show_pair(self.first[0].study, self.second[0].study, self.labels, live=live)
+
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> dict[str, object]:

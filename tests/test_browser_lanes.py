@@ -191,3 +191,57 @@ def test_everything_that_can_be_reached_has_a_name(open_trace):
     )
     assert nameless == []
     assert page.page.locator(CANVAS).get_attribute("aria-roledescription") == "timeline"
+
+
+@pytest.fixture
+def pair_page(open_page, tmp_path):
+    """Two runs of eight and of six steps, the second's shorter and later."""
+    from profnb.subjects.study import Study
+    from profnb.timeline.element import timeline_script
+    from profnb.timeline.pair import build_pair
+
+    steps = lambda count, period, begin, long: line("python", *(e for k in range(count) for e in (event("train", begin + k * period * MS, long * MS, step_num=k, _r=1), event("inner", begin + k * period * MS + MS, 2 * MS))))
+    slow, fast = Study(read(host(steps(8, 10, 0, 9)))), Study(read(host(steps(6, 5, 7 * MS, 4))))
+    file = tmp_path / "pair.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8><body>{build_pair(slow, fast, ('slow', 'fast')).html()}<script>{timeline_script()}</script>", "utf-8")
+    page = open_page(file.as_uri())
+    page.page.wait_for_selector(".profnb-pair[data-joined]")
+    settle(page.page)
+    yield page
+    assert page.errors == []
+
+
+PAIR = "document.querySelector('.profnb-pair').pair"
+SEEN = f"{PAIR}.sides.map(s => [s.picture.from - s.picture.zero, s.picture.to - s.picture.zero].map(t => t * s.whole.head.unit_ps / {MS}))"
+
+
+def test_two_runs_are_aligned_at_a_step_and_move_together(pair_page):
+    page = pair_page.page
+    # Each opens on a typical three; the slower ones need 29 ms.
+    for seen in page.evaluate(SEEN):
+        assert seen == pytest.approx([-0.04 * 29, 1.04 * 29], abs=0.01)
+    begins = page.evaluate(f"{PAIR}.sides.map((s, i) => s.picture.zero === s.whole.head.steps.begin[{PAIR}.at[i]])")
+    assert begins == [True, True]
+    page.get_by_label("step of fast to align").fill("4")
+    page.keyboard.press("Enter")
+    assert page.evaluate(f"{PAIR}.sides[1].picture.zero * {PAIR}.sides[1].whole.head.unit_ps / {MS}") == pytest.approx(7 + 4 * 5, abs=0.01)
+    page.get_by_label("step of fast to align").fill("99")
+    page.keyboard.press("Enter")
+    assert "no step 99 (0 to 5)" in page.inner_text(".profnb-pair")
+    page.get_by_label("previous step of both").click()
+    assert page.get_by_label("step of fast to align").input_value() == "3"
+    page.locator(CANVAS).nth(1).focus()
+    before = page.evaluate(SEEN)
+    page.keyboard.press("d")
+    one, two = page.evaluate(SEEN)
+    assert one == pytest.approx(two, abs=0.01)
+    assert one[0] == pytest.approx(before[0][0] + 0.15 * 1.08 * 29, abs=0.01)
+
+
+def test_a_range_measured_in_one_run_is_measured_in_both(pair_page):
+    page = pair_page.page
+    page.evaluate(f"(() => {{ const s = {PAIR}.sides[0], at = t => s.picture.zero + t * {MS} / s.whole.head.unit_ps; s.measure(at(0), at(10), 0, true); }})()")
+    # In 10 ms: one step of 9 ms with 2 inside it; of the other two of 4 ms with 2 inside each.
+    rows = page.locator(".profnb-pair > [aria-live] tbody tr").evaluate_all("rows => rows.map(row => [...row.cells].map(cell => cell.innerText))")
+    assert rows == [["train", "7.00 ms", "4.00 ms", "−3.00 ms"], ["inner", "2.00 ms", "4.00 ms", "+2.00 ms"]]
+    pair_page.shot("timeline-pair")

@@ -1,11 +1,15 @@
 """What a timeline opens on, what its lanes are called, and the quantities below them."""
 
+from base64 import b64decode
+
 import numpy as np
 import pytest
 from conftest import every_shared_trace
 from test_timeline import study_of, unpack
-from traces import event, gpu, host, line
+from traces import event, gpu, host, line, read
 
+import profnb
+from profnb.profile import Profile
 from profnb.subjects.study import Study
 from profnb.timeline.first_view import typical_steps
 from profnb.timeline.pack import pack_timeline
@@ -150,3 +154,27 @@ def test_a_window_has_the_sample_before_it():
     assert thin_track(track, 100, (15, 30)).time_ps.tolist() == [10, 20, 30]
     assert thin_track(track, 100, (50, 60)).time_ps.tolist() == [40]
     assert len(thin_track(track, 100, (-20, -10))) <= 1
+
+
+def test_two_runs_share_the_room_of_one_and_keep_their_names(monkeypatch):
+    from profnb.timeline import element
+    from profnb.timeline.pair import build_pair
+
+    monkeypatch.setattr(element, "_NOTEBOOK_MARKS", 8)
+    study = study_of(host(training(*[6] * 9)))
+    pair = build_pair(study, study, ("<b>one</b>", "two"))
+    for side, name in zip(pair.sides, ("<b>one</b>", "two"), strict=True):
+        head, _ = unpack(b64decode(side.data))
+        assert head["marks"] <= 4
+        assert side.headline.startswith(f"{name}: 9 events")
+    html = pair.html(("x", "y"))
+    assert "<b>one" not in html
+    assert html.count("data-timeline=") == 2
+    assert pair.text.count("9 events on") == 2
+
+
+def test_a_comparison_shows_both_runs_as_text_in_a_terminal(capsys):
+    a, b = Profile(read(host(training(6, 6, 6)))), Profile(read(host(training(3, 3, 3))))
+    profnb.compare(a, b, labels=("slow", "fast")).timeline()
+    shown = capsys.readouterr().out
+    assert shown.index("slow: 3 events") < shown.index("fast: 3 events")

@@ -29,7 +29,7 @@ _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
 _DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
 _PARTS = (
     "numbers", "marks", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel", "search",
-    "lane_menu", "detail", "viewer", "hands", "start",
+    "lane_menu", "detail", "viewer", "hands", "pair", "start",
 )  # fmt: skip
 
 
@@ -72,12 +72,13 @@ class Timeline:
         )
 
 
-def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
+def build_timeline(study: Study, *, is_page: bool = False, beside: int = 1) -> Timeline:
     """Decide the timeline of a trace.
 
     Args:
         study: The trace and what was found in it.
         is_page: Whether it stands in a page of its own, which may be larger than a notebook's cell.
+        beside: How many timelines share the budget of one.
     """
     trace, steps = study.trace, study.steps
     if not len(trace.events):
@@ -89,7 +90,7 @@ def build_timeline(study: Study, *, is_page: bool = False) -> Timeline:
         if is_page
         else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
     )
-    packed = fit_timeline(scene, *limits)
+    packed = fit_timeline(scene, *(limit // beside for limit in limits))
     step_text = "no steps found" if steps.is_window else _count_of(len(steps), "step")
     lines = len(scene.lanes.lines)
     headline = (

@@ -25,8 +25,10 @@ _POOLS = {
     "tf_data_iterator_get_next": "tf.data next element",
     "tf_pjrt_thread_pool": "PjRt worker",
     "py_xla_execute": "XLA launcher",
+    "tf_GPU_Event_Manager": "GPU event manager",
 }
 _EIGEN = re.compile(r"tf_numa_-?\d+_Eigen$")
+_GPU_PRIVATE = re.compile(r"tf_gpu_private_\d+$")  # TF_GPU_THREAD_MODE=gpu_private
 _OF_STREAMS = {
     "Compute": "compute",
     "Kernel": "compute",
@@ -58,7 +60,9 @@ def _known_name(name: str, *, runs_steps: bool) -> tuple[str, bool]:
     thread = _THREAD.match(name)
     if not thread:
         return name, False
-    pool = "intra-op worker" if _EIGEN.match(thread[1]) else _POOLS.get(thread[1], thread[1])
+    pool = _POOLS.get(thread[1], thread[1])
+    for pattern, words in ((_EIGEN, "intra-op worker"), (_GPU_PRIVATE, "gpu_private worker")):
+        pool = words if pattern.match(pool) else pool
     return pool, True
 
 

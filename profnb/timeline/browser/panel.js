@@ -82,9 +82,10 @@ class Panel {
     addElement('b', element, '', `${durationText(result.wall * head.unit_ps)} wall`);
     addElement('span', element, '', ` · ${busy}` + (isDone ? ` · ${countText(result.events)} events on ${derived ? 'this lane' : 'the lanes shown'}` : ''));
     if (!isDone) return;
+    this.totals = result.totals;
     const tracks = viewer.tracks.shown.map((index) => viewer.tracks.rangeText(index, from, to)).filter(Boolean);
     if (tracks.length) addElement('div', element, 'opacity:.8', tracks.join(' · '));
-    this.table = new RangeTable(element, result, head);
+    if (!viewer.follower) this.table = new RangeTable(element, result.totals, rangeColumns(result, head), 1);
   }
 
   /** Which colour means what, for the categories that occur. */

@@ -8,6 +8,7 @@ async function startTimeline(root) {
   const viewer = new Viewer(root, root, marks);
   if (still) /** @type {HTMLElement} */ (still).style.display = 'none';
   /** @type {any} */ (root).viewer = viewer;
+  joinPairs();
   root.dataset.ms = String(Math.round(performance.now() - started));
   // The hidden widgets may come onto the page after this, or be lost: then JupyterLab says so, to no use.
   [0, 500, 1500, 4000, 12000].forEach((delay) => setTimeout(async () => {

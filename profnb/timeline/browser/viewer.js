@@ -4,7 +4,6 @@
 const BUTTON = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
   'border-radius:3px;padding:2px 8px;margin:0 4px 4px 0;cursor:pointer;';
 
-const SHORT = 470;
 const MOST_TALL = 4000;  // far below what a canvas may be, on any screen
 
 /** @typedef {{follow: (viewer: Viewer) => void, measured: (viewer: Viewer, line: number) => void}} Follower */
@@ -18,6 +17,9 @@ class Viewer {
     this.bands = new Bands(marks);
     this.pending = 0;
     this.isTall = false;
+    this.short = 470;
+    /** How far the view may go: the whole trace, or beside another run both. @type {[number, number]} */
+    this.reach = [0, marks.head.span];
     /** Told of every move and every measured range; a second run beside this one follows. @type {Follower | null} */
     this.follower = null;
     this.box = addElement('div', place, 'margin:4px 0');
@@ -106,7 +108,7 @@ class Viewer {
   resize() {
     this.picture.width = this.canvas.clientWidth;
     const whole = this.bands.height + RULER + 4;
-    const height = Math.min(whole, this.isTall ? MOST_TALL : SHORT + this.bands.pinnedHeight);
+    const height = Math.min(whole, this.isTall ? MOST_TALL : this.short + this.bands.pinnedHeight);
     this.lane.style.height = `${height}px`;
     this.canvas.style.height = `${height}px`;
     this.spacer.style.height = `${Math.max(0, whole - height)}px`;
@@ -142,9 +144,10 @@ class Viewer {
   /** Show [from, to), never less than 20 units and never more than a little around everything.
    * @param {number} from @param {number} to */
   show(from, to) {
-    const span = this.whole.head.span;
-    const width = Math.min(Math.max(to - from, 20), span * 1.04);
-    const begin = Math.min(Math.max((from + to - width) / 2, -0.02 * span), 1.02 * span - width);
+    const [low, high] = this.reach;
+    const room = 0.02 * (high - low);
+    const width = Math.min(Math.max(to - from, 20), high - low + 2 * room);
+    const begin = Math.min(Math.max((from + to - width) / 2, low - room), high + room - width);
     this.place(begin, begin + width);
     this.follower?.follow(this);
   }
