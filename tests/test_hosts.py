@@ -4,6 +4,9 @@ from pathlib import Path
 
 import json
 import os
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -318,3 +321,35 @@ def test_ranks_trace_the_same_steps_unless_seconds_were_asked_for(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert bound_by_steps(CaptureOptions()).max_seconds == 120
     assert bound_by_steps(CaptureOptions(max_seconds=5)).max_seconds == 5
+
+
+RANKED = """
+    import sys
+    import tensorflow as tf
+    import profnb
+    @tf.function
+    def train_step(x):
+        return tf.reduce_sum(x @ x)
+    train_step(tf.ones((8, 8)))
+    sys.stdin.readline()
+    with profnb.profile(logdir=sys.argv[1]) as p:
+        for _ in range(5 + int(sys.argv[2])):
+            train_step(tf.ones((8, 8)))
+    print(p.recording.path, len(p.steps), p.recording.path.exists(), flush=True)
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_two_processes_of_one_machine_keep_their_own_traces(tmp_path):
+    code = textwrap.dedent(RANKED)
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         text=True, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"})
+        for rank in (0, 1)
+    ]  # fmt: skip
+    told = [job.communicate("\n", timeout=300)[0].split() for job in jobs]
+    assert [Path(path).name.endswith(f"_{rank}.xplane.pb") for rank, (path, *_) in enumerate(told)] == [True, True]
+    assert [rest for _, *rest in told] == [["5", "True"], ["6", "True"]]
+    assert len(find_traces(tmp_path)) == 2
+    assert [len(profnb.load(path).steps) for path, *_ in told] == [5, 6]

@@ -172,14 +172,18 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         "device compute": Term("Kernels run on the device."),
         "output": Term("Copies from the device to the host.", elsewhere="Memcpy DtoH"),
         "device to device": Term(
-            "Copies within a device or between devices.", elsewhere="Memcpy DtoD, P2P"
+            "Copies within a device or between devices; on a worker of a cluster, sending to other tasks and "
+            "receiving from them.",
+            elsewhere="Memcpy DtoD, P2P, RecvTensor (TF1)",
         ),
         "input": Term(
             "The training waits for the next batch, or copies it to the device.",
             elsewhere="data loading (PyTorch), infeed (TPU)",
         ),
         "device collectives": Term(
-            "Devices exchange data with each other.", elsewhere="communication (HTA), NCCL"
+            "Devices or workers exchange data with each other, or wait for one another to do so.",
+            "On a host, where no op computes meanwhile.",
+            elsewhere="communication (HTA), NCCL",
         ),
         "kernel launch": Term(
             "The host's work that starts a kernel, where no kernel runs at that instant.",
@@ -194,6 +198,28 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             headings=("not tensorflow", "not jax", "not pytorch"),
         ),
         "work between steps": Term("What the host runs in gaps in which a new iterator is made."),
+    },
+    "Several hosts": {
+        "fleet": Term(
+            "The hosts of one capture that took part in the same collectives.",
+            "A run's files whose captures overlapped in time.",
+            "`profnb.load_fleet`, `%tfprofile`",
+            "pod (XProf), ranks (HTA)",
+        ),
+        "own work": Term(
+            "What a host does between leaving one collective and entering the next.",
+            "By its own clock; own work, waiting and exchange add up to the step.",
+            "`f.hosts`, `f.steps`",
+        ),
+        "waits": Term(
+            "As long as the longest own work of all hosts is longer than this one's.",
+            "At most the time in the collective.",
+            "`f.hosts`, `f.steps`",
+        ),
+        "exchange": Term(
+            "The rest of the time in collectives: transfer, and what cannot be told from it.",
+            shows="`f.hosts`, `f.steps`",
+        ),
     },
     "Ops and their time": {
         "op": Term(

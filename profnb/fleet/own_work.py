@@ -24,10 +24,12 @@ class Doings:
 
     Attributes:
         edge_ps: Bounds of the pieces, ascending, shape (P + 1,).
-        own_ps: Own work by category, shape (P, number of ``OWN_CATEGORIES``).
+        columns: Which of ``OWN_CATEGORIES`` took any time, C of them.
+        own_ps: Own work by these, shape (P, C).
     """
 
     edge_ps: Int64s
+    columns: tuple[int, ...]
     own_ps: Int64s
 
     def between(self, begin_ps: Int64s, end_ps: Int64s) -> Int64s:
@@ -35,7 +37,8 @@ class Doings:
 
         Time in collectives, also those of a part of the hosts, is no own work.
         """
-        sums = np.concatenate([np.zeros_like(self.own_ps[:1]), np.cumsum(self.own_ps, axis=0)])
+        sums = np.zeros((self.edge_ps.size, len(OWN_CATEGORIES)), np.int64)
+        sums[1:, list(self.columns)] = np.cumsum(self.own_ps, axis=0)
         first, last = (np.searchsorted(self.edge_ps, at) for at in (begin_ps, end_ps))
         return np.asarray(sums[np.maximum(last, first)] - sums[first])
 
@@ -50,7 +53,7 @@ def find_doings(spine: Spine, edge_ps: Int64s) -> Doings:
     trace, steps = spine.trace, spine.steps
     edges = np.unique(edge_ps)
     if not len(steps) or edges.size < 2:
-        return Doings(np.zeros(1, np.int64), np.zeros((0, len(OWN_CATEGORIES)), np.int64))
+        return Doings(np.zeros(1, np.int64), (), np.zeros((0, 0), np.int64))
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
     device = np.flatnonzero(spine.activities >= FIRST_OF_DEVICE)
     host_begin, host_end, events = spine.host_pieces
@@ -67,4 +70,5 @@ def find_doings(spine: Spine, edge_ps: Int64s) -> Doings:
         if category != _COLLECTIVES:
             own[:, OWN_CATEGORIES.index(category)] += sums[:, row]
     own[:, -1] = np.diff(edges) - sums.sum(axis=1)
-    return Doings(edges, own)
+    columns = np.flatnonzero(own.any(axis=0))
+    return Doings(edges, tuple(columns.tolist()), own[:, columns])
