@@ -38,7 +38,10 @@ _JUDGING_SECONDS, _FEWEST_JUDGED = 30.0, 200
 _LOOKED_INTO = 8
 _KERAS_BATCH = 128
 _FLEX = "Select TensorFlow op"
-_NO_FLEX = "No interpreter here has TensorFlow's own ops; in an app that links the Flex delegate the model runs."
+_NO_FLEX = (
+    "No interpreter here has TensorFlow's own ops; in an app that links the Flex delegate the "
+    "model runs."
+)
 
 
 class Measuring:
