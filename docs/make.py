@@ -9,6 +9,7 @@ from pathlib import Path
 
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
+from profnb.lite.result import LiteTables
 from profnb.several.fleets import Fleet
 from profnb.several.summaries import SUMMARIES
 from profnb.tables import Tables
@@ -18,15 +19,16 @@ FOLDER = Path(__file__).resolve().parent
 
 def tables_markdown() -> str:
     """The page on the tables that are declared, in the order of ``profnb.tables``."""
-    tables = [table for table in tables_of(Tables).values() if table.columns]
+    owners = (Tables, LiteTables)
+    tables = [table for owner in owners for table in tables_of(owner).values() if table.columns]
     tables += [*tables_of(Fleet).values(), SUMMARIES]
     listed = "\n".join(
         f"- [{table.owner}.{table.name}](#{table.owner}{table.name}): {table.rows}" for table in tables
     )
     head = (
         "# Tables\n\nEach is a pandas DataFrame, made fresh on access: `p.NAME`, or "
-        "`python -m profnb table PATH NAME`; `f.NAME` of a fleet "
-        "(`profnb.load_fleet`). Written by `docs/make.py` from the declarations."
+        "`python -m profnb table PATH NAME`; `f.NAME` of a fleet (`profnb.load_fleet`), `lite.NAME` of "
+        "what `profnb.lite` gives. Written by `docs/make.py` from the declarations."
     )
     return "\n\n".join([head, listed, *(table.markdown().rstrip() for table in tables)]) + "\n"
 

@@ -33,7 +33,7 @@ def advise_lite(found: LiteFindings, calibrated: tuple[int, str]) -> list[Advice
         calibrated: How many examples int8 was calibrated with, and where they are from.
     """
     advice = [
-        *_split_delegate(found), *_loops(found), *_not_delegated(found), *_custom(found),
+        *_split_delegate(found), *_not_delegated(found), *_custom(found),
         *_not_quantized(found), *_slower(found), *_threads(found), *_calibration(found, calibrated),
     ]  # fmt: skip
     bounded = [one for one in advice if one.bound_fraction is None or one.bound_fraction >= LEAST]
@@ -102,28 +102,6 @@ def _split_delegate(found: LiteFindings) -> Iterator[Advice]:
             0.05,
         )
         return
-
-
-def _loops(found: LiteFindings) -> Iterator[Advice]:
-    """A loop of the model, run op by op outside of the delegate."""
-    for one, ops in _models(found):
-        loops = [op for op in ops if op.op_type == "WHILE"]
-        share = _share(one, loops)
-        if loops and share >= _LEAST_UNDELEGATED:
-            layers = ", ".join(
-                quoted(name, _NAME) for name in dict.fromkeys(op.layer for op in loops)
-            )
-            yield Advice(
-                "loop-on-device",
-                "Unroll the loop",
-                f"{percent_text(share)} of a run of {one.name} is the loop of {layers} (WHILE), "
-                f"whose body is called once "
-                "for each time step. Unrolled, the model grows with the number of time steps.",
-                share,
-                "keras.layers.LSTM(units, unroll=True)",
-                _CONVERSION,
-            )
-            return
 
 
 def _not_delegated(found: LiteFindings) -> Iterator[Advice]:

@@ -191,16 +191,36 @@ def _save(model: Any, target: Path, batch: int | None) -> Path:
             if archive_of is not None and getattr(model, "inputs", None):
                 _archive(archive_of(), model, target, batch)
                 return target
-        import tensorflow as tf
+        _save_model(model, target, batch)
+    return target
 
-        if getattr(model, "inputs", None) and batch is not None:
-            specs = [tf.TensorSpec([batch, *one.shape[1:]], one.dtype) for one in model.inputs]
-            call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False))
-            tf.saved_model.save(model, str(target), signatures=call.get_concrete_function(*specs))
-        else:
+
+def _save_model(model: Any, target: Path, batch: int | None) -> None:
+    """A SavedModel of a model of Keras 2, or of one without known inputs."""
+    import tensorflow as tf
+
+    inputs = getattr(model, "inputs", None)
+    if not inputs or batch is None:
+        try:
             options = tf.saved_model.SaveOptions(save_debug_info=True)
             tf.saved_model.save(model, str(target), options=options)
-    return target
+        except ValueError:
+            if not inputs:
+                raise
+        else:
+            return
+    # What cannot be saved whole, as where clustering was undone: the function with its weights inside.
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    specs = [
+        tf.TensorSpec([batch, *one.shape[1:]], one.dtype, f"input_{at}")
+        for at, one in enumerate(inputs)
+    ]
+    call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False))
+    frozen = convert_variables_to_constants_v2(call.get_concrete_function(*specs))
+    holder = tf.Module()
+    holder.call = tf.function(lambda *x: frozen(*x)[0] if len(frozen.outputs) == 1 else frozen(*x))
+    tf.saved_model.save(holder, str(target), signatures=holder.call.get_concrete_function(*specs))
 
 
 def _archive(archive: Any, model: Any, target: Path, batch: int | None) -> None:

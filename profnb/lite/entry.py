@@ -48,7 +48,8 @@ def lite(
         threads: Threads of the interpreter; each kind is run with each.
         batch_size: Examples of a run.
         allow: "select-tf" for ops that only TensorFlow has, "custom" for ops of the app's own.
-        fixed_batch: Whether to convert for exactly this batch; by default as the model says.
+        fixed_batch: Whether to convert for exactly this batch; by default as the model says, and for more
+            than one example always.
         seconds: How long to time, about, all of them together.
         label: What to call the result.
 

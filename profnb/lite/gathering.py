@@ -55,7 +55,7 @@ def measure_models(
             folder.mkdir()
             made = convert_model(
                 plain, kinds, folder, examples=examples, names=given.names, batch_size=batch_size,
-                allow=allow, fixed_batch=fixed_batch, is_trained=trained == "int8",
+                allow=allow, fixed_batch=fixed_batch or batch_size > 1, is_trained=trained == "int8",
             )  # fmt: skip
             converted += [replace(each, name=f"{prefix}{each.name}") for each in made]
         calibrated = (len(examples[0]) if examples else 0, source)

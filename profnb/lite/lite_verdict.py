@@ -45,7 +45,7 @@ def speedup_text(ratio: float, low: float, high: float, other: str) -> str:
 
 
 def _factor(value: float) -> str:
-    return f"{value:.1f}" if value >= 2 else f"{value:.2f}"
+    return f"{value:.1f}" if value >= 1.95 else f"{value:.2f}"
 
 
 def difference_text(row: Any, labels: tuple[str, str], found: LiteFindings) -> str:

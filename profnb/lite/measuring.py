@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.environment import CORES, describe_environment
+from profnb.core.errors import CaptureError
 from profnb.core.units import PS_PER_S, PS_PER_US, count_text
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import Converted
@@ -37,6 +38,10 @@ _JUDGING_SECONDS, _FEWEST_JUDGED = 30.0, 200
 _LOOKED_INTO = 8
 _KERAS_BATCH = 128
 _FLEX = "Select TensorFlow op"
+_NO_FLEX = (
+    "No interpreter here has TensorFlow's own ops; in an app that links the Flex delegate the "
+    "model runs."
+)
 
 
 class Measuring:
@@ -91,11 +96,10 @@ class Measuring:
                 else KerasSide(keras, [x.shape for x in data.inputs], data.names)
             )
             self._order = self._match(inputs, usable, data)
-            with InterpreterProcess(self._engine) as process:
-                rows = self._time(process, usable, data, side)
-                judged = self._judge(process, rows, data, side)
-                ops, seen = self._look_into(process, judged.models, side)
-                errors = self._errors(process, seen, data)
+            try:
+                judged, ops, seen, errors = self._run_all(usable, data, side)
+            except InterpreterRefusalError as error:
+                raise CaptureError(f"The interpreter failed: {error}.") from None
             self._profile(seen, data, ops)
         failed = [one for one in models if one.error]
         rows = [
@@ -112,6 +116,16 @@ class Measuring:
             notes=(*notes, *self._remarks(), *self._notes),
         )  # fmt: skip
         return replace(findings, advice=tuple(advise_lite(findings, self._calibrated)))
+
+    def _run_all(
+        self, usable: Sequence[LiteModel], data: GivenData, side: KerasSide | None
+    ) -> tuple[LiteFindings, dict[str, list[LiteOp]], list[LiteModel], LayerErrors]:
+        """What one process tells of all models: times, what comes out, ops, and errors of layers."""
+        with InterpreterProcess(self._engine) as process:
+            rows = self._time(process, usable, data, side)
+            judged = self._judge(process, rows, data, side)
+            ops, seen = self._look_into(process, judged.models, side)
+            return judged, ops, seen, self._errors(process, seen, data)
 
     def _probe(self) -> tuple[list[LiteModel], dict[str, list[dict[str, Any]]]]:
         """Each model opened and run once in a process of its own: what it needs, or why it cannot run."""
@@ -138,7 +152,12 @@ class Measuring:
                         model = replace(model, memory_bytes=float(told["memory"]))
                 except InterpreterRefusalError as error:
                     again = again or (_FLEX in str(error) and self._engine == "litert")
-                    model = replace(model, error=f"The interpreter cannot run it: {error}.")
+                    why = (
+                        _NO_FLEX
+                        if _FLEX in str(error)
+                        else f"The interpreter cannot run it: {error}."
+                    )
+                    model = replace(model, error=why)
             models.append(model)
         if again and _has_tensorflow():
             self._engine = "tensorflow"  # the only one with TensorFlow's own ops

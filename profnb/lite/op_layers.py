@@ -144,7 +144,7 @@ def match_inputs(
     Raises:
         ValueError: They do not fit.
     """
-    texts = ", ".join(f"{n} {tuple(s)}" for n, s in zip(names, shapes, strict=True))
+    texts = ", ".join(f"{n} {_open_text(s)}" for n, s in zip(names, shapes, strict=True))
     if len(names) != len(given):
         raise ValueError(
             f"The model has {len(names)} inputs ({texts}), and {len(given)} arrays were given."
@@ -157,11 +157,16 @@ def match_inputs(
         by_name = [at for at in fitting if called and called[at] in parts]
         if not fitting:
             raise ValueError(
-                f"The model's input {name} has the shape {tuple(shape)}; the data has "
-                f"{', '.join(str(tuple(given[at])) for at in free)}."
+                f"The model's input {name} has the shape {_open_text(shape)}; the data has "
+                f"{', '.join(str(tuple(map(int, given[at]))) for at in free)}."
             )
         order.append((by_name or fitting)[0])
     return order
+
+
+def _open_text(shape: Sequence[int]) -> str:
+    """A shape, with what is open as None."""
+    return str(tuple(None if size == -1 else int(size) for size in shape))
 
 
 def _fits(given: Sequence[int], shape: Sequence[int]) -> bool:

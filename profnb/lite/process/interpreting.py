@@ -54,6 +54,7 @@ class _Model:
     def __init__(self, ask: Mapping[str, Any]) -> None:
         self.path, self.threads, self.engine = ask["path"], int(ask["threads"]), ask["engine"]
         self.batch = int(ask["batch"])
+        self.is_resized = False
         make, self._resolver = _interpreter_class(self.engine)
         self.interpreter = make(model_path=self.path, num_threads=self.threads)
         self.resize(self.interpreter)
@@ -66,6 +67,7 @@ class _Model:
         for detail in interpreter.get_input_details():
             signature = [int(size) for size in detail.get("shape_signature", detail["shape"])]
             if signature and signature[0] == -1 and self.batch != 1:
+                self.is_resized = True
                 interpreter.resize_tensor_input(
                     detail["index"], [self.batch, *(max(size, 1) for size in signature[1:])]
                 )
@@ -89,7 +91,11 @@ class _Model:
 
     def compile(self, arrays: list[Any]) -> None:
         """Time ``CompiledModel`` from now on, where the package has it."""
-        if self.engine != "litert" or find_spec("ai_edge_litert.options") is None:
+        if (
+            self.engine != "litert"
+            or find_spec("ai_edge_litert.options") is None
+            or self.is_resized
+        ):
             return
         with suppress(ImportError, TypeError, AttributeError, RuntimeError, ValueError):
             from ai_edge_litert.compiled_model import CompiledModel
@@ -103,10 +109,6 @@ class _Model:
             model = CompiledModel.from_file(self.path, options=options)
             key, signature = next(iter(model.get_signature_list().items()))
             details = self.interpreter.get_signature_runner(key).get_input_details()
-            for name in signature["inputs"]:
-                if self.batch != 1:
-                    shape = [int(size) for size in details[name]["shape"]]
-                    model.resize_input_tensor_by_name(key, name, shape)
             ins = {
                 name: model.create_input_buffer_by_name(key, name) for name in signature["inputs"]
             }
@@ -280,6 +282,8 @@ class _Server:
         from profnb.lite.process.op_profiler import profile_ops
 
         model = self.models[ask["id"]]
+        if model.is_resized:
+            raise RuntimeError("it runs an open batch as it is, of one; fixed_batch=True helps")
         arrays = [
             _quantized(array, detail)
             for array, detail in zip(_arrays(ask["source"]), model.inputs, strict=True)
@@ -317,7 +321,7 @@ def main() -> int:
             MemoryError,
             KeyError,
         ) as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": str(error) or type(error).__name__}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
     return 0
