@@ -44,8 +44,8 @@ def browser():
 class Page:
     """A page that remembers its errors and refuses the network beyond this machine."""
 
-    def __init__(self, browser, width=1100, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme)
+    def __init__(self, browser, width=1100, scheme="light", **settings):
+        context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme, **settings)
         context.route("**/*", lambda r: r.continue_() if r.request.url.startswith(("file:", "data:", "blob:", "http://localhost")) else r.abort())
         self.page = context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)

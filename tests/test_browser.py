@@ -38,7 +38,7 @@ def test_the_page_opens_offline_with_chart_and_tables(open_page, report_file, sc
 
 
 def column(page, number):
-    return page.page.locator(f"{ROWS} td:nth-child({number})").all_inner_texts()[1:]
+    return page.page.locator(f"{ROWS} td:nth-child({number})").all_inner_texts()
 
 
 def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file):
@@ -72,7 +72,7 @@ def test_host_and_device_rows_keep_their_colours_and_are_told_apart(open_page, t
     trace = read(host(line("p", event("a:Op", 0, 9))), gpu(line("Stream #1", event("kernel", 0, 5))))
     page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri())
     page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
-    colours = page.page.evaluate(f"[...document.querySelectorAll('{ROWS} td:first-child')].slice(1).map(e => getComputedStyle(e).color)")
+    colours = page.page.evaluate(f"[...document.querySelectorAll('{ROWS} td:first-child')].map(e => getComputedStyle(e).color)")
     assert len(set(colours)) == 2
     page.page.locator(".profnb-tab[data-tab=Ops] select").first.select_option("device")
     assert column(page, 2) == ["kernel"]
@@ -88,13 +88,13 @@ def test_layers_are_sorted_shown_whole_and_lead_to_their_ops(open_page, tmp_path
     page = open_page(Profile(read(host(line("python", *ops)))).to_html(tmp_path / "r.html").as_uri())
     page.page.click('[role=tab]:text-is("Layers")')
     rows = page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table tr")
-    names = lambda: [text.split()[0] for text in page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td:nth-child(2)").all_inner_texts()[1:]]  # noqa: E731
+    names = lambda: [text.split()[0] for text in page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td:nth-child(2)").all_inner_texts()]  # noqa: E731
     assert names()[:2] == ["layer_29", "layer_28"]
     assert rows.count() == 9
     page.page.get_by_role("button", name="show all 30").click()
     assert rows.count() == 31
-    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="own time").first.click()
-    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="own time").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table th button", has_text="own time").first.click()
+    page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table th button", has_text="own time").first.click()
     assert names()[0] == "layer_0"
     page.shot("layers")
     page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table td", has_text="layer_7").first.click()

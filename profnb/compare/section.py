@@ -79,7 +79,8 @@ def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
     quality = Markup('<div style="margin:2px 0 4px">{}</div>').format(view.quality_verdict)
     html = Markup(
         '<div class="profnb" style="{}">{}'
-        '<div style="font-size:18px;font-weight:600;margin:4px 0">{}</div>{}{}{}</div>'
+        '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;margin:4px 0">{}</div>'
+        "{}{}{}</div>"
     ).format(
         ROOT,
         note_list(view.guards, look=""),

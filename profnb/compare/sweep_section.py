@@ -47,7 +47,8 @@ def sweep_bundle(table: SweepTable) -> dict[str, Any]:
     charts = (figure_html(figure, Markup("")) for figure in sweep_figures(table).values())
     html = Markup(
         '<div class="profnb" style="{}">'
-        '<div style="font-size:18px;font-weight:600;margin:4px 0">{}</div>{}{}{}</div>'
+        '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;margin:4px 0">{}</div>'
+        "{}{}{}</div>"
     ).format(
         ROOT,
         _headline(table),

@@ -22,6 +22,7 @@ Cell = str | tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]
 # Where a long name may break: between the parts of a path, never inside a word. An untrusted notebook drops
 # overflow-wrap and a sanitized page shows <wbr> as text, but between inline blocks a line may break.
 _BREAKS = re.compile(r"(?<=[/:])(?=[^/:])")
+_BAR = re.compile(r"\s*[\u2580-\u259f][\u2580-\u259f\s·]*")
 _LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
 
 
@@ -56,6 +57,8 @@ def _cell(content: Cell, *, is_number: bool) -> Markup:
     text, style, faint, whole = fitted(content, is_number=is_number)
     look = ";".join(part for part in (NUMBER if is_number else CELL, style) if part)
     inner = escape(text) if is_number else _breakable(text)
+    if _BAR.fullmatch(text):  # a picture: the number stands in a cell of its own
+        inner = Markup('<span aria-hidden="true">{}</span>').format(text)
     if faint:
         inner += Markup(' <span style="{}">{}</span>').format(MUTED, _breakable(faint))
     title = Markup(' title="{}"').format(whole) if whole else ""
@@ -65,7 +68,10 @@ def _cell(content: Cell, *, is_number: bool) -> Markup:
 def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:
     title = Markup(' title="{}"').format(meaning) if meaning else ""
     look = NUMBER if is_number else CELL
-    return Markup('<td style="{}"{}><b>{}</b></td>').format(look, title, text)
+    if not text:
+        return Markup('<td style="{}"></td>').format(look)
+    # A sanitizer shows <th> as text; the script makes one of it.
+    return Markup('<td role="columnheader" style="{}"{}><b>{}</b></td>').format(look, title, text)
 
 
 def _row(cells: Iterable[Markup]) -> Markup:

@@ -271,7 +271,9 @@ def section_block(section: Section) -> Markup:
 
 def titled_block(title: str, body: Markup) -> Markup:
     """A part of a report under its title."""
-    return Markup('<div style="margin:10px 0"><div><b>{}</b></div>{}</div>').format(title, body)
+    return Markup(
+        '<div style="margin:10px 0"><div role="heading" aria-level="3"><b>{}</b></div>{}</div>'
+    ).format(title, body)
 
 
 def section_text(section: Section) -> str:

@@ -41,8 +41,8 @@ def page_html(report: Report, study: Study | None) -> Markup:
     return Markup(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body>"
-        '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}{scripts}</body></html>'
+        "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body><main>"
+        '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}</main>{scripts}</body></html>'
     ).format(
         title=printable(report.title),
         style=_STYLE,

@@ -131,6 +131,7 @@ function once(selector, upgrade, mark) {
 }
 
 function run() {
+  once('.profnb table', upgradeHead, 'head');
   once('.profnb-table[data-rows]', (box) => { new ReportTable(box); }, 'ready');
   once('.profnb-code', upgradeCode, 'ready');
   once('.profnb-advice', upgradeAdvice, 'ready');

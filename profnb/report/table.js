@@ -28,6 +28,24 @@ function barText(fraction) {
   return '█'.repeat(eighths >> 3) + ' ▏▎▍▌▋▊▉'[eighths & 7].trim();
 }
 
+/** Writes a bar, which is a picture: nobody wants it read out. @param {Element} cell @param {string} text */
+function writeBar(cell, text) {
+  cell.textContent = '';
+  addElement('span', cell, '', text).setAttribute('aria-hidden', 'true');
+}
+
+/** Makes headings of the first cells of a table, for whom the table is read to. @param {HTMLElement} table */
+function upgradeHead(table) {
+  table.querySelectorAll('td[role=columnheader]').forEach((found) => {
+    const head = document.createElement('th');
+    head.scope = 'col';
+    head.setAttribute('style', `${found.getAttribute('style')};font-weight:normal`);
+    head.title = /** @type {HTMLElement} */ (found).title;
+    head.replaceChildren(...found.childNodes);
+    found.replaceWith(head);
+  });
+}
+
 class ReportTable {
   /** @param {HTMLElement} box */
   constructor(box) {
@@ -59,7 +77,14 @@ class ReportTable {
       if (searches[at]) {
         tr.style.cursor = 'pointer';
         tr.title = 'find its ops';
+        tr.tabIndex = 0;
         tr.onclick = () => findOps(this.box, searches[at]);
+        tr.onkeydown = (event) => {
+          if (event.key !== 'Enter' || event.target !== tr) return;
+          event.stopPropagation();  // a notebook would run the cell, or edit it
+          event.preventDefault();
+          tr.click();
+        };
       }
       const name = tr.cells[1];  // as it is shown, and as it was recorded
       return {at, tr, text: `${name.textContent} ${name.title}`.toLowerCase()};
@@ -74,7 +99,7 @@ class ReportTable {
       const td = addElement('td', tr, this.styles[column]);
       if (column === 0) td.style.color = colour;
       if (whole) td.title = whole;
-      if (this.data.numbers[column]) td.textContent = text; else fillBreakable(td, text);
+      if (column === 0) writeBar(td, text); else if (this.data.numbers[column]) td.textContent = text; else fillBreakable(td, text);
       if (!faint) return;
       td.appendChild(document.createTextNode(' '));
       fillBreakable(addElement('span', td, 'opacity:.72'), faint);
@@ -85,10 +110,15 @@ class ReportTable {
   makeHeadings() {
     Array.from(this.head.cells).forEach((head, column) => {
       const ranks = this.data.parts[0].ranks[column];
-      if (!head.textContent || !ranks) return;
-      head.style.cursor = 'pointer';
+      const words = head.textContent;
+      if (!words || !ranks) return;
       head.title = head.title ? head.title + '\nclick to sort' : 'sort';
-      head.onclick = () => {
+      head.textContent = '';
+      const button = addElement('button', head, 'font:inherit;font-weight:600;color:inherit;background:none;border:0;' +
+        'padding:2px 0;margin:0;cursor:pointer;text-align:inherit;white-space:nowrap', words);
+      addElement('span', button, '').setAttribute('aria-hidden', 'true');
+      button.type = 'button';
+      button.onclick = () => {
         this.state.down = this.state.by === column ? !this.state.down : !ranks.up;
         this.state.by = column;
         this.draw();
@@ -109,19 +139,20 @@ class ReportTable {
     // A notebook must not take letters typed here for its own commands.
     search.onkeydown = (event) => event.stopPropagation();
     if (this.sides.length > 1) {
-      this.makeChoice(bar, [this.sides.join(' and '), ...this.sides], (chosen) => { state.side = chosen - 1; });
+      this.makeChoice(bar, 'side', [this.sides.join(' and '), ...this.sides], (chosen) => { state.side = chosen - 1; });
     } else {
       state.side = 0;
     }
     if (this.data.parts.length > 1) {
       const nouns = this.data.parts.map((part) => 'by ' + part.noun.replace(/s$/, ''));
-      this.makeChoice(bar, nouns, (chosen) => { state.part = chosen; });
+      this.makeChoice(bar, 'rows', nouns, (chosen) => { state.part = chosen; });
     }
   }
 
-  /** @param {Element} bar @param {string[]} labels @param {(chosen: number) => void} apply */
-  makeChoice(bar, labels, apply) {
+  /** @param {Element} bar @param {string} name @param {string[]} labels @param {(chosen: number) => void} apply */
+  makeChoice(bar, name, labels, apply) {
     const select = addElement('select', bar, CONTROL);
+    select.setAttribute('aria-label', name);
     for (const label of labels) addElement('option', select, 'color:#222;background:#fff', label);
     select.onchange = () => { apply(select.selectedIndex); this.draw(); };
   }
@@ -150,10 +181,14 @@ class ReportTable {
     const {state, data} = this;
     const rows = this.chosen();
     const shown = state.all ? rows : rows.slice(0, data.shown);
-    this.body.replaceChildren(this.head, ...shown.map((row) => row.tr));
+    while (this.body.lastChild !== this.head) this.body.lastChild?.remove();  // the headings keep the focus
+    this.body.append(...shown.map((row) => row.tr));
     Array.from(this.head.cells).forEach((head, column) => {
-      const label = head.firstElementChild || head;
-      label.textContent = (label.textContent || '').replace(/ [▾▴]$/, '') + (column === state.by ? (state.down ? ' ▾' : ' ▴') : '');
+      const mark = head.querySelector('button > span');
+      if (!mark) return;
+      const isSorted = column === state.by;
+      mark.textContent = isSorted ? (state.down ? ' ▾' : ' ▴') : '';
+      head.setAttribute('aria-sort', isSorted ? (state.down ? 'descending' : 'ascending') : 'none');
     });
     if (this.button) {
       this.button.style.display = rows.length > data.shown ? '' : 'none';
@@ -176,7 +211,7 @@ class ReportTable {
     for (const row of shown) {
       const {tr} = row, own = sideOf(row);
       sums[own] += share(row);
-      tr.cells[0].textContent = barText(share(row) / longest);
+      writeBar(tr.cells[0], barText(share(row) / longest));
       tr.cells[this.data.running].textContent = percentText(sums[own]);
     }
     const all = this.data.parts[0];

@@ -60,7 +60,8 @@ def _head_html(content: Content) -> Markup:
         'margin:2px 0 4px"><b>{}</b></div>'
     )
     first = Markup(
-        '<div style="font-size:18px;font-weight:600;line-height:1.3;margin:4px 0 2px">{}</div>'
+        '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;line-height:1.3;'
+        'margin:4px 0 2px">{}</div>'
     )
     parts = [
         amber.format(alarm) if alarm else Markup(""),

@@ -61,7 +61,7 @@ class Viewer {
     };
     button('−', 'zoom out (S)', () => this.zoom(2));
     button('+', 'zoom in (W)', () => this.zoom(0.5));
-    button('all', 'everything (0)', () => this.show(0, this.whole.head.span));
+    button('all', 'all of it (0)', () => this.show(0, this.whole.head.span));
     const input = BUTTON.replace('cursor:pointer;', '');
     if (this.whole.head.steps.num.length) {
       button('‹', 'previous step ([)', () => this.moveStep(-1));
