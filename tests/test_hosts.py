@@ -135,6 +135,18 @@ def test_waiting_for_workers_is_collectives_in_steps_and_between_them():
     assert rules["python-between-steps"].bound_fraction < 0.16
 
 
+def test_an_exchange_with_the_optimizers_name_is_none_of_its_ops():
+    """As MirroredStrategy names it, whose replicas also give no advice to look at other workers' traces."""
+    python, ops = [], []
+    for at in range(8):
+        t = at * 100 * MS
+        python.append(event("train_step", t, 90 * MS, _r=1, step_num=at))
+        ops += [event("net/dense/MatMul:MatMul", t, 10 * MS), event("sgd/AssignSubVariableOp:AssignSubVariableOp", t + 80 * MS, 2 * MS)]
+        ops += [event(f"sgd/CollectiveReduceV2_{one}:CollectiveReduceV2", t + (10 + 30 * one) * MS, 30 * MS, instance_key=1, group_key=1) for one in (0, 1)]
+    rules = {one.rule for one in Profile(read(host(line("python", *python, *ops)))).advice}
+    assert not rules & {"large-optimizer", "exposed-collectives", "idle-cores"}
+
+
 def test_an_op_that_computes_meanwhile_is_host_compute():
     of = Profile(read(worker(more_ms=20))).study.breakdown
     assert of.of("device collectives").tolist() == [50 * MS] * 8

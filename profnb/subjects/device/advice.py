@@ -143,10 +143,14 @@ def exposed_collectives(study: Study) -> Advice | None:
     if share < 0.05 or study.steps.is_window:
         return None
     if not study.has_device:
+        # Several replicas of one process meet in one number: nobody else's trace says more of them.
+        keys = study.trace.stats.integers("instance_key").values
+        if keys.size > 1.5 * np.unique(keys).size:
+            return None
         return Advice(
             "exposed-collectives", "Find out which worker is waited for",
-            f"{percent_text(share)} of the time goes to waiting for other workers or replicas and exchanging "
-            "with them, while no op computes here. One trace does not tell how much of it is waiting.",
+            f"{percent_text(share)} of the time goes to waiting for other workers and exchanging with "
+            "them, while no op computes here. One trace does not tell how much of it is waiting.",
             share,
             "Capture all workers into one logdir: profnb.load_fleet(logdir) tells waiting from exchange, and "
             "who is waited for. What is exchange: a larger batch per worker, or fewer and larger tensors.",

@@ -19,6 +19,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, words
+from profnb.trace.names import is_host_collective
 
 __all__ = [
     "eager_ops",
@@ -98,7 +99,13 @@ def large_optimizer(study: Study) -> Advice | None:
     )
     side = ops.is_device if ops.is_device.any() else ~ops.is_device
     whole = int(ops.self_ps[side].sum())
-    own = np.array([_is_optimizers(name) for name in ops.op_name], np.bool_)
+    names = zip(
+        ops.op_name, ops.op_type, strict=True
+    )  # an exchange of gradients has the optimizer's name
+    own = np.array(
+        [_is_optimizers(name) and not is_host_collective(f"{name}:{kind}") for name, kind in names],
+        np.bool_,
+    )
     share = float(ops.self_ps[side & own].sum() / whole) if whole and own.size else 0.0
     least = 0.25 if ops.is_device.any() else 0.5
     if share < least or study.framework == JAX or len(study.xla.hlo):
