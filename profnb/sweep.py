@@ -74,7 +74,7 @@ class Sweep:
     def row_words(self, row: int) -> tuple[str, str, str, str]:
         """A setting while the sweep goes on, as text: setting, runs, time of a step or run, throughput."""
         from profnb.compare.sweeps import setting_text
-        from profnb.core.units import MISSING, count_text, duration_text, rate_text
+        from profnb.core.units import MISSING, count_text, duration_text
 
         point = _point(self.settings[row], self.profiles[row], self.errors[row])
         name, typical = setting_text(point.setting), point.typical_ps
@@ -83,7 +83,8 @@ class Sweep:
         has_steps = any(len(steps) > 1 for steps in point.step_ps)
         unit = "runs" if not has_steps else "examples" if point.batch_size else "steps"
         rate = 1e12 / typical * (point.batch_size or 1 if has_steps else 1)
-        return name, count_text(point.runs), duration_text(typical), rate_text(rate, unit)
+        per_second = f"{count_text(round(rate) if rate >= 10 else rate)} {unit}"
+        return name, count_text(point.runs), duration_text(typical), per_second
 
     @property
     def notes(self) -> list[str]:

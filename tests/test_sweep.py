@@ -15,7 +15,7 @@ from profnb.compare.settings_table import settings_table
 from profnb.capture.histories import FitResult
 from profnb.comparison import compare
 from profnb.capture.switches import apply_switches, switches_of
-from profnb.sweep import combine, run_order
+from profnb.sweep import Sweep, combine, run_order
 from profnb.compare.sweep_section import sweep_bundle, sweep_figures, sweep_text
 
 pytest.importorskip("IPython")
@@ -369,3 +369,12 @@ model.fit(np.ones((64, 64), "float32"), np.ones((64, 8), "float32"), batch_size=
     assert threads == [["1"], ["2"]]
     shell.run_cell("%%tfsweep intra_op_threads=1 -q\nmade.append(1)")
     assert shell.user_ns["_tfsweep"].errors[0].endswith("NameError: name 'made' is not defined")
+
+
+def test_a_row_of_a_sweep_that_goes_on_has_its_rate():
+    sweep = Sweep([{"n": 1}, {"n": 2}])
+    assert sweep.row_words(0) == ("n=1", "0", "—", "")
+    sweep.errors[1] = "ValueError: two"
+    assert sweep.row_words(1) == ("n=2", "0", "—", "failed")
+    assert runs_of("a", 10, 40).typical_ps == pytest.approx(20 * MS)
+    assert np.isnan(SweepPoint({"n": 1}).typical_ps)
