@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -188,9 +188,4 @@ def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
         trace: AbstractContextManager[object] = trace_type(phase, step_num=step_num, _r=1)
     except TypeError:  # it takes something else now
         return nullcontext()
-    if not is_torch:
-        return trace
-    both = ExitStack()
-    both.enter_context(StepMark(phase, step_num))
-    both.enter_context(trace)
-    return both
+    return StepMark(phase, step_num, trace) if is_torch else trace

@@ -6,6 +6,7 @@ Each backend runs in an environment that has it; elsewhere all of this skips.
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -211,3 +212,196 @@ def test_a_torch_profiler_of_the_codes_own_takes_over_and_is_complete():
     assert p.recording.closed_by == "the code"
     assert phases(p.steps) == {"test": 8}
     assert phases(p.step_times) == {"test": 16}
+
+
+# One planted cause each, or none, as in diagnosis.py: what must be said, and what must not.
+
+
+class SlowData(keras.utils.PyDataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, at):
+        time.sleep(0.03)
+        return X[:8], Y[:8]
+
+
+class SlowCallback(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.03)
+
+
+def slow_generator():
+    while True:
+        time.sleep(0.03)
+        yield X[:8], Y[:8]
+
+
+def of_many_shapes():
+    for at in range(30):
+        yield X[: 4 + at % 8], Y[: 4 + at % 8]
+
+
+def said(run):
+    with profnb.profile() as p:
+        run()
+    return {advice.rule: advice for advice in p.advice}
+
+
+@pytest.mark.parametrize("source", ["a PyDataset", "a generator"])
+def test_slow_input_is_blamed_first_and_in_keras_words(source):
+    data, settings = (SlowData(), {}) if source == "a PyDataset" else (slow_generator(), {"steps_per_epoch": 20})
+    advice = said(lambda: make_model().fit(data, verbose=0, **settings))
+    assert next(iter(advice)) == "waiting-for-input"
+    assert "PyDataset" in advice["waiting-for-input"].code
+    assert "DataLoader" not in advice["waiting-for-input"].code
+
+
+def test_a_slow_callback_is_blamed_by_name_and_input_is_not():
+    advice = said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[SlowCallback()]))
+    assert next(iter(advice)) == "python-between-steps"
+    assert "SlowCallback.on_train_batch_end" in advice["python-between-steps"].code
+    assert "waiting-for-input" not in advice
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="XLA compiles on JAX only")
+def test_shapes_that_change_are_blamed_for_compiling_and_steady_ones_are_not():
+    advice = said(lambda: make_model().fit(of_many_shapes(), verbose=0))
+    assert "argument" in advice["recompiling"].evidence and "several shapes" in advice["recompiling"].evidence
+    assert "recompiling" not in said(fit)  # though Keras itself fills arrays of three shapes, op by op
+
+
+def test_arrays_in_memory_are_not_blamed():
+    for rule, advice in said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0)).items():
+        assert rule != "waiting-for-input" or advice.bound_fraction < 0.5  # a busy machine may take long to hand over
+
+
+# Loops of one's own.
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+@pytest.mark.parametrize("reads", [False, True])
+def test_calls_of_a_jit_function_are_steps_and_markers_are_better_ones(reads):
+    import jax
+    import jax.numpy as jnp
+
+    @jax.jit
+    def update(w, x):
+        return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+
+    def loop(mark):
+        w = jnp.ones((6, 3))
+        for at in range(20):
+            with mark(at):
+                w = update(w, X)
+                if reads:
+                    float(w.sum())
+        return w.block_until_ready()
+
+    from contextlib import nullcontext
+
+    plain = loop(lambda at: nullcontext())
+    with profnb.profile() as p:
+        unmarked = loop(lambda at: nullcontext())
+    with profnb.profile() as q:
+        marked = loop(profnb.step)
+    assert (np.asarray(plain) == np.asarray(unmarked)).all() and (np.asarray(plain) == np.asarray(marked)).all()
+    assert len(p.steps) == 20
+    assert phases(q.steps) == phases(q.step_times) == {"train": 20}
+    assert q.steps.step_num.tolist() == list(range(20))
+
+
+def torch_data(delay, count=80):
+    import torch
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return count
+
+        def __getitem__(self, at):
+            time.sleep(delay)
+            return torch.full((6,), float(at)), at % 3
+
+    return Rows()
+
+
+def torch_loop(delay=0.0, workers=0, zero="first", validates=False):
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    optimizer, loss_of = torch.optim.Adam(model.parameters()), torch.nn.CrossEntropyLoss()
+    count = 0
+    for _ in range(2):
+        for x, y in torch.utils.data.DataLoader(torch_data(delay), batch_size=8, num_workers=workers):
+            if zero == "first":
+                optimizer.zero_grad()
+            loss = loss_of(model(x), y)
+            loss.backward()
+            optimizer.step()
+            if zero == "last":
+                optimizer.zero_grad()
+            count += 1
+        if validates:
+            with torch.no_grad():
+                for x, y in torch.utils.data.DataLoader(torch_data(0, 24), batch_size=8):
+                    model(x)
+    return count, loss.item()
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+@pytest.mark.parametrize("settings", [{}, {"zero": "last"}, {"validates": True}, {"workers": 2}], ids=str)
+def test_a_torch_loop_has_a_step_for_each_of_the_optimizers(settings):
+    plain = torch_loop(**settings)
+    with profnb.profile(max_steps=15) as p:
+        captured = torch_loop(**settings)
+    assert captured == plain
+    assert phases(p.step_times) == {"train": captured[0]} == {"train": 20}
+    assert phases(p.steps) == {"train": 15}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_two_optimizers_that_take_turns_make_one_step():
+    import torch
+
+    one, two = (torch.nn.Linear(6, 1) for _ in range(2))
+    first, second = (torch.optim.SGD(model.parameters(), 0.1) for model in (one, two))
+    with profnb.profile() as p:
+        for x, _ in torch.utils.data.DataLoader(torch_data(0), batch_size=8):
+            for model, optimizer in ((one, first), (two, second)):
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+    assert phases(p.steps) == phases(p.step_times) == {"train": 10}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_a_dataloader_without_workers_is_blamed_where_it_is_slow_and_only_there():
+    advice = said(lambda: torch_loop(delay=0.004))
+    assert next(iter(advice)) == "waiting-for-input"
+    assert "has no workers" in advice["waiting-for-input"].evidence and "num_workers" in advice["waiting-for-input"].code
+
+    import torch
+
+    model = torch.nn.Linear(400, 400)
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+
+    def computes():
+        for _ in range(10):
+            optimizer.zero_grad()
+            model(torch.ones(2000, 400)).sum().backward()
+            optimizer.step()
+
+    assert "waiting-for-input" not in said(computes)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_steps_marked_by_hand_are_the_steps():
+    import torch
+
+    with profnb.profile() as p:
+        for at in range(7):
+            with profnb.step(at + 5, "turn"):
+                torch.ones(50, 50) @ torch.ones(50, 50)
+    assert phases(p.steps) == phases(p.step_times) == {"turn": 7}
+    assert p.steps.step_num.tolist() == list(range(5, 12))

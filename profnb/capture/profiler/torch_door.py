@@ -119,19 +119,30 @@ class _Marker:
 
 
 class StepMark:
-    """What ``profnb.step`` gives where PyTorch is: nothing, unless a capture sees it begin and end."""
+    """What ``profnb.step`` gives where PyTorch is: nothing, unless a capture sees it begin and end.
 
-    def __init__(self, phase: str, step_num: int) -> None:
+    Args:
+        phase: What the step does.
+        step_num: Its number.
+        also: TensorFlow's marker, where that is imported too, or None.
+    """
+
+    def __init__(self, phase: str, step_num: int, also: Any = None) -> None:
         """Nothing is marked yet."""
         self.phase, self.step_num = phase, step_num
         self.marker: Any = None
+        self._also = also
 
     def begin(self, door: TorchDoor) -> None:
         """Mark the step in PyTorch's trace."""
         self.marker = door.mark_step(self.phase, self.step_num)
 
     def __enter__(self) -> None:
-        """See ``TorchLoops``."""
+        """See ``TorchLoops``, which watches it."""
+        if self._also is not None:
+            self._also.__enter__()
 
     def __exit__(self, *error: object) -> None:
         """Likewise."""
+        if self._also is not None:
+            self._also.__exit__(*error)
