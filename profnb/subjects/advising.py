@@ -79,7 +79,7 @@ class Advice:
         title: What to do, in a few words.
         evidence: The numbers, in a sentence or two.
         bound_fraction: Most of the time that it can save, 0 to 1: from step to step, or of the whole cell
-            where the evidence says so; None where nothing bounds it.
+            (``is_of_cell``); None where nothing bounds it.
         code: What to write.
         link: Where it is explained.
         concerned_fraction: Share of the time that it speaks of; what ranks it where nothing bounds it.
