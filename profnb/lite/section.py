@@ -18,12 +18,12 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 from profnb.lite.findings import KERAS, LiteFindings
-from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS
+from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS, clock_text
 
 __all__ = ["difference_section", "lite_sections"]
 
 _MOST_LAYERS = 60
-_LONGEST = 40
+_LONGEST, _SHORT_BAR = 40, 6
 _MODEL_COLOURS = tuple(
     COLOURS[name]
     for name in (
@@ -85,19 +85,28 @@ def _time_section(found: LiteFindings) -> Section:
             "" if is_base else _between(low, high, lambda value: f"{value:.2f}"),
         )
 
+    def size(row: int) -> Cell:
+        one = models[row]
+        has_file = not math.isnan(one.compressed_bytes)
+        return (
+            bytes_text(one.bytes),
+            "",
+            f"{bytes_text(one.compressed_bytes)} gzip" if has_file else "",
+        )
+
     def delegated(row: int) -> Cell:
         one = models[row]
         count = f"{one.delegated_ops} of {one.ops} ops" if one.ops else ""
         return percent_text(one.delegated_fraction), "", count
 
-    base = "" if found.base is None else found.base.name
     return section_of(
         LITE_MODELS,
         found,
         (
             "model",
-            "bytes",
-            "compressed_bytes",
+            Shown(
+                "size", size, is_number=True, meaning="bytes of the file, and compressed with gzip"
+            ),
             Shown(
                 "latency",
                 latency,
@@ -105,7 +114,7 @@ def _time_section(found: LiteFindings) -> Section:
                 meaning=f"{_meaning('latency_ms')}, and its 95 % interval",
             ),
             Shown(
-                f"speed-up over {base}",
+                "speed-up",
                 speedup,
                 is_number=True,
                 meaning=_meaning("speedup") + ", and its 95 % interval",
@@ -127,6 +136,7 @@ def _time_section(found: LiteFindings) -> Section:
         bar=Bar(
             lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
             lambda row: _colour(found, models[row].name),
+            _SHORT_BAR,
         ),
         rows=range(len(models)),
     )
@@ -171,7 +181,9 @@ def _quality_section(found: LiteFindings) -> Section:
         tab=_MODELS,
         sentence=f"For {count_text(found.examples)} examples; differences are of pairs, example by example.",
         bar=Bar(
-            lambda row: _bar_of_quality(found, row), lambda row: _colour(found, models[row].name)
+            lambda row: _bar_of_quality(found, row),
+            lambda row: _colour(found, models[row].name),
+            _SHORT_BAR,
         ),
         rows=range(len(models)),
     )
@@ -215,7 +227,7 @@ def _layer_section(found: LiteFindings) -> Section:
     def time_of(model: str) -> Shown:
         def cell(row: int) -> Cell:
             one = of(row, model)
-            return MISSING if one is None else duration_text(one.self_ps)
+            return MISSING if one is None else clock_text(one.self_ps)
 
         return Shown(
             model, cell, is_number=True, meaning=f"{LITE_LAYERS['self_us'].meaning}, {model}"
