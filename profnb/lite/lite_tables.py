@@ -176,7 +176,7 @@ LITE_OPS: Table[LiteFindings] = Table(
         Column(
             "self_us",
             _op("self_ps"),
-            "mean time in a run under the profiler; 0 where it is less than a microsecond, or part of another",
+            "mean time in a run under the profiler; 0 where it is less than a microsecond or part of another",
             "time",
             clock_text,
         ),

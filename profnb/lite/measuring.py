@@ -71,12 +71,19 @@ class Measuring:
         self._order: list[int] = []  # of the arrays, as the interpreters' inputs come
         self._version = ""
 
-    def measure(self, title: str, keras: Any, notes: Sequence[str]) -> LiteFindings:
+    def measure(
+        self,
+        title: str,
+        keras: Any,
+        layers: Mapping[str, Sequence[tuple[str, str]]],
+        notes: Sequence[str],
+    ) -> LiteFindings:
         """Everything, in order.
 
         Args:
             title: What the models are called.
-            keras: The Keras model that they came from; None for files.
+            keras: The Keras model that they are compared with; None for files.
+            layers: By model names and classes of the layers of the Keras model that it came from.
             notes: What is to be said first.
 
         Raises:
@@ -97,7 +104,7 @@ class Measuring:
             )
             self._order = self._match(inputs, usable, data)
             try:
-                judged, ops, seen, errors = self._run_all(usable, data, side)
+                judged, ops, seen, errors = self._run_all(usable, data, side, layers)
             except InterpreterRefusalError as error:
                 raise CaptureError(f"The interpreter failed: {error}.") from None
             self._profile(seen, data, ops)
@@ -118,13 +125,17 @@ class Measuring:
         return replace(findings, advice=tuple(advise_lite(findings, self._calibrated)))
 
     def _run_all(
-        self, usable: Sequence[LiteModel], data: GivenData, side: KerasSide | None
+        self,
+        usable: Sequence[LiteModel],
+        data: GivenData,
+        side: KerasSide | None,
+        layers: Mapping[str, Sequence[tuple[str, str]]],
     ) -> tuple[LiteFindings, dict[str, list[LiteOp]], list[LiteModel], LayerErrors]:
         """What one process tells of all models: times, what comes out, ops, and errors of layers."""
         with InterpreterProcess(self._engine) as process:
             rows = self._time(process, usable, data, side)
             judged = self._judge(process, rows, data, side)
-            ops, seen = self._look_into(process, judged.models, side)
+            ops, seen = self._look_into(process, judged.models, layers)
             return judged, ops, seen, self._errors(process, seen, data)
 
     def _probe(self) -> tuple[list[LiteModel], dict[str, list[dict[str, Any]]]]:
@@ -286,16 +297,19 @@ class Measuring:
         )
 
     def _look_into(
-        self, process: InterpreterProcess, rows: Sequence[LiteModel], side: KerasSide | None
+        self,
+        process: InterpreterProcess,
+        rows: Sequence[LiteModel],
+        layers: Mapping[str, Sequence[tuple[str, str]]],
     ) -> tuple[dict[str, list[LiteOp]], list[LiteModel]]:
         """The ops of each kind, with their layers and who runs them; of the first number of threads."""
         seen = [one for one in rows if one.kind != KERAS and one.threads == self._threads[0]]
-        layers = [] if side is None else side.layers
         ops: dict[str, list[LiteOp]] = {}
         for one in seen:
             inputs = process.ask("open", id=one.name, **self._open_again(one))["inputs"]
             graph = read_graph(process.ask("graph", id=one.name), inputs)
-            found = assign_layers(graph, layers)
+            of_model = layers.get(one.name) or layers.get(one.name.rpartition(", ")[0], [])
+            found = assign_layers(graph, of_model)
             self._graphs[one.name], self._layers[one.name] = graph, found
             ops[one.name] = list_ops(one.name, graph, found)
         return ops, seen
