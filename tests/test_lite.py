@@ -23,7 +23,7 @@ from profnb.lite.op_rows import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.result import LiteResult
-from profnb.lite.verdict import verdict_text
+from profnb.lite.shown.verdict import verdict_text
 
 US = 1e6  # picoseconds
 

@@ -19,7 +19,14 @@ from profnb.core.units import PS_PER_S, PS_PER_US, count_text
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import Converted
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
-from profnb.lite.given import GivenData, random_data, read_arrays, write_examples
+from profnb.lite.given import (
+    GivenData,
+    padded,
+    plain_array,
+    random_data,
+    read_arrays,
+    write_examples,
+)
 from profnb.lite.judging import judge_outputs
 from profnb.lite.keras_side import KerasSide
 from profnb.lite.op_layers import Graph, OpLayer, assign_layers, match_inputs, read_graph
@@ -96,7 +103,7 @@ class Measuring:
             if not usable:
                 return LiteFindings(title, models=tuple(models))
             data = self._given if len(self._given) else random_data(*_of(inputs[usable[0].name]))
-            data = _padded(data, self._batch)
+            data = padded(data, self._batch)
             side = (
                 None
                 if keras is None
@@ -204,7 +211,7 @@ class Measuring:
         return order
 
     def _write(self, name: str, data: GivenData, rows: Any) -> str:
-        arrays = [_plain(data.inputs[at][rows]) for at in self._order]
+        arrays = [plain_array(data.inputs[at][rows]) for at in self._order]
         return write_examples(self._folder / f"{name}.npz", arrays)
 
     def _time(
@@ -420,16 +427,3 @@ def _of(details: Sequence[Mapping[str, Any]]) -> tuple[list[list[int]], list[str
     return [one["open"] or one["shape"] for one in details], [
         "float32" if one["scale"] else one["dtype"] for one in details
     ]
-
-
-def _padded(data: GivenData, batch: int) -> GivenData:
-    """Data with at least a batch: the last example again where there are fewer."""
-    if len(data) >= batch:
-        return data
-    rows = np.minimum(np.arange(batch), len(data) - 1)
-    return GivenData(tuple(x[rows] for x in data.inputs), data.names, None, data.note)
-
-
-def _plain(array: Any) -> Any:
-    """An array in a type that the interpreter's process casts from."""
-    return array.astype(np.float32) if array.dtype == np.float64 else array
