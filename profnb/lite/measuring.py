@@ -400,7 +400,7 @@ class Measuring:
                 remarks.setdefault(one.error, []).append(one.name)
         notes = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
         count, source = self._calibrated
-        if source == "data" and any(one.name.endswith("int8") for one in self._converted):
+        if source == "data" and any(one.kind == "int8" for one in self._converted):
             notes.append(f"int8 is calibrated with the first {count} examples of the data.")
         return [*notes, *([self._given.note] if self._given.note else [])]
 
