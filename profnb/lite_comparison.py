@@ -123,7 +123,7 @@ class LiteComparison:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.lite_verdict import difference_text
+        from profnb.lite.shown.lite_verdict import difference_text
 
         row = self._spoken_of
         if row is None:
@@ -150,7 +150,7 @@ class LiteComparison:
 
     @cached_property
     def _report(self) -> "Report":
-        from profnb.lite.section import difference_section
+        from profnb.lite.shown.section import difference_section
         from profnb.report.report import Report
 
         title = f"{self.labels[0]} and {self.labels[1]}"

@@ -23,7 +23,7 @@ from profnb.lite.op_rows import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.result import LiteResult
-from profnb.lite.lite_verdict import verdict_text
+from profnb.lite.shown.lite_verdict import verdict_text
 
 US = 1e6  # picoseconds
 
@@ -581,6 +581,10 @@ def test_a_file_runs_with_several_threads_and_without_data(shipped, tmp_path):
 
     with redirect_stdout(StringIO()):
         (tmp_path / "cnn.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    (tmp_path / "cnn.tflite").rename(tmp_path / "cnn_int8.tflite")
+    opened = profnb.lite(tmp_path / "cnn_int8.tflite", (np.zeros((20, 32, 32, 3), np.float32), np.zeros(20, int)), seconds=0.1)
+    assert "calibrated" not in " ".join(opened.notes)  # nothing here knows how a file was made
+    (tmp_path / "cnn_int8.tflite").rename(tmp_path / "cnn.tflite")
     one = profnb.lite(tmp_path / "cnn.tflite", threads=(1, 2), seconds=0.1)
     assert list(one.models.model) == ["cnn, 1 thread", "cnn, 2 threads"]
     assert "No data were given" in " ".join(one.notes)

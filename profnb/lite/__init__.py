@@ -11,6 +11,7 @@ judging          outputs to accuracy, agreement and their intervals
 findings         what is known of each model, op and layer: the values that are saved
 measuring        models to findings
 lite_tables      the tables, declared
-advice, lite_verdict  what is said; section: how it is shown
+advice           what to change
+shown/           the verdict, the sections
 result           what a user holds: report, files, comparison
 """

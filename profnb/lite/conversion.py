@@ -119,7 +119,12 @@ def stripped(model: Any) -> tuple[Any, str]:
 
     if found == "pruned":
         return optimization.sparsity.keras.strip_pruning(model), found
-    return optimization.clustering.keras.strip_clustering(model), found
+    plain = optimization.clustering.keras.strip_clustering(model)
+    # Its layers still hold tensors of the graph that they were trained in; a clone with the weights does not.
+    kind = next(one for one in type(plain).__mro__ if one.__name__ == "Model")
+    clone = sys.modules[kind.__module__.split(".")[0]].models.clone_model(plain)
+    clone.set_weights(plain.get_weights())
+    return clone, found
 
 
 def convert_model(

@@ -13,7 +13,7 @@ from profnb.core.errors import CaptureError
 from profnb.lite.conversion import Converted, convert_model, is_keras, read_file, stripped
 from profnb.lite.findings import LiteFindings
 from profnb.lite.given import read_data, read_examples
-from profnb.lite.keras_side import KerasSide
+from profnb.lite.keras_side import KerasSide, layers_of
 from profnb.lite.measuring import Measuring
 from profnb.lite.result import LiteResult
 
@@ -34,6 +34,7 @@ def measure_models(
         converted: list[Converted] = []
         kerases: list[tuple[str, Any]] = []
         notes: list[str] = []
+        layers: dict[str, list[tuple[str, str]]] = {}
         sources = _sources(model, Path(name))
         for at, (called, one) in enumerate(sources):
             prefix = f"{called} " if len(sources) > 1 and not isinstance(one, Converted) else ""
@@ -57,13 +58,17 @@ def measure_models(
                 plain, kinds, folder, examples=examples, names=given.names, batch_size=batch_size,
                 allow=allow, fixed_batch=fixed_batch or batch_size > 1, is_trained=trained == "int8",
             )  # fmt: skip
-            converted += [replace(each, name=f"{prefix}{each.name}") for each in made]
+            named = [replace(each, name=f"{prefix}{each.name}") for each in made]
+            layers |= {each.name: layers_of(plain) for each in named}
+            converted += named
         calibrated = (len(examples[0]) if examples else 0, source)
         measuring = Measuring(converted, given, calibrated, threads, batch_size, seconds)
         reference = kerases[0][1] if kerases else None
+        if len(kerases) > 1:
+            notes.append(f"The Keras model that all are compared with is {kerases[0][0]}.")
         title = label or ", ".join(called for called, _ in sources)
         with redirect_stdout(StringIO()):
-            findings = measuring.measure(title, reference, notes)
+            findings = measuring.measure(title, reference, layers, notes)
     _raise_if_empty(findings)
     return LiteResult(findings)
 

@@ -11,6 +11,8 @@ import numpy as np
 
 __all__ = [
     "GivenData",
+    "padded",
+    "plain_array",
     "random_data",
     "read_arrays",
     "read_data",
@@ -185,3 +187,16 @@ def _checked(inputs: tuple[Any, ...], names: tuple[str, ...], labels: Any) -> Gi
         return given
     note = f"The first {_MOST:,} of {counts[0]:,} examples are judged."
     return GivenData(given.head(_MOST).inputs, names, given.head(_MOST).labels, note)
+
+
+def padded(data: GivenData, batch: int) -> GivenData:
+    """Data with at least a batch: the last example again where there are fewer."""
+    if len(data) >= batch:
+        return data
+    rows = np.minimum(np.arange(batch), len(data) - 1)
+    return GivenData(tuple(x[rows] for x in data.inputs), data.names, None, data.note)
+
+
+def plain_array(array: Any) -> Any:
+    """An array in a type that the interpreter's process casts from."""
+    return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -6,10 +6,10 @@ from operator import attrgetter
 from typing import Any
 
 from profnb.core.table import Column, Table
-from profnb.core.units import MISSING, count_text
+from profnb.core.units import MISSING, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
-__all__ = ["LITE_DIFFERENCES", "LITE_LAYERS", "LITE_MODELS", "LITE_OPS"]
+__all__ = ["LITE_DIFFERENCES", "LITE_LAYERS", "LITE_MODELS", "LITE_OPS", "clock_text"]
 
 _NAN = float("nan")
 
@@ -20,6 +20,15 @@ def _of(name: str) -> Callable[[LiteFindings], Any]:
 
 def _rate(per_second: float) -> str:
     return MISSING if math.isnan(per_second) else count_text(round(per_second, 1))
+
+
+def clock_text(time_ps: float) -> str:
+    """A time of the profiler, which counts whole microseconds: none counted is less than one."""
+    return "<1 µs" if time_ps == 0 else duration_text(time_ps)
+
+
+def _small(value: float) -> str:
+    return MISSING if math.isnan(value) else f"{value:.2g}"
 
 
 def _latency(found: LiteFindings, end: int) -> list[float]:
@@ -108,8 +117,9 @@ LITE_MODELS: Table[LiteFindings] = Table(
             "largest_difference",
             _of("largest_difference"),
             "largest difference of its outputs from the Keras model's",
+            text=_small,
         ),
-        Column("mean_difference", _of("mean_difference"), "... and the mean"),
+        Column("mean_difference", _of("mean_difference"), "... and the mean", text=_small),
         Column("ops", lambda f: _optional_count(f, "ops"), "how many ops it has"),
         Column(
             "delegated_ops",
@@ -166,8 +176,9 @@ LITE_OPS: Table[LiteFindings] = Table(
         Column(
             "self_us",
             _op("self_ps"),
-            "mean time in a run under the profiler; 0 where it is part of another",
+            "mean time in a run under the profiler; 0 where it is less than a microsecond or part of another",
             "time",
+            clock_text,
         ),
         Column("self_fraction", _fraction, "its share of the time of the model's ops", "share"),
     ),
@@ -187,13 +198,18 @@ LITE_LAYERS: Table[LiteFindings] = Table(
         Column("layer", _layer("layer"), "the Keras layer; the scope in its ops' names for a file"),
         Column("layer_type", _layer("layer_type"), "its class"),
         Column("ops", _layer("ops"), "how many ops it has"),
-        Column("self_us", _layer("self_ps"), "time of its ops in a run under the profiler", "time"),
+        Column(
+            "self_us",
+            _layer("self_ps"),
+            "time of its ops in a run under the profiler",
+            "time",
+            clock_text,
+        ),
         Column(
             "error_fraction",
             _layer("error_fraction"),
             "how far its output is from that of float32 for a few examples: root mean square of "
-            "the differences over "
-            "that of the values",
+            "the differences over that of the values",
             "error",
         ),
         Column(

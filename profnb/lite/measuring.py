@@ -19,7 +19,14 @@ from profnb.core.units import PS_PER_S, PS_PER_US, count_text
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import Converted
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
-from profnb.lite.given import GivenData, random_data, read_arrays, write_examples
+from profnb.lite.given import (
+    GivenData,
+    padded,
+    plain_array,
+    random_data,
+    read_arrays,
+    write_examples,
+)
 from profnb.lite.judging import judge_outputs
 from profnb.lite.keras_side import KerasSide
 from profnb.lite.op_layers import Graph, OpLayer, assign_layers, match_inputs, read_graph
@@ -71,12 +78,19 @@ class Measuring:
         self._order: list[int] = []  # of the arrays, as the interpreters' inputs come
         self._version = ""
 
-    def measure(self, title: str, keras: Any, notes: Sequence[str]) -> LiteFindings:
+    def measure(
+        self,
+        title: str,
+        keras: Any,
+        layers: Mapping[str, Sequence[tuple[str, str]]],
+        notes: Sequence[str],
+    ) -> LiteFindings:
         """Everything, in order.
 
         Args:
             title: What the models are called.
-            keras: The Keras model that they came from; None for files.
+            keras: The Keras model that they are compared with; None for files.
+            layers: By model names and classes of the layers of the Keras model that it came from.
             notes: What is to be said first.
 
         Raises:
@@ -89,7 +103,7 @@ class Measuring:
             if not usable:
                 return LiteFindings(title, models=tuple(models))
             data = self._given if len(self._given) else random_data(*_of(inputs[usable[0].name]))
-            data = _padded(data, self._batch)
+            data = padded(data, self._batch)
             side = (
                 None
                 if keras is None
@@ -97,7 +111,7 @@ class Measuring:
             )
             self._order = self._match(inputs, usable, data)
             try:
-                judged, ops, seen, errors = self._run_all(usable, data, side)
+                judged, ops, seen, errors = self._run_all(usable, data, side, layers)
             except InterpreterRefusalError as error:
                 raise CaptureError(f"The interpreter failed: {error}.") from None
             self._profile(seen, data, ops)
@@ -118,13 +132,17 @@ class Measuring:
         return replace(findings, advice=tuple(advise_lite(findings, self._calibrated)))
 
     def _run_all(
-        self, usable: Sequence[LiteModel], data: GivenData, side: KerasSide | None
+        self,
+        usable: Sequence[LiteModel],
+        data: GivenData,
+        side: KerasSide | None,
+        layers: Mapping[str, Sequence[tuple[str, str]]],
     ) -> tuple[LiteFindings, dict[str, list[LiteOp]], list[LiteModel], LayerErrors]:
         """What one process tells of all models: times, what comes out, ops, and errors of layers."""
         with InterpreterProcess(self._engine) as process:
             rows = self._time(process, usable, data, side)
             judged = self._judge(process, rows, data, side)
-            ops, seen = self._look_into(process, judged.models, side)
+            ops, seen = self._look_into(process, judged.models, layers)
             return judged, ops, seen, self._errors(process, seen, data)
 
     def _probe(self) -> tuple[list[LiteModel], dict[str, list[dict[str, Any]]]]:
@@ -193,7 +211,7 @@ class Measuring:
         return order
 
     def _write(self, name: str, data: GivenData, rows: Any) -> str:
-        arrays = [_plain(data.inputs[at][rows]) for at in self._order]
+        arrays = [plain_array(data.inputs[at][rows]) for at in self._order]
         return write_examples(self._folder / f"{name}.npz", arrays)
 
     def _time(
@@ -286,16 +304,19 @@ class Measuring:
         )
 
     def _look_into(
-        self, process: InterpreterProcess, rows: Sequence[LiteModel], side: KerasSide | None
+        self,
+        process: InterpreterProcess,
+        rows: Sequence[LiteModel],
+        layers: Mapping[str, Sequence[tuple[str, str]]],
     ) -> tuple[dict[str, list[LiteOp]], list[LiteModel]]:
         """The ops of each kind, with their layers and who runs them; of the first number of threads."""
         seen = [one for one in rows if one.kind != KERAS and one.threads == self._threads[0]]
-        layers = [] if side is None else side.layers
         ops: dict[str, list[LiteOp]] = {}
         for one in seen:
             inputs = process.ask("open", id=one.name, **self._open_again(one))["inputs"]
             graph = read_graph(process.ask("graph", id=one.name), inputs)
-            found = assign_layers(graph, layers)
+            of_model = layers.get(one.name) or layers.get(one.name.rpartition(", ")[0], [])
+            found = assign_layers(graph, of_model)
             self._graphs[one.name], self._layers[one.name] = graph, found
             ops[one.name] = list_ops(one.name, graph, found)
         return ops, seen
@@ -379,7 +400,7 @@ class Measuring:
                 remarks.setdefault(one.error, []).append(one.name)
         notes = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
         count, source = self._calibrated
-        if source == "data" and any(one.name.endswith("int8") for one in self._converted):
+        if source == "data" and any(one.kind == "int8" for one in self._converted):
             notes.append(f"int8 is calibrated with the first {count} examples of the data.")
         return [*notes, *([self._given.note] if self._given.note else [])]
 
@@ -406,16 +427,3 @@ def _of(details: Sequence[Mapping[str, Any]]) -> tuple[list[list[int]], list[str
     return [one["open"] or one["shape"] for one in details], [
         "float32" if one["scale"] else one["dtype"] for one in details
     ]
-
-
-def _padded(data: GivenData, batch: int) -> GivenData:
-    """Data with at least a batch: the last example again where there are fewer."""
-    if len(data) >= batch:
-        return data
-    rows = np.minimum(np.arange(batch), len(data) - 1)
-    return GivenData(tuple(x[rows] for x in data.inputs), data.names, None, data.note)
-
-
-def _plain(array: Any) -> Any:
-    """An array in a type that the interpreter's process casts from."""
-    return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -55,7 +55,7 @@ class LiteResult(LiteTables):
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.lite_verdict import verdict_text
+        from profnb.lite.shown.lite_verdict import verdict_text
 
         return verdict_text(self.findings)
 
@@ -76,7 +76,7 @@ class LiteResult(LiteTables):
 
     @cached_property
     def _report(self) -> "Report":
-        from profnb.lite.section import lite_sections
+        from profnb.lite.shown.section import lite_sections
         from profnb.report.report import Report
 
         found = self.findings

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -122,7 +123,8 @@ class InterpreterProcess:
             self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(OSError):  # what a dead process did not take
+                    pipe.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
