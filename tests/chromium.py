@@ -145,7 +145,7 @@ def wait_until(page, expression):
 
 # Charts that were drawn, or shown, a moment ago are laid out again by plotly.js after 100 ms; what stands below them moves.
 STILL = """() => new Promise(done => {
-  const places = () => [...document.querySelectorAll('.js-plotly-plot .point, .main-svg, canvas, [role=tab]')]
+  const places = () => [...document.querySelectorAll('.js-plotly-plot .point, .main-svg, .profnb-figure svg, canvas, [role=tab]')]
     .map(e => e.getBoundingClientRect()).map(r => [r.x + scrollX, r.y + scrollY, r.width, r.height].join()).join(';');
   let before = places(), same = 0, left = 2000;
   const frame = () => {

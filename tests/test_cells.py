@@ -214,7 +214,7 @@ def kinds(cell):
 
 
 def test_the_report_comes_under_the_value_with_chart_and_controls(shown):
-    assert kinds(shown[0]) == ["execute_result", "profnb", "plotly", "plotly", "javascript", "widget"]
+    assert kinds(shown[0]) == ["execute_result", "profnb", "javascript", "widget"]
     # One of them may have taken so long that it stands aside.
     assert re.search("[78] train steps, median", shown[0].outputs[1].data["text/plain"])
 
@@ -247,7 +247,7 @@ def test_a_result_can_be_shown_again_and_a_missing_trace_is_one_line(shown):
 
 
 def test_controls_can_be_left_out(shown):
-    assert kinds(shown[9]) == ["profnb", "plotly", "plotly", "javascript"]
+    assert kinds(shown[9]) == ["profnb", "javascript"]
 
 
 def test_callers_that_bypass_the_transformer_get_the_same_and_the_cell_fails(shown):
@@ -358,7 +358,7 @@ def test_an_interrupt_after_the_cell_costs_the_report_at_most_and_that_is_said(i
     assert kinds(interrupted[cell])[-1] == "profnb"
     said = interrupted[cell].outputs[-1].data["text/plain"]
     assert said.startswith("Interrupted while the result was being shown")
-    assert kinds(interrupted[12])[:2] == ["profnb", "plotly"]
+    assert kinds(interrupted[12])[:2] == ["profnb", "javascript"]
     assert interrupted[16].outputs[0].data["text/plain"] == "8"
 
 

@@ -314,3 +314,42 @@ def test_device_tables_stand_in_the_html_escaped_and_only_with_a_device():
     assert "<script" not in html
     plain = Profile(read(host(line("python", event("train", 0, 100, step_num=0, _r=1)))))._repr_mimebundle_()["text/html"]
     assert "Kernels" not in plain and "Idle time" not in plain
+
+
+def test_figures_are_plotlys_and_an_unknown_one_names_those_there_are(cpu_trace_path):
+    go = pytest.importorskip("plotly.graph_objects")
+    figures = profnb.load(cpu_trace_path).figures
+    assert list(figures) == ["Steps", "Layers"]
+    assert all(isinstance(figure, go.Figure) for figure in figures.values())
+    assert sum(figures["Steps"].data[-1].y) >= 0
+    with pytest.raises(KeyError, match="'Steps', 'Layers'"):
+        figures["steps"]
+    assert "'Steps'" in repr(figures)
+
+
+def test_every_figure_of_a_shared_trace_is_in_the_table_of_the_docstring():
+    said = Profile.figures.__doc__
+    for title in ("Steps", "Layers", "Input pipeline", "Buffers", "Queues", "Idle time of the device", "XLA ops", "Roofline", "Roofline of ops", "Memory", "Python"):
+        assert f'"{title}"' in said
+    for path in every_shared_trace():
+        path = getattr(path, "values", [path])[0]
+        if path is not None and "cnn-batch512" in str(path):
+            assert set(Profile(read_trace(path)).figures) <= set(re.findall('"([^"]+)"', said))
+
+
+def test_a_profile_alone_is_its_report_in_a_notebook_with_its_script_and_text_in_a_terminal(cpu_trace_path, monkeypatch):
+    from types import SimpleNamespace
+
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(sorted(data)))
+    registry = SimpleNamespace(registry={})
+    shell = SimpleNamespace(kernel=None, magics_manager=registry)
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+    result = profnb.load(cpu_trace_path)
+    with pytest.raises(NotImplementedError):  # IPython then takes the text
+        result._ipython_display_()
+    shell.kernel = object()
+    shell.magics_manager.registry["ProfnbMagics"] = SimpleNamespace(live=False)
+    result._ipython_display_()
+    assert shown == [["text/html", "text/plain"], ["application/javascript", "text/plain"]]
+    assert result._mime_() == ("text/html", result._repr_mimebundle_()["text/html"])

@@ -93,7 +93,10 @@ function makeTicks(spec, low, high, wanted, names) {
   const ticks = /** @type {[number, string][]} */ ([]);
   if (spec.type === 'log') {
     const every = Math.ceil((Math.log10(high) - Math.log10(low)) / Math.max(wanted, 1)) || 1;
-    for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high; e += every) ticks.push([10 ** e, write(10 ** e)]);
+    const within = every > 1 || Math.log10(high / low) > 2 ? [1] : [1, 2, 5];
+    for (let e = Math.floor(Math.log10(low)); 10 ** e <= high; e += every) {
+      for (const one of within) if (one * 10 ** e >= low && one * 10 ** e <= high) ticks.push([one * 10 ** e, write(+(one * 10 ** e).toPrecision(3))]);
+    }
     return ticks;
   }
   const rough = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(rough));

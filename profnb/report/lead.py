@@ -74,11 +74,12 @@ def _idle_text(study: Study, idle: IdleTable) -> str:
     first, first_ps = causes[0]
     if first not in _CLAUSES:
         return f"{said}; why was not recorded."
-    how = "mostly because" if first_ps >= _MOST * whole else "most often because"
+    is_most = first_ps >= _MOST * whole
+    how = "mostly because" if is_most else "most often because"
     said += f", {how} {_CLAUSES[first]} ({percent_text(first_ps / window)})"
     second, second_ps = causes[1]
     is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
-    if second in _CLAUSES and is_worth_it:
+    if second in _CLAUSES and is_worth_it and not is_most:
         said += f", and because {_CLAUSES[second]} ({percent_text(second_ps / window)})"
     return f"{said}."
 
@@ -115,7 +116,7 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     if took < _LEAST_OP * whole or not kind:
         return ""
     name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:_LONGEST]
-    return f"; {percent_text(took / whole)} of the time in ops there is {name}"
+    return f"; {name} takes {percent_text(took / whole)} of the ops' own time"
 
 
 def unmeasured_text(study: Study) -> str:

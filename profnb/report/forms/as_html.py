@@ -26,7 +26,7 @@ __all__ = ["content_html", "live_parts"]
 _BAR_MARKS = 72
 _STEPS = "Steps"
 _PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
-_LINE = Markup('<div style="{};margin:0 0 4px" data-part="facts">{}</div>')
+_LINE = Markup('<span style="{}" data-part="facts">{}</span>')
 _PART = Markup('<div data-part="{}">{}</div>')
 
 
@@ -53,7 +53,7 @@ def content_html(content: Content, *, live_id: str = "", is_page: bool = False) 
 
 
 def _head_html(content: Content) -> Markup:
-    """What is read first: what was not seen, the answer, a line of facts, the typical step, the steps."""
+    """What is read first: what was not seen, the answer, what to do, facts, the typical step, the steps."""
     alarm = f"{content.alarm} {content.unmeasured}".strip()
     amber = Markup(
         '<div style="border-left:4px solid #c98500;background:rgba(201,133,0,.15);padding:4px 10px;'
@@ -68,8 +68,11 @@ def _head_html(content: Content) -> Markup:
         first.format(content.lead or content.headline),
     ]
     facts = [content.headline] if content.lead else []
-    if facts or content.facts:
-        parts.append(_LINE.format(MUTED, _facts_line(facts, content.facts)))
+    first_of_all = (
+        Markup("<b>→ {}</b> · ").format(content.advice[0].title) if content.advice else ""
+    )
+    line = _LINE.format(MUTED, _facts_line(facts, content.facts))
+    parts.append(Markup('<div style="margin:0 0 4px">{}{}</div>').format(first_of_all, line))
     if content.shares:
         parts.append(share_bar_html(content.shares))
     if content.chart is not None:

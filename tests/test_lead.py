@@ -1,0 +1,113 @@
+"""The first sentence of a report: said of the guilty with the tables' own numbers, and of the innocent not at all."""
+
+import pytest
+from conftest import every_shared_trace
+from test_report import profile_of
+from traces import event, gpu, host, line
+
+import profnb
+from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.core.units import percent_text
+from profnb.profile import Profile
+from profnb.trace.files import read_trace
+
+US = 10**6
+
+
+def lead(profile):
+    return profile._report.lead
+
+
+def steps(*inside, count=10, took=90):
+    """Steps every 100 us, each with these events: name, begin and duration in us."""
+    for at in range(count):
+        yield event("train", at * 100 * US, took * US, step_num=at, _r=1)
+        for name, begin, duration in inside:
+            yield event(name, (at * 100 + begin) * US, duration * US)
+
+
+def kernels(begin, duration, count=10):
+    return [event("kernel", (at * 100 + begin) * US, duration * US) for at in range(count)]
+
+
+def test_an_idle_device_comes_first_with_what_the_host_did():
+    """The device works 20 of every 100 us; for 60 before that the host waits for its next element."""
+    profile = profile_of(host(line("python", *steps(("IteratorGetNext", 0, 60)))), gpu(line("Stream #1", *kernels(60, 20))))
+    idle = profile.idle.set_index("cause").window_fraction
+    assert lead(profile).startswith(f"The GPU is idle {percent_text(idle.sum())} of the time, mostly because the next batch is not there yet (")
+    assert f"({percent_text(idle['waiting for input'])})" in lead(profile)
+
+
+def test_a_busy_device_is_not_called_idle():
+    profile = profile_of(host(line("python", *steps(took=100))), gpu(line("Stream #1", *kernels(2, 96))))
+    assert lead(profile).startswith("Most of a step is device compute, ")
+    assert "idle" not in lead(profile)
+
+
+def test_two_causes_are_both_said_where_neither_is_most_of_it():
+    inside = ("IteratorGetNext", 0, 25), ("a/MatMul:MatMul", 25, 25)
+    profile = profile_of(host(line("python", *steps(*inside))), gpu(line("Stream #1", *kernels(70, 25))))
+    assert "most often because the next batch is not there yet (" in lead(profile)
+    assert ", and because the host is still launching its kernels (" in lead(profile)
+
+
+def test_why_is_not_invented_where_the_host_was_not_recorded():
+    step_line = line("Steps", *(event(str(at), at * 100 * US, 90 * US, step_num=at) for at in range(10)))
+    profile = profile_of(gpu(step_line, line("Stream #1", *kernels(0, 40))))
+    if profile._report.lead and "idle" in lead(profile):
+        assert lead(profile).endswith("; why was not recorded.")
+
+
+def test_of_the_cpu_the_kind_of_op_that_takes_most_is_named_with_its_share_of_the_ops():
+    profile = profile_of(host(line("python", *steps(("a/MatMul:MatMul", 0, 60), ("b/Relu:Relu", 60, 20)))))
+    assert lead(profile) == "Most of a step is host compute, 80.8 % (ops computing on the CPU); MatMul takes 75.0 % of the ops' own time."
+
+
+def test_the_only_kind_of_op_is_no_news():
+    assert "takes" not in lead(profile_of(host(line("python", *steps(("a/MatMul:MatMul", 0, 60))))))
+
+
+def test_nothing_is_said_first_where_nothing_is_known():
+    assert lead(Profile(recording=None)) == ""
+    assert lead(profile_of(host(line("python")))) == ""
+
+
+def test_a_device_that_was_not_recorded_stands_above_the_answer_and_its_repair_in_the_notes():
+    report = profile_of(host(line("python", *steps(("cuLaunchKernel", 5, 60)))), gpu())._report
+    assert report.unmeasured.endswith("although it worked: device times are absent, not zero.")
+    assert any("libcupti is missing" in note for note in report.notes)
+    html = report.html
+    assert html.index("although it worked") < html.index(report.lead[:20]) < html.index("libcupti is missing")
+
+
+def test_a_device_that_did_not_work_is_no_alarm():
+    report = profile_of(host(line("python", *steps(("a/MatMul:MatMul", 5, 60)))), gpu())._report
+    assert report.unmeasured == ""
+
+
+def test_dropped_events_are_said_first():
+    report = profile_of(host(line("python", *steps(("a/MatMul:MatMul", 5, 60)))), errors=["dropped 12 events"])._report
+    assert report.unmeasured == "Events were dropped because a buffer was full, so counts and times are too low."
+
+
+@pytest.mark.parametrize("path", every_shared_trace())
+def test_the_numbers_of_the_sentence_are_those_of_the_tables(path):
+    profile = Profile(read_trace(path))
+    said, idle = lead(profile), profile.study.device.idle
+    if not said:
+        return
+    if " idle " in said:
+        whole = idle.total_ps.sum() / idle.window_ps
+        assert whole >= 0.1
+        assert percent_text(whole) in said
+        largest = int(idle.total_ps.argmax())
+        assert IDLE_CAUSES[largest] == "unknown" or f"({percent_text(idle.total_ps[largest] / idle.window_ps)})" in said
+    else:
+        assert idle is None or idle.total_ps.sum() < 0.1 * idle.window_ps
+        assert percent_text(profile.study.summary.shares[0].fraction) in said
+
+
+def test_the_sentence_of_the_recorded_cpu_trace(cpu_trace_path):
+    assert lead(profnb.load(cpu_trace_path)) == (
+        "Most of a step is host compute, 81.4 % (ops computing on the CPU); FusedConv2D takes 28.8 % of the ops' own time."
+    )
