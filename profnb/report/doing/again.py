@@ -15,7 +15,9 @@ def name_in_notebook(result: object) -> str:
     shell: Any = None if get_ipython is None else get_ipython()
     if shell is None:
         return ""
-    names: list[str] = [name for name, value in list(shell.user_ns.items()) if value is result]
+    names: list[str] = [
+        name for name, value in list(getattr(shell, "user_ns", {}).items()) if value is result
+    ]
     given = [name for name in names if name.isidentifier() and not name.startswith("_")]
     return (given or [name for name in names if name == _LAST] or [""])[0]
 
