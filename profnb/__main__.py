@@ -101,9 +101,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     result = compare(arguments.first, arguments.second)
     _say(result.summary())
     limit = arguments.fail_if_slower
-    if limit is None or not result.is_different or result.ratio <= 1 + limit:
+    leading = result.leading
+    if limit is None or not leading.is_different or leading.ratio <= 1 + limit:
         return 0
-    _say(f"\nSlower by more than {limit:.1%}.")
+    _say(
+        f"\nSlower{'' if leading is result.difference else ' per example'} by more than {limit:.1%}."
+    )
     return 1
 
 

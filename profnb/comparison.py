@@ -1,5 +1,6 @@
 """``compare``: did a change help? Two or more profiles to a verdict with an interval, and what changed."""
 
+import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -55,6 +56,9 @@ class Comparison:
         fleets: "tuple[Sequence[Fleet], Sequence[Fleet]]" = ((), ()),
     ) -> None:
         """Compare nothing yet; of sides that are fleets, their own steps are compared."""
+        given = len(first) + len(second)
+        first, second = list(dict.fromkeys(first)), list(dict.fromkeys(second))
+        self._given_again = given - len(first) - len(second)
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
                 raise CaptureError("Both sides of a comparison need a profile that has a trace.")
@@ -103,13 +107,25 @@ class Comparison:
         """The 95 % interval of the ratio."""
         return self.difference.low, self.difference.high
 
+    @cached_property
+    def _batch_sizes(self) -> tuple[int, int] | None:
+        from profnb.compare.differences import batch_sizes
+
+        return batch_sizes(self.first[0].study, self.second[0].study)
+
     @property
     def ratio_per_example(self) -> float:
         """Time per example of B over that of A; NaN where a batch size is not known."""
-        from profnb.compare.differences import batch_sizes
-
-        sizes = batch_sizes(self.first[0].study, self.second[0].study)
+        sizes = self._batch_sizes
         return float("nan") if sizes is None else self.ratio * sizes[0] / sizes[1]
+
+    @property
+    def leading(self) -> "Difference":
+        """What the verdict speaks of: times per example where batch sizes differ, else times of steps."""
+        sizes = self._batch_sizes
+        if sizes is None or sizes[0] == sizes[1]:
+            return self.difference
+        return self.difference.times(sizes[0] / sizes[1])
 
     @property
     def is_different(self) -> bool:
@@ -119,12 +135,14 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        sentence = self.difference.verdict(*self.labels)
-        per_example = self.ratio_per_example
-        if per_example == per_example and abs(per_example / self.ratio - 1) > 1e-9:  # noqa: PLR0124
-            one, two = self.labels
-            sentence += f" Per example, {two} takes {per_example:.2f} of the time of {one}."
-        return sentence
+        leading, sizes = self.leading, self._batch_sizes
+        if leading is self.difference or sizes is None or math.isnan(self.ratio):
+            return self.difference.verdict(*self.labels)
+        examples = sizes[1] / sizes[0]
+        return (
+            f"{leading.verdict(*self.labels, of='per example')} A step takes {self.ratio:.2f} of the time, "
+            f"with {examples:.3g} times the examples."
+        )
 
     @property
     def quality_verdict(self) -> str:
@@ -138,6 +156,10 @@ class Comparison:
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
+        if self._given_again or set(self.first) & set(self.second):
+            guards.append(
+                "The same result was given more than once: it is one run, and counts as one."
+            )
         if len({all(was_traced for _, was_traced in side) for side in self._timed}) > 1:
             guards.append(
                 "Steps of one side were timed under tracing, of the other without: tracing slows them."

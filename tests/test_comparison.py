@@ -185,14 +185,55 @@ def test_ops_and_categories_by_hand():
 def test_guards_are_said_before_the_verdict():
     one, two = profile(batch=32), profile(batch=64)
     guards = find_guards(one.study, two.study, ({"TensorFlow": "2.20.0"}, {"TensorFlow": "2.21.0"}))
-    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64): compare the time per example, not steps."]
+    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64), so the verdict is of the time per example."]
     on_cpu = Study(read(host(line("python", *(event("train", n * MS, MS // 2, step_num=n, _r=1) for n in range(6))))))
     assert any("different devices" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
     found = compare(one, two, labels=("small", "large"))
     assert found.ratio_per_example == pytest.approx(found.ratio / 2)
-    assert "Per example, large takes 0.50 of the time of small." in found.verdict
+    assert found.verdict.startswith("large is 2.00x faster per example than small (95 % interval 2.00 to 2.00, ")
+    assert found.verdict.endswith("A step takes 1.00 of the time, with 2 times the examples.")
+    assert (found.is_different, found.leading.is_different) == (False, True)
     text = found.summary()
-    assert text.index("Caution: Batch sizes differ") < text.index("No difference")
+    assert text.index("Caution: Batch sizes differ") < text.index("large is 2.00x faster per example")
+
+
+def test_equal_batches_and_unknown_ones_are_compared_by_steps():
+    one, two = profile(batch=32), profile(batch=32, gap=4)
+    assert compare(one, two).leading is compare(one, two).leading or compare(one, two).leading.ratio == compare(one, two).ratio
+    assert "per example" not in compare(one, two).verdict
+    assert "per example" not in compare(profile(batch=32), profile()).verdict
+
+
+def test_a_difference_of_steps_becomes_one_of_examples():
+    found = compare_runs(RunSet("a", (np.full(50, 100.0),)), RunSet("b", (np.full(50, 228.0),)))
+    each = found.times(0.25)
+    assert (found.ratio, each.ratio) == (pytest.approx(2.28), pytest.approx(0.57))
+    assert (each.low, each.high) == (pytest.approx(0.57), pytest.approx(0.57))
+    assert each.verdict("a", "b", of="per example").startswith("b is 1.75x faster per example than a (95 % interval 1.75 to 1.75, ")
+    nothing = compare_runs(RunSet("a", ()), RunSet("b", (np.ones(5),)))
+    assert not nothing.times(0.5).is_different
+    far = compare_runs(RunSet("a", (np.full(50, 3503.0),)), RunSet("b", (np.full(50, 100.0),)))
+    assert far.verdict("a", "b").startswith("b is 35x faster than a (95 % interval 35 to 35, ")
+
+
+def test_the_same_result_twice_is_one_run():
+    one, two = profile(gap=1), profile(gap=4)
+    found = compare([one, one, one], [two, two])
+    assert found.difference.runs == (1, 1)
+    assert found.guards[-1] == "The same result was given more than once: it is one run, and counts as one."
+    assert "one run cannot tell" in found.verdict
+    assert compare(one, one).guards[-1].startswith("The same result was given")
+    assert not any("more than once" in guard for guard in compare(one, two).guards)
+
+
+def test_in_ci_a_larger_batch_that_is_faster_per_example_is_no_failure(monkeypatch):
+    import profnb.comparison
+    from profnb.__main__ import main
+
+    results = {"small": profile(batch=32), "large": profile(batch=64), "slow": profile(batch=16)}
+    monkeypatch.setattr(profnb.comparison, "_load_runs", lambda path: [results[path]])
+    assert main(["compare", "small", "large", "--fail-if-slower", "5%"]) == 0
+    assert main(["compare", "small", "slow", "--fail-if-slower", "5%"]) == 1
 
 
 def test_guards_on_how_much_was_run():
@@ -209,7 +250,7 @@ def test_a_comparison_of_profiles_and_of_lists_of_them():
     assert found.verdict.startswith("after is 1.33x slower than before")
     assert found.table.difference_us.abs().is_monotonic_decreasing
     assert set(found.categories.columns) == {"category", "first_ms", "second_ms", "difference_ms"}
-    several = compare([one, one, one], [two, two, two])
+    several = compare([profile(gap=1) for _ in range(3)], [profile(gap=4) for _ in range(3)])
     assert several.difference.runs == (3, 3)
     assert several.is_different
     with pytest.raises(profnb.CaptureError):

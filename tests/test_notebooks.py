@@ -32,7 +32,7 @@ READABLE = {
     "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"own time\s+own share\s+running total\s+total"],
     "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", "(19|20) session_run steps, median", "MatMul"],
     "04-mixed-precision": ["mixed precision", r"95 % interval|No difference", r"2 \+ 2 runs", "What was learned", "val_ ?accuracy", "Ops that account for it", "Precision policy differs"],
-    "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", "On the front", r"The best setting makes [\d,]+ examples/s"],
+    "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", "Worth its price", r"The best setting makes [\d,]+ examples/s"],
     "06-layers-and-lines": ["Layers", "conv2d", "backward", "Lines of your code", "tf.matmul\\(batch, weights\\)", "596,458 parameters in the table, 596,458 in the model"],
     "09-litert": ["train steps, median", "(faster|slower) than float32|as fast as float32", "Size and time", "What comes out", "Layers", "conv2d_1", "of fixed batch", r"quarters.lite.json.gz: [\d.]+ kB"],
     "03-input-pipeline": ["Input pipeline", "Python", r"before +[\d.]+ ms a step, of which +[\d.]+ ms waiting", r"after +[\d.]+ ms", r"[\d.]+ times as fast"],

@@ -378,3 +378,30 @@ def test_a_row_of_a_sweep_that_goes_on_has_its_rate():
     assert sweep.row_words(1) == ("n=2", "0", "—", "failed")
     assert runs_of("a", 10, 40).typical_ps == pytest.approx(20 * MS)
     assert np.isnan(SweepPoint({"n": 1}).typical_ps)
+
+
+def test_one_setting_has_the_winners_colour_and_it_is_the_headlines():
+    from profnb.compare.sweep_section import _BEST, sweep_figures
+
+    table = tabulate_sweep([point(32, 4.0, 0.90), point(64, 5.0, 0.88), point(128, 16.0, 0.85), point(256, 16.0, 0.80)])
+    assert table.is_best.sum() > 1  # several are worth their price; one is the fastest
+    colours = sweep_figures(table)["Throughput"]["data"][0]["marker"]["color"]
+    assert colours.count(_BEST) == 1
+    assert sweep_text(table).startswith(f"batch_size={table.points[colours.index(_BEST)].setting['batch_size']} is fastest")
+
+
+def test_an_interval_that_leaves_the_axis_says_how_far_it_goes():
+    from profnb.compare.sweep_section import sweep_figures
+
+    random = np.random.default_rng(0)
+    wild = SweepPoint({"n": 1}, [random.normal(factor * MS, 0.01 * MS, 40) for factor in (1.0, 2.5)], [1e12] * 2, False, 32)
+    calm = SweepPoint({"n": 2}, [random.normal(MS, 0.01 * MS, 40) for _ in range(2)], [1e12] * 2, False, 32)
+    table = tabulate_sweep([wild, calm])
+    figure = sweep_figures(table)["Throughput"]
+    end = figure["layout"]["xaxis"]["range"][1]
+    bars = figure["data"][0]
+    assert table.high[0] > end  # hand-made to do so
+    assert all(rate + more <= end * (1 + 1e-9) for rate, more in zip(bars["x"], bars["error_x"]["array"], strict=True))
+    labels = figure["layout"]["yaxis"]["ticktext"]
+    assert "→" in labels[0]
+    assert labels[1] == "n=2"

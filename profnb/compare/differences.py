@@ -79,7 +79,7 @@ def find_guards(
     sizes = batch_sizes(first, second)
     if sizes is not None and sizes[0] != sizes[1]:
         guards.append(
-            f"Batch sizes differ ({sizes[0]} and {sizes[1]}): compare the time per example, not steps."
+            f"Batch sizes differ ({sizes[0]} and {sizes[1]}), so the verdict is of the time per example."
         )
     phases = [study.summary.phase for study in (first, second)]
     counts = [_iterations_of(study) for study in (first, second)]

@@ -19,7 +19,7 @@ Hinkley, "Bootstrap methods", 3.8; Mann and Whitney (1947).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,8 +96,26 @@ class Difference:
     runs: tuple[int, int]
     steps: tuple[int, int]
 
-    def verdict(self, first: str, second: str) -> str:
-        """The answer in a sentence."""
+    def times(self, factor: float) -> "Difference":
+        """The same of times that are this much larger on the side of B, such as those of one example."""
+        low, high = self.low * factor, self.high * factor
+        return replace(
+            self,
+            ratio=self.ratio * factor,
+            low=low,
+            high=high,
+            is_different=not low <= 1 <= high and not math.isnan(low),
+        )
+
+    def verdict(self, first: str, second: str, of: str = "") -> str:
+        """The answer in a sentence.
+
+        Args:
+            first: What A is called.
+            second: What B is called.
+            of: What the times are of, such as "per example"; "" for a step.
+        """
+        of = f" {of}" if of else ""
         if math.isnan(self.ratio):
             return f"{first} and {second} cannot be compared: one of them has no steps to average."
         counts = f"{self.runs[0]} + {self.runs[1]} runs"
@@ -111,18 +129,23 @@ class Difference:
         faster = self.ratio < 1
         factor = 1 / self.ratio if faster else self.ratio
         bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
-        interval = f"95 % interval {bounds[0]:.2f} to {bounds[1]:.2f}, {counts}"
+        interval = f"95 % interval {_factor(bounds[0])} to {_factor(bounds[1])}, {counts}"
         if not self.is_different:
             sentence = (
                 f"No difference that these runs can show: {second} takes {self.ratio:.2f} of the time of "
-                f"{first} (95 % interval {self.low:.2f} to {self.high:.2f}, {counts})."
+                f"{first}{of} (95 % interval {self.low:.2f} to {self.high:.2f}, {counts})."
             )
         else:
             word = "faster" if faster else "slower"
-            sentence = f"{second} is {factor:.2f}x {word} than {first} ({interval})."
+            sentence = f"{second} is {_factor(factor)}x {word}{of} than {first} ({interval})."
         if single:
             sentence += " Runs differ from each other too, which one run cannot tell: repeat them."
         return sentence
+
+
+def _factor(value: float) -> str:
+    """A factor with three digits at least, and no more after the point than it is worth."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:,.0f}"
 
 
 def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:

@@ -71,12 +71,18 @@ def _headline(table: SweepTable) -> str:
     known = np.flatnonzero(np.isfinite(table.per_second))
     if not known.size:
         return "No setting has a run to speak of."
-    best = int(known[np.argmax(table.per_second[known])])
+    best = _fastest(table)
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
     if table.equals:
         others = "one other" if table.equals == 1 else f"{table.equals} others"
         return f"{_label(table, best)} is fastest ({rate}), but these runs cannot tell it from {others}."
     return f"{_label(table, best)} is fastest: {rate}."
+
+
+def _fastest(table: SweepTable) -> int:
+    """The setting that is the winner, and alone has the winner's colour; -1 where none has a run."""
+    known = np.isfinite(table.per_second)
+    return int(np.nanargmax(np.where(known, table.per_second, np.nan))) if known.any() else -1
 
 
 def _interval(low: float, high: float) -> str:
@@ -89,7 +95,14 @@ def _section(table: SweepTable) -> Section:
     declared = settings_table(table)
     fastest = float(np.nanmax(table.per_second)) if np.isfinite(table.per_second).any() else 1.0
     learned = [] if table.metric is None else [table.metric, f"{table.metric}_worst"]
-    front = [Shown("front", lambda row: "best" if table.is_best[row] else "")]
+    best = _fastest(table)
+    front = [
+        Shown(
+            "worth its price",
+            lambda row: "yes" if table.is_best[row] else "",
+            meaning="no other setting is surely better in one respect without being worse in the other",
+        )
+    ]
     weighed = f" {table.against}" + ("" if table.against == "memory" else " (median over runs)")
     return section_of(
         declared,
@@ -112,13 +125,13 @@ def _section(table: SweepTable) -> Section:
         title="Settings",
         tab="",
         sentence=(
-            f"On the front: nothing else is surely better in throughput or in{weighed} at no price."
+            f"Worth its price: nothing else is surely better in throughput or in{weighed} at no price."
             if table.against
             else ""
         ),
         bar=Bar(
             lambda row: float(table.per_second[row] / fastest),
-            lambda row: _BEST if table.is_best[row] else _OTHER,
+            lambda row: _BEST if row == best else _OTHER,
         ),
         rows=range(len(table)),
     )
@@ -145,20 +158,31 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
     high = [round(float(table.high[row] - table.per_second[row]), 2) for row in rows]
     low = [round(float(table.per_second[row] - table.low[row]), 2) for row in rows]
     reach = max(rate + more for rate, more in zip(rates, high, strict=True))
+    # An interval of two runs may reach far; it is cut, with a mark, or no bar would be left to see.
+    end = min(reach, 1.6 * max(rates)) * 1.04
+    is_cut = [rate + more > end for rate, more in zip(rates, high, strict=True)]
+    ends = [
+        f"{_label(table, row)} (interval to {rate_text(float(table.high[row]), '').strip()} →)"
+        if cut
+        else _label(table, row)
+        for row, cut in zip(rows, is_cut, strict=True)
+    ]
+    high = [min(more, end - rate) for rate, more in zip(rates, high, strict=True)]
     layout = figure_layout(f"{table.unit.capitalize()} per second", 90 + 26 * len(rows))
     layout |= {
         "showlegend": False,
         "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
-        # An interval of two runs may reach far; it is cut, or no bar would be left to see.
-        "xaxis": {**axis(""), "range": [0, min(reach, 1.6 * max(rates)) * 1.04]},
+        "xaxis": {**axis(""), "range": [0, end]},
         "yaxis": {
-            **axis(""), "tickvals": places, "ticktext": [figure_text(_label(table, row)) for row in rows],
+            **axis(""), "tickvals": places, "ticktext": list(map(figure_text, ends)),
             "automargin": True, "showgrid": False, "autorange": "reversed",
         },
     }  # fmt: skip
     bars = {
         "type": "bar", "orientation": "h", "y": places, "x": rates,
-        "marker": {"color": [_BEST if table.is_best[row] else _OTHER for row in rows], "line": {"width": 0}},
+        "marker": {
+            "color": [_BEST if row == _fastest(table) else _OTHER for row in rows], "line": {"width": 0},
+        },
         "error_x": {
             "type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.5,
             "width": 4, "color": "#888",
@@ -202,7 +226,7 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
         # Beside the point, towards the middle: a label at the edge would be cut.
         "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
         "textfont": {"size": 10}, "cliponaxis": False,
-        "marker": {"size": 9, "color": [_BEST if table.is_best[row] else _OTHER for row in rows]},
+        "marker": {"size": 9, "color": [_BEST if row == _fastest(table) else _OTHER for row in rows]},
         "hovertemplate": "%{hovertext}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
     }  # fmt: skip
     return {"data": [line, points], "layout": layout, "config": {"displaylogo": False}}

@@ -67,7 +67,7 @@ def _cell(content: Cell, *, is_number: bool) -> Markup:
 
 def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:
     title = Markup(' title="{}"').format(meaning) if meaning else ""
-    look = NUMBER if is_number else CELL
+    look = NUMBER.replace("white-space:nowrap", "white-space:normal") if is_number else CELL
     if not text:
         return Markup('<td style="{}"></td>').format(look)
     # A sanitizer shows <th> as text; the script makes one of it.

@@ -115,7 +115,7 @@ class ReportTable {
       head.title = head.title ? head.title + '\nclick to sort' : 'sort';
       head.textContent = '';
       const button = addElement('button', head, 'font:inherit;font-weight:600;color:inherit;background:none;border:0;' +
-        'padding:2px 0;margin:0;cursor:pointer;text-align:inherit;white-space:nowrap', words);
+        'padding:2px 0;margin:0;cursor:pointer;text-align:inherit', words);
       addElement('span', button, '').setAttribute('aria-hidden', 'true');
       button.type = 'button';
       button.onclick = () => {
