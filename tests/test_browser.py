@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PATIENT
-from chromium import Lab, act_until, browser, complaints, new_notebook, nbformat, open_page, run_all, settle, wait_until  # noqa: F401
+from chromium import PATIENCE_MS, Lab, act_until, browser, complaints, new_notebook, nbformat, open_page, run_all, settle, wait_until  # noqa: F401
 
 import profnb
 
@@ -273,7 +273,7 @@ def test_a_notebook_without_its_widgets_shows_no_error(open_notebook):
 def test_live_controls_drive_the_report_itself(open_notebook):
     page = open_notebook("live")
     run_all(page)
-    page.page.wait_for_selector(".profnb-live select")
+    page.page.wait_for_selector(".profnb-live select", timeout=3 * PATIENCE_MS)  # a kernel starts, imports, trains
     reports = page.count(".profnb")
     whole = page.page.inner_text("[data-part=facts]")
     tables = page.count(".profnb table")

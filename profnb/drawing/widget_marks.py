@@ -2,11 +2,10 @@
 
 from markupsafe import Markup
 
-__all__ = ["HIDDEN", "OURS", "WIDGET_VIEW", "WITHOUT_KERNEL"]
+__all__ = ["HIDDEN", "OURS", "WIDGET_VIEW"]
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-OURS = "Live controls need the kernel"
-WITHOUT_KERNEL = f"{OURS} that made them: run the cell again."
+OURS = "Live controls need the kernel"  # as reports of 0.1 say it; now they are hidden
 HIDDEN = Markup(
     '<span class="profnb-detail"></span>'
 )  # what hidden widgets show without a kernel: nothing
