@@ -421,7 +421,10 @@ def test_the_bound_of_steps_holds_for_eager_loops_with_gradients(name):
         run()
     assert p.recording.closed_by == "steps"
     assert set(p.steps.phase) == set(phases.values())
-    assert len(p.steps) == 5 == p.step_times.was_traced.sum() < COUNT["turn"]
+    assert len(p.steps) == 5 <= p.step_times.was_traced.sum() < COUNT["turn"]
+    if p.study.step_times.first_ns is None:  # on a busy machine the two clocks may not be laid over each other
+        assert "turns of an eager loop after that were not timed. -n STEPS changes the bound." in " ".join(p.notes)
+        return
     assert COUNT["turn"] - 1 <= len(p.step_times) <= COUNT["turn"]  # of the last one's end nobody may have heard
     assert f"5 of the {len(p.step_times)} turns that were timed were traced. -n STEPS changes the bound." in " ".join(p.notes)
 

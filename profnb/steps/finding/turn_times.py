@@ -145,8 +145,9 @@ def _series(place: Int64s, iterator: Int64s) -> Int64s:
 def _found(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     """(the row of each of S traced turns, -1 for none of its own, by how much the trace's clock is ahead).
 
-    The two clocks differ by a constant: the one under which most of the traced turns have one that began
-    under trace within two milliseconds, and a quarter of a turn. None where that is not so for nine of ten.
+    The two clocks differ by a constant: the one under which most of the traced turns begin each in a turn of
+    its own that began under trace. An op may begin late in its turn, and hardly before it. None where that is
+    not so for nine of ten of either.
     """
     if not turns.begin_ps.size:
         return None
@@ -155,36 +156,25 @@ def _found(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     found: tuple[Int64s, int] | None = None
     for turn in turns.begin_ps[turns.is_traced][:_CANDIDATES].tolist():
         for first in traced_ps[:_CANDIDATES].tolist():
-            row = _nearest(turns.begin_ps, traced_ps - (first - turn), near)
-            row[~turns.is_traced[row]] = -1
-            count = np.unique(row[row >= 0]).size
+            row = _around(turns, traced_ps - (first - turn), near)
+            count = np.unique(row[(row >= 0) & turns.is_traced[row]]).size
             if count > best:
                 best, found = count, (row, first - turn)
-    if found is None or best < max(_ALIKE * (traced_ps.size - 1), 1):
+    least = _ALIKE * (max(traced_ps.size, int(turns.is_traced.sum())) - 1)
+    if found is None or best < max(least, 1):
         return None
     row, apart = found
-    matched = row >= 0  # the first turn's own first op may have come late: the others correct it
-    apart += int(np.median(traced_ps[matched] - apart - turns.begin_ps[row[matched]]))
-    return _filled(row, traced_ps - apart, turns, near), apart
+    kept = row >= 0  # the first turn's own first op may have come late: the others correct it
+    apart += int(np.median(traced_ps[kept] - apart - turns.begin_ps[row[kept]]))
+    return _around(turns, traced_ps - apart, near), apart
 
 
-def _filled(row: Int64s, at_ps: Int64s, turns: _Turns, near: float) -> Int64s:
-    """The same rows; what is near to no turn's begin and lies inside one is that turn.
-
-    Whether another is that already makes no difference: a turn is told once.
-    """
-    around = np.searchsorted(turns.begin_ps, at_ps + near, side="right") - 1
-    inside = (around >= 0) & (at_ps + near < turns.end_ps[around])
-    return np.where((row < 0) & inside, around, row)
-
-
-def _nearest(begin_ps: Int64s, at_ps: Int64s, near: float) -> Int64s:
-    """The row that is nearest to each of some times, shape like them; -1 where none is near."""
-    after = np.minimum(np.searchsorted(begin_ps, at_ps), begin_ps.size - 1)
-    before = np.maximum(after - 1, 0)
-    is_after = np.abs(begin_ps[after] - at_ps) <= np.abs(at_ps - begin_ps[before])
-    row = np.where(is_after, after, before)
-    return np.where(np.abs(begin_ps[row] - at_ps) <= near, row, -1)
+def _around(turns: _Turns, at_ps: Int64s, near: float) -> Int64s:
+    """The turn in which each of some times lies, or a little before which; -1 where none is."""
+    row = np.searchsorted(turns.begin_ps, at_ps + near, side="right") - 1
+    own = np.minimum(near, _NEAR_OF_TURN * (turns.end_ps - turns.begin_ps)[row])
+    inside = (row >= 0) & (at_ps + own < turns.end_ps[row])
+    return np.where(inside, row, -1)
 
 
 def _phases(steps: Steps, row: Int64s, place: Int64s) -> tuple[str, ...]:
