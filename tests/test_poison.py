@@ -50,11 +50,11 @@ def drive(open_page):
         for chart in page.page.locator(".js-plotly-plot .draglayer").all()[:3]:
             if chart.is_visible():
                 chart.hover(force=True)
-        lane = page.page.locator(".profnb-timeline canvas").first
+        lane = page.page.locator(".profnb-timeline canvas[role=application]").first
         if lane.count():
             lane.hover()
             lane.click()
-            for key in ("w", "w", "s", "ArrowRight", "n"):
+            for key in ("w", "w", "s", "ArrowRight", "n", "ArrowDown", "r", "l"):
                 page.page.keyboard.press(key)
         page.page.wait_for_timeout(50)
         wrong = [f"asked for {url}" for url in asked if url != file.as_uri() and not url.startswith(("data:", "blob:"))]
