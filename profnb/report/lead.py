@@ -87,8 +87,8 @@ def _idle_text(study: Study, idle: IdleTable) -> str:
 def _why(study: Study, category: str, known: str, *, has_host: bool) -> str:
     """What is behind the largest part of a step: what it waits for, or the op that takes most of it."""
     diagnosis = study.input.diagnosis
-    if category == "input" and diagnosis is not None and diagnosis.iterator >= 0:
-        return f": {diagnosis.sentence}".rstrip(".")
+    if category == "input" and diagnosis is not None and diagnosis.limit:
+        return f": {diagnosis.limit}"
     meaning = MEANINGS.get(category, "")
     if category == OTHERS and not has_host:
         meaning = "nothing that could explain it was recorded"

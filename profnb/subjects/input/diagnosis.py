@@ -69,6 +69,7 @@ class InputDiagnosis:
         cause: A key of ``CAUSES``; "" where nothing waits.
         sentence: The answer, with its numbers.
         fix: What to change.
+        limit: Which iterator is the limit and why, without numbers; "" where nothing waits.
     """
 
     severity: str
@@ -76,6 +77,7 @@ class InputDiagnosis:
     cause: str
     sentence: str
     fix: str
+    limit: str = ""
 
 
 def diagnose_input(
@@ -146,7 +148,7 @@ def diagnose_input(
         f"The model can eat {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
         f"{name} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
-    return InputDiagnosis(severity, row, cause, sentence, fix)
+    return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} is the limit, it {what}")
 
 
 def _why_innocent(table: InputPipeline, row: int, cause: str) -> str:
