@@ -97,9 +97,14 @@ def _facts_line(first: Sequence[str], facts: Sequence[Fact]) -> Markup:
 
 def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
     """The typical step as one bar of the full width; its parts are text, so it reads without style too."""
+    # A label that is wider than its part goes to a second line, which nobody sees: none is cut in a word.
+    label = Markup(
+        '<span style="display:inline-block;width:1px;height:26px;vertical-align:top"></span>'
+        '<span style="display:inline-block;white-space:nowrap;vertical-align:top;padding:0 5px">{}</span>'
+    )
     piece = Markup(
         '<span title="{title}" style="display:block;width:{percent};background:{colour};color:{ink};'
-        'overflow:hidden;white-space:nowrap;text-indent:6px">{text}</span> '
+        'overflow:hidden;height:26px">{text}</span> '
     )
     parts = Markup("").join(
         piece.format(
@@ -107,7 +112,7 @@ def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
             percent=share.replace(" ", "").replace("<", ""),
             colour=colour_of(name),
             ink=ink_on(colour_of(name)),
-            text=_bar_label(name, share),
+            text=label.format(text) if (text := _bar_label(name, share)) else "",
         )
         for name, _, mean, share in shares
     )
