@@ -210,12 +210,20 @@ def _frame_with(renames: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
             return pd.DataFrame
 
         def __getitem__(self, key: Any) -> Any:
-            if isinstance(key, str) and key in renamed and key not in self.columns:
+            names = [key] if isinstance(key, str) else key if isinstance(key, list) else []
+            old = [
+                name
+                for name in names
+                if isinstance(name, str) and name in renamed and name not in self.columns
+            ]
+            for name in old:
                 warnings.warn(
-                    f"The column {key} is called {renamed[key]} now.", FutureWarning, stacklevel=2
+                    f"The column {name} is called {renamed[name]} now.", FutureWarning, stacklevel=2
                 )
-                key = renamed[key]
-            return super().__getitem__(key)
+            if old and isinstance(key, list):  # under the names that it was asked by
+                found = super().__getitem__([renamed[k] if k in old else k for k in key])
+                return found.set_axis(key, axis="columns")
+            return super().__getitem__(renamed[key] if old else key)
 
         def __getattr__(self, name: str) -> Any:  # type: ignore[misc]
             return self[name] if name in renamed else super().__getattr__(name)
