@@ -98,6 +98,13 @@ class LiteComparison:
         return min(devices, key=lambda row: row.first.latency_ps, default=None)
 
     @property
+    def difference(self) -> "LiteComparison":
+        """What the verdict is of, as of other comparisons: a ratio and whether its interval leaves out 1."""
+        return self
+
+    leading = difference
+
+    @property
     def ratio(self) -> float:
         """Time of a run of B over that of A, of the kind that is fastest in A; below 1 B is faster."""
         row = self._spoken_of

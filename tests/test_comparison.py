@@ -359,8 +359,8 @@ def test_code_that_runs_here_is_compared_by_its_untraced_steps_and_its_ops():
                     step(x).numpy()
         return p
 
-    one, two = run(lambda x: tf.reduce_sum(tf.matmul(x, x))), run(lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, x))))
-    found = compare([one, one], [two, two])
+    one, two = ([run(work) for _ in range(2)] for work in (lambda x: tf.reduce_sum(tf.matmul(x, x)), lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, x)))))
+    found = compare(one, two)
     assert [len(own) for own in found.runs[0].step_ps] == [15, 15]
     assert found.guards == []
     assert set(found.table[found.table.status == "appeared"].op_name) == {"Tanh"}

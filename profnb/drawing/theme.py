@@ -109,7 +109,7 @@ ROOT = (
 MUTED = "opacity:0.72"
 CHIP = (
     "font-family:monospace;color:inherit;background:rgba(128,128,128,0.16);"
-    "padding:1px 6px;border-radius:3px"
+    "padding:1px 6px;border-radius:3px;overflow-wrap:anywhere;white-space:pre-wrap"
 )
 BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
 CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:left;background:none"

@@ -12,7 +12,7 @@ class LaneMenu {
     this.input.oninput = () => this.filter(this.input.value);
     this.button = addElement('button', bar, BUTTON, 'lanes ▾');
     this.button.title = 'hide and pin lanes (L)';
-    this.button.setAttribute('aria-label', 'hide and pin lanes (L)');
+    this.button.setAttribute('aria-label', 'lanes ▾: hide and pin lanes (L)');
     this.button.onclick = () => this.toggle();
     this.list = addElement('div', below, 'display:none;max-height:240px;overflow:auto;border:1px solid rgba(128,128,128,.35);' +
       'border-radius:3px;padding:4px 8px;margin-bottom:4px');

@@ -55,7 +55,8 @@ class Viewer {
     const button = (text, title, action) => {
       const made = addElement('button', bar, BUTTON, text);
       made.title = title;
-      made.setAttribute('aria-label', title);
+      // What is read aloud begins with what is seen; a sign alone is read by what it does.
+      made.setAttribute('aria-label', /[a-z]/.test(text) && !title.startsWith(text) ? `${text}: ${title}` : title);
       made.onclick = () => { action(); };
       return made;
     };
