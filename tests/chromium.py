@@ -188,6 +188,6 @@ def run_all(page):
 
 def complaints(page):
     return page.page.evaluate(
-        "[...document.querySelectorAll('.jp-OutputArea-output')].map(e => e.innerText)"
+        "[...document.querySelectorAll('.jp-OutputArea-output')].filter(e => e.checkVisibility()).map(e => e.innerText)"
         ".filter(t => /Error displaying|model not found|Traceback|not defined/i.test(t))"
     )

@@ -70,12 +70,23 @@ class LiveReport {
   }
 }
 
+/** JupyterLab complains of widgets whose kernel is gone, once another one runs: of ours nobody wants to know. @param {HTMLElement} root */
+function hideLostWidgets(root) {
+  const area = root.closest('.jp-OutputArea');
+  if (!area) return;
+  const hide = () => area.querySelectorAll('.jp-OutputArea-output').forEach((output) => {
+    if (/^Error displaying widget/.test(output.textContent || '')) /** @type {HTMLElement} */ (output).style.display = 'none';
+  });
+  hide();
+  const seen = new MutationObserver(hide);
+  seen.observe(area, {childList: true, subtree: true});
+  setTimeout(() => seen.disconnect(), 60000);
+}
+
 /** Finds the kernel of a report, which may come onto the page after it. @param {HTMLElement} root */
 function goLive(root) {
+  hideLostWidgets(root);
   [0, 500, 1500, 4000, 12000].forEach((delay) => setTimeout(async () => {
-    root.closest('.jp-OutputArea')?.querySelectorAll('.jp-OutputArea-output').forEach((output) => {
-      if (/^Error displaying widget/.test(output.textContent || '')) /** @type {HTMLElement} */ (output).style.display = 'none';
-    });
     if (root.dataset.isLive) return;
     const source = findSource(root.dataset.live || '');
     const told = source && await source.ask('hello');
