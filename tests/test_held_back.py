@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -71,3 +72,47 @@ def test_code_that_reaps_its_children_itself_is_not_in_the_way(monkeypatch):
             time.sleep(0)
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+HOLDER = "from profnb.capture.profiler.held_back import LogHolder\nfrom contextlib import closing\nwith closing(LogHolder(is_long=True)) as holder:\n"
+
+
+@pytest.mark.parametrize("how", DYING)
+def test_a_holder_shows_the_last_words_of_its_last_block(how):
+    block = f"    for k in range(3):\n        with holder.hold():\n            os.write(2, b'run %d\\n' % k)\n            if k == 2: {DYING[how]}"
+    died = run(HOLDER + block)
+    assert died.returncode != 0
+    assert [died.stderr.count(f"run {k}") for k in range(3)] == [1, 1, 1]
+
+
+def test_a_holder_shows_nothing_twice_where_the_process_dies_between_its_blocks():
+    died = run(HOLDER + "    with holder.hold() as lines:\n        os.write(2, b'said\\n')\n    os._exit(3)")
+    assert died.stderr == "said\n"
+
+
+def test_a_holder_holds_back_each_time_and_what_is_written_between_passes():
+    block = f"    for k in range(3):\n        with holder.hold() as lines:\n            os.write(2, {PROFILERS!r} + b'run %d\\n' % k)\n        assert lines == [{PROFILERS!r}], lines\n        os.write(2, b'between\\n')"
+    lived = run(HOLDER + block)
+    assert lived.stderr == "run 0\nbetween\nrun 1\nbetween\nrun 2\nbetween\n"
+    assert lived.returncode == 0
+
+
+def test_blocks_at_once_are_one(capfd):
+    with closing(held_back.LogHolder()) as holder, holder.hold() as first:
+        with holder.hold() as second:
+            os.write(2, PROFILERS + b"another line\n")
+        os.write(2, PROFILERS)
+    assert (first, second) == ([PROFILERS, PROFILERS], [])
+    assert capfd.readouterr().err == "another line\n"
+
+
+def test_the_process_of_a_long_holder_is_no_child_and_nothing_stays_open():
+    """Code that waits for all its children would wait for it."""
+    before = set(os.listdir("/proc/self/fd"))
+    with closing(held_back.LogHolder(is_long=True)) as holder:
+        for _ in range(3):
+            with holder.hold():
+                pass
+            with pytest.raises(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+    assert set(os.listdir("/proc/self/fd")) == before

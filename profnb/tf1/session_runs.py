@@ -14,13 +14,13 @@ or a hook of TensorFlow's own runs is no step, and is left alone.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
 from profnb.capture.hooks import replace_attribute
 from profnb.capture.library import Library
-from profnb.capture.profiler.held_back import profiler_log_held_back
+from profnb.capture.profiler.held_back import LogHolder
 from profnb.capture.seams import (
     FULL_TRACE,
     INTERACTIVE_RUN,
@@ -105,6 +105,7 @@ class GraphRuns:
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
+        self.log = LogHolder(is_long=True)
 
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:
@@ -116,6 +117,7 @@ class GraphRuns:
         sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
         owners = {_owner_of_run(seam.owner(tensorflow.module)) for seam in sessions} - {None}
         with ExitStack() as stack:
+            stack.enter_context(closing(self.log))
             for owner in owners:
                 run = vars(owner)["run"]
                 watched = copy_inside(run, self._around, _ARGUMENTS) or run_around(
@@ -301,7 +303,7 @@ class _Run:
                 options, metadata, traces = self._runs.plan(*self._given)
                 if traces:
                     self._traced_into = metadata
-                    self._held.enter_context(profiler_log_held_back())
+                    self._held.enter_context(self._runs.log.hold())
             self._runs.begin()
         except BaseException:  # an interrupt: nobody will leave what was entered
             self._held.close()
