@@ -10,7 +10,7 @@ import profnb
 from profnb.core.errors import TraceFormatError
 from profnb.several.fleet_loading import find_fleet
 from profnb.fleet.own_work import OWN_CATEGORIES
-from tests.traces import event, host, line, plane, xspace
+from traces import event, host, line, plane, xspace
 
 MS, SECOND = 10**9, 10**9
 REDUCE = "CollectiveReduceV2:CollectiveReduceV2"

@@ -22,7 +22,7 @@ from profnb.subjects.layers.layer_rows import LayerRows
 from profnb.trace.files import find_traces, pick_trace, read_trace
 from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
 from profnb.trace.names import is_host_collective, is_host_transfer
-from tests.traces import event, host, line, plane, read, xspace
+from traces import event, host, line, plane, read, xspace
 
 MS = 10**9
 

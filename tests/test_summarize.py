@@ -11,7 +11,7 @@ import pytest
 
 import profnb
 from profnb.several.summaries import _PARTS, summarize_trace
-from tests.traces import event, host, line, xspace
+from traces import event, host, line, xspace
 
 MS = 10**9
 
