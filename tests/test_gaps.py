@@ -141,11 +141,23 @@ def test_the_remedy_for_epochs_of_arrays_makes_a_dataset_of_them(paths, dataset)
 
 
 def test_validation_between_epochs_is_named_in_the_remedy():
-    phases = (["train"] * 8 + ["test"] * 4) * 4
-    changes = [at for at in range(47) if phases[at] != phases[at + 1]]
-    study = loop([40 if at in changes else 1 for at in range(47)], phases=phases, iterators=changes)
+    study, changes = with_validation(epochs=6)
     assert "validation_freq" in rules(study)["epoch-ends"].code
     assert kinds(study).count("between epochs") == len(changes)
+
+
+def test_validations_and_what_comes_after_a_training_are_no_ends_of_its_epochs():
+    study, changes = with_validation(epochs=2, after=("test", "predict"))
+    assert len(changes) == 5
+    assert "epoch-ends" not in rules(study)
+
+
+def with_validation(epochs, after=()):
+    """Epochs of 8 steps with a validation of 4 behind each, then passes of 4; and after which steps another begins."""
+    passes = [*([("train", 8), ("test", 4)] * epochs), *((phase, 4) for phase in after)]
+    phases = [phase for phase, steps in passes for _ in range(steps)]
+    changes = np.cumsum([steps for _, steps in passes])[:-1] - 1
+    return loop([40 if at in changes else 1 for at in range(len(phases) - 1)], phases=phases, iterators=changes.tolist()), changes
 
 
 def test_ends_of_epochs_that_cost_little_or_are_short_are_not_advised_against():

@@ -218,8 +218,10 @@ def epoch_ends(study: Study) -> Advice | None:
             "test_on_batch and predict_on_batch make none."
         )
     cause, most = find_gap_cause(study, rows, busy), ""
+    trains = np.array([phase not in _WITHOUT_EPOCHS for phase in study.steps.phase])
+    ends = int(trains[rows].sum()) if trains.any() else rows.size  # of epochs, not of validations
     if cause is None and (
-        rows.size < _FEWEST_ENDS or np.median(each) * rows.size < _LEAST_EPOCH_ENDS * whole
+        ends < _FEWEST_ENDS or np.median(each) * rows.size < _LEAST_EPOCH_ENDS * whole
     ):
         return None
     if cause is not None:
