@@ -36,6 +36,7 @@ def button(page, name):
     return page.page.locator(".profnb-timeline").get_by_role("button", name=name, exact=True)
 
 
+LANES = "lanes ▾: hide and pin lanes (L)"
 ALL = ["GPU:0 compute #7", "GPU:0 derived (1)", "Python (steps)", "TensorFlow worker 1", "TensorFlow worker 2", "data", "memory"]
 
 
@@ -76,7 +77,7 @@ def test_lanes_are_filtered_hidden_and_pinned(open_trace):
     page.page.get_by_label("filter lanes").fill("tf_compute/6")  # the recorder's own name is known too
     assert labels(page) == ["TensorFlow worker 2"]
     page.page.get_by_label("filter lanes").fill("")
-    button(page, "hide and pin lanes (L)").click()
+    button(page, LANES).click()
     page.page.get_by_role("checkbox", name="TensorFlow worker 1 · 8 events").uncheck()
     assert "TensorFlow worker 1" not in labels(page)
     button(page, "pin TensorFlow worker 2 on top").press("Enter")
@@ -103,7 +104,7 @@ def test_a_pinned_lane_stays_where_others_scroll(open_trace):
     assert page.page.evaluate(f"{VIEW}.picture.placeAt(50).line") == 3
     assert page.page.evaluate(f"{VIEW}.picture.placeAt({VIEW}.picture.edge + 10).line") != 3
     short = box(page)["height"]
-    button(page, "every lane without scrolling, or a short picture (F)").click()
+    button(page, "full height: every lane without scrolling, or a short picture (F)").click()
     wait_until(page.page, f"{VIEW}.lane.clientHeight >= {VIEW}.bands.height")
     assert box(page)["height"] > short
     page.page.keyboard.press("f")
@@ -122,7 +123,7 @@ def test_tracks_say_what_was_held(open_trace):
     wait_until(page.page, f"!{VIEW}.pending")
     ink = page.page.evaluate(f"(() => {{ const c = {VIEW}.tracks.canvas, r = c.width / c.clientWidth, at = (x) => c.getContext('2d').getImageData(Math.round((168 + (c.clientWidth - 168) * x) * r), Math.round(29 * r), 1, 1).data[3]; return [at(0.3), at(0.8)] }})()")
     assert ink[0] == 0 < ink[1]
-    button(page, "hide and pin lanes (L)").click()
+    button(page, LANES).click()
     page.page.get_by_role("checkbox", name="GPU_0_bfc memory in use").uncheck()
     assert page.page.get_by_role("img", name="Root::Prefetch buffered elements: 2 to 2", exact=True).is_visible()
 
@@ -183,7 +184,7 @@ def test_events_are_reached_and_told_without_a_mouse(open_trace):
 
 def test_everything_that_can_be_reached_has_a_name(open_trace):
     page = open_trace(a_run())
-    button(page, "hide and pin lanes (L)").click()
+    button(page, LANES).click()
     page.page.locator(CANVAS).focus()
     page.page.keyboard.press("r")
     nameless = page.page.locator(".profnb-timeline").evaluate(
