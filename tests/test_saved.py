@@ -185,14 +185,13 @@ ODD = [None, -1, 0, 1, 2, 2**31 - 1, 2**40, 2**62, 10**30, 1.5, "", "a/b", "\ud8
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_no_file_does_more_than_be_refused(saved, tmp_path, seed):
+def test_no_file_does_more_than_be_refused(saved, tmp_path):
     """Random damage: what opens can be shown in full."""
     _, path = saved
-    chance = random.Random(seed)
+    chance = random.Random(0)
     text = json.dumps(told_beside(path))
     opened = 0
-    for _ in range(20):
+    for _ in range(60):
         told = json.loads(text)
         run = told["runs"][0]
         chosen = leaves({name: run[name] for name in chance.sample(["models", "source", "stacks", "cell"], 1)}, [])
@@ -207,7 +206,7 @@ def test_no_file_does_more_than_be_refused(saved, tmp_path, seed):
             continue
         opened += 1
         q.layers, q.source_lines, q.python, q.cell_breakdown, q.advice, q.summary()
-        if opened % 5 == 1:
+        if opened % 10 == 1:
             q.to_html(tmp_path / "report.html")
     assert opened
 
