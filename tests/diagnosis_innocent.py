@@ -3,7 +3,7 @@
 import time
 
 import numpy as np
-from diagnosis_kit import keras, programs, step_of_products, tf, v1
+from diagnosis_kit import keras, own_loop, programs, step_of_products, tf, v1
 
 PROGRAMS = []
 planted = programs(of=PROGRAMS)
@@ -145,6 +145,17 @@ def own_loop_with_a_validation():
                 test_step(x).numpy()
 
     return cell
+
+
+@planted()
+def own_loop_that_plays_more_than_it_trains():
+    """As in reinforcement learning: what runs forward alone is no validation."""
+    return own_loop("act", training=10, other=60)
+
+
+@planted()
+def own_loop_that_validates_a_little():
+    return own_loop("test_step", training=60, other=10)
 
 
 @planted(question=22)

@@ -113,6 +113,32 @@ def step_of_products():
     return train_step
 
 
+def own_loop(name, *, training, other):
+    """A loop of three epochs over a function that trains and another, of a name of its own, that only runs forward."""
+    x, weight = tf.random.normal((500, 500)), tf.Variable(tf.random.normal((500, 500)))
+
+    @tf.function
+    def train_step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(x, weight))
+        weight.assign_sub(tape.gradient(loss, weight) * 1e-9)
+
+    def forward():
+        return tf.reduce_sum(tf.matmul(tf.matmul(x, weight), x))
+
+    forward.__name__ = name
+    forward = tf.function(forward)
+
+    def cell():
+        for _ in range(3):
+            for _ in range(training):
+                train_step()
+            for _ in range(other):
+                forward()
+
+    return cell
+
+
 def is_of_the_machine(advice, program):
     """Whether an advice speaks of what a machine with busy cores does to any program: a thread waits before it goes on."""
     planted = {*program.first, *program.also}

@@ -3,7 +3,7 @@
 import time
 
 import numpy as np
-from diagnosis_kit import keras, programs, step_of_products, tf
+from diagnosis_kit import keras, own_loop, programs, step_of_products, tf
 
 PROGRAMS = []
 planted = programs(of=PROGRAMS)
@@ -200,6 +200,11 @@ def validation_that_is_larger_than_training():
     x, y = np.ones((1024, 1000), "float32"), np.ones((1024, 1), "float32")
     many = tf.data.Dataset.from_tensors((np.ones((128, 1000), "float32"), np.ones((128, 1), "float32"))).repeat(60)
     return lambda: model.fit(x, y, batch_size=128, epochs=4, validation_data=many, verbose=0)
+
+
+@planted("validation", question=19, never=("Log every", ".cache()", "input-bound", "validation_freq"))
+def own_loop_whose_validation_is_larger_than_training():
+    return own_loop("test_step", training=10, other=60)
 
 
 @planted("slowing-down", question=22)

@@ -17,12 +17,9 @@ from profnb.subjects.advising import (
     steps_share,
     window_of,
 )
-from profnb.subjects.cell.advice import (
-    new_model_in_a_loop,
-    predict_in_a_loop,
-    validation,
-)
+from profnb.subjects.cell.advice import new_model_in_a_loop, predict_in_a_loop
 from profnb.subjects.cell.slowing_advice import slowing_down
+from profnb.subjects.cell.validation_advice import own_validation, validation
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
@@ -70,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     predict_in_a_loop,
     new_model_in_a_loop,
     validation,
+    own_validation,
     unused_gpu,
     network_files,
     input_bound,

@@ -24,6 +24,7 @@ from profnb.trace.op_names import parse_op
 
 __all__ = [
     "GUIDE",
+    "KERAS_TRAINING",
     "LEAST",
     "LEAST_INPUT",
     "READY",
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 GUIDE = "https://www.tensorflow.org/guide"
+KERAS_TRAINING = "https://keras.io/api/models/model_training_apis/"
 _JAX_GUIDE = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"
 _PYTORCH_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _FEWEST_OTHERS = 3

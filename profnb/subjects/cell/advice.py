@@ -1,4 +1,4 @@
-"""Rules of advice on the whole cell: Keras called, or made, again and again; validation larger than training.
+"""Rules of advice on the whole cell: Keras called, or made, again and again.
 
 They speak of shares of the cell's wall time without imports and profnb itself, as ``CellRecords`` has it:
 what such a program spends its time on lies around its steps, where no step's breakdown shows it.
@@ -13,22 +13,18 @@ from profnb.capture.parts.part_records import (
     BUILDING,
     CHECKPOINTING,
     EPOCH_ENDS,
-    GAPS,
-    IMPORTS,
     INPUT,
     LOADING,
-    PROFNB,
-    TRAIN,
-    VALIDATION,
     CellPart,
 )
 from profnb.capture.retracings import TracedFunction
 from profnb.capture.step_records import CALL, RUN
 from profnb.core.units import PS_PER_NS, count_text, duration_text
-from profnb.subjects.advising import GUIDE, Advice, cell_share_text, line_text
+from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
+from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns
 from profnb.subjects.study import Study
 
-__all__ = ["new_model_in_a_loop", "predict_in_a_loop", "validation"]
+__all__ = ["new_model_in_a_loop", "predict_in_a_loop"]
 
 _CALLS, _STEPS_EACH, _LEAST_SHARE = 10, 4, 0.1
 _MODELS = 3
@@ -54,7 +50,6 @@ _ANEW = {
         f"Compile it before the loop. What changes from turn to turn can be assigned: {_ASSIGNED}.",
     ),
 }
-_API = "https://keras.io/api/models/model_training_apis/"
 # What to do instead of calling each of them for a few batches.
 _INSTEAD = {
     "predict": "Call model.predict once over all examples; it batches them (batch_size=...). Where each one "
@@ -65,23 +60,6 @@ _INSTEAD = {
     "fit": "Call model.fit once over all data (epochs=N passes over it N times), or "
     "model.train_on_batch(x, y) for batches that come one by one: it sets up nothing.",
 }
-
-
-def _parts(study: Study) -> list[CellPart]:
-    """The parts of the cell, without imports and profnb."""
-    cell = study.recording.cell
-    return [part for part in cell.parts if part.part not in (IMPORTS, PROFNB)] if cell else []
-
-
-def _took_ns(parts: list[CellPart]) -> int:
-    return sum(part.wall_ns for part in parts)
-
-
-def _line_of(study: Study, parts: list[CellPart]) -> str:
-    """The line that the longest of some parts were caused by."""
-    placed = [part for part in parts if part.file]
-    longest = max(placed, key=lambda part: part.wall_ns, default=None)
-    return line_text(study, longest.file, longest.line) if longest else ""
 
 
 def _runs(study: Study, method: str) -> tuple[int, int]:
@@ -100,8 +78,8 @@ def predict_in_a_loop(study: Study) -> Advice | None:
     Setting them up and leaving them is a tenth of the cell at least. Validations inside ``fit`` are no calls;
     beside them those of ``evaluate`` cannot be counted. The bound is all that was set up but once.
     """
-    parts = _parts(study)
-    whole_ns = _took_ns(parts)
+    parts = own_parts(study)
+    whole_ns = took_ns(parts)
     most: tuple[int, str, list[CellPart], int, int] = (0, "", [], 0, 0)
     for method in _PHASES:
         if method == "evaluate" and any(part.name == _VALIDATION for part in parts):
@@ -109,13 +87,13 @@ def predict_in_a_loop(study: Study) -> Advice | None:
         around = [p for p in parts if p.part in (AROUND, EPOCH_ENDS) and p.name == method]
         calls, steps = _runs(study, method)
         if calls >= _CALLS and steps <= _STEPS_EACH * calls:
-            most = max(most, (_took_ns(around), method, around, calls, steps), key=lambda m: m[0])
+            most = max(most, (took_ns(around), method, around, calls, steps), key=lambda m: m[0])
     set_up_ns, method, around, calls, steps = most
     if not method or set_up_ns < _LEAST_SHARE * whole_ns:
         return None
     line = max(around, key=lambda part: part.wall_ns)
     waits = [p for p in parts if p.part == INPUT and (p.file, p.line) == (line.file, line.line)]
-    spent_ns = set_up_ns + _took_ns(waits)
+    spent_ns = set_up_ns + took_ns(waits)
     each = steps / calls
     steps_each = "1 step" if each == 1 else f"{each:.2g} steps on average"
     return Advice(
@@ -125,8 +103,8 @@ def predict_in_a_loop(study: Study) -> Advice | None:
         f"{cell_share_text(study, spent_ns / whole_ns)}.",
         spent_ns / whole_ns * (1 - 1 / calls),
         _INSTEAD[method],
-        f"{_API}#{method}-method",
-        where=_line_of(study, around),
+        f"{KERAS_TRAINING}#{method}-method",
+        where=line_of(study, around),
         is_of_cell=True,
     )  # fmt: skip
 
@@ -139,8 +117,8 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
     weights of as many were loaded: those are models of their own.
     """
     loop = _traced_in_a_loop(study.recording.functions)
-    parts = _parts(study)
-    whole_ns = _took_ns(parts)
+    parts = own_parts(study)
+    whole_ns = took_ns(parts)
     if loop is None or not whole_ns:
         return None
     first, models = loop
@@ -206,38 +184,3 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
 
 def _place_of(function: TracedFunction) -> tuple[int, str, str]:
     return function.code, function.phase, function.caller
-
-
-def validation(study: Study) -> Advice | None:
-    """The cell's largest part is the validation inside ``fit``, and it takes longer than the training.
-
-    The steps of both are compared with the gaps between them, without those in which a function was traced.
-    """
-    parts = _parts(study)
-
-    def of(steps: str, name: str) -> list[CellPart]:
-        own = {(steps, "fit"), (GAPS, name), (AROUND, name), (EPOCH_ENDS, name)}
-        return [part for part in parts if (part.part, part.name) in own]
-
-    validating, training = of(VALIDATION, _VALIDATION), of(TRAIN, "fit")
-    spent_ns, whole_ns = _took_ns(validating), _took_ns(parts)
-    others: Counter[str] = Counter()
-    for part in parts:
-        others[part.part] += part.wall_ns if part not in validating else 0
-    if spent_ns <= max(_took_ns(training), *others.values(), 0):
-        return None
-    steps = sum(part.occurrences for part in validating if part.part == VALIDATION)
-    has_epochs = any(fit.epochs > 1 for fit in study.recording.fits)
-    seldom = "validation_freq=5 validates every fifth epoch; " if has_epochs else ""
-    return Advice(
-        "validation", "Validate less",
-        f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
-        f"{cell_share_text(study, spent_ns / whole_ns)} ({count_text(steps)} steps); training took "
-        f"{duration_text(_took_ns(training) * PS_PER_NS)}.",
-        spent_ns / whole_ns,
-        f"fit(...): {seldom}validation_steps=... (of a tf.data dataset) looks at a part of the data; a "
-        "larger validation_batch_size (of arrays) makes fewer steps.",
-        f"{_API}#fit-method",
-        where=_line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),
-        is_of_cell=True,
-    )  # fmt: skip

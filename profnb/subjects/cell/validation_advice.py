@@ -1,0 +1,104 @@
+"""Rules of advice on validation that is larger than training: in Keras' ``fit``, and in an own loop."""
+
+import re
+from collections import Counter
+
+from profnb.capture.parts.part_records import (
+    AROUND,
+    CALLS,
+    EPOCH_ENDS,
+    GAPS,
+    TRAIN,
+    VALIDATION,
+    CellPart,
+)
+from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
+from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns
+from profnb.subjects.study import Study
+from profnb.trace.op_names import parse_op
+
+__all__ = ["own_validation", "validation"]
+
+_VALIDATION = "validation"
+_VALIDATES = re.compile(
+    r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
+)
+_LEARNS = re.compile(r"(?:^|/)gradient_tape/|:Resource(?:Sparse)?Apply")
+
+
+def validation(study: Study) -> Advice | None:
+    """The cell's largest part is the validation inside ``fit``, and it takes longer than the training.
+
+    The steps of both are compared with the gaps between them, without those in which a function was traced.
+    """
+    parts = own_parts(study)
+
+    def of(steps: str, name: str) -> list[CellPart]:
+        own = {(steps, "fit"), (GAPS, name), (AROUND, name), (EPOCH_ENDS, name)}
+        return [part for part in parts if (part.part, part.name) in own]
+
+    validating, training = of(VALIDATION, _VALIDATION), of(TRAIN, "fit")
+    spent_ns, whole_ns = took_ns(validating), took_ns(parts)
+    others: Counter[str] = Counter()
+    for part in parts:
+        others[part.part] += part.wall_ns if part not in validating else 0
+    if spent_ns <= max(took_ns(training), *others.values(), 0):
+        return None
+    steps = sum(part.occurrences for part in validating if part.part == VALIDATION)
+    has_epochs = any(fit.epochs > 1 for fit in study.recording.fits)
+    seldom = "validation_freq=5 validates every fifth epoch; " if has_epochs else ""
+    return Advice(
+        "validation", "Validate less",
+        f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
+        f"{cell_share_text(study, spent_ns / whole_ns)} ({count_text(steps)} steps); training took "
+        f"{duration_text(took_ns(training) * PS_PER_NS)}.",
+        spent_ns / whole_ns,
+        f"fit(...): {seldom}validation_steps=... (of a tf.data dataset) looks at a part of the data; a "
+        "larger validation_batch_size (of arrays) makes fewer steps.",
+        f"{KERAS_TRAINING}#fit-method",
+        where=line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),
+        is_of_cell=True,
+    )  # fmt: skip
+
+
+def own_validation(study: Study) -> Advice | None:
+    """In a loop of one's own, the cell's largest part are calls of a tf.function that validates.
+
+    One that validates is called so (``test_step``, ``val_loss``) and has no gradients and no optimizer among
+    its traced ops; it is compared with one that has them. A function that only runs forward may be anything
+    else, as what plays in reinforcement learning.
+    """
+    parts = own_parts(study)
+    called = [part for part in parts if part.part == CALLS]
+    learns = {part.name: _learns(study, part.name) for part in called}
+    training = [part for part in called if learns[part.name]]
+    validating = [p for p in called if learns[p.name] is False and _VALIDATES.search(p.name)]
+    spent_ns, whole_ns = took_ns(validating), took_ns(parts)
+    others: Counter[str] = Counter()
+    for part in parts:
+        others[part.part] += part.wall_ns if part not in validating else 0
+    if not training or spent_ns <= max(others.values(), default=0):
+        return None
+    names = " and ".join(f"`{part.name}`" for part in validating)
+    calls = sum(part.occurrences for part in validating)
+    return Advice(
+        "validation", "Validate less",
+        f"{names}, which {'has' if len(validating) == 1 else 'have'} no gradients, took "
+        f"{duration_text(spent_ns * PS_PER_NS)}, {cell_share_text(study, spent_ns / whole_ns)} "
+        f"({count_text(calls)} calls); training took {duration_text(took_ns(training) * PS_PER_NS)}.",
+        spent_ns / whole_ns,
+        "Validate after every few epochs, or on a part of the data: for batch in validation.take(n). Larger "
+        "batches make fewer calls; nothing is kept for gradients, so they fit.",
+        f"{GUIDE}/keras/writing_a_training_loop_from_scratch",
+        where=line_of(study, validating),
+        is_of_cell=True,
+    )  # fmt: skip
+
+
+def _learns(study: Study, function: str) -> bool | None:
+    """Whether the traced calls of a function have gradients or an optimizer; None where none has ops."""
+    rows = study.steps.rows_of(function, warm_up=True)
+    codes = set(study.trace.events.name[study.events_of(rows)].tolist())
+    ops = [name for name in map(study.trace.names.__getitem__, codes) if parse_op(name)]
+    return any(map(_LEARNS.search, ops)) if ops else None
