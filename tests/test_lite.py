@@ -18,8 +18,9 @@ from profnb.lite.conversion import _explain, read_file
 from profnb.lite.findings import LiteFindings, LiteLayer, LiteModel, LiteOp
 from profnb.lite.given import read_data, read_examples
 from profnb.lite.judging import judge_outputs, metric_of, paired_price, share_interval
-from profnb.lite.op_layers import align, assign_layers, match_inputs, read_graph
-from profnb.lite.op_rows import layer_errors, list_ops, timed_ops
+from profnb.lite.input_order import match_inputs
+from profnb.lite.measured.op_layers import align, assign_layers, read_graph
+from profnb.lite.measured.op_rows import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.result import LiteResult

@@ -1,21 +1,18 @@
 """A Keras model, a SavedModel or files to ``.tflite`` files, one per kind.
 
 A Keras model is saved as TensorFlow's own ``TFLiteConverter.from_keras_model`` saves it, so that the files
-are
-those that it gives. The converter runs in a process of its own (``converting``): it prints to standard error,
-and calibrating a loop ends it (TensorFlow 2.21: an LSTM to int8).
+are those that it gives. The converter runs in a process of its own (``converting``): it prints to standard
+error, and calibrating a loop ends it (TensorFlow 2.21: an LSTM to int8).
 """
 
 import gzip
-import inspect
 import json
 import math
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import StringIO
@@ -26,6 +23,7 @@ from profnb.core.errors import CaptureError
 from profnb.core.units import PS_PER_S
 from profnb.lite.given import write_examples
 from profnb.lite.process.interpreters import own_environment, why_it_ended
+from profnb.lite.saved_model import save_model
 
 __all__ = ["Converted", "convert_model", "is_keras", "read_file", "stripped"]
 
@@ -155,11 +153,11 @@ def convert_model(
     if is_keras(model) and _backend_of(model) == "torch":
         return list(_exported(model, kinds, folder))
     open_batch = folder / "saved_model"
-    saved = _save(model, open_batch, batch_size if fixed_batch else None)
+    saved = save_model(model, open_batch, batch_size if fixed_batch else None)
     done = _run_converter(saved, kinds, folder, examples, names, allow, is_trained=is_trained)
     closed = [one for one in done if one.path is None and _OPEN_BATCH.search(one.error)]
     if closed and is_keras(model) and not fixed_batch:
-        saved = _save(model, folder / "fixed", batch_size)
+        saved = save_model(model, folder / "fixed", batch_size)
         again = {one.name for one in closed}
         wanted = [kind for kind in kinds if kind in again]
         retried = _run_converter(
@@ -182,72 +180,6 @@ def _backend_of(model: Any) -> str:
     keras: Any = sys.modules.get("keras")
     is_three = type(model).__module__.startswith("keras.src") and hasattr(keras, "backend")
     return str(keras.backend.backend()) if is_three else "tensorflow"
-
-
-def _save(model: Any, target: Path, batch: int | None) -> Path:
-    """A SavedModel of it, with this batch or, for None, the one that the model leaves open."""
-    if isinstance(model, str | os.PathLike):
-        return Path(model)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        if type(model).__module__.split(".")[0] == "keras" and "keras" in sys.modules:
-            archive_of = getattr(
-                getattr(sys.modules["keras"], "export", None), "ExportArchive", None
-            )
-            if archive_of is not None and getattr(model, "inputs", None):
-                _archive(archive_of(), model, target, batch)
-                return target
-        _save_model(model, target, batch)
-    return target
-
-
-def _save_model(model: Any, target: Path, batch: int | None) -> None:
-    """A SavedModel of a model of Keras 2, or of one without known inputs."""
-    import tensorflow as tf
-
-    inputs = getattr(model, "inputs", None)
-    if not inputs or batch is None:
-        try:
-            options = tf.saved_model.SaveOptions(save_debug_info=True)
-            tf.saved_model.save(model, str(target), options=options)
-        except ValueError:
-            if not inputs:
-                raise
-        else:
-            return
-    # What cannot be saved whole, as where clustering was undone: the function with its weights inside.
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
-
-    specs = [
-        tf.TensorSpec([batch, *one.shape[1:]], one.dtype, f"input_{at}")
-        for at, one in enumerate(inputs)
-    ]
-    call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False))
-    frozen = convert_variables_to_constants_v2(call.get_concrete_function(*specs))
-    holder = tf.Module()
-    holder.call = tf.function(lambda *x: frozen(*x)[0] if len(frozen.outputs) == 1 else frozen(*x))
-    tf.saved_model.save(holder, str(target), signatures=holder.call.get_concrete_function(*specs))
-
-
-def _archive(archive: Any, model: Any, target: Path, batch: int | None) -> None:
-    """As ``TFLiteKerasModelConverterV2._convert_keras_to_saved_model`` does it."""
-    from functools import partial
-
-    import tensorflow as tf
-
-    archive.track(model)
-    signature = tf.nest.map_structure(
-        lambda x: tf.TensorSpec(
-            x.shape if batch is None else [batch, *x.shape[1:]], dtype=x.dtype, name=x.name
-        ),
-        model.inputs,
-    )
-    if len(signature) > 1:
-        signature = [signature]
-    archive.add_endpoint("serve", partial(model.__call__, training=False), signature)
-    quiet = (
-        {"verbose": False} if "verbose" in inspect.signature(archive.write_out).parameters else {}
-    )
-    archive.write_out(str(target), **quiet)
 
 
 def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Converted]:

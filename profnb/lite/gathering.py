@@ -13,8 +13,8 @@ from profnb.core.errors import CaptureError
 from profnb.lite.conversion import Converted, convert_model, is_keras, read_file, stripped
 from profnb.lite.findings import LiteFindings
 from profnb.lite.given import read_data, read_examples
-from profnb.lite.keras_side import KerasSide, layers_of
-from profnb.lite.measuring import Measuring
+from profnb.lite.measured.keras_side import KerasSide, layers_of
+from profnb.lite.measured.measuring import Measuring
 from profnb.lite.result import LiteResult
 
 __all__ = ["measure_models"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.lite.op_layers import match_inputs
+from profnb.lite.input_order import match_inputs
 
 __all__ = ["KerasSide", "layers_of"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from profnb.core.units import PS_PER_US
 from profnb.lite.findings import LiteLayer, LiteModel, LiteOp
-from profnb.lite.op_layers import Graph, OpLayer, align
+from profnb.lite.measured.op_layers import Graph, OpLayer, align
 
 __all__ = ["LayerErrors", "layer_errors", "layer_rows", "list_ops", "timed_ops", "with_ops"]
 
