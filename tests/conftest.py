@@ -30,6 +30,7 @@ LONGEST = (
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="only what takes no TensorFlow, kernel, browser or patience: two minutes at most")
+    parser.addoption("--cpu", metavar="FILE", help="add each test's processor seconds, its ended children's with them, to FILE (tests/benchmarks/cpu.py sums)")
 
 
 def pytest_configure(config):
@@ -48,9 +49,24 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item, slow in zip(items, is_slow, strict=True) if not slow]
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Write down what a test cost the processor: that says the same on a busy machine, where a clock does not."""
+    before = sum(os.times()[:4])
+    yield
+    if file := item.config.getoption("--cpu"):
+        with open(file, "a") as lines:
+            lines.write(f"{sum(os.times()[:4]) - before:.2f}\t{item.nodeid}\n")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left_behind():
-    """Let the models and graphs of a file's tests go: each later capture would look at all that live."""
+    """Let the models and graphs of a file's tests go: each later capture would look at all that live.
+
+    What was there before, a million objects of imported modules, is none of the tests': frozen, neither captures nor collections
+    look through it, which takes most of the time of a small capture.
+    """
+    gc.freeze()
     yield
     for name in ("keras", "tf_keras"):
         if name in sys.modules:
