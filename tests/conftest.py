@@ -23,8 +23,9 @@ PATIENT = {"timeout": 900, "iopub_timeout": 120, "startup_timeout": 300}
 SLOW = {"tensorflow", "kernel", "browser", "slow"}
 # The files that take longest, in that order: workers begin with them, so that none works alone at the end.
 LONGEST = (
-    "layer_programs", "capture", "source_lines", "notebooks", "seams", "own_loops", "cells", "sweep", "browser_timeline", "browser",
-    "cell_time", "saved", "repeats", "graph_runs", "numba_cache", "xla", "judged", "input_pipeline", "python_time", "warm", "chrome_write",
+    "notebooks", "layer_programs", "sweep", "diagnosis", "browser_timeline", "cells", "saved", "repeats", "browser", "capture", "seams",
+    "lite", "poison", "cell_time", "sweep_workers", "source_lines", "own_loops", "hosts", "graph_runs", "numba_cache", "xla", "chrome",
+    "judged", "input_pipeline", "fuzz", "python_time", "remote", "warm", "chrome_write", "comparison",
 )  # fmt: skip
 
 
