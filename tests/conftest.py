@@ -23,13 +23,15 @@ PATIENT = {"timeout": 900, "iopub_timeout": 120, "startup_timeout": 300}
 SLOW = {"tensorflow", "kernel", "browser", "slow"}
 # The files that take longest, in that order: workers begin with them, so that none works alone at the end.
 LONGEST = (
-    "layer_programs", "capture", "source_lines", "notebooks", "seams", "own_loops", "cells", "sweep", "browser_timeline", "browser",
-    "cell_time", "saved", "repeats", "graph_runs", "numba_cache", "xla", "judged", "input_pipeline", "python_time", "warm", "chrome_write",
+    "notebooks", "layer_programs", "sweep", "diagnosis", "browser_timeline", "cells", "saved", "repeats", "browser", "capture", "seams",
+    "lite", "poison", "cell_time", "sweep_workers", "source_lines", "own_loops", "hosts", "graph_runs", "numba_cache", "xla", "chrome",
+    "judged", "input_pipeline", "fuzz", "python_time", "remote", "warm", "chrome_write", "comparison",
 )  # fmt: skip
 
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="only what takes no TensorFlow, kernel, browser or patience: two minutes at most")
+    parser.addoption("--cpu", metavar="FILE", help="add each test's processor seconds, its ended children's with them, to FILE (tests/benchmarks/cpu.py sums)")
 
 
 def pytest_configure(config):
@@ -48,9 +50,24 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item, slow in zip(items, is_slow, strict=True) if not slow]
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Write down what a test cost the processor: that says the same on a busy machine, where a clock does not."""
+    before = sum(os.times()[:4])
+    yield
+    if file := item.config.getoption("--cpu"):
+        with open(file, "a") as lines:
+            lines.write(f"{sum(os.times()[:4]) - before:.2f}\t{item.nodeid}\n")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left_behind():
-    """Let the models and graphs of a file's tests go: each later capture would look at all that live."""
+    """Let the models and graphs of a file's tests go: each later capture would look at all that live.
+
+    What was there before, a million objects of imported modules, is none of the tests': frozen, neither captures nor collections
+    look through it, which takes most of the time of a small capture.
+    """
+    gc.freeze()
     yield
     for name in ("keras", "tf_keras"):
         if name in sys.modules:

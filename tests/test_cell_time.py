@@ -591,7 +591,7 @@ def test_evaluate_and_fit_inside_callbacks_of_a_real_fit(keras):
     p = timed(lambda: made_model(keras).fit(X, Y, batch_size=8, epochs=2, callbacks=[Evaluates()], verbose=0))
     found = spent(p)
     assert found[CALLBACKS, "Sleeper.on_test_batch_end"] >= 1600
-    assert found[CALLBACKS, "Evaluates.on_epoch_end"] < 800
+    assert found[CALLBACKS, "Evaluates.on_epoch_end"] < 1600  # what slept in it is not its own
     occurrences = p.cell_breakdown.set_index(["part", "name"]).occurrences
     # The first step of the second one may be slow, as the machine has it.
     assert occurrences[EVALUATION, "evaluate"] + occurrences[FIRST, "test"] + occurrences.get((SLOW_FIRST, "test"), 0) == 16
@@ -612,7 +612,7 @@ def test_a_custom_loop_with_two_functions_and_a_slow_dataset(tf):
 
     def slow():
         for number in range(6):
-            time.sleep(0.1)
+            time.sleep(0.3)
             yield number
 
     def code():
@@ -627,8 +627,8 @@ def test_a_custom_loop_with_two_functions_and_a_slow_dataset(tf):
     found = spent(p)
     assert found[CALLS, "train_step"] >= 250
     assert found[CALLS, "test_step"] >= 150
-    assert found[INPUT, ""] >= 200  # tf.data may make an element ready during the step before
-    assert found[INPUT, ""] + found[CALLS, "train_step"] >= 550
+    assert found[INPUT, ""] >= 400  # of 1800: tf.data may make an element ready during the step before
+    assert found[INPUT, ""] + found[CALLS, "train_step"] >= 1200
     assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= 600
     occurrences = p.cell_breakdown.set_index(["part", "name"]).occurrences
     assert occurrences[CALLS, "train_step"] == occurrences[CALLS, "test_step"] == 5

@@ -191,7 +191,7 @@ def session():
 
 
 def load():
-    time.sleep(0.03)
+    time.sleep(0.1)
     return np.ones((8, 64))
 
 
@@ -210,7 +210,7 @@ def fed_by_name(s):
 def fed_and_logged(s):
     for _ in range(16):
         s.run("total:0", {"x:0": np.ones((8, 64))})
-        time.sleep(0.03)
+        time.sleep(0.1)
 
 
 @pytest.mark.tensorflow
@@ -218,7 +218,7 @@ def fed_and_logged(s):
     ("loop", "role", "text"),
     [
         (fed_inline, FEEDS, 's.run("total:0", {"x:0": load()})'), (fed_by_name, FEEDS, "rows = load()"),
-        (fed_and_logged, AFTER, "time.sleep(0.03)"),
+        (fed_and_logged, AFTER, "time.sleep(0.1)"),
     ],
 )  # fmt: skip
 def test_statements_of_real_loops_are_found(session, loop, role, text):
@@ -228,7 +228,7 @@ def test_statements_of_real_loops_are_found(session, loop, role, text):
     assert (gaps.runs, gaps.fed, gaps.new, gaps.gaps) == (16, 16, 13, 15)
     most = gaps.places[0]
     assert (most.role, most.text) == (role, text)
-    assert most.wall_ns > 0.8 * 15 * 30e6
+    assert most.wall_ns > 0.8 * 15 * 100e6
     assert most.file.endswith("test_feeding.py")
     rule = p.advice[0].rule
     assert rule == ("python-input" if role == FEEDS else "python-between-steps")
@@ -246,12 +246,12 @@ def logged_after_another_run(s):
     s.run("total:0", {"x:0": np.zeros((1, 64))})
     for _ in range(12):
         s.run("total:0", {"x:0": np.ones((8, 64))})
-        time.sleep(0.03)
+        time.sleep(0.1)
 
 
 @pytest.mark.tensorflow
 def test_a_run_before_the_loop_does_not_tell_what_the_loops_statements_are(session):
-    for loop, role, text in ((fed_after_another_run, FEEDS, "batch = load()"), (logged_after_another_run, AFTER, "time.sleep(0.03)")):
+    for loop, role, text in ((fed_after_another_run, FEEDS, "batch = load()"), (logged_after_another_run, AFTER, "time.sleep(0.1)")):
         with profnb.profile() as p:
             loop(session)
         most = p.recording.sessions.gaps.places[0]
@@ -274,7 +274,7 @@ def test_a_hook_of_a_monitored_session_is_named(session):
 
     class Slow(tf.compat.v1.train.SessionRunHook):
         def after_run(self, run_context, run_values):
-            time.sleep(0.03)
+            time.sleep(0.1)
 
     with tf.Graph().as_default():
         one = tf.compat.v1.assign_add(tf.compat.v1.train.create_global_step(), 1)
@@ -282,7 +282,7 @@ def test_a_hook_of_a_monitored_session_is_named(session):
             for _ in range(16):
                 s.run(one)
     most = p.recording.sessions.gaps.places[0]
-    assert (most.role, most.inner_text) == (RUN_ITSELF, "time.sleep(0.03)")
+    assert (most.role, most.inner_text) == (RUN_ITSELF, "time.sleep(0.1)")
     assert most.text.endswith("after_run")
 
 

@@ -1,6 +1,7 @@
 """Who took a gap between steps: a callback is named where its call lies in the gap and is most of it, and nowhere else."""
 
 import json
+import re
 import time
 from array import array
 
@@ -308,7 +309,7 @@ def test_the_epochs_of_a_fit_are_told_as_keras_prints_them():
     assert [epoch for epoch in behind if epoch] == [4, 5, 6]
     assert all(p.steps.phase[row] == "test" for row, epoch in enumerate(behind) if epoch)
     remark = facts(p.study)["pauses"].remark
-    assert "at the end of epoch 5: 1.5" in remark
+    assert float(re.search(r"at the end of epoch 5: ([\d.]+) s", remark)[1]) >= 1.5  # the machine may take longer
     assert "`Pause.on_epoch_end`" in remark
 
 

@@ -1,5 +1,6 @@
 """The gallery runs top to bottom, within its byte budget, and what is saved reads well anywhere."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -86,6 +87,7 @@ def test_each_report_and_the_whole_file_stay_within_the_byte_budget(executed):
     assert executed.stat().st_size < 1_200_000
 
 
+@functools.cache
 def convert(path, **settings):
     exporter = nbconvert.HTMLExporter(**settings)
     html, _ = exporter.from_filename(str(path))

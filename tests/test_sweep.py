@@ -282,6 +282,7 @@ def shell():
 
 
 @pytest.mark.tensorflow
+@pytest.mark.newest
 def test_a_real_sweep_runs_every_setting_and_says_which_was_fastest(shell, capsys):
     shell.user_ns["width"] = "as it was"
     assert shell.run_cell("%%tfsweep batch_size=16,32 width=4,8 --repeat 3 -o found\n" + FIT).success
@@ -354,6 +355,7 @@ def test_sweeps_that_cannot_be_meant(shell, line, capsys):
 
 
 @pytest.mark.tensorflow
+@pytest.mark.newest
 def test_threads_are_set_in_fresh_processes(shell):
     cell = """
 import os, keras, numpy as np
