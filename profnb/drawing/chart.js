@@ -112,7 +112,8 @@ class Chart {
       const box = isFlat ? {x: begin, y: middle - thick / 2, width: size, height: thick} : {x: middle - thick / 2, y: begin, width: thick, height: size};
       const {marker} = trace;
       const shape = addShape(svg, 'rect', {...box, fill: nth(marker?.color, i) || '#888', opacity: nth(marker?.opacity, i) ?? 1, class: 'profnb-bar'});
-      if (marker?.line?.width) shape.setAttribute('stroke', marker.line.color);
+      const edge = nth(marker?.line?.width, i);
+      if (edge) { shape.setAttribute('stroke', marker.line.color); shape.setAttribute('stroke-width', edge); }
       this.tell(shape, trace, i);
       const words = trace.text ? plainText(nth(trace.text, i)) : '';
       const most = Math.floor((size - 6) / LETTER);
