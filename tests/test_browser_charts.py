@@ -10,6 +10,7 @@ from test_colours import LEAST_TEXT, contrast
 
 import profnb
 from profnb.drawing.theme import COLOURS, PART_COLOURS, ink_on
+from profnb.report.script import report_script
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 
@@ -71,3 +72,19 @@ def test_words_on_colours_of_the_timeline_and_of_icicles_can_be_read(open_page, 
         colour = "#" + "".join(f"{pixel >> at & 255:02x}" for at in (0, 8, 16))
         assert ink == ink_on(colour)
         assert contrast(colour, ink[0] + 2 * ink[1:]) >= LEAST_TEXT
+
+
+def test_a_report_is_made_tabs_of_once_all_of_it_is_there(open_page, tmp_path):
+    (tmp_path / "empty.html").write_text("<!doctype html>")
+    opened = open_page((tmp_path / "empty.html").as_uri())
+    html = recorded_cpu()._repr_mimebundle_()["text/html"]
+    cut = html.index("profnb-tab", html.index("profnb-tab") + 20) - 20
+    assert 0 < cut < html.rindex("profnb-tab")
+    write = "([first, rest, program]) => { const run = new Function(program); document.open(); document.write('<!doctype html><body>' + first); run(); document.write(rest); document.close(); }"
+    opened.page.evaluate(write, [html[:cut], html[cut:], report_script()])
+    tabs = opened.page.get_by_role("tab")
+    tabs.first.wait_for()
+    parts = opened.page.locator(".profnb-tab")
+    assert tabs.count() == parts.count() > 2
+    assert parts.evaluate_all("list => list.filter(e => e.offsetHeight).length") == 1
+    assert opened.errors == []
