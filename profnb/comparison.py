@@ -57,7 +57,7 @@ class Comparison:
     ) -> None:
         """Compare nothing yet; of sides that are fleets, their own steps are compared."""
         given = len(first) + len(second)
-        first, second = list(dict.fromkeys(first)), list(dict.fromkeys(second))
+        first, second = _distinct(first), _distinct(second)
         self._given_again = given - len(first) - len(second)
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
@@ -156,7 +156,9 @@ class Comparison:
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
-        if self._given_again or set(self.first) & set(self.second):
+        if self._given_again or len(_distinct([*self.first, *self.second])) < len(
+            [*self.first, *self.second]
+        ):
             guards.append(
                 "The same result was given more than once: it is one run, and counts as one."
             )
@@ -304,12 +306,13 @@ def compare(
     if any(results):
         return _compare_lite(results, labels)
     sides, labelled, paths = [], [], []
+    opened: dict[Path, Profile] = {}
     fleets: list[list[Fleet]] = []
     for source in (first, second):
         single = isinstance(source, Profile | Fleet | LiteResult | str | os.PathLike)
         listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
         fleets.append([item for item in listed if isinstance(item, Fleet)])
-        profiles = [profile for item in listed for profile in _profiles_of(item)]
+        profiles = [profile for item in listed for profile in _profiles_of(item, opened)]
         sides.append(profiles)
         labelled.append(profiles[0].options.label if profiles else None)
         is_named = not listed or isinstance(listed[0], Profile | Fleet)
@@ -319,6 +322,26 @@ def compare(
     one, two = (asked or label or path or place for asked, label, path, place in names)
     both = (one, two) if one != two else ("A", "B")
     return Comparison(sides[0], sides[1], both, (fleets[0], fleets[1]))
+
+
+def _distinct(profiles: Sequence[Profile]) -> list[Profile]:
+    """The profiles without those given again: as the same object, or as the same capture opened twice."""
+    kept: list[Profile] = []
+    for profile in dict.fromkeys(profiles):
+        time = profile.capture_time if profile.has_trace else None
+        again = [
+            one
+            for one in kept
+            if time is not None
+            and time.is_known
+            and one.has_trace
+            and one.capture_time == time
+            and one.trace.hostnames == profile.trace.hostnames
+            and len(one.trace.events) == len(profile.trace.events)
+        ]
+        if not again:
+            kept.append(profile)
+    return kept
 
 
 def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:
@@ -362,20 +385,30 @@ def _differing_parts(first: str, second: str) -> tuple[str, str]:
     return "/".join(one), "/".join(two)
 
 
-def _profiles_of(source: Source) -> list[Profile]:
+def _profiles_of(source: Source, opened: dict[Path, Profile]) -> list[Profile]:
     """The profiles of one source; of a fleet, that of its first host."""
     if isinstance(source, Profile):
         return [source]
     if isinstance(source, LiteResult):
         raise CaptureError(_NOT_ALIKE)
-    return [source[next(iter(source))]] if isinstance(source, Fleet) else _load_runs(source)
+    return [source[next(iter(source))]] if isinstance(source, Fleet) else _load_runs(source, opened)
 
 
-def _load_runs(path: str | os.PathLike[str]) -> list[Profile]:
-    """Every run of a logdir, the oldest first; the trace, if the path is one."""
-    from profnb.trace.files import find_traces
+def _load_runs(path: str | os.PathLike[str], opened: dict[Path, Profile]) -> list[Profile]:
+    """Every run of a logdir, the oldest first; the trace, if the path is one.
 
-    runs = dict.fromkeys(trace.run for trace in find_traces(path))
-    if len(runs) < 2:
-        return [load(path)]
-    return [load(path, run=run) for run in runs]
+    Args:
+        path: A logdir or a trace.
+        opened: What each file gave before, which it gives again: a file is one run however often it is named.
+    """
+    from profnb.trace.files import find_traces, pick_trace
+
+    traces = find_traces(path)
+    runs = dict.fromkeys(trace.run for trace in traces)
+    profiles = []
+    for run in runs if len(runs) > 1 else [None]:
+        file = pick_trace(traces, run, None).path.resolve()
+        if file not in opened:
+            opened[file] = load(path, run=run)
+        profiles.append(opened[file])
+    return profiles

@@ -4,7 +4,7 @@ import keyword
 import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,17 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
-from profnb.capture.cell import body_of, call_after_cell, make_transformer, run_quietly
+from profnb.capture.cell import (
+    as_written,
+    body_of,
+    call_after_cell,
+    make_transformer,
+    run_quietly,
+)
+from profnb.capture.hooks import replace_attribute
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.remote import SCHEME
+from profnb.capture.seams import TRACEBACK
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
@@ -75,9 +83,30 @@ class ProfnbMagics(Magics):
         """Register with a shell and begin compiling in the background."""
         super().__init__(shell)
         self._warming = Warming()
-        self._transform = make_transformer(_CELL_MAGICS, shell.user_ns)
+        self._written: dict[str, str] = {}  # the magics' lines, by what stands in their place
+        self._transform = make_transformer(_CELL_MAGICS, shell.user_ns, self._written)
+        self.hooked = ExitStack()
+        self._hook_tracebacks()
         self._kept: dict[str, Profile] = {}  # by their labels
         self.live_outputs = LiveOutputs(shell)
+
+    def _hook_tracebacks(self) -> None:
+        """Let tracebacks show the magic's line as it was written."""
+        tracebacks = getattr(self.shell, "InteractiveTB", None)
+        shown = TRACEBACK.of(tracebacks)
+        if shown is None:
+            return
+
+        def structured_traceback(*arguments: Any, **keywords: Any) -> Any:
+            pieces = shown(*arguments, **keywords)
+            if not isinstance(pieces, list) or not self._written:
+                return pieces
+            return [
+                as_written(one, self._written) if isinstance(one, str) else one for one in pieces
+            ]
+
+        name = TRACEBACK.attributes[0]
+        self.hooked.enter_context(replace_attribute(tracebacks, name, structured_traceback))
 
     def _begin(self, arguments: Namespace) -> CapturedProfile:
         options = capture_options(arguments)
@@ -432,6 +461,7 @@ def unload_magics(shell: Any) -> None:
         return
     shell.input_transformers_cleanup.remove(magics._transform)
     magics.live_outputs.end()
+    magics.hooked.close()
     for kind, names in magics.magics.items():
         for name in names:
             shell.magics_manager.magics[kind].pop(name, None)

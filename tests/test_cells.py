@@ -110,7 +110,7 @@ def profiled():
 
 
 NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?( [mnuµμ]?s)?")
-OUR_LINE = re.compile(r"get_ipython\(\)\.run_line_magic\('_tfprofile_begin', '-q'\)")
+OUR_LINE = re.compile(r"(?m)^((?:-+> )?\s*1 )%%tfprofile -q$")
 
 
 def seen(outputs, *, without_numbers=False):
@@ -122,7 +122,7 @@ def seen(outputs, *, without_numbers=False):
         elif output.output_type == "error":
             text = "\n".join(output.traceback)
             text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-            rows.append(("error", output.ename, output.evalue, OUR_LINE.sub("# plain", text)))
+            rows.append(("error", output.ename, output.evalue, OUR_LINE.sub(r"\1# plain", text)))
         else:
             rows.append((output.output_type, dict(output.data)))
     text = repr(rows)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from recorded import FACTS, program
-from traces import event, gpu, host, line, read
+from traces import event, gpu, host, line, plane, read, xspace
 
 import profnb
 from profnb.__main__ import main
@@ -226,12 +226,43 @@ def test_the_same_result_twice_is_one_run():
     assert not any("more than once" in guard for guard in compare(one, two).guards)
 
 
+def saved(path, begin_ns, hostname="one", gap=1):
+    """A trace file whose profiler started at a nanosecond since 1970."""
+    steps = [event("train", at * (8 + gap) * MS, 8 * MS, step_num=at, _r=1) for at in range(6)]
+    stats = {"profile_start_time": begin_ns, "profile_stop_time": begin_ns + 10**9}
+    path.write_bytes(xspace(host(line("python", *steps)), plane("Task Environment", stats=stats), hostnames=[hostname]))
+    return path
+
+
+def test_the_same_path_twice_is_one_run(tmp_path):
+    one, two = saved(tmp_path / "a.xplane.pb", 0), saved(tmp_path / "b.xplane.pb", 0, gap=4)
+    link = tmp_path / "link.xplane.pb"
+    link.symlink_to(one)
+    found = compare([one, str(one), link], two)
+    assert found.difference.runs == (1, 1)
+    assert found.guards[-1] == "The same result was given more than once: it is one run, and counts as one."
+    assert compare(one, one).guards[-1].startswith("The same result was given")
+    assert not any("more than once" in guard for guard in compare(one, two).guards)
+
+
+def test_the_same_capture_under_another_name_is_one_run(tmp_path):
+    start = 1_700_000_000_000_000_000
+    one, copy = (saved(tmp_path / f"{name}.xplane.pb", start) for name in ("a", "copy"))
+    later = saved(tmp_path / "later.xplane.pb", start + 5 * 10**9)
+    other_host = saved(tmp_path / "other.xplane.pb", start, hostname="two")
+    loaded = profnb.load(one)
+    assert compare([loaded, copy], later).difference.runs == (1, 1)
+    assert any("more than once" in guard for guard in compare(loaded, copy).guards)
+    assert compare([loaded, later], copy).difference.runs == (2, 1)
+    assert not any("more than once" in guard for guard in compare(loaded, other_host).guards)
+
+
 def test_in_ci_a_larger_batch_that_is_faster_per_example_is_no_failure(monkeypatch):
     import profnb.comparison
     from profnb.__main__ import main
 
     results = {"small": profile(batch=32), "large": profile(batch=64), "slow": profile(batch=16)}
-    monkeypatch.setattr(profnb.comparison, "_load_runs", lambda path: [results[path]])
+    monkeypatch.setattr(profnb.comparison, "_load_runs", lambda path, _: [results[path]])
     assert main(["compare", "small", "large", "--fail-if-slower", "5%"]) == 0
     assert main(["compare", "small", "slow", "--fail-if-slower", "5%"]) == 1
 

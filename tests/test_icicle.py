@@ -35,3 +35,10 @@ def test_levels_can_have_names():
     figure = icicle_figure(BLOCKS, COLOURS, title="t", of_what="the time", levels=("program", "XLA op", "framework op"))
     assert [data["name"] for data in figure["data"]] == ["program", "framework op"]
     assert figure["layout"]["margin"]["l"] > 12
+
+
+def test_words_are_black_or_white_by_the_colour_they_stand_on():
+    _, lower = icicle_figure(BLOCKS, {"whole": "#111111", "part": "#fb4e16"}, title="t", of_what="the time")["data"]
+    assert lower["insidetextfont"]["color"] == ["#000", "#000"]
+    upper, _ = icicle_figure(BLOCKS, {"whole": "#111111", "part": "#fb4e16"}, title="t", of_what="the time")["data"]
+    assert upper["insidetextfont"]["color"] == ["#fff"]

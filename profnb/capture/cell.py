@@ -13,26 +13,38 @@ Five other ways were measured and each breaks one of these: running the body ins
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
 
-__all__ = ["body_of", "call_after_cell", "make_transformer", "names_of", "run_quietly"]
+__all__ = [
+    "as_written",
+    "body_of",
+    "call_after_cell",
+    "make_transformer",
+    "names_of",
+    "run_quietly",
+]
 
 Transformer = Callable[[list[str]], list[str]]
 _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
 _HELP = re.compile(r"^\?|(^|\s)(-h|--help)(\s|$)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FIRST_LINE = re.compile(r"(?:-+> ?)?\s*1 (?=\S)")  # what a traceback writes before it
 
 
 def make_transformer(
-    magics: Iterable[str], namespace: Mapping[str, object] | None = None
+    magics: Iterable[str],
+    namespace: Mapping[str, object] | None = None,
+    written: MutableMapping[str, str] | None = None,
 ) -> Transformer:
     """An input transformer for cells that begin with one of our cell magics.
 
     Args:
         magics: Names of cell magics; each needs a line magic ``_NAME_begin`` that starts the capture.
         namespace: The user's names, one of which may be ``get_ipython``.
+        written: Where to keep, for each line that a magic's was replaced by, that as it was written.
 
     Returns:
         A function for ``shell.input_transformers_cleanup``. It leaves alone every other cell, and
@@ -52,6 +64,8 @@ def make_transformer(
         if not _is_ipythons((namespace or {}).get("get_ipython")):
             shell = f"__import__('IPython').{shell}"
         begin = f"{shell}.run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
+        if written is not None:
+            written[begin.rstrip("\n")] = lines[0].rstrip("\n")
         inner = _CELL_MAGIC.match(body[0]) if body else None
         if inner is not None:
             call = (inner.group(1), inner.group(2).rstrip("\n"), "".join(body[1:]))
@@ -69,6 +83,31 @@ def _is_ipythons(found: object) -> bool:
         getattr(found, "__name__", "") == "get_ipython"
         and str(getattr(found, "__module__", "")).startswith("IPython.")
     )
+
+
+def as_written(text: str, written: Mapping[str, str]) -> str:
+    """A piece of a traceback in which the magic's line reads as its user wrote it.
+
+    Only there: what Python and AutoGraph look up as the cell's source must be Python.
+
+    Args:
+        text: What IPython shows of a frame, perhaps with colours.
+        written: What ``make_transformer`` kept.
+    """
+    return "\n".join(_line_as_written(line, written) for line in text.split("\n"))
+
+
+def _line_as_written(line: str, written: Mapping[str, str]) -> str:
+    plain = _COLOUR.sub("", line)
+    first = _FIRST_LINE.match(plain)
+    own = None if first is None else written.get(plain[first.end() :].rstrip())
+    if first is None or own is None:
+        return line
+    at, left = 0, first.end()
+    while left:
+        colour = _COLOUR.match(line, at)
+        at, left = (colour.end(), left) if colour else (at + 1, left - 1)
+    return line[:at] + ("\x1b[0m" if plain != line else "") + own
 
 
 def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:

@@ -327,6 +327,10 @@ SHELL_INSTANCE = Seam(f"{_SHELL}.instance", _NO_CELLS, 0)
 CELL_OF_FILE = Seam(f"{_SHELL}.compile._filename_map", _NO_CELLS, is_on_objects=True)
 CELL_TEXTS = Seam(f"{_SHELL}.history_manager.input_hist_parsed", _NO_CELLS, is_on_objects=True)
 PUBLISHER = Seam(f"{_SHELL}.display_pub", "nothing is shown while a cell runs", is_on_objects=True)
+TRACEBACK = Seam(
+    f"{_SHELL}.InteractiveTB.structured_traceback", "tracebacks show what a magic's line became",
+    is_on_objects=True,
+)  # fmt: skip
 MONITORING = Seam(
     "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
 )

@@ -6,6 +6,7 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.compare.settings_table import settings_table
+from profnb.compare.sweep_words import slower_text
 from profnb.compare.sweeps import SweepTable, setting_text
 from profnb.core.printable import printable
 from profnb.core.units import (
@@ -85,6 +86,32 @@ def _fastest(table: SweepTable) -> int:
     return int(np.nanargmax(np.where(known, table.per_second, np.nan))) if known.any() else -1
 
 
+def _is_tied(table: SweepTable, row: int) -> bool:
+    """Whether a setting is not the fastest of these runs, and may be it all the same."""
+    return (
+        table.ranking is not None
+        and row != table.ranking.best
+        and bool(table.ranking.may_be_best[row])
+    )
+
+
+def _standing(table: SweepTable, row: int) -> str:
+    """How a setting stands to the fastest one, in a word or two; "" where it has no run."""
+    if table.ranking is None or not np.isfinite(table.per_second[row]):
+        return ""
+    if row == table.ranking.best:
+        return "fastest" if not table.equals else "fastest, tied"
+    if _is_tied(table, row):
+        return "tied"
+    if not table.ranking.low[row] > 0:  # nothing tells
+        return MISSING
+    low, high = (
+        slower_text(float(table.ranking.low[row])),
+        slower_text(float(table.ranking.high[row])),
+    )
+    return f"{low} to {high} slower" if low != high else f"{low} slower"
+
+
 def _interval(low: float, high: float) -> str:
     if not np.isfinite(low):
         return MISSING
@@ -116,6 +143,12 @@ def _section(table: SweepTable) -> Section:
                 "95 % interval",
                 lambda row: _interval(float(table.low[row]), float(table.high[row])),
                 is_number=True,
+            ),
+            Shown(
+                "against the fastest",
+                lambda row: _standing(table, row),
+                meaning="how much less throughput it has, for all settings at once in 95 % of such sweeps; "
+                "tied: these runs cannot tell it from the fastest",
             ),
             *learned,
             "peak_bytes",
@@ -167,7 +200,6 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
         else _label(table, row)
         for row, cut in zip(rows, is_cut, strict=True)
     ]
-    high = [min(more, end - rate) for rate, more in zip(rates, high, strict=True)]
     layout = figure_layout(f"{table.unit.capitalize()} per second", 90 + 26 * len(rows))
     layout |= {
         "showlegend": False,
@@ -181,7 +213,8 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
     bars = {
         "type": "bar", "orientation": "h", "y": places, "x": rates,
         "marker": {
-            "color": [_BEST if row == _fastest(table) else _OTHER for row in rows], "line": {"width": 0},
+            "color": [_BEST if row == _fastest(table) else _OTHER for row in rows],
+            "line": {"width": [2 if _is_tied(table, row) else 0 for row in rows], "color": _BEST},
         },
         "error_x": {
             "type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.5,
@@ -189,7 +222,8 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
         },
         "hovertemplate": [
             f"{figure_text(_label(table, row))}: {count_text(round(rate))} {table.unit}/s, 95 % interval "
-            f"{_interval(float(table.low[row]), float(table.high[row]))}<extra></extra>"
+            f"{_interval(float(table.low[row]), float(table.high[row]))}; {_standing(table, row)}"
+            "<extra></extra>"
             for row, rate in zip(rows, rates, strict=True)
         ],
     }  # fmt: skip

@@ -7,7 +7,7 @@ from profnb.compare.best_setting import MOST_ROUNDS, Ranking
 from profnb.compare.rounds import RoundFit
 from profnb.core.units import count_text
 
-__all__ = ["ranking_notes"]
+__all__ = ["ranking_notes", "slower_text"]
 
 _TIE, _MOST_NAMED, _LONGEST = math.log(1.02), 3, 60
 _ALWAYS = 1e-4  # a difference below which nothing was left to chance
@@ -30,7 +30,7 @@ def ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit)
         most = max(float(ranking.high[row]) for row in ties)
         notes.append(
             f"A tie: {_listed(labels, ties)} {'is' if len(ties) == 1 else 'are'} at most "
-            f"{_percent(most)} slower than {labels[ranking.best][:_LONGEST]}, if at all."
+            f"{slower_text(most)} slower than {labels[ranking.best][:_LONGEST]}, if at all."
         )
     open_rows = [row for row in others if row not in ties]
     more = [int(ranking.more_rounds[row]) for row in open_rows]
@@ -50,14 +50,14 @@ def ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit)
         )
     if math.isfinite(ranking.shows) and ranking.shows > _ALWAYS:
         notes.append(
-            f"These {fit.rounds} rounds show a difference to the fastest of {_percent(ranking.shows)} four "
-            "times of five. All differences hold at once in 95 % of such sweeps; what whole rounds have in "
-            "common does not count."
+            f"These {fit.rounds} rounds show a difference to the fastest of {slower_text(ranking.shows)} "
+            "four times of five. All differences hold at once in 95 % of such sweeps; what whole rounds have "
+            "in common does not count."
         )
     return notes
 
 
-def _percent(log: float) -> str:
+def slower_text(log: float) -> str:
     """How much slower a difference of logarithms is."""
     value = 100 * (1 - math.exp(-log))
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"

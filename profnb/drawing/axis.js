@@ -1,6 +1,6 @@
 // What the charts of a report are drawn with: shapes, texts, and axes that find their range and their ticks.
 
-/** @typedef {{at: (value: any) => number, ticks: [number, string][], low: number, high: number}} Axis */
+/** @typedef {{at: (value: any) => number, value: (at: number) => number, ticks: [number, string][], low: number, high: number, isNamed: boolean}} Axis */
 
 const FAINT = 'rgba(128,128,128,.28)';
 const LETTER = 6.2;  // how wide a letter of 11 px is, more or less
@@ -45,9 +45,10 @@ const nth = (value, i) => Array.isArray(value) ? value[i] : value;
 /**
  * An axis over all that lies along it. @param {any} figure @param {[number, number][][]} stacks where each value of each
  * trace begins and ends @param {'x' | 'y'} name @param {number} from @param {number} to @param {number} wanted ticks
+ * @param {[number, number] | null} [view] what of it is shown; null for all
  * @returns {Axis}
  */
-function makeAxis(figure, stacks, name, from, to, wanted) {
+function makeAxis(figure, stacks, name, from, to, wanted, view) {
   const spec = (figure.layout || {})[name + 'axis'] || {};
   const along = (/** @type {any} */ t) => (t.orientation === 'h') === (name === 'x');
   const names = /** @type {any[]} */ (spec.categoryarray || []);
@@ -77,10 +78,16 @@ function makeAxis(figure, stacks, name, from, to, wanted) {
   const isLog = spec.type === 'log';
   if (isLog && !spec.range) [low, high] = [low / 1.3, high * 1.3];
   else if (!isNamed && !spec.range && spec.showgrid !== false) high += (high - low) * 0.04;
+  if (view) [low, high] = view;
   if (spec.autorange === 'reversed') [from, to] = [to, from];
   const scale = isLog ? Math.log10 : Number;
   const at = (/** @type {any} */ value) => from + (to - from) * (scale(place(value)) - scale(low)) / (scale(high) - scale(low));
-  return {at, low, high, ticks: makeTicks(spec, low, high, wanted, isNamed ? names : null)};
+  const value = (/** @type {number} */ place) => {
+    const scaled = scale(low) + (place - from) / (to - from) * (scale(high) - scale(low));
+    return isLog ? 10 ** scaled : scaled;
+  };
+  const ticks = makeTicks(spec, low, high, wanted, isNamed ? names : null).filter(([v]) => !view || (v >= low && v <= high));
+  return {at, value, low, high, ticks, isNamed: Boolean(isNamed)};
 }
 
 /** @param {any} spec @param {number} low @param {number} high @param {number} wanted @param {any[] | null} names @returns {[number, string][]} */

@@ -12,6 +12,8 @@ class Chart {
     this.width = 0;
     this.room = {left: 0, right: 0, top: 0, bottom: 0};
     this.stacks = /** @type {[number, number][][]} */ ([]);
+    this.svg = /** @type {SVGElement | null} */ (null);
+    this.zoom = new Zoom(this);
     new ResizeObserver(() => this.fit()).observe(place);
     this.fit();
   }
@@ -41,12 +43,21 @@ class Chart {
     this.svg = svg;
     this.room = {left: margin.l, right: width - margin.r, top: margin.t, bottom: height - margin.b};
     this.stacks = this.stack(traces);
-    this.x = makeAxis(this.figure, this.stacks, 'x', this.room.left, this.room.right, Math.max(3, Math.round(width / 110)));
-    this.y = makeAxis(this.figure, this.stacks, 'y', this.room.bottom, this.room.top, Math.max(2, Math.round(height / 60)));
+    this.x = makeAxis(this.figure, this.stacks, 'x', this.room.left, this.room.right, Math.max(3, Math.round(width / 110)), this.zoom.x);
+    this.y = makeAxis(this.figure, this.stacks, 'y', this.room.bottom, this.room.top, Math.max(2, Math.round(height / 60)), this.zoom.y);
     this.frame();
+    if (this.zoom.isIn) this.cut();
     traces.forEach((/** @type {any} */ trace, /** @type {number} */ at) => trace.type === 'bar' ? this.bars(trace, at) : this.scatter(trace, at));
     this.marginalia();
     if (!traces.some((/** @type {any} */ t) => t.orientation === 'h')) this.columns(traces);
+    this.svg = svg;
+    this.zoom.attach(svg);
+  }
+
+  /** What is drawn from here on ends at the frame. */
+  cut() {
+    const {svg, room} = this, wide = room.right - room.left, high = room.bottom - room.top;
+    if (svg) this.svg = addShape(svg, 'svg', {x: room.left, y: room.top, width: wide, height: high, viewBox: `${room.left} ${room.top} ${wide} ${high}`, style: 'overflow:hidden'});
   }
 
   /** @param {any[]} named */
@@ -107,21 +118,29 @@ class Chart {
       const middle = across.at((isFlat ? trace.y : trace.x)[i]);
       const ends = isFlat ? [x.at(from), x.at(to)] : [y.at(to), Math.min(y.at(from), this.room.bottom)];
       const begin = Math.max(Math.min(...ends), isFlat ? this.room.left : this.room.top);
-      const size = Math.max(Math.max(...ends) - begin, 0);
+      const size = Math.max(Math.min(Math.max(...ends), isFlat ? this.room.right : this.room.bottom) - begin, 0);
       if (!size) return;
       const box = isFlat ? {x: begin, y: middle - thick / 2, width: size, height: thick} : {x: middle - thick / 2, y: begin, width: thick, height: size};
       const {marker} = trace;
       const shape = addShape(svg, 'rect', {...box, fill: nth(marker?.color, i) || '#888', opacity: nth(marker?.opacity, i) ?? 1, class: 'profnb-bar'});
-      if (marker?.line?.width) shape.setAttribute('stroke', marker.line.color);
+      const edge = nth(marker?.line?.width, i);
+      if (edge) { shape.setAttribute('stroke', marker.line.color); shape.setAttribute('stroke-width', edge); }
       this.tell(shape, trace, i);
-      const words = trace.text ? plainText(nth(trace.text, i)) : '';
       const most = Math.floor((size - 6) / LETTER);
+      const words = trace.text ? this.wordsOf(trace, i, most) : '';
       if (words && most > 2) {
         const cut = words.length > most ? words.slice(0, most - 1) + '…' : words;
-        addShape(svg, 'text', {x: begin + size / 2, y: middle + 4, 'text-anchor': 'middle', fill: trace.insidetextfont?.color || '#fff', 'pointer-events': 'none'}, cut);
+        addShape(svg, 'text', {x: begin + size / 2, y: middle + 4, 'text-anchor': 'middle', fill: nth(trace.insidetextfont?.color, i) || '#fff', 'pointer-events': 'none'}, cut);
       }
       if (trace.error_x) this.interval(x.at(to - nth(trace.error_x.arrayminus, i)), x.at(to + nth(trace.error_x.array, i)), middle);
     });
+  }
+
+  /** What stands in a bar: where the chart is zoomed, what had no room before. @param {any} trace @param {number} i @param {number} most letters */
+  wordsOf(trace, i, most) {
+    const short = plainText(nth(trace.text, i)), whole = this.zoom.isIn ? plainText(trace.customdata?.[i]?.[0] || '') : '';
+    if (!whole || (short && !short.endsWith('…') && whole.length > most)) return short;
+    return whole.length > most ? whole.split(': ')[0].split('/').pop() || '' : whole;
   }
 
   /** An interval along x; an arrow where it goes on. @param {number} from @param {number} to @param {number} at */
@@ -178,6 +197,7 @@ class Chart {
     for (const one of layout.annotations || []) {
       const words = plainText(one.text), long = words.length * LETTER;
       const from = Math.min(x.at(one.x) + (one.xshift || 0), room.right - long);
+      if (this.zoom.isIn && (x.at(one.x) < room.left || x.at(one.x) > room.right)) continue;
       if (from < free) continue;  // the hover has it
       free = from + long + 6;
       const at = room.bottom - (room.bottom - room.top) * one.y + 10;

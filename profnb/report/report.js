@@ -120,11 +120,18 @@ function upgradeLong(box) {
   button.click();
 }
 
+/** Whether all of an element is there: a page that is still being read may have the first half of a report. @param {Element} element */
+function isWhole(element) {
+  if (document.readyState !== 'loading') return true;
+  for (let at = /** @type {Element | null} */ (element); at; at = at.parentElement) if (at.nextSibling) return true;
+  return false;
+}
+
 /** @param {string} selector @param {(element: HTMLElement) => void} upgrade @param {string} mark */
 function once(selector, upgrade, mark) {
   document.querySelectorAll(selector).forEach((found) => {
     const element = /** @type {HTMLElement} */ (found);
-    if (element.dataset[mark]) return;
+    if (element.dataset[mark] || !isWhole(element)) return;
     element.dataset[mark] = '1';
     upgrade(element);
   });
@@ -143,4 +150,5 @@ function run() {
 }
 // Outputs may be put on the page after this one, and widgets give up only after a while.
 run();
+document.addEventListener('DOMContentLoaded', run);
 [50, 300, 1000, 3000, 8000, 20000].forEach((delay) => setTimeout(run, delay));

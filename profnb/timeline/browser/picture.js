@@ -9,6 +9,13 @@ function pixelOf(hex, brightness, alpha) {
   return (alpha << 24 | part(5) << 16 | part(3) << 8 | part(1)) >>> 0;
 }
 
+/** Black or white, whichever reads better on a pixel (WCAG 2.2: relative luminance). @param {number} pixel ABGR */
+function inkOn(pixel) {
+  const linear = (/** @type {number} */ part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4;
+  const light = 0.2126 * linear(pixel & 255) + 0.7152 * linear(pixel >> 8 & 255) + 0.0722 * linear(pixel >> 16 & 255);
+  return 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 ? '#fff' : '#000';
+}
+
 class Picture {
   /** @param {HTMLCanvasElement} canvas @param {Marks} marks @param {Bands} bands */
   constructor(canvas, marks, bands) {
@@ -34,6 +41,7 @@ class Picture {
     this.shades = [0.8, 0.87, 0.93, 0.98, 1.04];
     this.pixels = marks.head.categories.map(([, hex]) =>
       [255, 150, 60].map((alpha) => this.shades.map((shade) => pixelOf(hex, shade, alpha))));
+    this.inks = this.pixels.map(([full]) => full.map(inkOn));
   }
 
   get labelWidth() { return this.width < 560 ? 92 : 168; }
@@ -192,7 +200,7 @@ class Picture {
         let name = isBlock ? `${countText(marks.occurrences[m])} events` : marks.head.names[marks.name[m]];
         if (isBlock && name.length > room) name = `${marks.occurrences[m]}×`;
         if (room < 3) continue;
-        context.fillStyle = isBlock ? this.colour : '#fff';
+        context.fillStyle = isBlock ? this.colour : this.inks[marks.category[m]][marks.name[m] * 7 % 5];
         context.globalAlpha = flags && !flags[m] ? 0.35 : 1;
         context.fillText(name.length > room ? name.slice(0, room - 1) + '…' : name, x0 + 4, top + ROW / 2 - 0.5);
       }
