@@ -33,11 +33,11 @@ p.steps, p.ops
 begin = time.perf_counter()
 saved = build_timeline(p.study)
 out = {"saved_s": time.perf_counter() - begin, "saved_bytes": len(json.dumps([saved.html("x" * 32), timeline_script()]))}
-Path(sys.argv[2], "saved.html").write_text("<!doctype html><meta charset=utf-8><body>" + saved.html() + "<script>" + timeline_script() + "</script>")
+Path(sys.argv[2], "saved.html").write_text(f"<!doctype html><meta charset=utf-8><body>{saved.html()}<script>{timeline_script()}</script>")
 begin = time.perf_counter()
 page = build_timeline(p.study, is_page=True)
 out["page_s"], out["page_bytes"] = time.perf_counter() - begin, len(page.html())
-Path(sys.argv[2], "page.html").write_text("<!doctype html><meta charset=utf-8><body>" + page.html() + "<script>" + timeline_script() + "</script>")
+Path(sys.argv[2], "page.html").write_text(f"<!doctype html><meta charset=utf-8><body>{page.html()}<script>{timeline_script()}</script>")
 for name in ("warm.json", "trace.json", "trace.json.gz"):
     begin = time.perf_counter()
     written = p.to_chrome_trace(Path(sys.argv[2], name))

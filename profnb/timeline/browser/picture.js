@@ -99,7 +99,13 @@ class Picture {
       canvas.height = Math.round(height * ratio);
     }
     const style = getComputedStyle(canvas);
-    this.colour = style.color;
+    if (this.colour !== style.color) {
+      this.colour = style.color;
+      // Lists of choices and scrollbars as dark as the notebook, which need not tell the browser that it is.
+      const [red, green, blue] = (style.color.match(/[\d.]+/g) ?? []).map(Number);
+      const root = /** @type {HTMLElement | null} */ (canvas.closest('.profnb-timeline'));
+      if (root) root.style.colorScheme = red * 0.3 + green * 0.6 + blue * 0.1 > 127 ? 'dark' : 'light';
+    }
     this.font = style.fontFamily;
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
