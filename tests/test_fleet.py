@@ -10,6 +10,7 @@ import profnb
 from profnb.core.errors import TraceFormatError
 from profnb.several.fleet_loading import find_fleet
 from profnb.fleet.own_work import OWN_CATEGORIES
+from profnb.fleet.verdict import _median_interval
 from made_hosts import EVEN, MS, SLOW, STEPS, hosts_of
 from traces import event, host, line, xspace
 
@@ -82,6 +83,13 @@ def test_a_slow_host_is_named_among_noise(tmp_path, seed):
     works[2] += 15
     hosts_of(tmp_path, works.tolist())
     assert profnb.load_fleet(tmp_path).stragglers == ("worker-2",)
+
+
+def test_bounds_of_a_median_are_the_sign_tests_of_few_steps_and_of_many():
+    assert [_median_interval(np.arange(count)) for count in (6, 8, 20)] == [(0, 5), (0, 7), (5, 14)]  # the tables'
+    for count in (1023, 1024, 5000):  # more than a float counts ways of
+        low, high = _median_interval(np.arange(count))
+        assert low == pytest.approx(count / 2 - 0.98 * np.sqrt(count), abs=2) and low + high == count - 1
 
 
 def test_one_that_is_slow_by_less_than_a_tenth_of_the_step_is_not_named(tmp_path):
