@@ -1,6 +1,7 @@
 """Several hosts of one capture, by hand-made traces whose answer a person can compute."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -272,6 +273,30 @@ def test_the_report_says_it_as_text_as_html_and_for_programs(slow, tmp_path):
     told = json.loads(slow.to_json())
     assert told["stragglers"] == ["worker-1"] and len(told["hosts"]) == 3
     assert set(slow._repr_mimebundle_()) == {"text/html", "text/plain"}
+
+
+def test_many_hosts_and_steps_are_drawn_together_and_the_slow_one_stays_in_sight(tmp_path):
+    works = [[10] * 8 for _ in range(130)]
+    works[100] = [40] * 8
+    hosts_of(tmp_path, works)
+    fleet = profnb.load_fleet(tmp_path)
+    text = fleet.summary()
+    assert "worker-100 holds the others up" in text
+    assert "Of 130 hosts the 64 of the longest own work" in text
+    rows = re.findall(r"^([·▁▂▃▄▅▆▇█]{7})  (\S.*)$", text, re.MULTILINE)
+    assert len(rows) == 44 and rows[0][1] == "worker-0 to worker-2" and rows[-1][1] == "worker-129"
+    assert [name for marks, name in rows if marks == "█" * 7] == ["worker-99 to worker-101"]
+    assert sum(line.startswith("worker-100 ") for line in text.splitlines()) == 2  # both tables have it
+    html = fleet._repr_mimebundle_()["text/html"]
+    assert "Each row is the latest of 3 hosts." in html and len(html) < 300_000
+
+
+def test_a_long_capture_has_at_most_two_hundred_marks(tmp_path):
+    hosts_of(tmp_path, [[10] * 1001, [10] * 500 + [40] * 501])
+    html = profnb.load_fleet(tmp_path)._repr_mimebundle_()["text/html"]
+    assert "Each mark is the mean of 5 steps." in html
+    marks = re.findall(r"[·▁▂▃▄▅▆▇█]{100,}", html)
+    assert [len(row) for row in marks] == [200, 200] and set(marks[1][101:]) == {"█"}
 
 
 def test_names_of_hosts_are_data(tmp_path):
