@@ -159,6 +159,10 @@ SWEEP_ARGUMENTS = (
         help="trace this many steps of a combination's first run (default %(default)s); others are timed",
     ),
     argument("--metric", type=_unquoted, help="the metric of Keras' History to weigh throughput against"),
+    argument(
+        "--executor", metavar="NAME",
+        help="make the runs on the workers of this concurrent.futures.Executor, each in a process of its own",
+    ),
     argument("-o", "--out", metavar="NAME", help="bind the table (a DataFrame) to this name"),
     argument("-q", "--quiet", action="store_true", help="show nothing"),
 )  # fmt: skip

@@ -301,7 +301,7 @@ class ProfnbMagics(Magics):
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
         arguments = _parse_open(self.tftimeline_line, line)
-        opened = self._open(arguments)
+        opened = self._open(arguments, is_fleet=True)
         if isinstance(opened, LiteResult):
             raise UsageError("LiteRT models have no timeline; %tfprofile shows the result.")
         opened.timeline(arguments.live)

@@ -1,6 +1,7 @@
 """Several settings of one cell, each run several times: which is fastest, how sure that is, at what cost."""
 
 import gc
+import json
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +16,16 @@ from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.loading import load
-from profnb.profile import Profile
-from profnb.sweep_process import UNTRACED
+from profnb.several.crews import Crew
+from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from profnb.compare.sweeps import SweepPoint, SweepTable
     from profnb.drawing.plotly import Figures
+    from profnb.profile import Profile
+    from profnb.several.sweep_rounds import RoundResult
 
 __all__ = ["Sweep", "combine", "run_order"]
 
@@ -40,6 +43,7 @@ class Sweep:
         without_effect: Switches that changed nothing in some run: the code gives the value itself, compiles
             no model, or fits no dataset.
         metric: The metric that speaks for what was learned; None for the one a person would look at first.
+        crew: Who ran it, where that was not this machine.
     """
 
     def __init__(self, settings: Sequence[Setting], metric: str | None = None) -> None:
@@ -49,14 +53,16 @@ class Sweep:
         self.errors = [""] * len(settings)
         self.without_effect: set[str] = set()
         self.metric = metric
+        self.crew = Crew()
+        self._rounds: list[list[int]] = [[] for _ in settings]  # of the repeats of each
 
     @cached_property
     def columns(self) -> "SweepTable":
         """What each setting achieves, as columns; ask when all runs are made."""
         from profnb.compare.sweeps import tabulate_sweep
 
-        rows = zip(self.settings, self.profiles, self.errors, strict=True)
-        return tabulate_sweep([_point(*row) for row in rows], self.metric, self.without_effect)
+        points = [self._point(row) for row in range(len(self.settings))]
+        return tabulate_sweep(points, self.metric, self.without_effect, self.crew.notes)
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -76,7 +82,7 @@ class Sweep:
         from profnb.compare.sweeps import setting_text
         from profnb.core.units import MISSING, count_text, duration_text
 
-        point = _point(self.settings[row], self.profiles[row], self.errors[row])
+        point = self._point(row)
         name, typical = setting_text(point.setting), point.typical_ps
         if typical != typical:  # noqa: PLR0124  # NaN is not itself
             return name, count_text(point.runs), MISSING, point.error and "failed"
@@ -127,6 +133,32 @@ class Sweep:
     def __repr__(self) -> str:
         return f"<Sweep of {len(self.settings)} settings>"
 
+    def _point(self, row: int) -> "SweepPoint":
+        from profnb.compare.sweeps import SweepPoint, peak_bytes
+        from profnb.steps.examples import usual_batch_size
+
+        setting, error = self.settings[row], self.errors[row]
+        profile = self.profiles[row]
+        if profile is None:
+            return SweepPoint(setting, error=error)
+        study = profile.study
+        runs = profile.steady_step_times
+        wall = profile.run_ps.tolist()
+        own = self._rounds[row]
+        rounds = [0, *(own or range(1, len(profile.repeats) + 1))]
+        return SweepPoint(
+            setting,
+            tuple(steps for steps, _ in runs),
+            tuple(wall),
+            any(was_traced for steps, was_traced in runs if len(steps)),
+            study.summary.batch_size or usual_batch_size(study.trace),
+            [recording.fits for recording in profile.recordings],
+            peak_bytes(study),
+            error,
+            [rounds[at] for at in profile.steady_rounds],
+            rounds[len(rounds) - len(wall) :],  # without the traced run where there are others
+        )
+
     def run_here(
         self,
         row: int,
@@ -170,41 +202,46 @@ class Sweep:
 
     def run_in_fresh_process(self, row: int, options: CaptureOptions, body: str) -> None:
         """Run one setting once in a process of its own, under trace if it is its first run."""
-        profile = self.profiles[row]
         with tempfile.TemporaryDirectory(prefix="profnb-") as name:
             folder = Path(name)
+            is_first = self.profiles[row] is None
             try:
-                run_fresh(body, self.settings[row], folder, options, traces=profile is None)
-                if profile is None:
-                    self.profiles[row] = load(folder)
-                else:
-                    profile.repeats.extend(read_recordings(folder / UNTRACED)[1])
-            except (CaptureError, TraceFormatError, FileNotFoundError) as error:
+                run_fresh(body, self.settings[row], folder, options, traces=is_first)
+            except CaptureError as error:
                 self.errors[row] = str(error)
+                return
+            self._take(row, folder, len(self._rounds[row]) + 1)
 
+    def take_round(self, done: "RoundResult") -> None:
+        """Keep what a round left that was run elsewhere."""
+        for run in done.runs:
+            if run.error:
+                self.errors[run.row] = run.error
+                continue
+            with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+                for place, content in run.files.items():
+                    file = Path(name) / place
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+                self._take(run.row, Path(name), done.number)
+            profile = self.profiles[run.row]
+            if profile is not None and profile.recordings:
+                self.crew.add(done, profile.recordings[-1].environment)
 
-def _point(setting: Setting, profile: Profile | None, error: str) -> "SweepPoint":
-    from profnb.compare.sweeps import SweepPoint, peak_bytes
-    from profnb.steps.examples import usual_batch_size
-
-    if profile is None:
-        return SweepPoint(setting, error=error)
-    study = profile.study
-    rounds, runs = profile.steady_rounds, profile.steady_step_times
-    wall = profile.run_ps.tolist()
-    first = len(profile.recordings) - len(wall)  # the traced run is left out where there are others
-    return SweepPoint(
-        setting,
-        tuple(steps for steps, _ in runs),
-        tuple(wall),
-        any(was_traced for steps, was_traced in runs if len(steps)),
-        study.summary.batch_size or usual_batch_size(study.trace),
-        [recording.fits for recording in profile.recordings],
-        peak_bytes(study),
-        error,
-        rounds,
-        range(first, first + len(wall)),
-    )
+    def _take(self, row: int, folder: Path, number: int) -> None:
+        """Keep what a process left in a folder of the run of this number."""
+        profile = self.profiles[row]
+        try:
+            idle = json.loads((folder / WITHOUT_EFFECT).read_text(encoding="utf-8"))
+            if profile is None:
+                self.profiles[row] = load(folder)
+            else:
+                profile.repeats.extend(read_recordings(folder / UNTRACED)[1])
+                self._rounds[row].append(number)
+        except (TraceFormatError, FileNotFoundError) as error:
+            self.errors[row] = str(error)
+        else:
+            self.without_effect |= set(idle)
 
 
 def combine(choices: Mapping[str, Sequence[object]]) -> list[dict[str, object]]:

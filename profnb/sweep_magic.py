@@ -1,9 +1,11 @@
 """``%%tfsweep``: parse, run the cell once per combination of settings and repetition, show."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from typing import Any
+from uuid import uuid4
 
 from IPython.core.error import UsageError
 
@@ -14,6 +16,7 @@ from profnb.core.options import CaptureOptions
 from profnb.magic_options import parse_settings
 from profnb.report.frontend import show_sentence
 from profnb.report.running.progress import Progress
+from profnb.several.sweep_rounds import FreshRound, run_rounds
 from profnb.sweep import Sweep, combine, run_order
 
 __all__ = ["sweep_cell"]
@@ -58,7 +61,8 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     if shell.should_run_async(body, transformed_cell=shell.transform_cell(body)):
         raise UsageError("The cell awaits something; such a cell cannot be run again and again.")
     sweep = Sweep(settings, arguments.metric)
-    interrupted = _run(shell, sweep, arguments, body, read)
+    make_runs = _run if arguments.executor is None else _run_elsewhere
+    interrupted = make_runs(shell, sweep, arguments, body, read)
     if interrupted and not any(sweep.profiles):
         raise UsageError("Interrupted before the first run was done.")
     if not arguments.quiet:
@@ -94,6 +98,75 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
                 return f"Interrupted after {done} of {len(order)} runs, which are kept."
             except Exception as error:  # noqa: BLE001 - whatever Keras says of a switch's value
                 sweep.errors[row] = f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _executor_of(shell: Any, name: str) -> Executor:
+    """The executor of this name, also of a Dask client."""
+    found = shell.user_ns.get(name)
+    give = getattr(found, "get_executor", None)  # Dask's Client, whose own futures are others
+    if not isinstance(found, Executor) and callable(give):
+        found = give()
+    if not isinstance(found, Executor):
+        raise UsageError(
+            f"--executor takes the name of a concurrent.futures.Executor, as a ProcessPoolExecutor or Dask's "
+            f"client.get_executor(); {name} is {'not defined' if found is None else type(found).__name__}."
+        )
+    return found
+
+
+def _run_elsewhere(
+    shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozenset[str]
+) -> str:
+    """Make the runs on an executor's workers: first those that are traced, then rounds of all others.
+
+    Traces of a setting may come from any worker, as no time of theirs is compared, unless there is no other
+    run. Of a setting that failed no more runs are made.
+    """
+    del read  # workers look themselves
+    executor = _executor_of(shell, arguments.executor)
+    options = CaptureOptions(max_steps=arguments.steps)
+    rows = len(sweep.settings)
+    order = list(run_order(rows, arguments.repeat))
+    token = uuid4().hex
+    heads = ("setting", "runs", "a step or run", "per second")
+
+    def round_of(number: int, chosen: Sequence[int], *, traces: bool = False) -> FreshRound:
+        runs = tuple((row, dict(sweep.settings[row])) for row in chosen)
+        return FreshRound(number, body, runs, options, traces, f"{token} {number} {chosen}")
+
+    first = [order[:rows]] if arguments.repeat == 1 else [[row] for row in order[:rows]]
+    done = 0
+    with closing(Progress(len(order), heads, is_quiet=arguments.quiet)) as progress:
+
+        def make(rounds: Sequence[FreshRound]) -> None:
+            nonlocal done
+            progress.show(done, "")
+            for one, result in run_rounds(executor, rounds):
+                if isinstance(result, str):
+                    for row, _ in one.runs if one.traces else ():
+                        sweep.errors[row] = result
+                    if not one.traces:
+                        sweep.crew.lost.append(f"Round {one.number}: {result}")
+                else:
+                    sweep.take_round(result)
+                done += len(one.runs)
+                for row, _ in one.runs:
+                    progress.fill(row, *sweep.row_words(row))
+                progress.show(done, "")
+
+        try:
+            make([round_of(0, chosen, traces=True) for chosen in first])
+            left = [
+                [row for row in order[at : at + rows] if not sweep.errors[row]]
+                for at in range(rows, len(order), rows)
+            ]
+            make([round_of(at, chosen) for at, chosen in enumerate(left, start=1) if chosen])
+        except KeyboardInterrupt:
+            return (
+                f"Interrupted after {done} of {len(order)} runs, which are kept. What a worker had begun "
+                "goes on there until it ends."
+            )
     return ""
 
 

@@ -1,5 +1,6 @@
 """`python -m profnb.sweep_process FOLDER`: one run of a sweep in its own process; see ``capture.fresh``."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +20,12 @@ from profnb.capture.switches import (
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError
 
-__all__ = ["UNTRACED", "main"]
+__all__ = ["UNTRACED", "WITHOUT_EFFECT", "main"]
 
 UNTRACED = (
     "untraced.xplane.pb"  # there is no such file; what was seen stands beside where it would be
 )
+WITHOUT_EFFECT = "without_effect.json"  # the switches that changed nothing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,9 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     captured = CapturedProfile(options)
     capture = None if traces else Capture(options, traces=False)
     switches = switches_of(setting, names_of(shell, body)[0])
-    with set_threads(threads), apply_switches(switches):
+    with set_threads(threads), apply_switches(switches) as applied:
         (capture or captured).start()
         result = shell.run_cell(body)
+    idle = sorted(switches.keys() - applied)
+    (folder / WITHOUT_EFFECT).write_text(json.dumps(idle), encoding="utf-8")
     if capture is not None:
         write_recordings(folder / UNTRACED, options, [capture.finish()])
     else:

@@ -1,6 +1,7 @@
 """Several hosts of one capture, by hand-made traces whose answer a person can compute."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,52 +11,9 @@ import profnb
 from profnb.core.errors import TraceFormatError
 from profnb.several.fleet_loading import find_fleet
 from profnb.fleet.own_work import OWN_CATEGORIES
-from traces import event, host, line, plane, xspace
-
-MS, SECOND = 10**9, 10**9
-REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
-EXCHANGE = 5  # ms that the exchange itself takes
-
-
-def hosts_of(folder, works, *, start_s=10**9, shifts=(), first=(), group=1, instance=0, slow_op="work:MatMul", python=(), runs=()):
-    """A trace per host: in step s host h computes works[h][s] ms, then all meet and exchange for 5 ms.
-
-    Each step a host computes, then waits for the longest, then exchanges; 2 ms of Python are between steps, and
-    python[h] ms more. The hosts' clocks are off by shifts[h] seconds, and host h records from step first[h] on.
-    """
-    files = []
-    count = len(works[0])
-    arrive = [[0] * count for _ in works]
-    begin = [[0] * count for _ in works]
-    leave, at = [], [10] * len(works)
-    for step in range(count):
-        for one, work in enumerate(works):
-            begin[one][step] = at[one]
-            arrive[one][step] = at[one] + work[step]
-        leave.append(max(row[step] for row in arrive) + EXCHANGE)
-        at = [leave[-1] + 2 + (python[one] if python else 0) for one in range(len(works))]
-    for one, work in enumerate(works):
-        calls, pool, exchange = [], [], []
-        for step in range(first[one] if first else 0, count):
-            b, a, end = (t * MS for t in (begin[one][step], arrive[one][step], leave[step]))
-            calls += [event("train_step", b, end - b, _r=1, step_num=step, tf_function_call="notTraced-nonXla"),
-                      event("FunctionRun", b, 1, _r=1, _pt=2, _p=step + 7)]
-            pool += [event("ExecutorState::Process", b, a - b, _ct=2, _c=step + 7), event(slow_op, b, a - b)]
-            exchange += [event(REDUCE, a, end - a, instance_key=instance + step, group_key=group)]
-        shift = shifts[one] if shifts else 0
-        stats = {"profile_start_time": (start_s + shift) * SECOND, "profile_stop_time": (start_s + shift + 9) * SECOND}
-        run = folder / (runs[one] if runs else "run")
-        run.mkdir(parents=True, exist_ok=True)
-        file = run / f"worker-{one}.xplane.pb"
-        planes = host(line("python", *calls, line_id=1), line("tf_Compute", *pool, line_id=2), line("collective_ops", *exchange, line_id=3))
-        file.write_bytes(xspace(planes, plane("Task Environment", stats=stats), hostnames=[f"worker-{one}"]))
-        files.append(file)
-    return files
-
-
-STEPS = 12
-EVEN = [[10] * STEPS for _ in range(3)]
-SLOW = [[10] * STEPS, [40] * STEPS, [12] * STEPS]
+from profnb.fleet.verdict import _median_interval
+from made_hosts import EVEN, MS, SLOW, STEPS, hosts_of
+from traces import event, host, line, xspace
 
 
 @pytest.fixture
@@ -126,6 +84,13 @@ def test_a_slow_host_is_named_among_noise(tmp_path, seed):
     works[2] += 15
     hosts_of(tmp_path, works.tolist())
     assert profnb.load_fleet(tmp_path).stragglers == ("worker-2",)
+
+
+def test_bounds_of_a_median_are_the_sign_tests_of_few_steps_and_of_many():
+    assert [_median_interval(np.arange(count)) for count in (6, 8, 20)] == [(0, 5), (0, 7), (5, 14)]  # the tables'
+    for count in (1023, 1024, 5000):  # more than a float counts ways of
+        low, high = _median_interval(np.arange(count))
+        assert low == pytest.approx(count / 2 - 0.98 * np.sqrt(count), abs=2) and low + high == count - 1
 
 
 def test_one_that_is_slow_by_less_than_a_tenth_of_the_step_is_not_named(tmp_path):
@@ -308,6 +273,30 @@ def test_the_report_says_it_as_text_as_html_and_for_programs(slow, tmp_path):
     told = json.loads(slow.to_json())
     assert told["stragglers"] == ["worker-1"] and len(told["hosts"]) == 3
     assert set(slow._repr_mimebundle_()) == {"text/html", "text/plain"}
+
+
+def test_many_hosts_and_steps_are_drawn_together_and_the_slow_one_stays_in_sight(tmp_path):
+    works = [[10] * 8 for _ in range(130)]
+    works[100] = [40] * 8
+    hosts_of(tmp_path, works)
+    fleet = profnb.load_fleet(tmp_path)
+    text = fleet.summary()
+    assert "worker-100 holds the others up" in text
+    assert "Of 130 hosts the 64 of the longest own work" in text
+    rows = re.findall(r"^([·▁▂▃▄▅▆▇█]{7})  (\S.*)$", text, re.MULTILINE)
+    assert len(rows) == 44 and rows[0][1] == "worker-0 to worker-2" and rows[-1][1] == "worker-129"
+    assert [name for marks, name in rows if marks == "█" * 7] == ["worker-99 to worker-101"]
+    assert sum(line.startswith("worker-100 ") for line in text.splitlines()) == 2  # both tables have it
+    html = fleet._repr_mimebundle_()["text/html"]
+    assert "Each row is the latest of 3 hosts." in html and len(html) < 300_000
+
+
+def test_a_long_capture_has_at_most_two_hundred_marks(tmp_path):
+    hosts_of(tmp_path, [[10] * 1001, [10] * 500 + [40] * 501])
+    html = profnb.load_fleet(tmp_path)._repr_mimebundle_()["text/html"]
+    assert "Each mark is the mean of 5 steps." in html
+    marks = re.findall(r"[·▁▂▃▄▅▆▇█]{100,}", html)
+    assert [len(row) for row in marks] == [200, 200] and set(marks[1][101:]) == {"█"}
 
 
 def test_names_of_hosts_are_data(tmp_path):

@@ -17,9 +17,9 @@ from pathlib import Path
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 
-__all__ = ["read_job", "run_fresh"]
+__all__ = ["JOB", "read_job", "run_fresh"]
 
-_JOB = "job.json"
+JOB = "job.json"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -50,7 +50,7 @@ def run_fresh(
         "options": {**asdict(options), "logdir": None},
         "traces": traces,
     }
-    (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
+    (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
     paths = [path for path in sys.path if path]
     done = subprocess.run(  # noqa: S603 - our own module, by this Python
         [sys.executable, "-m", "profnb.sweep_process", str(folder)],
@@ -70,6 +70,6 @@ def run_fresh(
 
 def read_job(folder: Path) -> tuple[str, dict[str, object], CaptureOptions, bool]:
     """The body, the setting, the options and whether to trace, as ``run_fresh`` wrote them."""
-    job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
+    job = json.loads((folder / JOB).read_text(encoding="utf-8"))
     setting: dict[str, object] = ast.literal_eval(job["setting"])
     return job["body"], setting, CaptureOptions(**job["options"]), bool(job["traces"])

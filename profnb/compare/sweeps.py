@@ -146,7 +146,10 @@ def peak_bytes(study: Study) -> float:
 
 
 def tabulate_sweep(
-    points: Sequence[SweepPoint], metric: str | None = None, without_effect: Collection[str] = ()
+    points: Sequence[SweepPoint],
+    metric: str | None = None,
+    without_effect: Collection[str] = (),
+    remarks: Sequence[str] = (),
 ) -> SweepTable:
     """What each setting achieves.
 
@@ -154,6 +157,7 @@ def tabulate_sweep(
         points: The settings and their runs.
         metric: The metric that speaks for quality; by default the one a person would look at first.
         without_effect: Switches that changed nothing.
+        remarks: What else to know before trusting the figures, in sentences.
     """
     unit = _unit_of(points)
     fit = _fit(points, unit)
@@ -187,7 +191,7 @@ def tabulate_sweep(
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
     is_best = _front(rates, fit, prices)
     labels = [setting_text(point.setting) for point in points]
-    notes = (*_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
+    notes = (*remarks, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
     equals = 0 if ranking is None else int(ranking.may_be_best.sum()) - 1
     per_second = counts * 1e12 / bounds[:, 0]
     return SweepTable(

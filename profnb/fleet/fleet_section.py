@@ -58,13 +58,17 @@ class FleetView:
         return [*listed, _late_section(self.times, self.merged), _clock_section(self.times)]
 
 
-def _rows(times: HostTimes) -> range:
-    return range(min(len(times.host), _MOST_HOSTS))
+def _rows(times: HostTimes) -> list[int]:
+    """The hosts that tables show: all, or those of the longest own work."""
+    longest = np.argsort(-times.own_ps, kind="stable")[:_MOST_HOSTS]
+    return sorted(longest.tolist())
 
 
 def _more(times: HostTimes) -> str:
     left = len(times.host) - _MOST_HOSTS
-    return f" {left:,} more hosts are in fleet.hosts." if left > 0 else ""
+    if left <= 0:
+        return ""
+    return f" Of {len(times.host):,} hosts the {_MOST_HOSTS} of the longest own work; all are in fleet.hosts."
 
 
 def _host_section(times: HostTimes) -> Section:
@@ -113,16 +117,22 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
 
 def _late_section(times: HostTimes, merged: Merged) -> Section:
     """Hosts by steps: how much longer a host's own work was than the shortest, as blocks."""
-    late = (merged.own_ps - merged.own_ps.min(axis=0))[: len(_rows(times))]
-    coarse = _coarsen(late, _MOST_STEPS)
+    late = merged.own_ps - merged.own_ps.min(axis=0)
     most = float(np.percentile(late[:, merged.steady], 99)) if merged.steady.size else 0.0
-    levels = np.clip(np.ceil(coarse / (most or 1.0) * (len(_LEVELS) - 1)), 0, len(_LEVELS) - 1)
+    together = -(-late.shape[0] // _MOST_HOSTS)
+    begins = np.arange(0, late.shape[0], together)
+    coarse = _coarsen(np.maximum.reduceat(late, begins, axis=0), _MOST_STEPS)
     each = -(-merged.step_num.size // coarse.shape[1])
+    levels = np.clip(np.ceil(coarse / (most or 1.0) * (len(_LEVELS) - 1)), 0, len(_LEVELS) - 1)
     rows = [
-        ("".join(_LEVELS[int(level)] for level in levels[row]), times.host[row])
-        for row in _rows(times)
+        (
+            "".join(_LEVELS[int(level)] for level in levels[row]),
+            _names_of(times.host[at : at + together]),
+        )
+        for row, at in enumerate(begins.tolist())
     ]
     several = f" Each mark is the mean of {each} steps." if each > 1 else ""
+    several += f" Each row is the latest of {together} hosts." if together > 1 else ""
     return Section(
         title="Who was late in which step",
         sentence="One mark a step, from the first common one to the last: how much longer the host's own "
@@ -136,6 +146,10 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
         f"{duration_text(most)})\n"
         + "\n".join(f"{marks}  {printable(host)}" for marks, host in rows),
     )
+
+
+def _names_of(hosts: Sequence[str]) -> str:
+    return hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
 
 
 def _coarsen(values: Floats, most: int) -> Floats:

@@ -56,12 +56,14 @@ class Clocks:
         low_ps: The least that causality allows.
         high_ps: The most.
         is_possible: Whether the bounds leave anything: else these were not the same collectives.
+        shift_ps: What to add to times since each trace began, to have those since the first one began.
     """
 
     offset_ps: Int64s
     low_ps: Int64s
     high_ps: Int64s
     is_possible: bool
+    shift_ps: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,4 +211,4 @@ def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
     is_possible = bool((low <= high).all())
     offset = np.clip(offset, low, np.maximum(low, high))
     low[0] = high[0] = offset[0] = 0
-    return Clocks(offset - starts, low - starts, high - starts, is_possible)
+    return Clocks(offset - starts, low - starts, high - starts, is_possible, offset)

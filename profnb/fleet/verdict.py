@@ -14,6 +14,7 @@ Source: for the what-if (the longest own work replaced by the others') ByteDance
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -158,13 +159,18 @@ def _median_interval(values: Int64s) -> tuple[float, float]:
     if count < _FEWEST_STEPS:
         return -math.inf, math.inf
     ordered = np.sort(values)
-    below, tail = 0, 0.0
-    while below < count // 2:  # how many of the smallest may be left out
-        tail += math.comb(count, below) / 2.0**count
-        if 2 * tail > 1 - _CONFIDENCE:
-            break
-        below += 1
-    return float(ordered[below - 1]), float(ordered[count - below])
+    outside = _outside(count)
+    return float(ordered[outside - 1]), float(ordered[count - outside])
+
+
+@cache
+def _outside(count: int) -> int:
+    """How many of the smallest of so many values may be left out, and of the largest: the sign test."""
+    taken = np.arange(1, count // 2)
+    # Of the distribution of heads, the logarithm of each probability.
+    steps = np.log((count - taken + 1) / taken)
+    tail = np.cumsum(np.exp(np.append(0, np.cumsum(steps)) - count * math.log(2)))
+    return int((2 * tail <= 1 - _CONFIDENCE).sum())
 
 
 def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdict:

@@ -29,6 +29,7 @@ __all__ = ["Fleet"]
 
 Source = str | os.PathLike[str]
 _NUMBERS = re.compile(r"(\d+)")
+_MOST_OPENED, _MOST_BYTES = 8, 100_000_000  # hosts whose threads a timeline shows, and their traces
 
 
 class Fleet:
@@ -180,6 +181,31 @@ class Fleet:
 
         del live
         show_bundles([fleet_bundle(self._view), script_bundle()], self.summary())
+
+    def timeline(self, live: bool | None = None) -> None:
+        """Show all hosts on one axis of time, which is the first one's clock.
+
+        Up to eight hosts have their threads and streams there, more only a line each. How events of
+        different hosts lie to each other is an estimate, whose bounds are said; no other figure has it.
+
+        Args:
+            live: Whether zooming in may ask the kernel for events that were merged; None for what the
+                notebook was configured to.
+        """
+        from profnb.fleet.fleet_timeline import build_fleet_timeline, show_fleet_timeline
+        from profnb.report.frontend import show_sentence
+
+        merged = self._merged
+        if merged is None or not merged.clocks.is_possible:
+            why = self._verdict.sentence
+            show_sentence(" ".join(["There is nothing to join their clocks by.", why, *self.notes]))
+            return
+        met = self._meeting.digests
+        size = sum(Path(one.path).stat().st_size for one in met)
+        is_small = len(met) <= _MOST_OPENED and size <= _MOST_BYTES
+        studies = [load(one.path).study if is_small else None for one in met]
+        names = [one.host for one in met]
+        show_fleet_timeline(build_fleet_timeline(merged, names, studies, self.notes), live)
 
     def to_html(self, path: Source) -> Path:
         """Write the report as one HTML file that needs no network.

@@ -72,13 +72,16 @@ class Timeline:
         )
 
 
-def build_timeline(study: Study, *, is_page: bool = False, beside: int = 1) -> Timeline:
+def build_timeline(
+    study: Study, *, is_page: bool = False, beside: int = 1, of: str = "p"
+) -> Timeline:
     """Decide the timeline of a trace.
 
     Args:
         study: The trace and what was found in it.
         is_page: Whether it stands in a page of its own, which may be larger than a notebook's cell.
         beside: How many timelines share the budget of one.
+        of: What the profile is called that has every event.
     """
     trace, steps = study.trace, study.steps
     if not len(trace.events):
@@ -103,12 +106,12 @@ def build_timeline(study: Study, *, is_page: bool = False, beside: int = 1) -> T
         remarks.append(
             f"{count_text(packed.merged_events)} events shorter than "
             f"{duration_text(packed.resolution_ps)} are drawn as blocks of several. Every event: "
-            "p.to_html(path) as a page, p.to_chrome_trace(path) for Perfetto."
+            f"{of}.to_html(path) as a page, {of}.to_chrome_trace(path) for Perfetto."
         )
     if packed.left_out_events:
         remarks.append(
             f"Only {count_text(len(scene.lanes.lines))} lines are shown; "
-            f"{count_text(packed.left_out_events)} events stand on others. p.events has them."
+            f"{count_text(packed.left_out_events)} events stand on others. {of}.events has them."
         )
     return Timeline(
         headline=headline,

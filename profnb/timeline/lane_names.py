@@ -76,7 +76,7 @@ def lane_names(trace: Trace, lanes: Lanes) -> list[str]:
         )
         others = sum(1 for other in trace.planes if other.is_host == plane.is_host)
         if not plane.is_host or others > 1:
-            name = f"{_short_plane(plane.name)} {name}"
+            name = f"{_short_plane(plane.name)} {name}".strip()
         found.append((name[:_LONGEST], is_numbered))
     sizes = Counter(found)
     numbers: Counter[str] = Counter()

@@ -107,6 +107,8 @@ def lay_out_lanes(trace: Trace, steps: Steps, parent: Int64s) -> Lanes:
     # Streams and cores keep the recorder's order; busy time would shuffle them from run to run.
     on_device = np.sort(order[rank[order] < 2])
     order[: on_device.size] = on_device[np.argsort(rank[on_device], kind="stable")]
+    if len(trace.hostnames) > 1:  # of several hosts: whoever joined them put them in order
+        order = np.arange(busy.size)
     lines = order[np.diff(offsets)[order] > 0][:_MOST_LINES]
     first_lane = np.concatenate([np.zeros(1, np.int64), np.cumsum(depths[lines])])
     line_lane = np.full(len(trace.lines), -1, np.int64)

@@ -1,0 +1,125 @@
+"""The timeline of a fleet under a cell: hosts on the first one's clock, and what is to be said of clocks."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from markupsafe import Markup
+
+from profnb.core.printable import printable
+from profnb.core.units import count_text, duration_text
+from profnb.drawing.html_table import note_list
+from profnb.drawing.live_outputs import close_widgets
+from profnb.drawing.theme import ROOT
+from profnb.fleet.joined_hosts import JoinedStudy, join_hosts
+from profnb.fleet.merging import Clocks, Merged
+from profnb.report.frontend import show_bundles
+from profnb.subjects.study import Study
+from profnb.timeline.element import Timeline, build_timeline, timeline_script
+from profnb.timeline.live import show_live_detail
+
+__all__ = ["FleetTimeline", "build_fleet_timeline", "show_fleet_timeline"]
+
+_MOST_NAMES = 8
+_READING = (
+    "A line per host: own work, then exchange; what is blank between them is waiting for others. Steps are "
+    "the first host's."
+)
+
+
+class FleetTimeline:
+    """A timeline of several hosts, decided.
+
+    Attributes:
+        study: Their events on one clock.
+        timeline: The picture of them.
+        notes: What is to be said first, in sentences.
+    """
+
+    def __init__(self, study: JoinedStudy, notes: Sequence[str]) -> None:
+        """Decide the picture.
+
+        Args:
+            study: The hosts' events on one clock.
+            notes: What is to be said first.
+        """
+        self.study, self.notes = study, tuple(notes)
+        self.timeline: Timeline = build_timeline(study, of=f"fleet[{study.trace.hostnames[0]!r}]")
+
+    def html(self, timeline_id: str = "") -> Markup:
+        """The element.
+
+        Args:
+            timeline_id: What a script calls it when it asks the kernel for more; "" never asks.
+        """
+        above = Markup('<div class="profnb" style="{}">{}</div>').format(
+            ROOT, note_list(self.notes)
+        )
+        return above + self.timeline.html(timeline_id)
+
+    @property
+    def text(self) -> str:
+        """All of it as plain text."""
+        return "\n".join([*(f"Note: {printable(note)}" for note in self.notes), self.timeline.text])
+
+
+def build_fleet_timeline(
+    merged: Merged, names: Sequence[str], studies: Sequence[Study | None], notes: Sequence[str]
+) -> FleetTimeline:
+    """The timeline of a fleet.
+
+    Args:
+        merged: The hosts' steps.
+        names: What they are called.
+        studies: The analyses of their traces; None for one that is a line only.
+        notes: What is to be said of the fleet first.
+    """
+    told = [_READING, _clock_note(merged.clocks, names), *notes]
+    if any(study is None for study in studies):
+        told.insert(
+            1,
+            "The threads of so many hosts, or of traces so large, are left out: "
+            f"fleet[{names[0]!r}].timeline() shows those of one.",
+        )
+    return FleetTimeline(join_hosts(merged, names, studies), told)
+
+
+def show_fleet_timeline(built: FleetTimeline, live: bool | None) -> None:
+    """Show it under the cell; in a terminal its text.
+
+    Args:
+        built: The timeline.
+        live: Whether zooming in may ask the kernel for more; None for what the notebook was configured to.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    has_kernel = getattr(shell, "kernel", None) is not None
+    magics = shell.magics_manager.registry.get("ProfnbMagics") if has_kernel else None
+    wanted = next((c for c in (live, getattr(magics, "live", None)) if c is not None), True)
+    timeline_id = uuid4().hex if wanted and has_kernel else ""
+    page = {"text/html": str(built.html(timeline_id)), "text/plain": built.text}
+    script = {"application/javascript": timeline_script(), "text/plain": ""}
+    show_bundles([page, script], built.text)
+    box = show_live_detail(built.study, timeline_id) if timeline_id else None
+    outputs = getattr(magics, "live_outputs", None)
+    if box is not None and outputs is not None:
+        outputs.keep(partial(close_widgets, box))
+
+
+def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
+    """How far each host's events may lie from where they are drawn."""
+    early = (clocks.offset_ps - clocks.low_ps).tolist()
+    late = (clocks.high_ps - clocks.offset_ps).tolist()
+    rows = sorted(range(1, len(names)), key=lambda row: -(early[row] + late[row]))[:_MOST_NAMES]
+    told = ", ".join(
+        f"{names[row]} up to {duration_text(early[row])} earlier or {duration_text(late[row])} later"
+        for row in rows
+    )
+    left = len(names) - 1 - len(rows)
+    more = f"; {count_text(left)} more by less" if left > 0 else ""
+    return (
+        f"Clocks are joined to {names[0]}'s by who can have left a collective before whom. Events may lie "
+        f"off where they are drawn: {told}{more}."
+    )

@@ -1,0 +1,162 @@
+"""Rounds of a sweep on the workers of any executor: each is one run of every setting, all on one worker.
+
+What a machine has in common is then common to a whole round, so it falls out of every difference between
+settings (``compare.rounds``), and every worker that takes part runs every setting. A worker makes one run at
+a time, in a process of its own; what that left travels back as bytes, so that no folder has to be shared.
+"""
+
+import contextlib
+import os
+import platform
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from profnb.capture.fresh import JOB, run_fresh
+from profnb.core.errors import CaptureError
+from profnb.core.options import CaptureOptions
+from profnb.core.printable import printable
+
+__all__ = ["DoneRun", "FreshRound", "RoundResult", "Worker", "run_round", "run_rounds"]
+
+_ONE_AT_A_TIME = threading.Lock()
+_CPU_FACTS = Path("/proc/cpuinfo")
+_MOST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class FreshRound:
+    """Runs for one worker, one after the other.
+
+    Attributes:
+        number: Which round it is; 0 is the one that is traced.
+        body: Python and magics, as in a cell.
+        runs: Which setting each run is of, and what is bound for it; plain values.
+        options: What to record.
+        traces: Whether to record traces; without, steps are only timed.
+        token: What tells it from rounds of other sweeps where an executor remembers results.
+    """
+
+    number: int
+    body: str
+    runs: tuple[tuple[int, dict[str, object]], ...]
+    options: CaptureOptions
+    traces: bool
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Who ran a round.
+
+    Attributes:
+        host: The machine.
+        cpu: Its processor; "" where it does not tell.
+        process: The worker's process there.
+    """
+
+    host: str
+    cpu: str
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoneRun:
+    """What one run left behind.
+
+    Attributes:
+        row: Which setting it is of.
+        files: The files, by where they were in its folder; empty where it failed.
+        error: Why it failed; "" where it did not.
+    """
+
+    row: int
+    files: dict[str, bytes]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """A round that was run.
+
+    Attributes:
+        number: Which.
+        worker: By whom.
+        begin_s: When it began, by that machine's clock, in seconds since 1970.
+        end_s: When it ended.
+        runs: What its runs left behind.
+    """
+
+    number: int
+    worker: Worker
+    begin_s: float
+    end_s: float
+    runs: tuple[DoneRun, ...]
+
+
+def run_round(one: FreshRound) -> RoundResult:
+    """Make the runs of a round, on a worker; another round of this process waits until they are done."""
+    with _ONE_AT_A_TIME:
+        begin = time.time()
+        runs = tuple(_run(one, row, setting) for row, setting in one.runs)
+        worker = Worker(platform.node(), _processor(), os.getpid())
+        return RoundResult(one.number, worker, begin, time.time(), runs)
+
+
+def _run(one: FreshRound, row: int, setting: dict[str, object]) -> DoneRun:
+    with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+        folder = Path(name)
+        try:
+            run_fresh(one.body, setting, folder, one.options, traces=one.traces)
+        except (CaptureError, OSError) as error:
+            return DoneRun(row, {}, str(error))
+        left = [file for file in folder.rglob("*") if file.is_file() and file.name != JOB]
+        return DoneRun(row, {str(f.relative_to(folder)): f.read_bytes() for f in left}, "")
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in _CPU_FACTS.read_text("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()[:_MOST_TEXT]
+    return platform.processor()
+
+
+def run_rounds(
+    executor: Executor, rounds: Sequence[FreshRound]
+) -> Iterator[tuple[FreshRound, RoundResult | str]]:
+    """Make rounds on an executor's workers.
+
+    Yields:
+        Each round as it is done, with its result, or why there is none: its worker was lost.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted. Rounds that had not begun are cancelled; those that a worker
+            has begun end there, and nobody asks for them.
+    """
+    tasks: dict[Future[RoundResult], FreshRound] = {}
+    try:
+        for one in rounds:
+            try:
+                tasks[executor.submit(run_round, one)] = one
+            except Exception as error:  # noqa: BLE001, PERF203 - a pool that broke takes no more
+                yield one, _lost(error)
+        for future in as_completed(tasks):
+            try:
+                result: RoundResult | str = future.result()
+            except Exception as error:  # noqa: BLE001 - of the executor: its worker was lost
+                result = _lost(error)
+            yield tasks[future], result
+    finally:
+        for future in tasks:
+            future.cancel()
+
+
+def _lost(error: Exception) -> str:
+    said = f"The worker was lost ({type(error).__name__}: {error!s})"
+    return printable(said.replace("\n", " "))[:_MOST_TEXT]
