@@ -214,6 +214,102 @@ def test_a_torch_profiler_of_the_codes_own_takes_over_and_is_complete():
     assert phases(p.step_times) == {"test": 16}
 
 
+def three_programs():
+    """A Sequential CNN, a functional model with a shared layer, a Transformer block; each with its input's shape."""
+    layers = keras.layers
+    cnn = [layers.Input((8, 8, 3)), layers.Conv2D(4, 3, name="conv"), layers.BatchNormalization(name="bn"), layers.Flatten(name="flat")]
+    yield keras.Sequential([*cnn, layers.Dense(3, name="out")], name="cnn"), (8, 8, 3)
+    x, twice = layers.Input((6,)), layers.Dense(6, activation="relu", name="twice")
+    joined = layers.Concatenate(name="cat")([twice(twice(x)), layers.Dense(8, name="side")(x)])
+    yield keras.Model(x, layers.Dense(3, name="out")(joined), name="shared"), (6,)
+    x = layers.Input((5, 8))
+    h = layers.LayerNormalization(name="norm")(layers.Add(name="add")([x, layers.MultiHeadAttention(2, 4, name="attn")(x, x)]))
+    h = layers.GlobalAveragePooling1D(name="pool")(layers.Dense(8, name="down")(layers.Dense(16, activation="gelu", name="up")(h)))
+    yield keras.Model(x, layers.Dense(3, name="out")(h), name="block"), (5, 8)
+
+
+# Layers with weights; those that run forward and backward on every backend.
+WITH_WEIGHTS = {
+    "cnn": {"conv", "bn", "out"},
+    "shared": {"twice", "side", "out"},
+    "block": {"attn/query", "attn/key", "attn/value", "attn/attention_output", "norm", "up", "down", "out"},
+}
+
+
+@pytest.mark.parametrize("number", range(3), ids=list(WITH_WEIGHTS))
+def test_layers_have_the_same_names_and_parameters_everywhere(number):
+    model, shape = list(three_programs())[number]
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    data = np.random.default_rng(0).random((32, *shape)).astype("float32"), np.arange(32) % 3
+    with profnb.profile() as p:
+        model.fit(*data, batch_size=8, verbose=0)
+    table = p.layers.set_index("layer")
+    assert table.parameters.sum() == model.count_params()
+    ran = table[(table.forward_us > 0) & (table.backward_us > 0) & (table.parameters > 0)]
+    assert {f"{model.name}/{name}" for name in WITH_WEIGHTS[model.name]} == set(ran.index)
+    assert {"loss", "optimizer"} <= set(table.index[table.total_us > 0])
+    if number == 1:
+        assert table.is_shared[f"{model.name}/twice"]
+    if BACKEND == "torch":  # where XLA leaves convolutions without a name, they are outside
+        assert table.fraction.get("outside the model", 0.0) < 0.2
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_modules_are_layers_by_their_names_and_results_stay():
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU())
+            self.head = torch.nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(self.body(self.body(x)))
+
+    def train():
+        torch.manual_seed(0)
+        net, loss_of = Net(), torch.nn.CrossEntropyLoss()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = loss_of(net(torch.randn(8, 6)), torch.arange(8) % 3)
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    plain, call = train(), torch.nn.Module.__call__
+    with profnb.profile() as p:
+        captured = train()
+    assert captured == plain
+    assert torch.nn.Module.__call__ is call
+    table = p.layers.set_index("layer")
+    assert table.parameters.dropna().to_dict() == {"Net": 0, "Net/body": 0, "Net/body/0": 42, "Net/body/1": 0, "Net/head": 21}
+    assert set(table.index[(table.forward_us > 0) & (table.backward_us > 0)]) >= {"Net/body/0", "Net/body/1", "Net/head", "loss"}
+    assert table.update_us["optimizer"] > 0
+    assert table.is_shared["Net/body/0"] and not table.is_shared["Net/head"]
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_what_torch_compiles_is_compiled_as_without_us():
+    import torch
+    from torch._dynamo.utils import counters
+
+    def train():
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        counters.clear()
+        net = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU())
+        compiled = torch.compile(net, backend="eager")
+        return [compiled(torch.randn(4, 6)).sum().item() for _ in range(3)], dict(counters["stats"]), dict(counters["graph_break"])
+
+    plain = train()
+    with profnb.profile() as p:
+        captured = train()
+    assert captured == plain
+    assert any("torch.compile was used" in note for note in p.notes)
+
+
 # One planted cause each, or none, as in diagnosis.py: what must be said, and what must not.
 
 

@@ -164,6 +164,15 @@ TORCH_RECORD = Seam("torch.profiler:record_function", "PyTorch's trace has no st
 TORCH_AUTOGRAD_ENTER = Seam(
     "torch.autograd.profiler:profile.__enter__", "a profiler of the code's own meets ours", 1
 )
+_NO_MODULES = "PyTorch's ops have no layers"
+TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1)
+TORCH_FAST_RECORD = Seam("torch._C._profiler:_RecordFunctionFast", _NO_MODULES, is_on_objects=True)
+TORCH_COMPILE = Seam("torch:compile", _NO_MODULES)
+TORCH_HAS_COMPILED = Seam(
+    "torch._dynamo.eval_frame:most_recent_backend", _NO_MODULES, is_on_objects=True
+)
+KERAS_SCOPE = Seam("keras:name_scope.__enter__", _NO_MODULES, is_on_objects=True)
+KERAS_METRICS = Seam("keras:Model.compute_metrics", _NO_MODULES, is_on_objects=True)
 
 _NO_LOOPS = "loops over PyTorch make no steps"
 TORCH_STEP_HOOK = Seam("torch.optim.optimizer:register_optimizer_step_post_hook", _NO_LOOPS, 1)

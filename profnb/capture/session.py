@@ -43,6 +43,7 @@ from profnb.capture.profiler.fetched_batches import watch_fetching
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import first_line, is_called_by_a_capture
 from profnb.capture.profiler.torch_loops import TorchLoops
+from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.seams import (
@@ -107,6 +108,9 @@ class Capture:
         )
         self.machine = MachineWatch()
         self.models = ModelWatch()
+        self._scopes = TorchScopes(
+            self.profilers.torch, self.models, self.recording.messages, self._hook_failed
+        )
         self.source = SourceWatch(
             has_lines=options.source and traces, has_stacks=options.python and traces
         )
@@ -324,6 +328,8 @@ class Capture:
         library, door = self._look_up(torch), self.profilers.torch
         self._others.add(door.title)
         has_all = door.find(library)
+        if self._traces and has_all:
+            self._watch(self._scopes.watch_torch(library))
         loops = TorchLoops(self.recorder, door, self._use_torch, self._hook_failed)
         self._watch(loops.watch(library))
         if not self._traces or not has_all:
@@ -382,6 +388,8 @@ class Capture:
         self._watch(watch_fetching(*hooks))
         if self._traces:
             self._watch(self.models.watch(keras))
+            if self._backend_of_keras() == TORCH:
+                self._watch(self._scopes.watch_keras(keras))
             self._watch(self.source.watch_keras(keras))
 
     # The window.

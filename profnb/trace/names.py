@@ -22,6 +22,7 @@ __all__ = [
     "IS_ABANDONED",
     "ITERATIONS",
     "KINETO_FACTS",
+    "KINETO_SCOPE",
     "KINETO_STEP",
     "MARKER_SOURCE",
     "NEXT_BATCH",
@@ -49,6 +50,8 @@ __all__ = [
 
 # PyTorch's step marker, and what profnb's capture writes of it (``capture.profiler.torch_door``).
 KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
+# The call of a layer, likewise (``capture.profiler.torch_scopes``): its path stands behind it.
+KINETO_SCOPE = "profnb.layer#"
 # Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.
 NEXT_BATCH = "profnb.next_batch"
 

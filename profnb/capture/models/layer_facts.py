@@ -91,6 +91,8 @@ class ModelFacts:
         ops: What ops are for whose names do not tell, by phase: by name, for each graph of its step. "" is
             any other function.
         is_given: Whether somebody says that this is the model that ran.
+        has_own_scopes: Whether the capture itself wrote the scopes (on PyTorch): their parts are names of
+            layers, and nothing else.
     """
 
     name: str
@@ -104,6 +106,7 @@ class ModelFacts:
     calls: Mapping[int, int] = field(default_factory=dict)
     ops: Mapping[str, Sequence[Mapping[str, OpFact]]] = field(default_factory=dict)
     is_given: bool = False
+    has_own_scopes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,14 @@ class TracedLayer:
         again: Those in which a gradient repeated its call.
         calls: How often a graph calls it, repetitions left out.
         graph: The last graph that called it, if it lives.
+        has_own_scopes: See ``ModelFacts``.
     """
 
     scopes: Collection[str]
     again: Collection[str]
     calls: int
     graph: Any
+    has_own_scopes: bool = False
 
 
 class _Walk:
@@ -230,6 +235,7 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
         scopes={scope: row for row, seen in calls for scope in seen.scopes},
         again=frozenset().union(*(seen.again for _, seen in calls)),
         calls={row: seen.calls for row, seen in calls if seen.calls},
+        has_own_scopes=any(seen.has_own_scopes for _, seen in calls),
         ops={
             phase: [_ask(partial(describe, has_keras_step=is_keras), of, no_ops) for of in of_phase]
             for phase, of_phase in graphs.items()

@@ -49,6 +49,7 @@ class _Seen:
         self.calls = 0
         self.in_graph = 0
         self.was_inside = self.was_outside = False  # of calls of other layers
+        self.has_own_scopes = False  # written by us
         self._graph: Any = None
 
     @property
@@ -133,7 +134,13 @@ class ModelWatch:
     def _traced_layers(self) -> dict[int, TracedLayer]:
         """What was seen of the layers that live, by id."""
         return {
-            identity: TracedLayer(seen.scopes, seen.again, seen.calls, seen.graph)
+            identity: TracedLayer(
+                seen.scopes,
+                seen.again,
+                seen.calls,
+                None if seen.has_own_scopes else seen.graph,
+                seen.has_own_scopes,
+            )
             for identity, seen in self._seen.items()
             if seen.layer() is not None
         }
@@ -188,6 +195,28 @@ class ModelWatch:
         seen.again.update(scopes if is_again else ())
         if not self._open and isinstance(layer, self._model_types):
             self._keep(layer)
+
+    def scope_entered(self, layer: Any, path: str, turn: object) -> None:
+        """A layer is called on PyTorch, where ops have the scopes that we give them.
+
+        Args:
+            layer: The layer, or what else opens a scope.
+            path: The scope.
+            turn: The outermost call that it is part of.
+        """
+        seen = self._seen.get(id(layer))
+        if seen is None or seen.layer() is not layer:
+            seen = self._seen[id(layer)] = _Seen(layer)
+            seen.has_own_scopes = True
+        if path not in seen.scopes and self._scopes_left > 0:
+            self._scopes_left -= 1
+            seen.scopes.add(path)
+        seen.called(turn, is_inside="/" in path)
+
+    def add(self, facts: ModelFacts) -> None:
+        """Keep a model that somebody else has described."""
+        if len(self._gone) < _MOST_MODELS:
+            self._gone.append(facts)
 
     def living(self) -> list[Any]:
         """The models that ran and are alive."""

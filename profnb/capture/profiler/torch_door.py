@@ -16,6 +16,7 @@ from profnb.capture.library import Library
 from profnb.capture.profiler.held_back import profiler_log_held_back
 from profnb.capture.seams import (
     TORCH_ACTIVITY,
+    TORCH_FAST_RECORD,
     TORCH_PROFILE,
     TORCH_PROFILE_EXPORT,
     TORCH_PROFILE_START,
@@ -23,7 +24,7 @@ from profnb.capture.seams import (
     TORCH_RECORD,
 )
 from profnb.core.options import CaptureOptions
-from profnb.trace.names import KINETO_FACTS, KINETO_STEP
+from profnb.trace.names import KINETO_FACTS, KINETO_SCOPE, KINETO_STEP
 
 __all__ = ["StepMark", "TorchDoor"]
 
@@ -87,6 +88,23 @@ class TorchDoor:
         """A marker in PyTorch's trace, begun; None where it has none."""
         kind = None if self._torch is None else self._torch.take(TORCH_RECORD)
         return None if kind is None else _Marker(kind, phase, step_num, metadata)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether PyTorch's profiler records for us."""
+        return self._running is not None
+
+    def mark_scope(self, path: str) -> Any:
+        """The call of a layer in PyTorch's trace, begun, by the cheapest event there is; None without one."""
+        kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
+        if kind is None:
+            return None
+        event = kind(f"{KINETO_SCOPE}{path}")
+        event.__enter__()
+        return event
+
+    def _kind_of_mark(self) -> Any:
+        return None if self._torch is None else self._torch.take(TORCH_RECORD)
 
     def mark(self, name: str) -> Any:
         """An event in PyTorch's trace, begun; None where it has none."""

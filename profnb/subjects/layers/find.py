@@ -7,6 +7,7 @@ from profnb.steps.spine import Spine
 from profnb.subjects.bounds.find import Bounds
 from profnb.subjects.bounds.op_roofline import OpRoofline
 from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.layer_columns import tabulate_layers
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
 from profnb.subjects.layers.layer_table import LayerTable
@@ -37,6 +38,11 @@ class Layers:
         counted = self._spine.summary.counted
         return self._times_of(counted, self._spine.events_of(counted))
 
+    @cached_property
+    def _called(self) -> CalledScopes | None:
+        """What called each op, where names of ops do not tell."""
+        return find_called_scopes(self._spine.trace, self._ops.runs.events)
+
     def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
         spine = self._spine
         return hand_out_ops(
@@ -47,6 +53,7 @@ class Layers:
             spine.recording.models,
             max(int(spine.steps.iterations[rows].sum()), 1),
             spine.summary.phase or "",
+            self._called,
         )
 
     @property

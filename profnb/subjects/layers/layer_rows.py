@@ -21,7 +21,7 @@ metric; inside a name scope that looks like a layer; outside the model.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
@@ -99,17 +99,19 @@ class LayerRows:
     """
 
     def __init__(
-        self, models: Sequence[ModelFacts], op_names: Sequence[str], phase: str = ""
-    ) -> None:
+        self, models: Sequence[ModelFacts], op_names: Sequence[str], phase: str = "",
+        called: Sequence[OpScope] = (),
+    ) -> None:  # fmt: skip
         """Match the models with the ops' scopes.
 
         Args:
             models: Live models, described.
             op_names: Names of all ops.
             phase: What the steps do: "train", "test", "predict".
+            called: Scopes that ops were called in whose names do not tell.
         """
         self._parsed = {name: parse_scope(name) for name in op_names}
-        paths = {scope.path[:-1] for scope in self._parsed.values()}
+        paths = {scope.path[:-1] for scope in self._parsed.values()} | {s.path for s in called}
         self.models = models
         self._layers: LayerScopes = find_layer_scopes(models, paths)
         self.layers = self._layers.layers
@@ -154,16 +156,21 @@ class LayerRows:
         scope = self._parsed.get(name)
         return f"{scope.path[0]}/" if scope is not None and len(scope.path) > 1 else ""
 
-    def place(self, name: str, op_type: str, *, is_input: bool = False) -> OpPlace:
+    def place(
+        self, name: str, op_type: str, *, is_input: bool = False, called: OpScope | None = None
+    ) -> OpPlace:
         """Where an op belongs.
 
         Args:
             name: Its name.
             op_type: Its type; "" if unknown.
             is_input: Whether a thread of the input pipeline ran it.
+            called: The scope that it was called in, where its name does not tell.
         """
         scope = self._parsed.get(name)
-        if scope is None:
+        if called is not None:
+            scope = replace(called, path=(*called.path, name))
+        elif scope is None:
             scope = self._parsed[name] = parse_scope(name)
         if is_input or _is_input(name, op_type, scope):
             return OpPlace(self.other(INPUT), _OTHER)

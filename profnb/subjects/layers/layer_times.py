@@ -26,6 +26,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.core.columns import Bools, Floats, Int64s
+from profnb.subjects.layers.called_scopes import CalledScopes
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, OpPlace
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.xla.hlo_costs import Costs
@@ -106,6 +107,7 @@ class _Kinds:
         instruction: Row of ``HloOps.ops``; -1 for an op that XLA did not run.
         spent_ps: Self time of all of them.
         occurrences: How many executions they are.
+        called: Row of ``CalledScopes.scopes``; -1 where the op's name tells all there is.
     """
 
     op: list[int]
@@ -113,32 +115,39 @@ class _Kinds:
     instruction: list[int]
     spent_ps: list[int]
     occurrences: list[int]
+    called: list[int]
 
 
-def _group_runs(runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps) -> _Kinds:
+def _group_runs(
+    runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, called: CalledScopes | None
+) -> _Kinds:
     """The kinds of runs inside the counted steps.
 
     Each run gets one number, which sorts fast: its op, whether it is input, and a slot for each instruction
     and for none. With 3 instructions (4 slots), op 5 as input by no instruction is (5 * 2 + 1) * 4 + 0 = 44.
+    Scopes that ops were called in make slots too.
     """
     kept = within[runs.events]
     events = runs.events[kept]
     instruction = hlo.codes_of(events) if len(hlo) else np.full(events.size, -1)
     slots = len(hlo.ops) + 1
     packed = (runs.code[kept] * 2 + is_input[kept]) * slots + (instruction + 1)
+    callers = 1 if called is None else len(called.scopes) + 1
+    packed = packed * callers + (0 if called is None else called.code[kept] + 1)
     distinct, kind = np.unique(packed, return_inverse=True)
     spent = np.zeros(distinct.size, np.int64)
     np.add.at(spent, kind, runs.self_ps[kept])
-    op_and_input, slot = np.divmod(distinct, slots)
+    rest, caller = np.divmod(distinct, callers)
+    op_and_input, slot = np.divmod(rest, slots)
     op, from_input = np.divmod(op_and_input, 2)
     occurrences = np.bincount(kind[runs.is_execution[kept]], minlength=distinct.size)
-    columns = (op, from_input, slot - 1, spent, occurrences)
+    columns = (op, from_input, slot - 1, spent, occurrences, caller - 1)
     return _Kinds(*(column.tolist() for column in columns))
 
 
 def hand_out_ops(
     runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts],
-    iterations: int, phase: str = "",
+    iterations: int, phase: str = "", called: CalledScopes | None = None,
 ) -> LayerTimes:  # fmt: skip
     """Hand the self time of ops out to rows.
 
@@ -150,17 +159,21 @@ def hand_out_ops(
         models: The models that may have run.
         iterations: How many iterations of training the counted events are of.
         phase: What those do: "train", "test", "predict".
+        called: What called each run, where names of ops do not tell.
     """
-    kinds = _group_runs(runs, within, is_input, hlo)
+    kinds = _group_runs(runs, within, is_input, hlo, called)
     fusions = _read_fusions(hlo, sorted({row for row in kinds.instruction if row >= 0}))
     names = {runs.keys[op][0] for op in kinds.op}
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
-    rows, sums = LayerRows(models, sorted(names), phase), _Sums()
+    callers = () if called is None else called.scopes
+    rows, sums = LayerRows(models, sorted(names), phase, callers), _Sums()
     row_of_op: dict[str, int] = {}
+    most_of_op: dict[str, int] = {}
     parts_of: dict[int, _Parts] = {}
-    for op, from_input, instruction, spent_ps, occurrences in zip(
-        kinds.op, kinds.is_input, kinds.instruction, kinds.spent_ps, kinds.occurrences, strict=True
-    ):
+    for op, from_input, instruction, spent_ps, occurrences, caller in zip(
+        kinds.op, kinds.is_input, kinds.instruction, kinds.spent_ps, kinds.occurrences, kinds.called,
+        strict=True,
+    ):  # fmt: skip
         name, op_type = runs.keys[op]
         side = int(runs.is_device[op])
         if instruction >= 0 and instruction not in parts_of:
@@ -170,8 +183,10 @@ def hand_out_ops(
             _share_out(sums, side, parts_of[instruction], spent_ps, occurrences)
             row_of_op.setdefault(name, parts_of[instruction].shares[0][0].row)
             continue
-        place = rows.place(name, op_type, is_input=bool(from_input))
-        row_of_op[name] = place.row
+        scope = callers[caller] if caller >= 0 else None
+        place = rows.place(name, op_type, is_input=bool(from_input), called=scope)
+        if spent_ps >= most_of_op.get(name, 0):
+            most_of_op[name], row_of_op[name] = spent_ps, place.row
         sums.add(side, place, spent_ps)
         sums.count(side, place.row, occurrences)
         if place.layer_part == _FORWARD:

@@ -91,11 +91,13 @@ def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> La
     roots: set[str] = set()
     again: set[Path] = set()
     alike: dict[Path, set[int]] = {}
-    seen = [{_path_of(scope): row for scope, row in model.scopes.items()} for model in models]
+    seen = [
+        {_path_of(scope, model): row for scope, row in model.scopes.items()} for model in models
+    ]
     for number, model in enumerate(models):
         first = len(layers)
         traced = _without_others(seen, number)
-        again.update(map(_path_of, model.again))
+        again.update(_path_of(scope, model) for scope in model.again)
         matched = {scope: first + row for scope, row in traced.items() if scope}
         roots.update(scope[-1] for scope, row in traced.items() if scope and row == 0)
         if seen[number]:
@@ -124,7 +126,9 @@ def _without_others(seen: Sequence[dict[Path, int]], number: int) -> dict[Path, 
     }
 
 
-def _path_of(scope: str) -> Path:
+def _path_of(scope: str, model: ModelFacts) -> Path:
+    if model.has_own_scopes:
+        return tuple(scope.split("/"))
     return parse_scope(f"{scope}/op").path[:-1]
 
 

@@ -60,13 +60,13 @@ class OpScope:
         path: The scopes from the outermost on; the last part is the op itself.
         is_backward: Whether a gradient asked for it.
         is_again: Whether its name says that it repeats a forward op (recomputation).
-        is_jax: Whether JAX named it.
+        has_only_scopes: Whether all above the op itself are scopes of layers, as where JAX named it.
     """
 
     path: tuple[str, ...]
     is_backward: bool = False
     is_again: bool = False
-    is_jax: bool = False
+    has_only_scopes: bool = False
 
 
 def parse_scope(op_name: str) -> OpScope:
@@ -95,7 +95,7 @@ def layer_scope(scope: OpScope) -> tuple[str, ...]:
     """
     path = scope.path
     for at, part in enumerate(path[:-1]):
-        if scope.is_jax or not _is_of_op(part):
+        if scope.has_only_scopes or not _is_of_op(part):
             continue
         is_model = at == 0 and len(path) > 2 and part[:1].isupper() and not _is_of_op(path[1])
         is_dropout = path[at + 1] == "dropout"  # the layer of that name around the op of that name

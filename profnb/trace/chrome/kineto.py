@@ -21,6 +21,7 @@ from profnb.trace.names import (
     IS_ABANDONED,
     ITERATIONS,
     KINETO_FACTS,
+    KINETO_SCOPE,
     KINETO_STEP,
     ROOT_LEVEL,
     STEP_NUM,
@@ -112,7 +113,7 @@ def read_kineto(
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
-    ours = (KINETO_STEP, KINETO_FACTS)
+    ours = (KINETO_STEP, KINETO_FACTS, KINETO_SCOPE)
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
     is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
     derived, phases = _kineto_steps(raw)

@@ -1,0 +1,76 @@
+"""PyTorch's modules to plain data, as ``layer_facts`` has Keras' layers; imports nothing of PyTorch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+
+__all__ = ["describe_module", "is_loss"]
+
+_MOST_LAYERS, _DEEPEST = 20_000, 30
+_LIBRARY = "torch.nn."
+_LOSSES = "torch.nn.modules.loss"
+
+
+def is_loss(module: object) -> bool:
+    """Whether it is one of PyTorch's losses, or made from one."""
+    return any(kind.__module__ == _LOSSES for kind in type(module).__mro__)
+
+
+def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts | None:
+    """Turn a module and all inside into plain data; None where it does not let itself be looked at.
+
+    Args:
+        module: A ``torch.nn.Module``.
+        name: What it is called.
+        calls: How often its last call called each module, by id.
+    """
+    try:
+        return _described(module, name, calls)
+    except Exception:  # noqa: BLE001 - somebody's module may do anything when it is looked at
+        return None
+
+
+def _described(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts:
+    rows: list[LayerFacts] = []
+    row_of: dict[str, int] = {}
+    called: dict[int, int] = {}
+    counted: set[int] = set()
+    for dotted, part in module.named_modules():
+        if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST:
+            continue
+        above, _, own = dotted.rpartition(".")
+        weights = list(part.parameters(recurse=False))
+        fresh = [weight for weight in weights if id(weight) not in counted]
+        counted.update(map(id, fresh))
+        row = row_of[dotted] = len(rows)
+        often = calls.get(id(part), 0)
+        called |= {row: often} if often else {}
+        rows.append(
+            LayerFacts(
+                path=f"{name}/{dotted.replace('.', '/')}" if dotted else name,
+                name=own or name,
+                kind=type(part).__name__,
+                is_library=type(part).__module__.startswith(_LIBRARY),
+                parent=row_of[above] if dotted else -1,
+                parameters=sum(_size(weight) for weight in fresh),
+                is_shared=often > 1,
+                is_trainable=any(bool(weight.requires_grad) for weight in weights),
+            )
+        )
+    return ModelFacts(
+        name=name,
+        layers=tuple(rows),
+        is_uniquified=False,
+        scopes={layer.path: row for row, layer in enumerate(rows)},
+        calls=called,
+        has_own_scopes=True,
+    )
+
+
+def _size(weight: Any) -> int:
+    """Numbers in a weight; of one that a lazy layer has not made yet there are none."""
+    try:
+        return int(weight.numel())
+    except (RuntimeError, ValueError, TypeError):
+        return 0

@@ -1,0 +1,186 @@
+"""PyTorch's ops to the layer that called them, and their backward passes to the layer of the way forward.
+
+Names of PyTorch's ops hold no scopes. What tells is what stands around an op in the trace: the call of a
+layer that profnb's capture marked (or, with Python's stacks, ``nn.Module: Linear_0``), a step of an
+optimizer, a ``DataLoader`` that is asked. Nothing is around a backward op but the node of autograd that runs
+it, and the node carries the sequence number of the forward op that made it:
+
+    Net/fc [ aten::linear 7 [ aten::t 7, aten::addmm 8 ] ]         Net/fc, forward
+    evaluate_function: AddmmBackward0 8 [ aten::mm ]               Net/fc, backward
+    evaluate_function: torch::autograd::AccumulateGrad [ ... ]     Net/fc, backward
+
+An op carries the number that the next node will get; so of all that carry one, the last to begin made it.
+The sums of gradients (``AccumulateGrad``) have no number; autograd runs them right behind the node whose
+result they add up. Inside a node, the call of a layer repeats the way forward (checkpointing).
+
+Source: torch/csrc/autograd/profiler_kineto.cpp, torch/csrc/autograd/engine.cpp (2.15).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.core.columns import Bools, Int64s, look_up
+from profnb.steps.launching import find_launches
+from profnb.steps.nesting import find_parents
+from profnb.subjects.layers.name_scopes import OpScope
+from profnb.trace.model import Trace
+from profnb.trace.names import KINETO_SCOPE
+
+__all__ = ["CalledScopes", "find_called_scopes"]
+
+_SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
+_NODE, _SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
+_MODULE = "nn.Module: "
+_OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#(\w+)\..*")
+_LOADER = "enumerate(DataLoader)#"
+# Losses that are called as functions, outside of any layer.
+_LOSS = re.compile(
+    r"aten::((?:cross_entropy|mse|l1|smooth_l1|huber|nll|poisson_nll|ctc|multi_margin|multilabel_margin|soft_margin"
+    r"|triplet_margin|margin_ranking|hinge_embedding|cosine_embedding)_loss\w*|binary_cross_entropy\w*|kl_div)"
+)
+_LOSS_MODULE = re.compile(r"\w*Loss_\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class CalledScopes:
+    """What called each of N runs of ops.
+
+    Attributes:
+        scopes: Distinct scopes, their paths without the op itself.
+        code: Row of ``scopes`` for each run, or -1, shape (N,).
+    """
+
+    scopes: tuple[OpScope, ...]
+    code: Int64s
+
+
+def find_called_scopes(trace: Trace, runs: Int64s) -> CalledScopes | None:
+    """Find what called each op; None where the trace tells of no layer's call.
+
+    Args:
+        trace: The trace.
+        runs: The runs as indices of events, shape (N,).
+    """
+    if trace.is_op_name is None:
+        return None
+    is_own = trace.names.rows_where(lambda name: name.startswith(KINETO_SCOPE))
+    is_module = trace.names.rows_where(lambda name: name.startswith(_MODULE))
+    if not (is_own.any() or is_module.any()):
+        return None
+    around = _Around(trace, is_own, np.zeros_like(is_module) if is_own.any() else is_module)
+    code = around.code[runs]
+    launch, work = find_launches(trace)
+    order = np.argsort(work)
+    launched_by = look_up(work[order], launch[order], runs)
+    code = np.where(launched_by >= 0, around.code[launched_by], code)
+    return CalledScopes(tuple(around.scopes), code)
+
+
+class _Around:
+    """The scope around every event of a host, as ``code``: a row of ``scopes``, or -1."""
+
+    def __init__(self, trace: Trace, is_own: Bools, is_module: Bools) -> None:
+        self._trace = trace
+        self._codes: dict[OpScope, int] = {}
+        self._parent = find_parents(trace.events.end_ps, trace.lines.offsets)
+        is_node = self._named(lambda name: name.startswith(_NODE))
+        is_outer = self._named(
+            lambda name: bool(_OPTIMIZER.fullmatch(name)) or name.startswith(_LOADER)
+        )
+        is_layer = trace.by_name(is_own | is_module) & trace.is_host_event
+        anchor = self._nearest(is_node | is_outer | is_layer)
+        is_loss = self._named(lambda name: bool(_LOSS.fullmatch(name))) & (anchor < 0)
+        is_anchor = is_node | is_outer | is_layer | is_loss
+        anchor = self._nearest(is_anchor)
+        anchors = np.flatnonzero(is_anchor)
+        above = np.where(self._parent[anchors] >= 0, anchor[self._parent[anchors]], -1)
+        code = np.full(len(trace.events), -1, np.int64)
+        self._name_calls(anchors[~is_node[anchors]], above[~is_node[anchors]], is_node, code)
+        self._name_nodes(np.flatnonzero(is_node), anchor, is_node, code)
+        self.code = np.where(anchor >= 0, code[anchor], -1)
+        self.scopes = list(self._codes)
+
+    def _named(self, is_meant: Callable[[str], bool]) -> Bools:
+        trace = self._trace
+        return np.asarray(trace.by_name(trace.names.rows_where(is_meant)) & trace.is_host_event)
+
+    def _nearest(self, is_wanted: Bools) -> Int64s:
+        """The innermost of some events around each event, itself included, or -1."""
+        nearest = np.where(is_wanted, np.arange(is_wanted.size), self._parent)
+        while (waiting := np.flatnonzero((nearest >= 0) & ~is_wanted[nearest])).size:
+            nearest[waiting] = nearest[nearest[waiting]]
+        return nearest
+
+    def _code_of(self, scope: OpScope) -> int:
+        return self._codes.setdefault(scope, len(self._codes))
+
+    def _name_calls(self, calls: Int64s, above: Int64s, is_node: Bools, code: Int64s) -> None:
+        """Scopes of calls, outer ones first, which is the order of events."""
+        trace = self._trace
+        paths: dict[int, tuple[str, ...]] = {}
+        again: set[int] = set()
+        known: dict[tuple[int, int, bool], tuple[tuple[str, ...], int]] = {}
+        for call, outer in zip(calls.tolist(), above.tolist(), strict=True):
+            is_again = outer >= 0 and (bool(is_node[outer]) or outer in again)
+            key = int(trace.events.name[call]), int(code[outer]) if outer >= 0 else -1, is_again
+            if key not in known:
+                path = _path_of(trace.names[key[0]], paths.get(outer, ()))
+                scope = OpScope(path, is_again=is_again, has_only_scopes=True)
+                known[key] = path, self._code_of(scope)
+            paths[call], code[call] = known[key]
+            if is_again:
+                again.add(call)
+
+    def _name_nodes(self, nodes: Int64s, anchor: Int64s, is_node: Bools, code: Int64s) -> None:
+        """Scopes of autograd's nodes: those of the forward ops that made them."""
+        trace = self._trace
+        number, thread = (trace.stats.integers(name) for name in (_SEQUENCE, _FORWARD_THREAD))
+        backward = look_up(thread.events, thread.values.astype(np.int64), number.events) > 0
+        in_node = (anchor[number.events] >= 0) & is_node[anchor[number.events]]
+        kept = ~backward & ~in_node & trace.is_host_event[number.events]
+        made, numbers = number.events[kept], number.values[kept].astype(np.int64)
+        order = np.lexsort((trace.events.begin_ps[made], numbers))
+        made, numbers = made[order], numbers[order]
+        wanted = look_up(number.events, number.values.astype(np.int64), nodes)
+        at = np.searchsorted(numbers, wanted, side="right") - 1
+        found = (wanted >= 0) & (at >= 0)
+        found[found] = numbers[at[found]] == wanted[found]
+        forward = np.full(nodes.size, -1, np.int64)
+        maker = anchor[made[at[found]]]
+        forward[found] = np.where(maker >= 0, code[maker], -1)
+        is_sum = self._named(lambda name: name.startswith(_NODE) and _SUM in name)[nodes]
+        forward = forward[_last_before(is_sum, trace.lines.of_event[nodes].astype(np.int64))]
+        scopes = list(self._codes)
+        codes = {
+            row: self._code_of(
+                OpScope(
+                    scopes[row].path if row >= 0 else (), is_backward=True, has_only_scopes=True
+                )
+            )
+            for row in np.unique(forward).tolist()
+        }
+        code[nodes] = [codes[row] for row in forward.tolist()]
+
+
+def _last_before(is_sum: Bools, line: Int64s) -> Int64s:
+    """For each node its own row, for a sum of gradients that of the last other node of its line."""
+    rows = np.arange(is_sum.size)
+    starts = np.append(True, np.diff(line) != 0)[: rows.size]
+    return np.asarray(np.maximum.accumulate(np.where(is_sum & ~starts, 0, rows)), np.int64)
+
+
+def _path_of(name: str, above: tuple[str, ...]) -> tuple[str, ...]:
+    """The path of a call: in its name, or that of the call around it and its own."""
+    if name.startswith(KINETO_SCOPE):
+        return tuple(name.removeprefix(KINETO_SCOPE).split("/"))
+    if name.startswith(_LOADER):
+        return ("Iterator",)
+    if optimizer := _OPTIMIZER.fullmatch(name):
+        return "training", optimizer[1]
+    if loss := _LOSS.fullmatch(name):
+        return "loss", loss[1]
+    module = name.removeprefix(_MODULE)
+    return ("loss", module) if not above and _LOSS_MODULE.fullmatch(module) else (*above, module)

@@ -1,0 +1,170 @@
+"""PyTorch's ops to layers, by hand-made Kineto traces: what the capture marks, what Python's stacks tell, and autograd's nodes."""
+
+import json
+
+import numpy as np
+
+from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.capture.recording import Recording
+from profnb.profile import Profile
+from profnb.subjects.layers.called_scopes import find_called_scopes
+from profnb.trace.chrome.reader import read_chrome
+from profnb.trace.names import KINETO_SCOPE
+
+NODE = "autograd::engine::evaluate_function: "
+
+
+def event(name, begin_us, duration_us, number=None, forward=None, category="cpu_op", tid=7, **args):
+    args |= {} if number is None else {"Sequence number": number, "Fwd thread id": forward or 0}
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": begin_us, "dur": duration_us, "args": args}
+
+
+def layer(path, begin_us, duration_us):
+    return event(f"{KINETO_SCOPE}{path}", begin_us, duration_us)
+
+
+def one_step(number=0):
+    """Ops of 68 us: Net 2, one 20 + 18, two 10 + 6, the loss 3 + 2, the optimizer 5, nobody's 2."""
+    at, n = 110 * number, 10 * number
+    return [
+        event(f"ProfilerStep#{number}", at, 100, category="user_annotation"),
+        layer("Net", at, 40),
+        event("aten::mul", at + 1, 2, n + 5),
+        layer("Net/one", at + 4, 22),
+        event("aten::linear", at + 5, 20, n + 6),
+        event("aten::t", at + 6, 4, n + 6),
+        event("aten::addmm", at + 12, 8, n + 7),
+        layer("Net/two", at + 29, 11),
+        event("aten::relu", at + 30, 10, n + 8),
+        event("aten::mse_loss", at + 41, 3, n + 9),
+        event(f"{NODE}MseLossBackward0", at + 45, 2, n + 9, 1),
+        event(f"{NODE}ReluBackward0", at + 50, 6, n + 8, 1),
+        event("aten::threshold_backward", at + 51, 4),
+        event(f"{NODE}AddmmBackward0", at + 60, 10, n + 7, 1),
+        event("aten::mm", at + 61, 6),
+        event(f"{NODE}TBackward0", at + 71, 3, n + 6, 1),
+        event(f"{NODE}torch::autograd::AccumulateGrad", at + 75, 5),
+        event("aten::detach", at + 76, 1),
+        event("Optimizer.step#SGD.step", at + 85, 9, category="user_annotation"),
+        event("aten::add_", at + 86, 5, n + 10),
+        event("aten::item", at + 96, 2, n + 10),
+    ]
+
+
+STEPS = [event for number in range(3) for event in one_step(number)]
+
+
+def read(events):
+    buffer = json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
+    return read_chrome(np.frombuffer(buffer, np.uint8), "hand-made")
+
+
+def net():
+    kinds = {"Net": "Net", "Net/one": "Linear", "Net/two": "ReLU"}
+    layers = [
+        LayerFacts(path, path.rpartition("/")[2], kind, True, -1 if path == "Net" else 0, 12 if kind == "Linear" else 0)
+        for path, kind in kinds.items()
+    ]
+    return ModelFacts("Net", tuple(layers), False, scopes={path: row for row, path in enumerate(kinds)}, has_own_scopes=True)
+
+
+def layers_of(events, *models):
+    """Microseconds forward, backward, to update and otherwise of three steps, by the row's name."""
+    p = Profile(read(events), recording=Recording(models=models))
+    table = p.layers
+    on_device = (p.ops.side == "device").any()
+    assert table.total_us.sum() == p.ops.self_us[p.ops.side == ("device" if on_device else "host")].sum()
+    parts = table[["forward_us", "backward_us", "update_us", "recomputation_us", "total_us"]].round(3).to_numpy().tolist()
+    return dict(zip(table.layer, map(tuple, parts), strict=True)), table.set_index("layer")
+
+
+def thrice(*numbers):
+    return tuple(3.0 * number for number in numbers)
+
+
+EXPECTED = {
+    "Net": thrice(2, 0, 0, 0, 2),
+    "Net/one": thrice(20, 18, 0, 0, 38),
+    "Net/two": thrice(10, 6, 0, 0, 16),
+    "loss": thrice(3, 2, 0, 0, 5),
+    "optimizer": thrice(0, 0, 5, 0, 5),
+    "outside the model": thrice(0, 0, 0, 0, 2),
+}
+
+
+def test_ops_go_to_the_layer_around_them_and_backward_ops_to_the_one_that_made_them():
+    spent, table = layers_of(STEPS, net())
+    assert spent == EXPECTED
+    assert table.parameters["Net/one"] == 12
+    assert table.layer_type["Net/two"] == "ReLU"
+
+
+def test_without_the_model_the_marks_alone_tell_the_layers():
+    assert layers_of(STEPS)[0] == EXPECTED
+
+
+def test_names_that_are_ops_elsewhere_are_layers_here():
+    renamed = [{**e, "name": e["name"].replace("Net/one", "Net/body").replace("Net/two", "Net/Relu")} for e in STEPS]
+    spent, _ = layers_of(renamed)
+    assert spent["Net/body"] == EXPECTED["Net/one"]
+    assert spent["Net/Relu"] == EXPECTED["Net/two"]
+
+
+def test_a_trace_without_marks_has_no_layers():
+    bare = [e for e in STEPS if not e["name"].startswith(KINETO_SCOPE)]
+    trace = read(bare)
+    assert find_called_scopes(trace, np.arange(len(trace.events))) is None
+
+
+def test_pythons_stacks_tell_modules_too():
+    frames = [
+        event("nn.Module: Net_0", e["ts"], e["dur"], category="python_function")
+        if e["name"] == f"{KINETO_SCOPE}Net"
+        else event("nn.Module: Linear_0", e["ts"], e["dur"], category="python_function")
+        if e["name"] == f"{KINETO_SCOPE}Net/one"
+        else event("nn.Module: ReLU_0", e["ts"], e["dur"], category="python_function")
+        if e["name"] == f"{KINETO_SCOPE}Net/two"
+        else e
+        for e in STEPS
+    ]
+    spent, _ = layers_of(frames)
+    assert spent["Net_0/Linear_0"] == EXPECTED["Net/one"]
+    assert spent["Net_0/ReLU_0"] == EXPECTED["Net/two"]
+    assert spent["outside the model"] == EXPECTED["outside the model"]
+
+
+def test_a_layer_called_inside_of_autograd_repeats_the_way_forward():
+    again = [layer("Net/one", 50.5, 3), event("aten::relu", 51.5, 1, 10)]  # in the node of ReLU, inside of its op
+    kept = [e for e in STEPS if not (e["name"] == "aten::threshold_backward" and e["ts"] == 51)]
+    spent, _ = layers_of([*kept, *again], net())
+    assert spent["Net/one"] == (60, 54, 0, 1, 115)
+    assert spent["Net/two"] == (30, 17, 0, 0, 47)
+
+
+def test_a_node_whose_forward_op_was_not_recorded_is_backward_and_nobodys():
+    lost = event(f"{NODE}MulBackward0", 98.5, 1, 4, 1)
+    spent, _ = layers_of([*STEPS, lost], net())
+    assert spent["outside the model"] == (0, 1, 0, 0, 7)
+    assert spent["Net"] == EXPECTED["Net"]
+
+
+def test_what_a_dataloader_is_asked_for_is_input():
+    asked = [
+        event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 98, 2, category="user_annotation"),
+        event("aten::stack", 98.5, 1, 11),
+    ]
+    spent, _ = layers_of([*STEPS, *asked], net())
+    assert spent["input"] == (0, 0, 0, 0, 1)
+    assert {name: spent[name] for name in EXPECTED} == EXPECTED
+
+
+def test_a_kernel_is_of_the_layer_whose_op_launched_it():
+    launches = [
+        event("cudaLaunchKernel", 13, 2, category="cuda_runtime", correlation=1),
+        event("gemm", 15, 30, category="kernel", tid=3, correlation=1) | {"pid": 0},
+        event("cudaLaunchKernel", 62, 2, category="cuda_runtime", correlation=2),
+        event("gemm", 64, 50, category="kernel", tid=3, correlation=2) | {"pid": 0},
+    ]
+    _, table = layers_of([*STEPS, *launches], net())
+    assert table.device_us["Net/one"] == 80
+    assert (table.forward_us["Net/one"], table.backward_us["Net/one"]) == (30, 50)
