@@ -36,8 +36,8 @@ from profnb.subjects.device.idle_advice import (
     gpu_thread_mode,
     idle_device,
     launch_bound,
-    synchronising_reads,
 )
+from profnb.subjects.device.read_advice import synchronising_reads
 from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand, small_files
 from profnb.subjects.input.advice import (
     input_bound,
@@ -55,8 +55,10 @@ from profnb.subjects.ops.advice import (
     large_optimizer,
     oversubscribed,
 )
+from profnb.subjects.ops.dispatch_advice import small_ops, work_outside_jit
 from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
+from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -87,7 +89,11 @@ RULES: tuple[Rule, ...] = (
     synchronising_reads,
     retracing,
     recompiling,
+    recompiling_in_torch,
+    graph_breaks,
     eager_ops,
+    work_outside_jit,
+    small_ops,
     small_ops_without_xla,
     mixed_precision,
     missed_tensor_cores,
