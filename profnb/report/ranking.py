@@ -37,7 +37,6 @@ from profnb.subjects.device.idle_advice import (
     idle_device,
     launch_bound,
 )
-from profnb.subjects.device.read_advice import synchronising_reads
 from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand, small_files
 from profnb.subjects.input.advice import (
     input_bound,
@@ -60,6 +59,7 @@ from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
 from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
+from profnb.subjects.read_advice import synchronising_reads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla

@@ -17,7 +17,7 @@ from profnb.core.whole_files import claim_folder
 
 __all__ = ["Door", "Doors"]
 
-_SUFFIX = ".xplane.pb"
+_SUFFIXES = (".xplane.pb", ".pt.trace.json")
 Door = ProfilerDoor | JaxDoor | TorchDoor
 # What a trace holds, somewhere, if the framework did anything while it was recorded.
 _OF_TENSORFLOW = (
@@ -135,9 +135,10 @@ def _publish(trace: Path, folder: Path, logdir: Path, rank: Rank | None) -> Path
     The processes of a job share the folder of the second in which they end, as TensorFlow's own do, and each
     has a name of its own there, HOST_RANK. Who is alone, or finds its name taken, gets a folder of its own.
     """
-    runs, host = logdir / "plugins" / "profile", trace.name.removesuffix(_SUFFIX)
+    suffix = next(suffix for suffix in _SUFFIXES if trace.name.endswith(suffix))
+    runs, host = logdir / "plugins" / "profile", trace.name.removesuffix(suffix)
     name = host if rank is None else f"{host}_{rank.name}"
-    run = _share_folder(runs, trace.parent.name, name) if rank is not None else None
+    run = _share_folder(runs, trace.parent.name, name + suffix) if rank is not None else None
     run = run or claim_folder(runs, trace.parent.name)
     for file in trace.parent.iterdir():
         is_own = file.name.startswith(f"{host}.")
@@ -145,15 +146,15 @@ def _publish(trace: Path, folder: Path, logdir: Path, rank: Rank | None) -> Path
     for file in folder.iterdir():  # an empty event file, by which TensorBoard knows a logdir
         if file.is_file():
             file.replace(logdir / file.name)
-    return run / f"{name}{_SUFFIX}"
+    return run / f"{name}{suffix}"
 
 
-def _share_folder(runs: Path, run: str, name: str) -> Path | None:
-    """A run's folder, in which a name is now taken by an empty file; None where it was taken already."""
+def _share_folder(runs: Path, run: str, file: str) -> Path | None:
+    """A run's folder, in which a file is now taken by an empty one; None where it was taken already."""
     folder = runs / run
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        (folder / f"{name}{_SUFFIX}").touch(exist_ok=False)
+        (folder / file).touch(exist_ok=False)
     except FileExistsError:
         return None
     return folder

@@ -28,7 +28,7 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.peaks import is_nvidia
-from profnb.subjects.device.read_advice import fewer_reads
+from profnb.subjects.read_advice import fewer_reads
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, words
 
@@ -167,11 +167,18 @@ def copying_input(study: Study) -> Advice | None:
             "the pipeline; send uint8 (or float16) and tf.cast on the device.",
             jax="jax.device_put the next batch before this step's result is read; send uint8 and convert "
             "inside the jitted function.",
-            pytorch="DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True) for the next "
-            "batch before this one is computed; send uint8 and convert on the device.",
+            pytorch=("" if _is_pinned(study) else "DataLoader(..., pin_memory=True) and ")
+            + "batch.to(device, non_blocking=True) for the next batch before this one is computed; send "
+            "uint8 and convert on the device.",
         ),
         guide(study, "data_performance"),
     )  # fmt: skip
+
+
+def _is_pinned(study: Study) -> bool:
+    """Whether PyTorch copied to the device from pinned memory alone: its copies' names tell."""
+    names = [name for name in study.trace.names.texts if name.startswith("Memcpy HtoD (")]
+    return bool(names) and all(name.startswith("Memcpy HtoD (Pinned") for name in names)
 
 
 def _copies_by_itself(study: Study) -> bool:

@@ -121,21 +121,23 @@ def _waiting_op(study: Study) -> tuple[str, float]:
         np.isin(study.activities, (SYNCHRONISING, COPYING_OUT, AWAITING)) & trace.is_host_event
     )
     waits = waits[in_periods(study, trace.events.begin_ps[waits])]
-    names, spent, often = _ops_around(study, waits), dict[str, int](), dict[str, int]()
-    for name, took in zip(names, trace.events.duration_ps[waits].tolist(), strict=True):
+    spent, ops = dict[str, int](), dict[str, set[int]]()
+    took_ps = trace.events.duration_ps[waits].tolist()
+    for (name, op), took in zip(_ops_around(study, waits), took_ps, strict=True):
         spent[name] = spent.get(name, 0) + took
-        often[name] = often.get(name, 0) + 1
+        ops.setdefault(name, set()).add(op)
     if not spent:
         return "", 0.0
     most = max(spent, key=lambda name: spent[name])
     if not most or 2 * spent[most] < sum(spent.values()):
         return "", 0.0
-    return most, often[most] / counted.size
+    return most, len(ops[most]) / counted.size
 
 
-def _ops_around(study: Study, events: Int64s) -> list[str]:
-    """The outermost of the known waiting ops around each event, or what is copied; "" where there is none.
+def _ops_around(study: Study, events: Int64s) -> list[tuple[str, int]]:
+    """The outermost of the known waiting ops around each event, and its event; ("", -1) where there is none.
 
+    Of a copy it is where to, not the op's name.
     A copy from ordinary memory to the device is a call that copies and one that waits, side by side.
     """
     parent, trace = study.groups.parent, study.trace
@@ -143,16 +145,16 @@ def _ops_around(study: Study, events: Int64s) -> list[str]:
     with_copy_in = set(parent[copies_in].tolist()) - {-1}
     found = []
     for event in events.tolist():
-        name, above = "", int(parent[event])
+        name, above, op = "", int(parent[event]), -1
         is_in = above in with_copy_in
         while above >= 0:
             text = trace.names[trace.events.name[above]]
             if text in _OF_TORCH:
-                name = text
+                name, op = text, above
             elif text in _COPIES and name not in _OF_TORCH:
-                name = _INTO if is_in else _OUT_OF
+                name, op = (_INTO if is_in else _OUT_OF), above
             above = int(parent[above])
-        found.append(name)
+        found.append((name, op))
     return found
 
 
