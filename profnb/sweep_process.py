@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from profnb.capture.cell import names_of
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads = {name: value for name, value in setting.items() if name in THREADS}
     if BACKEND in setting:
         set_backend(setting[BACKEND])
-    captured = CapturedProfile(options)
+    # What a profiler writes stays as it is, in the format that it has: XPlane, or PyTorch's JSON.
+    captured = CapturedProfile(replace(options, logdir=str(folder)))
     capture = None if traces else Capture(options, traces=False)
     switches = switches_of(setting, names_of(shell, body)[0])
     with set_threads(threads), apply_switches(switches) as applied:
@@ -55,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_recordings(folder / UNTRACED, options, [capture.finish()])
     else:
         profile = captured.finish(shell.user_ns)
-        if profile.has_trace:
+        if profile.has_trace and profile.recordings[0].path is None:  # runs of TF1's sessions
             profile.save(folder)
-        elif result.success:
+        elif not profile.has_trace and result.success:
             raise CaptureError(" ".join(profile.notes))
     return 0 if result.success else 1
 

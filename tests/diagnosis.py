@@ -15,12 +15,18 @@ from collections import Counter
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
+import diagnosis_frameworks
 import diagnosis_graph
 import diagnosis_innocent
 import diagnosis_input
 import diagnosis_python
 from diagnosis_kit import begin, diagnose
 
+# Each in an environment that has the backend; TensorFlow's run in all others.
+OF_BACKENDS = {
+    "jax": [*diagnosis_frameworks.JAX_PROGRAMS, *diagnosis_frameworks.KERAS_PROGRAMS],
+    "torch": [*diagnosis_frameworks.TORCH_PROGRAMS, *diagnosis_frameworks.KERAS_PROGRAMS],
+}
 PROGRAMS = [*diagnosis_input.PROGRAMS, *diagnosis_python.PROGRAMS, *diagnosis_graph.PROGRAMS, *diagnosis_innocent.PROGRAMS]
 LEAST_RIGHT, MOST_WRONG = 0.95, 0.02
 
@@ -43,8 +49,10 @@ def score(outcomes):
 
 def main(names):
     outcomes = []
-    begin()
-    for program in PROGRAMS:
+    backend = os.environ.get("KERAS_BACKEND", "")
+    if backend not in OF_BACKENDS:
+        begin()
+    for program in OF_BACKENDS.get(backend, PROGRAMS):
         if names and program.name not in names:
             continue
         began = time.perf_counter(), time.process_time()

@@ -187,7 +187,7 @@ def test_a_loader_of_pytorch_without_workers_is_named(kind, is_told):
     found = rules_of(study)["waiting-for-input"]
     assert found.bound_fraction == pytest.approx(0.4)
     assert ("has no workers" in found.evidence) == is_told
-    assert "num_workers=4" in found.code
+    assert ("num_workers=4" if is_told else "persistent_workers=True") in found.code
 
 
 LAUNCHES = "cuLaunchKernel"

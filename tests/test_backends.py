@@ -17,7 +17,13 @@ if BACKEND not in ("jax", "torch"):
 pytest.importorskip(BACKEND)
 keras = pytest.importorskip("keras")
 
+from diagnosis import OF_BACKENDS
+from diagnosis_frameworks import large_update
+from diagnosis_kit import diagnose
+
 import profnb
+from profnb.core.options import CaptureOptions
+from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
 rng = np.random.default_rng(0)
@@ -142,6 +148,21 @@ def test_a_kept_trace_opens_again(tmp_path):
     q = profnb.load(tmp_path)
     assert phases(q.steps) == phases(p.steps)
     assert phases(q.step_times) == phases(p.step_times)
+
+
+def test_a_sweeps_run_in_a_fresh_process_brings_its_trace_back():
+    body = (
+        "import keras, numpy as np\n"
+        "model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.ones((40, 6)), np.ones((40, 1)), batch_size=8, verbose=0)"
+    )
+    sweep = Sweep([{"backend": BACKEND}])
+    sweep.run_in_fresh_process(0, CaptureOptions(max_steps=3), body)
+    assert sweep.errors == [""]
+    p = sweep.profiles[0]
+    assert p.study.framework == TITLE
+    assert (phases(p.steps), phases(p.step_times)) == ({"train": 3}, {"train": 5})
 
 
 def test_a_forced_backend_is_the_only_one():
@@ -370,6 +391,39 @@ def test_shapes_that_change_are_blamed_for_compiling_and_steady_ones_are_not():
 def test_arrays_in_memory_are_not_blamed():
     for rule, advice in said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0)).items():
         assert rule != "waiting-for-input" or advice.bound_fraction < 0.5  # a busy machine may take long to hand over
+
+
+# The diagnosis benchmark's programs of this backend.
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", OF_BACKENDS[BACKEND], ids=lambda program: program.name)
+def test_the_planted_cause_comes_first_and_nothing_that_is_said_is_false(program):
+    for _ in range(3):  # what another process took from the program is not planted in it: then it runs again
+        outcome = diagnose(program)
+        if outcome.is_right:
+            break
+    assert outcome.is_right, "\n".join((str(outcome), *outcome.texts))
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile():
+    update, start, x = large_update(400)
+
+    def loop(reads):
+        w = start
+        for _ in range(15):
+            w, loss = update(w, x)
+            if reads:
+                float(loss)
+            time.sleep(0.03)
+        w.block_until_ready()
+
+    loop(True)
+    advice = said(lambda: loop(True))
+    assert "synchronising-reads" in advice and "python-between-steps" in advice
+    assert "float(loss)" in advice["synchronising-reads"].code
+    assert "synchronising-reads" not in said(lambda: loop(False))
 
 
 # Loops of one's own.

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from diagnosis import LEAST_RIGHT, MISSES, MOST_WRONG, PROGRAMS, score
+from diagnosis import LEAST_RIGHT, MISSES, MOST_WRONG, OF_BACKENDS, PROGRAMS, score
 from diagnosis_kit import Program, begin, diagnose, judge
 
 QUESTIONS_OF_A_CPU = {1, 3, 4, 5, 6, 7, 8, 9, 12, 14, 16, 17, 18, 19, 20, 21, 22}
@@ -40,6 +40,15 @@ def test_there_are_enough_programs_and_a_third_is_innocent():
     assert len(set(names)) == len(names) >= 55
     assert len(innocent) * 4 >= len(names)
     assert {program.question for program in PROGRAMS} >= QUESTIONS_OF_A_CPU
+
+
+def test_programs_of_other_backends_have_names_of_their_own_and_a_quarter_is_innocent():
+    for programs in OF_BACKENDS.values():
+        names = [program.name for program in programs]
+        assert len(set(names)) == len(names) >= 10
+        assert sum(not program.first for program in programs) * 4 >= len(names)
+    every = {program.name: program for programs in (*OF_BACKENDS.values(), PROGRAMS) for program in programs}
+    assert len(every) == len(PROGRAMS) + len(set().union(*({one.name for one in programs} for programs in OF_BACKENDS.values())))
 
 
 def test_known_misses_are_programs_with_a_reason_and_few():

@@ -25,6 +25,7 @@ FEWER = {
     "05-slow-to-fast": [("--repeat 4", "--repeat 3")] * 3 + [("for _ in range(3)]", "for _ in range(1)]"), ("--repeat 3 -o sweep", "--repeat 2 -o sweep"), ("=32,128,512", "=32,128"), ("STEPS = 60", "STEPS = 30")],
     "06-layers-and-lines": [("(2048, 24", "(512, 24"), ("range(60)", "range(30)")],
     "07-several-workers": [("STEPS = 25", "STEPS = 15")],
+    "08-keras-on-jax-and-torch": [("(3200, 64)", "(1600, 64)"), ("(3200, 64)", "(1600, 64)"), ("--repeat 3", "--repeat 2")],
     "09-litert": [("2400", "1000"), ("1800", "800"), ("epochs=3", "epochs=1"), ("seconds=2", "seconds=0.5"), ("seconds=1", "seconds=0.3")],
 }
 # What a reader must find in each, with style and script stripped. Which of two was faster, and by how much, is the
@@ -37,6 +38,7 @@ READABLE = {
     "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", "Worth its price", r"The best setting makes [\d,]+ examples/s"],
     "06-layers-and-lines": ["Layers", "conv2d", "backward", "Lines of your code", "tf.matmul\\(batch, weights\\)", "596,458 parameters in the table, 596,458 in the model"],
     "07-several-workers": [r"4 hosts, \d+ common steps of", "(holds|hold) the others up|No host holds", "Who was late in which step", "own work", "Clocks are joined to", "median_ms", "train_step"],
+    "08-keras-on-jax-and-torch": ["train steps, median", "Keras runs on", r"(tensorflow|jax|torch): (installed|not installed, its parts are skipped)", "backend=tensorflow", "examples/s"],
     "09-litert": ["train steps, median", "(faster|slower) than float32|as fast as float32", "Size and time", "What comes out", "Layers", "conv2d_1", "of fixed batch", r"quarters.lite.json.gz: [\d.]+ kB"],
     "03-input-pipeline": ["Input pipeline", "Python", r"before +[\d.]+ ms a step, of which +[\d.]+ ms waiting", r"after +[\d.]+ ms", r"[\d.]+ times as fast"],
 }

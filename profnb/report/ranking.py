@@ -33,7 +33,6 @@ from profnb.subjects.device.idle_advice import (
     gpu_thread_mode,
     idle_device,
     launch_bound,
-    synchronising_reads,
 )
 from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand, small_files
 from profnb.subjects.input.advice import (
@@ -52,9 +51,12 @@ from profnb.subjects.ops.advice import (
     large_optimizer,
     oversubscribed,
 )
+from profnb.subjects.ops.dispatch_advice import small_ops, work_outside_jit
 from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
+from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
+from profnb.subjects.read_advice import synchronising_reads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
@@ -85,7 +87,11 @@ RULES: tuple[Rule, ...] = (
     synchronising_reads,
     retracing,
     recompiling,
+    recompiling_in_torch,
+    graph_breaks,
     eager_ops,
+    work_outside_jit,
+    small_ops,
     small_ops_without_xla,
     mixed_precision,
     missed_tensor_cores,

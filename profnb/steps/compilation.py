@@ -6,7 +6,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import FUNCTION_CALL
 
-__all__ = ["is_compilation", "was_compiled_during"]
+__all__ = ["FRAME_COMPILES", "is_compilation", "was_compiled_during"]
 
 _COMPILERS = (
     "Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CpuCompiler", "GpuCompiler", "CompileCpuExecutable",
@@ -14,8 +14,14 @@ _COMPILERS = (
 )  # fmt: skip
 
 
+# PyTorch's torch.compile: one function, and the backward pass of one.
+FRAME_COMPILES, _BACKWARD_COMPILES = "compile_inner (dynamo_timed)", "_backward_impl (dynamo_timed)"
+
+
 def is_compilation(name: str) -> bool:
-    """Whether an event of this name is XLA compiling a program on the host."""
+    """Whether an event of this name is XLA or ``torch.compile`` compiling a program on the host."""
+    if name.endswith((FRAME_COMPILES, _BACKWARD_COMPILES)):
+        return True
     return name.startswith("backend_compile") or (
         "Compile" in name and (name.startswith(_COMPILERS) or "::Compile" in name)
     )

@@ -7,6 +7,7 @@
     ops, layers, source, python   time by op, by layer, by line of the user's code, by Python function
     study                one small object per subject: ``study.input.waiting``
     advising             what every rule of advice is made of
+    read_advice          what is said of results that the host waits for in the loop
     unseen               what to say where there are no steps, or their work was not recorded
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;

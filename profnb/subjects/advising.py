@@ -37,10 +37,12 @@ __all__ = [
     "gain_of_fusing",
     "guide",
     "idle_share_of",
+    "in_periods",
     "input_shares",
     "is_own_loop",
     "line_text",
     "op_events",
+    "outermost",
     "period_ps",
     "share_of",
     "steps_share",
@@ -268,6 +270,26 @@ def covered_share(study: Study, events: Int64s) -> float:
     to_ps = steps.end_ps[counted] + study.gaps.own_ps[counted]
     inside = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
     return float(inside.sum() / whole)
+
+
+def in_periods(study: Study, times: Int64s) -> Bools:
+    """Whether each of N times lies in a counted step or in the gap behind it that belongs to it."""
+    steps, counted = study.steps, study.summary.counted
+    if not counted.size:
+        return np.zeros(times.size, np.bool_)
+    ends = steps.end_ps[counted] + study.gaps.own_ps[counted]
+    row = np.searchsorted(steps.begin_ps[counted], times, side="right") - 1
+    return (row >= 0) & (times < ends[np.maximum(row, 0)])
+
+
+def outermost(study: Study, chosen: Bools) -> Int64s:
+    """Those of the chosen events, of shape (E,), that lie inside of no other chosen one."""
+    events, parent = np.flatnonzero(chosen), study.groups.parent
+    above, inside = parent[events], np.zeros(events.size, np.bool_)
+    while (above >= 0).any():
+        inside |= (above >= 0) & chosen[np.maximum(above, 0)]
+        above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
+    return events[~inside]
 
 
 def gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:

@@ -28,10 +28,11 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.read_advice import fewer_reads
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, words
 
-__all__ = ["copying_input", "gpu_thread_mode", "idle_device", "launch_bound", "synchronising_reads"]
+__all__ = ["copying_input", "gpu_thread_mode", "idle_device", "launch_bound"]
 
 _MANY_THREADS, _FEW_STEPS = 4, 2
 _XLA_LINKS = {
@@ -166,11 +167,18 @@ def copying_input(study: Study) -> Advice | None:
             "the pipeline; send uint8 (or float16) and tf.cast on the device.",
             jax="jax.device_put the next batch before this step's result is read; send uint8 and convert "
             "inside the jitted function.",
-            pytorch="DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True) for the next "
-            "batch before this one is computed; send uint8 and convert on the device.",
+            pytorch=("" if _is_pinned(study) else "DataLoader(..., pin_memory=True) and ")
+            + "batch.to(device, non_blocking=True) for the next batch before this one is computed; send "
+            "uint8 and convert on the device.",
         ),
         guide(study, "data_performance"),
     )  # fmt: skip
+
+
+def _is_pinned(study: Study) -> bool:
+    """Whether PyTorch copied to the device from pinned memory alone: its copies' names tell."""
+    names = [name for name in study.trace.names.texts if name.startswith("Memcpy HtoD (")]
+    return bool(names) and all(name.startswith("Memcpy HtoD (Pinned") for name in names)
 
 
 def _copies_by_itself(study: Study) -> bool:
@@ -181,35 +189,6 @@ def _copies_by_itself(study: Study) -> bool:
     of_xla = trace.select_names(lambda name: name.lstrip("%").startswith("copy-"))[copies]
     spent = trace.events.duration_ps[copies]
     return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
-
-
-def synchronising_reads(study: Study) -> Advice | None:
-    """The device idles 5 % of the time or more while the host reads a result back."""
-    share = idle_share_of(study, "synchronising copy")
-    if share < 0.05 or study.steps.is_window:
-        return None
-    return Advice(
-        "synchronising-reads", "Read results less often",
-        f"The device was idle {percent_text(share)} of the time while the host waited for a result of it.",
-        share,
-        _fewer_reads(study),
-        guide(study, "gpu_performance_analysis"),
-    )  # fmt: skip
-
-
-def _fewer_reads(study: Study) -> str:
-    """What lets the host run ahead."""
-    return words(
-        study.framework,
-        "Printing a result, or making a Python number of it, waits for the device: do it every 100 steps.",
-        tensorflow="float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 steps, "
-        "or keep a tf.keras.metrics.Mean and read it once an epoch.",
-        sessions="What sess.run fetches is copied back: fetch the loss and the summaries every 100 steps.",
-        jax="float(loss), np.asarray(x) and x.block_until_ready() wait for the device: do them every "
-        "100 steps.",
-        pytorch="loss.item(), x.cpu(), x.tolist() and torch.cuda.synchronize() wait for the device: do them "
-        "every 100 steps, and sum up losses in a tensor on the device.",
-    )
 
 
 def idle_device(study: Study, said: Sequence[Advice]) -> Advice | None:
@@ -290,7 +269,7 @@ def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
         "copying input": ("Copy to the device while it computes", "the host copied data to it",
                           "Copy the next batch while this one is computed; send narrower types."),
         "synchronising copy": ("Read results less often", "the host waited for it or copied results back",
-                               _fewer_reads(study)),
+                               fewer_reads(study)),
         "host compute": ("Move work from the CPU to the device", "ops computed on the CPU",
                          "Look at the host's ops of most time: place them on the device, or do them ahead "
                          "of the step, in the input."),

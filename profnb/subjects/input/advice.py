@@ -25,6 +25,11 @@ _READY_FOR_KERAS = (
     "A keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, use_multiprocessing=True) "
     "makes the next batches beside the training; a generator works alone, so write one of it."
 )
+_MORE_WORKERS = (
+    "More of them, up to the number of cores, or less work for each example in __getitem__ and collate_fn. "
+    "They start anew in each epoch unless DataLoader(..., persistent_workers=True) keeps them."
+)
+_WITH_WORKERS = "_MultiProcessingDataLoaderIter"  # with num_workers=1 or more
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"  # PyTorch's, with num_workers=0
 
 
@@ -76,8 +81,9 @@ def waiting_for_input(study: Study) -> Advice | None:
     is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
     if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
         return None  # it costs that much to hand a batch over, whoever makes it
-    on_the_spot = (
-        not is_keras and study.trace.select_names(lambda name: _WITHOUT_WORKERS in name).any()
+    on_the_spot, has_workers = (
+        not is_keras and bool(study.trace.select_names(lambda name, kind=kind: kind in name).any())
+        for kind in (_WITHOUT_WORKERS, _WITH_WORKERS)
     )
     return Advice(
         "waiting-for-input", "Have the next batch ready",
@@ -85,11 +91,17 @@ def waiting_for_input(study: Study) -> Advice | None:
         + (
             "The DataLoader has no workers: the training's own process makes each batch when it is asked for."
             if on_the_spot
+            else "The DataLoader's workers did not have it ready when it was asked for."
+            if has_workers
             else _KERAS_FETCHES
             if is_keras
             else "What makes it was not recorded, so why it takes that long is unknown."
         ),
         share,
-        _READY_FOR_KERAS if is_keras else READY[study.framework],
+        _READY_FOR_KERAS
+        if is_keras
+        else _MORE_WORKERS
+        if has_workers and not on_the_spot
+        else READY[study.framework],
         guide(study, "data_performance"),
     )  # fmt: skip

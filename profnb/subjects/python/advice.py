@@ -20,10 +20,12 @@ from profnb.subjects.advising import (
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.input.iterators import keras_array_rows
 from profnb.subjects.ops.advice import eager_ops
+from profnb.subjects.ops.dispatch_advice import work_outside_jit
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy
 from profnb.subjects.study import Study
+from profnb.trace.framework import PYTORCH
 
 __all__ = ["epoch_ends", "python_between_steps"]
 
@@ -51,6 +53,8 @@ def python_between_steps(study: Study) -> Advice | None:
     rest, inside = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum()), 0.0
     runs = session_gaps(study)
     is_eager = study.steps.origin in EAGER_LOOPS or eager_ops(study) is not None
+    # PyTorch's ops are started by Python one by one, unless they are compiled.
+    is_eager |= study.framework == PYTORCH or work_outside_jit(study) is not None
     if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
         rest = min(rest, own_gap_ps(runs) * rows.size) - _told_elsewhere_ps(study, runs)
     elif not study.has_device and not is_eager:  # inside such steps it dispatches the ops

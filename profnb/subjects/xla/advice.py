@@ -1,5 +1,7 @@
 """Rules of advice on XLA: compiling again and again, and small ops that it would fuse."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from profnb.core.units import count_text, duration_text, percent_text
@@ -12,8 +14,9 @@ from profnb.subjects.advising import (
     window_of,
 )
 from profnb.subjects.study import Study
-from profnb.subjects.xla.xla_modules import argument_shapes
+from profnb.subjects.xla.xla_modules import argument_names, argument_shapes
 from profnb.trace.framework import words
+from profnb.trace.hlo import HloModule
 
 __all__ = ["recompiling", "small_ops_without_xla"]
 
@@ -85,10 +88,17 @@ def _why_compiled(study: Study, module: str) -> str:
         distinct = list(dict.fromkeys(shape[at] for shape in shapes if at < len(shape)))
         if len(distinct) > 1:
             listed = ", ".join(distinct[:_SHOWN_SHAPES])
-            return f"argument {at + 1} had several shapes ({listed})"
+            return f"argument {_argument_name(saved, at)} had several shapes ({listed})"
     if len(saved) > 1:
         return _SAME_SHAPES
     return "its shapes change from call to call, or the function is made anew"
+
+
+def _argument_name(saved: Sequence[HloModule], at: int) -> str:
+    """An argument as the function names it, where all of its programs do ("params['w']"); else its place."""
+    named = [argument_names(module) for module in saved]
+    found = {names[at] for names in named if at < len(names)}
+    return found.pop()[:60] if len(found) == 1 and "" not in found else str(at + 1)
 
 
 def small_ops_without_xla(study: Study) -> Advice | None:

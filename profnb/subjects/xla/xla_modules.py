@@ -13,7 +13,7 @@ from profnb.subjects.xla.xla_ops import XlaOps
 from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
-__all__ = ["XLA_MODULES", "XlaModules", "argument_shapes", "tabulate_xla_modules"]
+__all__ = ["XLA_MODULES", "XlaModules", "argument_names", "argument_shapes", "tabulate_xla_modules"]
 
 _MOST_ARGUMENTS = 1000
 _PARTS = ("FusionCompiler",)  # one kernel of a module, perhaps on a helper thread
@@ -131,12 +131,21 @@ def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
 
 def argument_shapes(module: HloModule) -> tuple[str, ...]:
     """The arguments of a module as XLA writes them: ``f32[32,10]``, in order."""
+    return tuple(module.shapes.text(row) for row in _arguments(module))
+
+
+def argument_names(module: HloModule) -> tuple[str, ...]:
+    """The arguments' names in the function that was compiled, in order; "" where that is not known."""
+    return tuple(module.op_names[row] for row in _arguments(module))
+
+
+def _arguments(module: HloModule) -> list[int]:
     if module.entry < 0:
-        return ()
+        return []
     first, last = (int(module.offsets[module.entry + more]) for more in (0, 1))
     rows = [row for row in range(first, last) if module.opcodes[row] == "parameter"]
     rows.sort(key=lambda row: int(module.parameter_numbers[row]))
-    return tuple(module.shapes.text(row) for row in rows[:_MOST_ARGUMENTS])
+    return rows[:_MOST_ARGUMENTS]
 
 
 def _if_positive(values: Int64s) -> Floats:

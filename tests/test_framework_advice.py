@@ -1,0 +1,276 @@
+"""Advice in the words of JAX and PyTorch, by traces made by hand: when it speaks, what it names, and when it is silent."""
+
+import json
+
+import numpy as np
+import pytest
+from traces import event, host, line, plane, read
+
+from profnb.profile import Profile
+from profnb.trace.chrome.reader import read_chrome
+
+US = 1_000_000
+STEPS = 20
+
+
+def said(p):
+    return {advice.rule: advice for advice in p.advice}
+
+
+# JAX on a CPU: calls on Python's thread, programs on another.
+
+
+def jax_loop(*calls, period=1000, waits=0, steps=STEPS):
+    """A loop of calls of (function, begin, its program's begin, and time) in us; ``waits``: from where on it reads a result."""
+    python, programs = [], []
+    for at in range(steps):
+        base = at * period * US
+        for name, begin, runs, took in calls:
+            call = event(f"PjitFunction({name})", base + begin * US, 30 * US)
+            python += [call, call]  # each is recorded twice, nested
+            programs.append(event(f"fusion.{name}", base + runs * US, took * US, hlo_op=f"fusion.{name}", hlo_module=f"jit_{name}", program_id=hash(name) % 1000))
+        if waits:
+            python.append(event("np.asarray(jax.Array)", base + waits[0] * US, waits[1] * US))
+    python.sort(key=lambda one: (one[1], -one[2]))
+    programs.sort(key=lambda one: one[1])
+    return Profile(read(plane("/host:metadata"), host(line("python", *python), line("tf_XLAPjRtCpuClient/1", *programs, line_id=2))))
+
+
+SMALL = [(name, 300 + 100 * at, 340 + 100 * at, 50) for at, name in enumerate(("multiply", "add", "sqrt", "where", "clip", "abs"))]
+
+
+def test_programs_beside_the_step_are_work_outside_of_jit():
+    p = jax_loop(("update", 0, 10, 280), *SMALL)
+    advice = said(p)["work-outside-jit"]
+    # In each 1,000 us: six calls of 30 us and programs of 50 us, 10 us apart from each other; update runs at other times.
+    assert advice.bound_fraction == pytest.approx(6 * (30 + 50) / 1000, abs=0.02)
+    assert "6 programs a step besides update" in advice.evidence
+    assert "abs 20" in advice.evidence or "multiply 20" in advice.evidence
+    assert "jax.jit" in advice.code
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("update", 0, 10, 900)],  # one program a step
+        [("update", 0, 10, 280), *SMALL[:3]],  # few beside it: a key is split, the rate is worked out
+        [("update", 0, 10, 5000)] + [(name, begin, runs + 4000, 5) for name, begin, runs, _ in SMALL],  # hidden behind a long step
+    ],
+    ids=["one program", "three more", "hidden"],
+)
+def test_a_jitted_loop_is_not_told_to_use_jit(calls):
+    period = 6000 if calls[0][3] == 5000 else 1000
+    assert "work-outside-jit" not in said(jax_loop(*calls, period=period))
+
+
+def test_reading_a_result_in_each_step_costs_what_python_could_do_meanwhile():
+    p = jax_loop(("update", 0, 20, 400), waits=(30, 400))
+    advice = said(p)["synchronising-reads"]
+    assert advice.bound_fraction == pytest.approx(min(0.4, 0.6), abs=0.02)
+    assert "20 times in 20 steps" in advice.evidence or "19 times in 19 steps" in advice.evidence
+    assert "float(loss)" in advice.code
+
+
+def test_reading_costs_nothing_where_the_program_is_all_there_is():
+    assert "synchronising-reads" not in said(jax_loop(("update", 0, 10, 960), waits=(30, 940)))
+    assert "synchronising-reads" not in said(jax_loop(("update", 0, 20, 400)))
+
+
+# PyTorch
+
+
+def kineto(*events):
+    parts = [{"ph": "X", "cat": c, "name": n, "pid": p, "tid": t, "ts": ts, "dur": d, "args": a} for c, n, p, t, ts, d, a in events]
+    properties = [{"id": 0, "name": "NVIDIA A100-SXM4-40GB", "computeMajor": 8, "computeMinor": 0, "numSms": 108}]
+    text = json.dumps({"schemaVersion": 1, "deviceProperties": properties, "traceEvents": parts}).encode()
+    return Profile(read_chrome(np.frombuffer(text, np.uint8), "built.json"))
+
+
+def loop(step, steps=STEPS, period=1000):
+    """Steps of ``ProfilerStep#n``, each with what ``step(number, begin)`` gives."""
+    events = []
+    for at in range(steps):
+        base = at * period
+        events.append(("user_annotation", f"ProfilerStep#{at}", 9, 9, base, period, {}))
+        events += step(at, base)
+    return kineto(*events)
+
+
+def op(name, begin, took):
+    return "cpu_op", name, 9, 9, begin, took, {}
+
+
+def call(name, begin, took, correlation):
+    return "cuda_runtime", name, 9, 9, begin, took, {"correlation": correlation}
+
+
+def kernel(begin, took, correlation):
+    return "kernel", "sgemm", 0, 7, begin, took, {"correlation": correlation, "stream": 7, "device": 0}
+
+
+def copy(name, begin, took, correlation):
+    return "gpu_memcpy", name, 0, 7, begin, took, {"correlation": correlation, "stream": 7, "device": 0, "bytes": 4000}
+
+
+def waits_in(*frames, copies="Memcpy DtoH (Device -> Pageable)"):
+    """A step on a GPU: a kernel of 200 us, then the host waits in an op for 500 us, 300 of them for nothing but the answer."""
+
+    def step(at, base):
+        number = 10 * at
+        yield op("aten::mm", base, 40)
+        yield call("cudaLaunchKernel", base + 10, 10, number + 1)
+        yield kernel(base + 20, 200, number + 1)
+        for depth, frame in enumerate(frames):
+            yield op(frame, base + 50 + depth, 800 - 2 * depth)
+        yield call("cudaMemcpyAsync", base + 60, 10, number + 2)
+        yield copy(copies, base + 230, 5, number + 2)
+        yield call("cudaStreamSynchronize", base + 75, 760, number + 3)
+
+    return loop(step)
+
+
+@pytest.mark.parametrize(
+    ("frames", "copies", "named", "code", "never"),
+    [
+        (("aten::item", "aten::_local_scalar_dense"), "Memcpy DtoH (Device -> Pageable)", "aten::item, 1 a step", ".item()", "pin_memory"),
+        (("aten::index", "aten::nonzero"), "Memcpy DtoH (Device -> Pageable)", "aten::nonzero", "torch.where", ".item()"),
+        (("aten::to", "aten::_to_copy", "aten::copy_"), "Memcpy DtoH (Device -> Pageable)", "copies to the host", "x.cpu()", "pin_memory"),
+        (("aten::to", "aten::_to_copy", "aten::copy_"), "Memcpy HtoD (Pageable -> Device)", "copies to the device", "pin_memory=True", ".item()"),
+    ],
+    ids=["item", "nonzero", "cpu", "to cuda"],
+)  # fmt: skip
+def test_the_op_that_waits_for_the_gpu_is_named_with_its_own_remedy(frames, copies, named, code, never):
+    advice = said(waits_in(*frames, copies=copies))["synchronising-reads"]
+    assert named in advice.evidence
+    assert code in advice.code
+    assert never not in advice.code
+
+
+def test_item_on_a_cpu_is_no_cost():
+    p = loop(lambda at, base: [op("aten::mm", base + 10, 900), op("aten::item", base + 920, 5), op("aten::_local_scalar_dense", base + 921, 3)])
+    assert not {"synchronising-reads", "idle-device", "small-ops"} & said(p).keys()
+
+
+def copies_in(kind):
+    """A step on a GPU that begins with a copy of 300 us, in which nothing is computed."""
+
+    def step(at, base):
+        number = 10 * at
+        yield op("aten::copy_", base, 320)
+        yield call("cudaMemcpyAsync", base + 5, 310, number + 1)
+        yield copy(f"Memcpy HtoD ({kind} -> Device)", base + 10, 300, number + 1)
+        yield op("aten::mm", base + 330, 40)
+        yield call("cudaLaunchKernel", base + 340, 10, number + 2)
+        yield kernel(base + 350, 640, number + 2)
+
+    return said(loop(step))["copying-input"].code
+
+
+def test_memory_that_is_pinned_is_not_told_to_be():
+    assert "pin_memory=True" in copies_in("Pageable")
+    assert "pin_memory" not in copies_in("Pinned")
+    assert "non_blocking=True" in copies_in("Pinned")
+
+
+def many_ops(pause, took, count=24):
+    def step(at, base):
+        return [op("aten::add", base + 5 + number * (pause + took), took) for number in range(count)]
+
+    return loop(step, period=10 + count * (pause + took))
+
+
+def test_small_ops_that_python_starts_one_by_one_are_told_so():
+    advice = said(many_ops(pause=20, took=10))["small-ops"]
+    assert advice.bound_fraction == pytest.approx(23 * 20 / (10 + 24 * 30), abs=0.01)
+    assert "24 ops" in advice.evidence and "20.0 µs pass" in advice.evidence
+    assert "larger batch" in advice.code and "torch.compile" in advice.code
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"pause": 20, "took": 200}, {"pause": 20, "took": 10, "count": 8}, {"pause": 900, "took": 100}],
+    ids=["ops that compute", "few ops", "long pauses are no dispatch"],
+)
+def test_ops_that_compute_are_not_small(settings):
+    assert "small-ops" not in said(many_ops(**settings))
+
+
+def region(function, version, begin, took):
+    return op(f"Torch-Compiled Region: {function}/{version}", begin, took)
+
+
+def test_regions_inside_of_regions_are_graph_breaks():
+    def broken(at, base):
+        yield region(0, 0, base + 10, 800)
+        yield op("aten::mm", base + 20, 100)
+        yield region(1, 0, base + 300, 500)
+        yield op("aten::mm", base + 310, 100)
+        yield region(2, 0, base + 600, 190)
+        yield op("aten::mm", base + 610, 100)
+
+    advice = said(loop(broken))["graph-breaks"]
+    assert "2 graph breaks a step" in advice.evidence
+    assert advice.bound_fraction is None
+    assert advice.concerned_fraction == pytest.approx(0.5, abs=0.01)  # 800 us in regions, 300 of them ops
+
+
+def test_functions_compiled_one_by_one_and_a_busy_gpu_are_no_graph_breaks():
+    def side_by_side(at, base):
+        for number in range(3):
+            yield region(number, 0, base + 300 * number, 250)
+            yield op("aten::mm", base + 300 * number + 100, 100)
+
+    assert "graph-breaks" not in said(loop(side_by_side))
+
+    def busy(at, base):
+        yield region(0, 0, base + 10, 800)
+        yield region(1, 0, base + 300, 500)
+        yield op("aten::mm", base + 310, 100)
+        yield call("cudaLaunchKernel", base + 320, 10, at + 1)
+        yield kernel(base + 330, 980, at + 1)
+
+    assert "graph-breaks" not in said(loop(busy))
+
+
+def compiles(versions, took=3000):
+    """Steps of one compiled function; where a version is new, compiling it comes first."""
+
+    def step(at, base):
+        new = versions[at] not in versions[:at]
+        if new:
+            yield "user_annotation", "_compile.compile_inner (dynamo_timed)", 9, 9, base + 5, took, {}
+        yield region(0, versions[at], base + took + 10, 800)
+        yield op("aten::mm", base + took + 20, 700)
+
+    return loop(step, steps=len(versions), period=took + 1000)
+
+
+def test_versions_of_a_function_compiled_again_and_again_are_recompiling():
+    p = compiles([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
+    advice = said(p)["recompiling"]
+    assert "compiled functions again 3 times, 9.00 ms in all" in advice.evidence
+    assert "4 versions" in advice.evidence
+    assert "dynamic=True" in advice.code
+    assert advice.bound_fraction >= 3 * 3000 / (10 * 4000) - 0.01
+    assert p.steps.is_warmup.tolist() == [True] * 4 + [False] * 6
+
+
+@pytest.mark.parametrize("versions", [[0] * 10, [0, 1] + [1] * 8], ids=["once", "once more, for any shape"])
+def test_the_first_version_and_the_one_for_any_shape_are_their_due(versions):
+    assert "recompiling" not in said(compiles(versions))
+
+
+def fetches(kind, took=400):
+    def step(at, base):
+        yield op(f"enumerate(DataLoader)#{kind}.__next__", base + 5, took)
+        yield op("aten::mm", base + took + 10, 900 - took)
+
+    return said(loop(step)).get("waiting-for-input")
+
+
+def test_workers_are_asked_for_where_there_are_none_and_more_where_they_are_slow():
+    without, slow = fetches("_SingleProcessDataLoaderIter"), fetches("_MultiProcessingDataLoaderIter")
+    assert "has no workers" in without.evidence and "num_workers=4" in without.code
+    assert "workers did not have it ready" in slow.evidence
+    assert "num_workers=4" not in slow.code and "persistent_workers=True" in slow.code
+    assert fetches("_MultiProcessingDataLoaderIter", took=8) is None
