@@ -68,6 +68,10 @@ def prefetch_more(study: Study) -> Advice | None:
     )
 
 
+def _ran(study: Study, part_of_name: str) -> bool:
+    return bool(study.trace.select_names(lambda name: part_of_name in name).any())
+
+
 def waiting_for_input(study: Study) -> Advice | None:
     """The wait for the next batch is 5 % of the time or more, and no iterator of tf.data tells why.
 
@@ -82,8 +86,7 @@ def waiting_for_input(study: Study) -> Advice | None:
     if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
         return None  # it costs that much to hand a batch over, whoever makes it
     on_the_spot, has_workers = (
-        not is_keras and bool(study.trace.select_names(lambda name, kind=kind: kind in name).any())
-        for kind in (_WITHOUT_WORKERS, _WITH_WORKERS)
+        not is_keras and _ran(study, kind) for kind in (_WITHOUT_WORKERS, _WITH_WORKERS)
     )
     return Advice(
         "waiting-for-input", "Have the next batch ready",
