@@ -372,3 +372,10 @@ def test_zooming_in_loads_every_event_from_the_kernel(lab, open_page):
     wait_until(page.page, f"{VIEW}.picture.marks === {VIEW}.whole")
     assert complaints(page) == []
     assert page.errors == []
+
+
+def test_a_list_of_choices_is_as_dark_as_the_notebook_around_it(cnn):
+    shown = "getComputedStyle(document.querySelector('.profnb-timeline select')).colorScheme"
+    assert cnn.page.evaluate(shown) == "light"
+    cnn.page.evaluate(f"(() => {{ document.body.style.color = '#eee'; {VIEW}.drawNow(); }})()")
+    assert cnn.page.evaluate(shown) == "dark"
