@@ -45,7 +45,8 @@ def icicle_figure(
                 "x": [round(100 * block.width, 4) for block in row],
                 "text": [figure_text(_cut(block.label, int(block.width * room))) for block in row],
                 "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
-                "textangle": 0, "insidetextfont": {"color": [ink_on(colours[block.role]) for block in row], "size": 11},
+                "textangle": 0,
+                "insidetextfont": {"color": [ink_on(colours[block.role]) for block in row], "size": 11},
                 "customdata": [
                     [figure_text(block.hover), *((block.search, "ops") if is_searchable else ())]
                     for block in row
