@@ -1,21 +1,21 @@
 """A Keras model, a SavedModel or files to ``.tflite`` files, one per kind.
 
 A Keras model is saved as TensorFlow's own ``TFLiteConverter.from_keras_model`` saves it, so that the files
-are
-those that it gives. The converter runs in a process of its own (``converting``): it prints to standard error,
-and calibrating a loop ends it (TensorFlow 2.21: an LSTM to int8).
+are those that it gives. The converter runs in a process of its own (``converting``): it prints to standard
+error, and calibrating a loop ends it (TensorFlow 2.21: an LSTM to int8).
 """
 
 import gzip
 import inspect
 import json
+import logging
 import math
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import StringIO
@@ -188,7 +188,7 @@ def _save(model: Any, target: Path, batch: int | None) -> Path:
     """A SavedModel of it, with this batch or, for None, the one that the model leaves open."""
     if isinstance(model, str | os.PathLike):
         return Path(model)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), _without_remarks():
         if type(model).__module__.split(".")[0] == "keras" and "keras" in sys.modules:
             archive_of = getattr(
                 getattr(sys.modules["keras"], "export", None), "ExportArchive", None
@@ -198,6 +198,18 @@ def _save(model: Any, target: Path, batch: int | None) -> Path:
                 return target
         _save_model(model, target, batch)
     return target
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """TensorFlow's log writes to the output of when it was imported: "Assets written to" our folder."""
+    log = logging.getLogger("tensorflow")
+    level = log.level
+    log.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _save_model(model: Any, target: Path, batch: int | None) -> None:
