@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import math
 import os
 import signal
@@ -466,6 +467,32 @@ def test_a_file_with_the_mark_and_nothing_else_is_read_as_one(tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(b"\x00\x00\x00\x00TFL3" + b"\x00" * 40)
     assert read_file(path).sizes[0] == 48
+
+
+@pytest.mark.tensorflow
+def test_saving_a_model_says_nothing_under_the_cell_and_leaves_the_log_as_it_was(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    from profnb.lite.conversion import _save
+
+    class Doubling(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([2])])
+        def __call__(self, x):
+            return 2 * x
+
+    log, said = logging.getLogger("tensorflow"), []
+    handler, level = logging.Handler(), log.level
+    handler.emit = said.append
+    log.addHandler(handler)
+    try:
+        log.setLevel(logging.INFO)
+        tf.saved_model.save(Doubling(), str(tmp_path / "theirs"))
+        assert "Assets written" in said.pop().getMessage()
+        said.clear()
+        assert _save(Doubling(), tmp_path / "ours", None).is_dir()
+        assert (said, log.level) == ([], logging.INFO)
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 # the magic

@@ -1,9 +1,11 @@
 """A Keras model to a SavedModel, as TensorFlow's own ``TFLiteConverter.from_keras_model`` saves it."""
 
 import inspect
+import logging
 import os
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ def save_model(model: Any, target: Path, batch: int | None) -> Path:
     """A SavedModel of it, with this batch or, for None, the one that the model leaves open."""
     if isinstance(model, str | os.PathLike):
         return Path(model)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), _without_remarks():
         if type(model).__module__.split(".")[0] == "keras" and "keras" in sys.modules:
             archive_of = getattr(
                 getattr(sys.modules["keras"], "export", None), "ExportArchive", None
@@ -25,6 +27,18 @@ def save_model(model: Any, target: Path, batch: int | None) -> Path:
                 return target
         _save_whole(model, target, batch)
     return target
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """TensorFlow's log writes to the output of when it was imported: "Assets written to" our folder."""
+    log = logging.getLogger("tensorflow")
+    level = log.level
+    log.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _save_whole(model: Any, target: Path, batch: int | None) -> None:
