@@ -1,5 +1,6 @@
 """Several hosts of one capture, by hand-made traces whose answer a person can compute."""
 
+import gc
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,9 @@ import pytest
 
 import profnb
 from profnb.core.errors import TraceFormatError
+from profnb.several import letting_go
 from profnb.several.fleet_loading import find_fleet
+from profnb.trace.model import Trace
 from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import _median_interval
 from made_hosts import EVEN, MS, SLOW, STEPS, hosts_of
@@ -255,6 +258,28 @@ def test_any_executor_gives_the_same(tmp_path, slow):
     with ThreadPoolExecutor(2) as executor:
         fleet = profnb.load_fleet(tmp_path, executor=executor)
     assert fleet.hosts.equals(slow.hosts) and fleet.verdict == slow.verdict
+
+
+def test_traces_that_were_read_are_let_go(tmp_path, monkeypatch):
+    """What is worked out from a trace refers to itself, and arrays do not make Python collect."""
+    files = hosts_of(tmp_path, SLOW)
+
+    def kept():
+        return sum(isinstance(one, Trace) for one in gc.get_objects())
+
+    gc.collect()
+    before = kept()
+    gc.disable()
+    try:
+        monkeypatch.setattr(letting_go, "_EACH_BYTES", 10**12)
+        fleet = profnb.load_fleet(tmp_path)
+        assert kept() == before + len(files)  # else this test shows nothing
+        monkeypatch.setattr(letting_go, "_EACH_BYTES", 1)
+        fleet = profnb.load_fleet(tmp_path)
+        profnb.summarize(tmp_path)
+        assert kept() == before and len(fleet) == len(files)
+    finally:
+        gc.enable()
 
 
 def test_one_host_is_a_profile_opened_when_asked_for(slow):

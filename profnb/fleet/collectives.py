@@ -2,8 +2,8 @@
 
 TensorFlow numbers its collectives alike on all hosts (``group_key``, ``instance_key``: stats of
 ``CollectiveReduceV2`` and its kind). A device's kernels (NCCL), XLA's collectives on a CPU and PyTorch's
-backends have no such number: they are the Nth of their name, in the step of a number that the program gave
-where it gave one.
+backends have no such number: they are the Nth of their name (and of PyTorch's process group), in the step of
+a number that the program gave where it gave one.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ Key = tuple[str, int, int, int]  # group or name, instance, step or -1, occurren
 
 _INSTANCE, _GROUP = "instance_key", "group_key"
 _MARKED, _PYTORCH = "step markers", "ProfilerStep#"
+_RANKS = "Process Group Ranks"  # of PyTorch's, beside its kernels
 _MOST_NAME = 80
 
 
@@ -127,10 +128,15 @@ def _counted_keys(spine: Spine, events: Int64s) -> tuple[tuple[Key, ...], bool]:
     trace, steps = spine.trace, spine.steps
     by_step = _has_numbers(spine)
     row = np.searchsorted(steps.begin_ps, trace.events.begin_ps[events], side="right") - 1
+    told = trace.stats.texts(_RANKS)
+    group_of = {
+        event: f" of {told.texts[row]}"[:_MOST_NAME]
+        for event, row in zip(told.events.tolist(), told.values.tolist(), strict=True)
+    }
     seen: Counter[tuple[str, int]] = Counter()
     keys = []
     for event, at in zip(events.tolist(), row.tolist(), strict=True):
-        name = trace.names[trace.events.name[event]][:_MOST_NAME]
+        name = trace.names[trace.events.name[event]][:_MOST_NAME] + group_of.get(event, "")
         number = int(steps.step_num[at]) if by_step and at >= 0 else -1
         keys.append((name, -1, number, seen[name, number]))
         seen[name, number] += 1

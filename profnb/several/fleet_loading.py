@@ -10,6 +10,7 @@ from profnb.core.printable import printable
 from profnb.core.units import count_text
 from profnb.loading import load
 from profnb.several.fleets import Fleet
+from profnb.several.letting_go import let_go
 
 if TYPE_CHECKING:
     from profnb.fleet.digest import Digest
@@ -90,9 +91,14 @@ def read_digest(task: tuple[str, str]) -> "Digest | str":
     Args:
         task: Its file, and what it is called in the run.
     """
+    digest = _digest(*task)
+    let_go(task[0])
+    return digest
+
+
+def _digest(path: str, host: str) -> "Digest | str":
     from profnb.fleet.digest import digest_study
 
-    path, host = task
     try:
         profile = load(path)
         return digest_study(profile.study, host, path, profile.capture_time)

@@ -18,6 +18,7 @@ from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, of_each
 from profnb.loading import load
+from profnb.several.letting_go import let_go
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
 from profnb.steps.summary import GAP, GAP_WORK
@@ -106,6 +107,12 @@ def summarize_trace(path: str) -> TraceSummary:
     Args:
         path: The trace.
     """
+    row = _summarize(path)
+    let_go(path)
+    return row
+
+
+def _summarize(path: str) -> TraceSummary:
     try:
         profile = load(path)
         if not profile.has_trace:
