@@ -4,10 +4,16 @@ import json
 
 import numpy as np
 
+from traces import event as tf_event
+from traces import host, line
+from traces import read as read_tf
+
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
+from profnb.compare.op_differences import compare_ops
 from profnb.profile import Profile
 from profnb.subjects.layers.called_scopes import find_called_scopes
+from profnb.subjects.study import Study
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.names import KINETO_SCOPE
 
@@ -168,3 +174,31 @@ def test_a_kernel_is_of_the_layer_whose_op_launched_it():
     _, table = layers_of([*STEPS, *launches], net())
     assert table.device_us["Net/one"] == 80
     assert (table.forward_us["Net/one"], table.backward_us["Net/one"]) == (30, 50)
+
+
+def of_tensorflow():
+    """Three steps of 100 us with net/one 30 + 10 and an op of net/other of 7."""
+    us = 1_000_000
+    named = ("Net/one/MatMul:MatMul", 10, 30), ("gradient_tape/Net/one/MatMul:MatMul", 45, 10), ("Net/other/Relu:Relu", 60, 7)
+    steps = [tf_event("train", 110 * at * us, 100 * us, step_num=at, _r=1) for at in range(3)]
+    ops = [tf_event(name, (110 * at + begin) * us, spent * us) for at in range(3) for name, begin, spent in named]
+    return read_tf(host(line("python", *sorted(steps + ops, key=lambda e: (e[1], -e[2])))))
+
+
+def test_two_frameworks_are_compared_by_layer():
+    torch = Study(read(STEPS), recording=Recording(models=(net(),)))
+    tensorflow = Study(of_tensorflow(), recording=Recording())
+    rows = {row.op_name: row for row in compare_ops(tensorflow, torch)}
+    assert {row.side for row in rows.values()} == {"layer"}
+    assert (rows["Net/one"].first_ps, rows["Net/one"].second_ps, rows["Net/one"].status) == (40e6, 38e6, "changed")
+    assert rows["Net/other"].status == "vanished"
+    assert rows["Net/two"].status == rows["loss"].status == rows["optimizer"].status == "appeared"
+    alike = compare_ops(torch, torch)
+    assert {row.side for row in alike} == {"host"}
+    assert "aten::mm" in {row.op_name for row in alike}
+
+
+def test_frameworks_without_layers_are_compared_by_op():
+    bare = Study(read([e for e in STEPS if not e["name"].startswith(KINETO_SCOPE)]), recording=Recording())
+    rows = compare_ops(Study(of_tensorflow(), recording=Recording()), bare)
+    assert "layer" not in {row.side for row in rows}

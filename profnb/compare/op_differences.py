@@ -3,6 +3,9 @@
 Keras numbers what is made without a name through the whole process (``sequential_3_1/dense_10_1``), so the
 same model made again has other op names. An op is matched by its path with each scope's number replaced by
 its rank among the scopes of that base name beside it: the second dense layer of A meets the second of B.
+
+Two frameworks have no ops in common. There the rows are the layers, and what is none (loss, optimizer), where
+both sides have some.
 """
 
 import re
@@ -13,6 +16,7 @@ import numpy as np
 
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import signed_text
+from profnb.subjects.layers.layer_table import SCOPE
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
@@ -28,8 +32,8 @@ class OpDifference:
     """An op in A and in B; times are self times of a mean step.
 
     Attributes:
-        side: "host", "device", or "input" for waiting, charged to an iterator of tf.data.
-        op_name: The op, as B names it if B has it; or the iterator.
+        side: "host", "device", "input" for waiting, charged to an iterator of tf.data, or "layer".
+        op_name: The op, as B names it if B has it; or the iterator, or the layer.
         op_type: Its type.
         first_ps: Per step of A; NaN where A has no such op.
         second_ps: Per step of B; NaN where B has no such op.
@@ -60,8 +64,11 @@ class _Op:
 
 
 def compare_ops(first: Study, second: Study) -> list[OpDifference]:
-    """The ops of both, the largest difference first."""
-    tables = [_ops_per_step(study) for study in (first, second)]
+    """The ops of both, or the layers where two frameworks ran; the largest difference first."""
+    studies = first, second
+    tables = [_layers_per_step(study) for study in studies]
+    if first.framework == second.framework or not all(tables):
+        tables = [_ops_per_step(study) for study in studies]
     nan, rows = float("nan"), []
     for key in tables[0].keys() | tables[1].keys():
         one, two = tables[0].get(key), tables[1].get(key)
@@ -81,7 +88,26 @@ def _status(side: str, one: _Op | None, two: _Op | None) -> str:
         return "vanished"
     if side == "device" and one.kernels != two.kernels:
         return "other kernel"
-    return "changed" if one.op_type == two.op_type else "other type"
+    is_same = one.op_type == two.op_type or (side == "layer" and not (one.op_type and two.op_type))
+    return "changed" if is_same else "other type"
+
+
+def _layers_per_step(study: Study) -> dict[tuple[str, str], _Op]:
+    """The layers of a mean step, and what is none, by path; nothing where no op lies in a layer."""
+    table = study.layers.table
+    if not any(
+        kind and spent for kind, spent in zip(table.layer_type, table.total_ps, strict=True)
+    ):
+        return {}
+    spent_on: dict[tuple[str, str], _Op] = {}
+    paths = rank_scopes([f"{name}/" for name in table.layer])
+    for row, path in enumerate(paths):
+        if not table.total_ps[row]:
+            continue
+        kind = "" if table.layer_type[row] == SCOPE else table.layer_type[row]
+        spent = float(table.total_ps[row]) / max(table.iterations, 1)
+        spent_on["layer", path] = _Op(table.layer[row], kind, spent, spent, frozenset())
+    return spent_on
 
 
 def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
@@ -173,8 +199,16 @@ OP_DIFFERENCES = Table[Sequence[OpDifference]](
     "table",
     "One row per op of either side, the largest difference first.",
     (
-        Column("side", of_each("side"), '"host", "device", or "input" for waiting'),
-        Column("op_name", of_each("op_name"), "the op, as B names it if B has it; or the iterator"),
+        Column(
+            "side",
+            of_each("side"),
+            '"host", "device", "input" for waiting, or "layer" where two frameworks ran',
+        ),
+        Column(
+            "op_name",
+            of_each("op_name"),
+            "the op, as B names it if B has it; or the iterator, or the layer",
+        ),
         Column("op_type", of_each("op_type"), "its type"),
         Column("first_us", of_each("first_ps"), "self time in a mean step of A"),
         Column("second_us", of_each("second_ps"), "... of B"),

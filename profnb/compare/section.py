@@ -190,6 +190,7 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
     most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
+    are_layers = any(row.side == "layer" for row in shown)
     titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
 
     def status(row: int) -> str:
@@ -199,15 +200,19 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
         OP_DIFFERENCES,
         shown,
         (
-            Shown("op", lambda row: titles[row].cell),
+            Shown(
+                "layer" if are_layers else "op",
+                lambda row: shown[row].op_name if are_layers else titles[row].cell,
+            ),
             "side",
             *_sides(runs, shown),
             "difference_us",
             Shown("", status),
         ),
-        title="Ops that account for it",
+        title=f"{'Layers' if are_layers else 'Ops'} that account for it",
         tab="",
-        sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
+        sentence=f"{'Op time' if are_layers else 'Self time'} of a mean step; "
+        f"these are {percent_text(share)} of all differences.",
         bar=Bar(
             lambda row: abs(shown[row].difference_ps) / most,
             lambda row: COLOURS["input" if shown[row].difference_ps > 0 else "host compute"],

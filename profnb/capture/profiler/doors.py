@@ -151,7 +151,7 @@ def _publish(trace: Path, folder: Path, logdir: Path, rank: Rank | None) -> Path
 
 
 def _share_folder(runs: Path, run: str, file: str) -> Path | None:
-    """A run's folder, in which a file is now taken by an empty one; None where it was taken already."""
+    """A run's folder, in which an empty file now has the name; None where it was taken already."""
     folder = runs / run
     folder.mkdir(parents=True, exist_ok=True)
     try:
