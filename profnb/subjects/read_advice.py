@@ -22,8 +22,8 @@ __all__ = ["fewer_reads", "synchronising_reads"]
 _LEAST, _LEAST_ON_CPU = 0.05, 0.1
 # Ops of PyTorch that wait for a value of the device, and what to do instead.
 _ITEM = (
-    "loss.item(), float(loss), print(loss), x.tolist() and `if x > 0:` wait for the device: do them every "
-    "100 steps, and sum up losses in a tensor on the device."
+    "loss.item(), float(loss), print(loss), x.tolist() and an if on a value wait for the device: do them "
+    "every 100 steps, and sum up losses in a tensor on the device."
 )
 _SHAPES = (
     "x[mask], nonzero, masked_select and unique wait for the device, as it decides how large their result "
