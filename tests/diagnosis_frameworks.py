@@ -265,7 +265,7 @@ def a_dataloader_whose_workers_are_too_slow():
     return torch_loop(layers(), lambda: loader(0.02, num_workers=2))
 
 
-@of_torch("small-ops", also=("python-between-steps",), says=("larger batch",), never=(*OF_TENSORFLOW, "DataLoader"))
+@of_torch("small-ops", says=("larger batch",), never=(*OF_TENSORFLOW, "DataLoader"))
 def a_small_model_in_a_loop():
     return warm(torch_loop(layers(), same(8, 6, count=60)))
 
@@ -282,7 +282,7 @@ def torch_compile_of_many_shapes():
     return torch_loop(model, lambda: iter(shapes), compiled_program(model.forward, dynamic=False))
 
 
-@of_torch("graph-breaks", "small-ops", also=("small-ops", "graph-breaks", "python-between-steps"), never=(*OF_TENSORFLOW, "DataLoader"))
+@of_torch("graph-breaks", "small-ops", also=("small-ops", "graph-breaks"), never=(*OF_TENSORFLOW, "DataLoader"))
 def torch_compile_with_graph_breaks():
     import torch  # what is compiled must see the module itself
 

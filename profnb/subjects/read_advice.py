@@ -22,7 +22,7 @@ __all__ = ["fewer_reads", "synchronising_reads"]
 _LEAST, _LEAST_ON_CPU = 0.05, 0.1
 # Ops of PyTorch that wait for a value of the device, and what to do instead.
 _ITEM = (
-    "loss.item(), float(loss), print(loss), x.tolist() and an `if` on a tensor wait for the device: do them "
+    "loss.item(), float(loss), print(loss), x.tolist() and an if on a value wait for the device: do them "
     "every 100 steps, and sum up losses in a tensor on the device."
 )
 _SHAPES = (

@@ -68,8 +68,8 @@ def prefetch_more(study: Study) -> Advice | None:
     )
 
 
-def _ran(study: Study, part_of_name: str) -> bool:
-    return bool(study.trace.select_names(lambda name: part_of_name in name).any())
+def _is_of_loader(name: str) -> bool:
+    return _WITHOUT_WORKERS in name or _WITH_WORKERS in name
 
 
 def waiting_for_input(study: Study) -> Advice | None:
@@ -85,9 +85,8 @@ def waiting_for_input(study: Study) -> Advice | None:
     is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
     if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
         return None  # it costs that much to hand a batch over, whoever makes it
-    on_the_spot, has_workers = (
-        not is_keras and _ran(study, kind) for kind in (_WITHOUT_WORKERS, _WITH_WORKERS)
-    )
+    fetches = "" if is_keras else " ".join(filter(_is_of_loader, study.trace.names.texts))
+    on_the_spot, has_workers = _WITHOUT_WORKERS in fetches, _WITH_WORKERS in fetches
     return Advice(
         "waiting-for-input", "Have the next batch ready",
         f"{percent_text(share)} of the time is waiting for the next batch. "

@@ -108,7 +108,7 @@ def graph_breaks(study: Study) -> Advice | None:
         f"the pieces Python goes on, {percent_text(share)} of the time, and nothing is fused across.",
         None,
         "TORCH_LOGS=graph_breaks prints where and why; torch.compile(..., fullgraph=True) raises there. "
-        "Common reasons: .item(), print and `if` on a tensor's value in the compiled function.",
+        "Common reasons: .item(), print and an if on a tensor's value in the compiled function.",
         _DOCS,
         share,
     )  # fmt: skip
