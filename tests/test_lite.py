@@ -472,7 +472,7 @@ def test_a_file_with_the_mark_and_nothing_else_is_read_as_one(tmp_path):
 @pytest.mark.tensorflow
 def test_saving_a_model_says_nothing_under_the_cell_and_leaves_the_log_as_it_was(tmp_path):
     tf = pytest.importorskip("tensorflow")
-    from profnb.lite.conversion import _save
+    from profnb.lite.saved_model import save_model
 
     class Doubling(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([2])])
@@ -488,7 +488,7 @@ def test_saving_a_model_says_nothing_under_the_cell_and_leaves_the_log_as_it_was
         tf.saved_model.save(Doubling(), str(tmp_path / "theirs"))
         assert "Assets written" in said.pop().getMessage()
         said.clear()
-        assert _save(Doubling(), tmp_path / "ours", None).is_dir()
+        assert save_model(Doubling(), tmp_path / "ours", None).is_dir()
         assert (said, log.level) == ([], logging.INFO)
     finally:
         log.removeHandler(handler)
