@@ -106,7 +106,8 @@ def test_a_poisoned_trace_does_nothing(drive, tmp_path, payload, place, at):
         file = p.to_html(tmp_path / "x.html")
     wrong, shown = drive(file)
     assert wrong == []
-    assert RUN in shown or place == "before"  # it stands on the page, as text, where the trace is still understood
+    # It stands on the page, as text, where the trace is still understood; long names are cut in the middle.
+    assert RUN in shown or PAYLOADS[payload][-12:] in shown or place == "before"
 
 
 @pytest.fixture(scope="module")
