@@ -90,6 +90,15 @@ def test_what_is_not_known_is_missing_and_failures_are_said():
     assert sweep_figures(nothing) == {}
 
 
+@pytest.mark.parametrize("others", [[], [SweepPoint({"batch_size": 64}, error="ValueError: too large")]], ids=["alone", "the only one that ran"])
+def test_one_setting_is_not_the_fastest_of_any(others):
+    table = tabulate_sweep([point(32, 4.0, 0.9), *others])
+    text = sweep_text(table)
+    assert table.equals == 0
+    assert "; no other setting ran." in text and "batch_size=32: 7," in text
+    assert not any(word in text for word in ("fastest ", "tied", "cannot tell", "Worth"))
+
+
 def test_cells_without_steps_are_timed_as_a_whole():
     table = tabulate_sweep([SweepPoint({"a": 1}, (np.ones(1),), (2e12, 2.2e12)), SweepPoint({"a": 2}, (np.ones(1),), (4e12, 4.1e12))])
     assert table.unit == "runs"

@@ -74,6 +74,8 @@ def _headline(table: SweepTable) -> str:
         return "No setting has a run to speak of."
     best = _fastest(table)
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
+    if known.size == 1:
+        return f"{_label(table, best)}: {rate}; no other setting ran."
     if table.equals:
         others = "one other" if table.equals == 1 else f"{table.equals} others"
         return f"{_label(table, best)} is fastest ({rate}), but these runs cannot tell it from {others}."
@@ -97,7 +99,8 @@ def _is_tied(table: SweepTable, row: int) -> bool:
 
 def _standing(table: SweepTable, row: int) -> str:
     """How a setting stands to the fastest one, in a word or two; "" where it has no run."""
-    if table.ranking is None or not np.isfinite(table.per_second[row]):
+    known = np.isfinite(table.per_second)
+    if table.ranking is None or not known[row] or known.sum() == 1:
         return ""
     if row == table.ranking.best:
         return "fastest" if not table.equals else "fastest, tied"
@@ -123,6 +126,7 @@ def _section(table: SweepTable) -> Section:
     fastest = float(np.nanmax(table.per_second)) if np.isfinite(table.per_second).any() else 1.0
     learned = [] if table.metric is None else [table.metric, f"{table.metric}_worst"]
     best = _fastest(table)
+    is_weighed = bool(table.against) and int(np.isfinite(table.per_second).sum()) > 1
     front = [
         Shown(
             "worth its price",
@@ -152,14 +156,14 @@ def _section(table: SweepTable) -> Section:
             ),
             *learned,
             "peak_bytes",
-            *(front if table.against else []),
+            *(front if is_weighed else []),
             Shown("", lambda row: _last_line(table.points[row].error)),
         ),
         title="Settings",
         tab="",
         sentence=(
             f"Worth its price: nothing else is surely better in throughput or in{weighed} at no price."
-            if table.against
+            if is_weighed
             else ""
         ),
         bar=Bar(

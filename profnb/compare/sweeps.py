@@ -192,7 +192,7 @@ def tabulate_sweep(
     is_best = _front(rates, fit, prices)
     labels = [setting_text(point.setting) for point in points]
     notes = (*remarks, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
-    equals = 0 if ranking is None else int(ranking.may_be_best.sum()) - 1
+    equals = 0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0)
     per_second = counts * 1e12 / bounds[:, 0]
     return SweepTable(
         points, unit, bounds[:, 0], per_second, counts * 1e12 / bounds[:, 2], counts * 1e12 / bounds[:, 1],
