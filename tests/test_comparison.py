@@ -10,6 +10,7 @@ from traces import event, gpu, host, line, plane, read, xspace
 
 import profnb
 from profnb.__main__ import main
+from profnb.compare.box_chart import box_figures
 from profnb.compare.speedup import RunSet, _block_medians, _freedom_of, _resampled_medians, compare_runs, estimate_mean, estimate_step, mann_whitney, student_factor
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
@@ -286,6 +287,19 @@ def test_a_comparison_of_profiles_and_of_lists_of_them():
     assert several.is_different
     with pytest.raises(profnb.CaptureError):
         Comparison([Profile()], [one], ("a", "b"))
+
+
+def test_boxes_can_be_read_beside_steps_that_lie_far_out():
+    """One step of 600 ms among hundreds of 2 ms would make a dot of each box."""
+    usual = np.linspace(1.5, 2.5, 200) * MS
+    stalled = np.append(usual, 600 * MS)
+    (figure,) = box_figures((RunSet("before", (stalled,)), RunSet("after", (usual,)))).values()
+    assert figure["layout"]["xaxis"]["range"][1] < 5
+    assert figure["layout"]["yaxis"]["ticktext"] == ["before (to 600 ms →)", "after"]
+    assert max(value for trace in figure["data"] for value in trace["x"]) <= figure["layout"]["xaxis"]["range"][1]
+    (figure,) = box_figures((RunSet("before", (np.append(usual, 4 * MS),)), RunSet("after", (usual,)))).values()
+    assert figure["layout"]["xaxis"]["range"][1] > 4
+    assert figure["layout"]["yaxis"]["ticktext"] == ["before", "after"]
 
 
 def test_it_is_shown_as_escaped_tables_and_a_valid_figure():

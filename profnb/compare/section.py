@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from profnb.compare.box_chart import box_figures
 from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
 from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.core.columns import Floats
 from profnb.core.printable import printable
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
-from profnb.drawing.markup import figure_text
 from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
@@ -25,7 +23,7 @@ from profnb.subjects.layers.op_title import op_titles
 
 __all__ = ["ComparisonView", "comparison_bundle", "comparison_text"]
 
-_SHOWN_OPS, _SHOWN_METRICS, _MOST_POINTS, _MOST_RUNS = 12, 8, 60, 20
+_SHOWN_OPS, _SHOWN_METRICS = 12, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class ComparisonView:
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """The charts by title, in plotly's schema: what the runs took."""
-        return dict(_box_figures(self.runs)) if all(one.step_count for one in self.runs) else {}
+        return box_figures(self.runs) if all(one.step_count for one in self.runs) else {}
 
 
 def comparison_text(view: ComparisonView) -> str:
@@ -78,14 +76,14 @@ def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
     """The comparison as a MIME bundle: its verdict, its charts, its tables."""
     quality = Markup('<div style="margin:2px 0 4px">{}</div>').format(view.quality_verdict)
     html = Markup(
-        '<div class="profnb" style="{}">{}'
+        '<div class="profnb" style="{}">'
         '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;margin:4px 0">{}</div>'
-        "{}{}{}</div>"
+        "{}{}{}{}</div>"
     ).format(
         ROOT,
-        note_list(view.guards, look=""),
         view.verdict,
         quality if view.quality_verdict else "",
+        note_list(view.guards, look=""),
         Markup("").join(figure_html(figure, Markup("")) for figure in view.figures().values()),
         Markup("").join(map(section_block, view.sections())),
     )
@@ -230,73 +228,3 @@ def _sides(
         Shown(runs[0].label, lambda row: duration_text(rows[row].first_ps), is_number=True),
         Shown(runs[1].label, lambda row: duration_text(rows[row].second_ps), is_number=True),
     )
-
-
-def _box_figures(runs: tuple[RunSet, RunSet]) -> list[tuple[str, dict[str, Any]]]:
-    """Step times, one box per run; run times, one box per side where both have several."""
-    steps = [
-        (f"{side.label[:24]} {number + 1}" if len(side.step_ps) > 1 else side.label[:28], at, times)
-        for at, side in enumerate(runs)
-        for number, times in enumerate(side.step_ps[:_MOST_RUNS])
-        if len(times)
-    ]
-    figures = [("Time from step to step", _box_figure("Time from step to step", steps, 1e9, "ms"))]
-    if min(len(side.run_ps) for side in runs) > 1:
-        whole = [(side.label[:28], at, np.array(side.run_ps)) for at, side in enumerate(runs)]
-        figures.append(("Time of whole runs", _box_figure("Time of whole runs", whole, 1e12, "s")))
-    return figures
-
-
-def _box_figure(
-    title: str, boxes: Sequence[tuple[str, int, Floats]], scale: float, unit: str
-) -> dict[str, Any]:
-    """A box each: quartiles, median, the whole range, and what it is made of as points.
-
-    plotly's own box plot is not in the bundle that notebooks load; bars and lines are.
-    """
-    data: list[dict[str, Any]] = []
-    for place, (_, side, values) in enumerate(boxes):
-        colour = COLOURS[("device compute", "device collectives")[side]]
-        data += _box(place, np.asarray(values, np.float64) / scale, unit, colour)
-    layout = figure_layout(title, 110 + 34 * len(boxes))
-    layout |= {
-        "barmode": "overlay",
-        "showlegend": False,
-        "margin": {"l": 8, "r": 12, "t": 34, "b": 34},
-        "xaxis": {**axis(""), "ticksuffix": f" {unit}", "rangemode": "tozero"},
-        "yaxis": {
-            **axis(""), "tickvals": list(range(len(boxes))),
-            "ticktext": [figure_text(label) for label, *_ in boxes],
-            "automargin": True, "showgrid": False, "autorange": "reversed",
-        },
-    }  # fmt: skip
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
-
-
-def _box(place: int, values: Floats, unit: str, colour: str) -> list[dict[str, Any]]:
-    low, middle, high = (round(float(value), 5) for value in np.percentile(values, (25, 50, 75)))
-    most = min(values.size, _MOST_POINTS)
-    kept = np.sort(values)[np.linspace(0, values.size - 1, most).astype(int)]
-    hover = f"median {middle:.4g} {unit}, middle half {low:.4g} to {high:.4g}"
-    hover += f", all {kept[0]:.4g} to {kept[-1]:.4g}"
-    return [
-        {
-            "type": "bar", "orientation": "h", "y": [place], "base": [low], "x": [round(high - low, 5)],
-            "width": 0.5, "marker": {"color": colour, "opacity": 0.5, "line": {"width": 0}},
-            "hovertemplate": f"{hover}<extra></extra>",
-        },
-        {
-            "type": "scatter", "mode": "lines", "x": [round(float(kept[0]), 5), round(float(kept[-1]), 5)],
-            "y": [place, place], "line": {"width": 1, "color": colour}, "hoverinfo": "skip",
-        },
-        {
-            "type": "scatter", "mode": "markers", "x": [round(float(value), 5) for value in kept],
-            "y": [round(place + 0.16 * (-1) ** at * ((at % 5) / 4), 3) for at in range(kept.size)],
-            "marker": {"size": 3, "color": colour, "opacity": 0.7}, "hoverinfo": "skip",
-        },
-        {
-            "type": "scatter", "mode": "markers", "x": [middle], "y": [place],
-            "marker": {"size": 18, "color": colour, "symbol": "line-ns-open", "line": {"width": 3}},
-            "hoverinfo": "skip",
-        },
-    ]  # fmt: skip
