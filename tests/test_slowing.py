@@ -1,17 +1,21 @@
 """``slowing-down``: steps that take longer and longer, by hand; real programs are in the diagnosis benchmark."""
 
+from array import array
+
 import numpy as np
 import pytest
 from test_steps import marker
 from traces import event, host, line, read
 
+from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
 from profnb.report.ranking import advise
 from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
+from profnb.subjects.crowded import is_slowed_by_others
 from profnb.subjects.study import Study
 
-MS = 10**9
+MS, S = 10**9, 10**9
 NOISE = np.random.default_rng(4)
 
 
@@ -163,3 +167,54 @@ def test_a_session_whose_graph_grows_has_a_rule_of_its_own():
     times = np.linspace(10, 40, 60)
     assert slowing_down(study_of(times, recording=Recording(graph_versions=list(range(60))))) is None
     assert slowing_down(study_of(times, recording=Recording(graph_versions=[7] * 60))) is not None
+
+
+def looks(own, others, cores=2, every_s=0.1, seconds=10):
+    """A machine that was looked at ten times a second; how many cores this process and others had, by the second."""
+    times = np.arange(0, seconds + every_s, every_s)
+
+    def counted(cores_at):
+        return (np.cumsum([0, *(cores_at(at) * every_s for at in times[:-1])]) * S).astype(int)
+
+    own_ns, others_ns = counted(own), counted(others)
+    busy_ns = own_ns + others_ns
+    blank = array("q", [-1] * times.size)
+    columns = [array("q", column.tolist()) for column in ((times * S).astype(int), busy_ns, (times * cores * S).astype(int) - busy_ns, own_ns)]
+    return MachineRecords(0, seconds * S, *columns, blank, blank, blank)
+
+
+BUSY_LATER = lambda at: 0.1 if at < 3 else 1.5  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "speaks"),
+    [
+        (lambda at: 0.9 if at < 3 else 0.45, BUSY_LATER, False),  # as much work a step, in twice the time
+        (lambda at: 0.9, BUSY_LATER, True),  # twice the work a step
+        (lambda at: 0.9 if at < 3 else 0.45, lambda at: 0.1, True),  # the machine rests: something waits
+    ],
+    ids=["others took the cores", "more work", "an idle machine"],
+)
+def test_steps_that_others_slow_down_are_told_by_the_processor_time_of_a_step(own, others, speaks):
+    quarter = 125 * 10_100_000
+    early, late = (0, quarter), (7_000_000_000 - 125 * 20_100_000, 7_000_000_000)
+    assert is_slowed_by_others(looks(own, others), early, late) is not speaks
+
+
+def test_steps_slowed_by_others_after_the_trace_get_no_advice():
+    def of(own):
+        records, begin = StepRecords(names=["train"]), 0
+        for at in range(200):
+            took = 20_000_000 if at < 100 else 60_000_000
+            records.append(begin, begin + took, 0, 0, int(at < 12), 0, 1, at, 0)
+            begin += took + 1000
+        return study_of([20.0] * 12, recording=Recording(steps=records, machine=looks(own, lambda at: 0.1 if at < 2 else 1.5)))
+
+    assert slowing_down(of(lambda at: 0.9)).rule == "slowing-down"
+    assert slowing_down(of(lambda at: 0.9 if at < 2 else 0.3)) is None
+
+
+def test_nobody_is_blamed_where_hardly_anybody_looked():
+    machine = looks(lambda at: 0.4, lambda at: 1.6, every_s=5)
+    assert not is_slowed_by_others(machine, (0, S), (6 * S, 7 * S))
+    assert not is_slowed_by_others(None, (0, S), (6 * S, 7 * S))

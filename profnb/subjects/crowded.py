@@ -1,11 +1,16 @@
 """Whether threads waited for cores so long that times of ops are not those of computing."""
 
-from profnb.capture.machine.core_waits import CoreWaits
+import numpy as np
 
-__all__ = ["is_crowded", "is_crowded_by_others"]
+from profnb.capture.machine.core_waits import CoreWaits
+from profnb.capture.machine.machine_records import MachineRecords
+from profnb.core.columns import Int64s
+
+__all__ = ["is_crowded", "is_crowded_by_others", "is_slowed_by_others"]
 
 _LONG_WAIT, _LEAST_RAN_NS = 0.5, 100_000_000
 _MANY_OTHERS = 0.25
+_MORE_WORK, _FEWEST_LOOKS = 1.25, 2
 
 
 def is_crowded(waits: CoreWaits) -> bool:
@@ -16,3 +21,36 @@ def is_crowded(waits: CoreWaits) -> bool:
 def is_crowded_by_others(waits: CoreWaits) -> bool:
     """Whether that is so and other programs had a quarter of the cores or more."""
     return is_crowded(waits) and waits.others_cores >= _MANY_OTHERS * waits.cores > 0
+
+
+def is_slowed_by_others(
+    machine: MachineRecords | None, early_ns: tuple[int, int], late_ns: tuple[int, int]
+) -> bool:
+    """Whether as many steps took longer late than early for no work of their own, beside busy programs.
+
+    Late, other programs had a quarter of all cores or more, and this process took less than a quarter more
+    processor time than early. Of steps that sleep longer beside busy programs that is true too.
+
+    Args:
+        machine: Looks at the machine; None, or too few in either time, tell nothing.
+        early_ns: From when to when the early steps ran, by ``time.perf_counter_ns``.
+        late_ns: The same of as many late ones.
+    """
+    if machine is None:
+        return False
+    looks = [np.asarray(column, np.int64) for column in machine.columns()[:4]]
+    time_ns, busy_ns, idle_ns, process_ns = (one[looks[1] >= 0] for one in looks)
+    spans = []
+    for begin, end in (early_ns, late_ns):
+        if np.count_nonzero((time_ns >= begin) & (time_ns <= end)) < _FEWEST_LOOKS:
+            return False
+        spans.append([_grown(time_ns, one, begin, end) for one in (busy_ns, idle_ns, process_ns)])
+    (_, _, early), (busy, idle, late) = spans
+    others = max(busy - late, 0.0)
+    return others >= _MANY_OTHERS * (busy + idle) > 0 and late < _MORE_WORK * early
+
+
+def _grown(time_ns: Int64s, value: Int64s, begin: int, end: int) -> float:
+    """By how much a counter grew from one moment to another, linear between looks."""
+    low, high = np.interp([begin, end], time_ns, value)
+    return float(high - low)

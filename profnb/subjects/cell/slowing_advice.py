@@ -16,10 +16,10 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.units import count_text, duration_text, percent_text
+from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.advising import GUIDE, Advice, op_events
-from profnb.subjects.crowded import is_crowded_by_others
+from profnb.subjects.crowded import is_crowded_by_others, is_slowed_by_others
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
@@ -107,11 +107,13 @@ def slowing_down(study: Study) -> Advice | None:
     versions = study.recording.graph_versions
     if study.steps.is_window or (versions and versions[-1] - versions[0] >= len(versions) // 2 > 0):
         return None
-    periods = _periods(study)
+    periods, begins_ns = _periods(study)
     rise = find_rise(periods)
     if rise is None:
         return None
     cause, what = _cause_of(study)
+    if cause in ("", _SAME) and _is_slowed_by_others(study, begins_ns):
+        return None  # the table of the machine tells it
     if cause == _INPUT and rise.change is not None:
         return None
     if cause == _SAME and is_crowded_by_others(study.recording.core_waits):
@@ -132,27 +134,41 @@ def slowing_down(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def _periods(study: Study) -> Floats:
+def _is_slowed_by_others(study: Study, begins_ns: Int64s) -> bool:
+    """Whether the last quarter of some steps, by when each began, is longer for what others did."""
+    quarter = begins_ns.size // 4
+    if not quarter:
+        return False
+    early = int(begins_ns[0]), int(begins_ns[quarter])
+    late = int(begins_ns[-1 - quarter]), int(begins_ns[-1])
+    return is_slowed_by_others(study.recording.machine, early, late)
+
+
+def _periods(study: Study) -> tuple[Floats, Int64s]:
     """Times from step to step of the longest fit or loop of the main phase, warm-up left out, picoseconds.
+
+    And when each began by ``time.perf_counter_ns``, empty where that is not known.
 
     On devices the traced steps, whose times are the device's: a host that runs ahead is quick at first.
     """
     phase, times = study.summary.phase, study.step_times
     if study.has_device or times.first_ns is None:
         rows = study.summary.counted
-        return np.asarray(study.steps.duration_ps[rows] + study.gaps.own_ps[rows], np.float64)
+        periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
+        return np.asarray(periods, np.float64), np.empty(0, np.int64)
     own = np.array([name == phase for name in times.phase], np.bool_)
     own[np.flatnonzero(own)[: study.warmup_steps]] = False
     steady = own & ~times.retraced
     if not steady.any():
-        return np.empty(0)
+        return np.empty(0), np.empty(0, np.int64)
     runs, spent = np.unique(times.run[steady], return_inverse=True)
     longest = runs[np.bincount(spent, times.duration_ps[steady].astype(np.float64)).argmax()]
     steady &= times.run == longest
     follows = np.append(own[1:] & (times.run[1:] == times.run[:-1]), False)
     to_next = np.append(np.diff(times.begin_ps), 0)
     period = np.where(follows, np.maximum(to_next, times.duration_ps), times.duration_ps)
-    return np.asarray(period[steady], np.float64)
+    begins_ns = times.first_ns + times.begin_ps[steady] // PS_PER_NS
+    return np.asarray(period[steady], np.float64), begins_ns
 
 
 def _cause_of(study: Study) -> tuple[str, str]:
