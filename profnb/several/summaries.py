@@ -7,7 +7,7 @@ that says why.
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field
 from math import nan
@@ -19,6 +19,7 @@ from profnb.core.printable import printable
 from profnb.core.table import Column, Table, of_each
 from profnb.loading import load
 from profnb.several.letting_go import let_go
+from profnb.several.pooled import LostWorkerError, call_on_workers
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
 from profnb.steps.summary import GAP, GAP_WORK
@@ -181,28 +182,11 @@ def _summaries(
     if executor is None:
         yield from ((at, summarize_trace(path)) for at, path in enumerate(paths))
         return
-    tasks: dict[Future[TraceSummary], int] = {}
-    try:
-        for at, path in enumerate(paths):
-            try:
-                tasks[executor.submit(summarize_trace, path)] = at
-            except Exception as error:  # noqa: BLE001, PERF203 - a pool that broke takes no more
-                yield at, TraceSummary(path, error=_lost(error))
-        for future in as_completed(tasks):
-            at = tasks[future]
-            try:
-                row = future.result()
-            except Exception as error:  # noqa: BLE001 - of the executor: its worker was lost
-                row = TraceSummary(paths[at], error=_lost(error))
+    for at, row in call_on_workers(executor, summarize_trace, paths):
+        if isinstance(row, LostWorkerError):
+            yield at, TraceSummary(paths[at], error=str(row))
+        else:
             yield at, row
-    finally:
-        for future in tasks:
-            future.cancel()
-
-
-def _lost(error: Exception) -> str:
-    said = f"The worker was lost ({type(error).__name__}: {error!s})"
-    return printable(said.replace("\n", " "))[:_MOST_TEXT]
 
 
 def _followed(

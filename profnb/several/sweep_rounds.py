@@ -12,14 +12,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 from profnb.capture.fresh import JOB, run_fresh
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
-from profnb.core.printable import printable
+from profnb.several.pooled import LostWorkerError, call_on_workers
 
 __all__ = ["DoneRun", "FreshRound", "RoundResult", "Worker", "run_round", "run_rounds"]
 
@@ -139,24 +139,5 @@ def run_rounds(
         KeyboardInterrupt: It was interrupted. Rounds that had not begun are cancelled; those that a worker
             has begun end there, and nobody asks for them.
     """
-    tasks: dict[Future[RoundResult], FreshRound] = {}
-    try:
-        for one in rounds:
-            try:
-                tasks[executor.submit(run_round, one)] = one
-            except Exception as error:  # noqa: BLE001, PERF203 - a pool that broke takes no more
-                yield one, _lost(error)
-        for future in as_completed(tasks):
-            try:
-                result: RoundResult | str = future.result()
-            except Exception as error:  # noqa: BLE001 - of the executor: its worker was lost
-                result = _lost(error)
-            yield tasks[future], result
-    finally:
-        for future in tasks:
-            future.cancel()
-
-
-def _lost(error: Exception) -> str:
-    said = f"The worker was lost ({type(error).__name__}: {error!s})"
-    return printable(said.replace("\n", " "))[:_MOST_TEXT]
+    for at, result in call_on_workers(executor, run_round, rounds):
+        yield rounds[at], str(result) if isinstance(result, LostWorkerError) else result
