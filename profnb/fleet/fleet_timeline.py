@@ -1,23 +1,18 @@
 """The timeline of a fleet under a cell: hosts on the first one's clock, and what is to be said of clocks."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
-from uuid import uuid4
 
 from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.html_table import note_list
-from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.theme import ROOT
 from profnb.fleet.joined_hosts import JoinedStudy, join_hosts
 from profnb.fleet.merging import Clocks, Merged
-from profnb.report.frontend import show_bundles
+from profnb.report.frontend import show_timeline_page
 from profnb.subjects.study import Study
-from profnb.timeline.element import Timeline, build_timeline, timeline_script
-from profnb.timeline.live import show_live_detail
+from profnb.timeline.element import Timeline, build_timeline
 
 __all__ = ["FleetTimeline", "build_fleet_timeline", "show_fleet_timeline"]
 
@@ -92,20 +87,7 @@ def show_fleet_timeline(built: FleetTimeline, live: bool | None) -> None:
         built: The timeline.
         live: Whether zooming in may ask the kernel for more; None for what the notebook was configured to.
     """
-    from IPython.core.getipython import get_ipython
-
-    shell: Any = get_ipython()
-    has_kernel = getattr(shell, "kernel", None) is not None
-    magics = shell.magics_manager.registry.get("ProfnbMagics") if has_kernel else None
-    wanted = next((c for c in (live, getattr(magics, "live", None)) if c is not None), True)
-    timeline_id = uuid4().hex if wanted and has_kernel else ""
-    page = {"text/html": str(built.html(timeline_id)), "text/plain": built.text}
-    script = {"application/javascript": timeline_script(), "text/plain": ""}
-    show_bundles([page, script], built.text)
-    box = show_live_detail(built.study, timeline_id) if timeline_id else None
-    outputs = getattr(magics, "live_outputs", None)
-    if box is not None and outputs is not None:
-        outputs.keep(partial(close_widgets, box))
+    show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
 
 
 def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:

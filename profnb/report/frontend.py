@@ -33,6 +33,7 @@ __all__ = [
     "show_report",
     "show_sentence",
     "show_timeline",
+    "show_timeline_page",
 ]
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
@@ -103,8 +104,7 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
         print("\n".join([*(f"Note: {printable(note)}" for note in notes), timeline.text]))
         return
     magics = shell.magics_manager.registry.get("ProfnbMagics")
-    wanted = next((c for c in (live, getattr(magics, "live", None), True) if c is not None), True)
-    asks = wanted and bool(timeline.data)
+    asks = _wants_detail(magics, live) and bool(timeline.data)
     timeline_id = uuid4().hex if asks else ""
     above = _ROOT.format(ROOT, note_list(notes)) if notes else Markup("")
     html = str(above + timeline.html(timeline_id))
@@ -116,6 +116,39 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
         box = show_live_detail(study, timeline_id)
         if box is not None:
             _keep_until_replaced(magics, partial(close_widgets, box))
+
+
+def show_timeline_page(
+    studies: Sequence[Study], page: Callable[[Sequence[str]], Markup], text: str, live: bool | None
+) -> None:
+    """Show a page with the timelines of several studies, or in a terminal its text.
+
+    Args:
+        studies: What each of the N timelines is of.
+        page: Makes the page of what its script calls each timeline when it asks the kernel for more, N
+            names; "" never asks.
+        text: The page as plain text.
+        live: Whether zooming in may ask the kernel; None for what the notebook was configured to.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    has_kernel = getattr(shell, "kernel", None) is not None
+    magics = shell.magics_manager.registry.get("ProfnbMagics") if has_kernel else None
+    asks = has_kernel and _wants_detail(magics, live)
+    names = [uuid4().hex if asks and len(study.trace.events) else "" for study in studies]
+    script = {"application/javascript": timeline_script(), "text/plain": ""}
+    show_bundles([{"text/html": str(page(names)), "text/plain": text}, script], text)
+    for study, name in zip(studies, names, strict=True):
+        box = show_live_detail(study, name) if name else None
+        if box is not None:
+            _keep_until_replaced(magics, partial(close_widgets, box))
+
+
+def _wants_detail(magics: Any, live: bool | None) -> bool:
+    """Whether zooming in may ask the kernel: as wanted, else as the notebook was configured, else yes."""
+    wanted = (live, getattr(magics, "live", None), True)
+    return next(choice for choice in wanted if choice is not None)
 
 
 def _keep_until_replaced(magics: Any, close: Callable[[], object]) -> None:

@@ -3,6 +3,7 @@
 Each is an element of its own and works alone where the script does not join them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -27,7 +28,7 @@ class TimelinePair:
     labels: tuple[str, str]
     sides: tuple[Timeline, Timeline]
 
-    def html(self, ids: tuple[str, str] = ("", "")) -> Markup:
+    def html(self, ids: Sequence[str] = ("", "")) -> Markup:
         """The element.
 
         Args:
