@@ -40,10 +40,7 @@ def validation(study: Study) -> Advice | None:
 
     validating, training = of(VALIDATION, _VALIDATION), of(TRAIN, "fit")
     spent_ns, whole_ns = took_ns(validating), took_ns(parts)
-    others: Counter[str] = Counter()
-    for part in parts:
-        others[part.part] += part.wall_ns if part not in validating else 0
-    if spent_ns <= max(took_ns(training), *others.values(), 0):
+    if spent_ns <= max(took_ns(training), _largest_other_ns(parts, validating)):
         return None
     steps = sum(part.occurrences for part in validating if part.part == VALIDATION)
     has_epochs = any(fit.epochs > 1 for fit in study.recording.fits)
@@ -75,10 +72,7 @@ def own_validation(study: Study) -> Advice | None:
     training = [part for part in called if learns[part.name]]
     validating = [p for p in called if learns[p.name] is False and _VALIDATES.search(p.name)]
     spent_ns, whole_ns = took_ns(validating), took_ns(parts)
-    others: Counter[str] = Counter()
-    for part in parts:
-        others[part.part] += part.wall_ns if part not in validating else 0
-    if not training or spent_ns <= max(others.values(), default=0):
+    if not training or spent_ns <= _largest_other_ns(parts, validating):
         return None
     names = " and ".join(f"`{part.name}`" for part in validating)
     calls = sum(part.occurrences for part in validating)
@@ -94,6 +88,14 @@ def own_validation(study: Study) -> Advice | None:
         where=line_of(study, validating),
         is_of_cell=True,
     )  # fmt: skip
+
+
+def _largest_other_ns(parts: list[CellPart], validating: list[CellPart]) -> int:
+    """Wall time of the largest kind of part, without what validates."""
+    others: Counter[str] = Counter()
+    for part in parts:
+        others[part.part] += part.wall_ns if part not in validating else 0
+    return max(others.values(), default=0)
 
 
 def _learns(study: Study, function: str) -> bool | None:

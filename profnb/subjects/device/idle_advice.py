@@ -269,7 +269,7 @@ def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
         "copying input": ("Copy to the device while it computes", "the host copied data to it",
                           "Copy the next batch while this one is computed; send narrower types."),
         "synchronising copy": ("Read results less often", "the host waited for it or copied results back",
-                               fewer_reads(study)),
+                               fewer_reads(study) if cause == "synchronising copy" else ""),
         "host compute": ("Move work from the CPU to the device", "ops computed on the CPU",
                          "Look at the host's ops of most time: place them on the device, or do them ahead "
                          "of the step, in the input."),
