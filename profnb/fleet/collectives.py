@@ -13,6 +13,7 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.activities import COLLECTIVES, EXCHANGING
+from profnb.steps.nesting import outermost_of
 from profnb.steps.spine import Spine
 from profnb.trace.names import STEP_NUM, is_host_collective
 
@@ -63,7 +64,7 @@ def find_collectives(spine: Spine) -> HostCollectives:
         is_wanted = trace.select_names(is_host_collective) & (spine.activities == EXCHANGING)
         if numbered:
             is_wanted &= np.isin(np.arange(len(trace.events)), instances.events)
-        events = _outermost(np.flatnonzero(is_wanted), spine.groups.parent)
+        events = outermost_of(is_wanted, spine.groups.parent)
     steps = spine.steps
     if not len(steps):
         events = events[:0]
@@ -79,19 +80,6 @@ def find_collectives(spine: Spine) -> HostCollectives:
             return HostCollectives(keys, enter, leave, is_numbered=True)
     keys, by_step = _counted_keys(spine, events)
     return HostCollectives(keys, enter, leave, is_numbered=by_step)
-
-
-def _outermost(events: Int64s, parent: Int64s) -> Int64s:
-    """Those of some events that lie in no other of them."""
-    chosen = set(events.tolist())
-    kept = []
-    for event in events.tolist():
-        above = int(parent[event])
-        while above >= 0 and above not in chosen:
-            above = int(parent[above])
-        if above < 0:
-            kept.append(event)
-    return np.array(kept, np.int64)
 
 
 def _numbered_keys(

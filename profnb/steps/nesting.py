@@ -15,11 +15,11 @@ Source: the stack walk of openxla/xla xla/tsl/profiler/utils/group_events.cc (Co
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.core.jit import compiled
 from profnb.trace.model import Trace
 
-__all__ = ["find_parents", "last_around", "self_times"]
+__all__ = ["find_parents", "last_around", "outermost_of", "self_times"]
 
 
 @compiled
@@ -102,3 +102,18 @@ def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
     begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
     is_inside = (at >= 0) & (line[outer] == line[wanted]) & (begin[wanted] < end[outer])
     return np.where(is_inside, at, -1)
+
+
+def outermost_of(chosen: Bools, parent: Int64s) -> Int64s:
+    """Those of the chosen events that lie inside of no other chosen one, in order.
+
+    Args:
+        chosen: Whether each event is one of them, shape (E,).
+        parent: What ``find_parents`` returned.
+    """
+    events = np.flatnonzero(chosen)
+    above, inside = parent[events], np.zeros(events.size, np.bool_)
+    while (above >= 0).any():
+        inside |= (above >= 0) & chosen[np.maximum(above, 0)]
+        above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
+    return events[~inside]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
@@ -39,11 +40,12 @@ __all__ = [
     "idle_share_of",
     "in_periods",
     "input_shares",
+    "is_loop_of_keras",
     "is_own_loop",
     "line_text",
     "op_events",
-    "outermost",
     "period_ps",
+    "share_beyond",
     "share_of",
     "steps_share",
     "window_of",
@@ -127,6 +129,11 @@ def is_own_loop(study: Study) -> bool:
         return KERAS not in kinds
     sources = study.trace.stats.texts(MARKER_SOURCE).texts
     return len(sources) > 0 and KERAS not in sources
+
+
+def is_loop_of_keras(study: Study) -> bool:
+    """Whether Keras, on one backend or another, makes the steps."""
+    return KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
 
 
 def cell_share_text(study: Study, fraction: float) -> str:
@@ -282,14 +289,9 @@ def in_periods(study: Study, times: Int64s) -> Bools:
     return (row >= 0) & (times < ends[np.maximum(row, 0)])
 
 
-def outermost(study: Study, chosen: Bools) -> Int64s:
-    """Those of the chosen events, of shape (E,), that lie inside of no other chosen one."""
-    events, parent = np.flatnonzero(chosen), study.groups.parent
-    above, inside = parent[events], np.zeros(events.size, np.bool_)
-    while (above >= 0).any():
-        inside |= (above >= 0) & chosen[np.maximum(above, 0)]
-        above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
-    return events[~inside]
+def share_beyond(study: Study, events: Int64s, others: Int64s) -> float:
+    """Share of the counted steps' periods in which some of these events run, and none of the others."""
+    return covered_share(study, np.union1d(events, others)) - covered_share(study, others)
 
 
 def gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:

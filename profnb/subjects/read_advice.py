@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from profnb.capture.environment import KERAS_BACKEND
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, percent_text
 from profnb.steps.activities import AWAITING, COPYING_IN, COPYING_OUT, SYNCHRONISING
@@ -12,7 +11,7 @@ from profnb.subjects.advising import (
     guide,
     idle_share_of,
     in_periods,
-    is_own_loop,
+    is_loop_of_keras,
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
@@ -74,7 +73,7 @@ def synchronising_reads(study: Study) -> Advice | None:
         f"The device was idle {percent_text(share)} of the time while the host waited for a result of it."
         f"{which}",
         share,
-        fewer_reads(study),
+        _fewer_reads(study, name),
         guide(study, "gpu_performance_analysis"),
     )  # fmt: skip
 
@@ -88,7 +87,7 @@ def _reads_of_jax_on_a_cpu(study: Study) -> Advice | None:
         or study.steps.steps_ahead
     ):
         return None
-    if KERAS_BACKEND in study.recording.environment and not is_own_loop(study):
+    if is_loop_of_keras(study):
         return None  # Keras decides when it reads
     reads = np.flatnonzero(
         trace.select_names(lambda name: name.endswith(_READS_OF_JAX)) & trace.is_host_event
@@ -160,13 +159,17 @@ def _ops_around(study: Study, events: Int64s) -> list[tuple[str, int]]:
 
 def fewer_reads(study: Study) -> str:
     """What lets the host run ahead."""
+    return _fewer_reads(study, _waiting_op(study)[0])
+
+
+def _fewer_reads(study: Study, waiting: str) -> str:
+    """The same, where the op of PyTorch in which it waits is known, or ""."""
     pytorch = (
         "loss.item(), x.cpu(), x.tolist() and torch.cuda.synchronize() wait for the device: do them "
         "every 100 steps, and sum up losses in a tensor on the device."
     )
-    name, _ = _waiting_op(study)
-    if name:
-        pytorch = _OF_TORCH.get(name) or _OF_COPIES[name]
+    if waiting:
+        pytorch = _OF_TORCH.get(waiting) or _OF_COPIES[waiting]
     return words(
         study.framework,
         "Printing a result, or making a Python number of it, waits for the device: do it every 100 steps.",

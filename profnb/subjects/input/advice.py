@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from profnb.capture.environment import KERAS_BACKEND
 from profnb.core.units import percent_text
 from profnb.subjects.advising import (
     GUIDE,
@@ -11,7 +10,7 @@ from profnb.subjects.advising import (
     Advice,
     guide,
     input_shares,
-    is_own_loop,
+    is_loop_of_keras,
     period_ps,
 )
 from profnb.subjects.study import Study
@@ -68,10 +67,6 @@ def prefetch_more(study: Study) -> Advice | None:
     )
 
 
-def _is_of_loader(name: str) -> bool:
-    return _WITHOUT_WORKERS in name or _WITH_WORKERS in name
-
-
 def waiting_for_input(study: Study) -> Advice | None:
     """The wait for the next batch is 5 % of the time or more, and no iterator of tf.data tells why.
 
@@ -82,11 +77,13 @@ def waiting_for_input(study: Study) -> Advice | None:
     copying, share = input_shares(study)
     if share < LEAST_INPUT and (share + copying < LEAST_INPUT or share <= copying):
         return None
-    is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
+    is_keras = is_loop_of_keras(study)
     if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
         return None  # it costs that much to hand a batch over, whoever makes it
-    fetches = "" if is_keras else " ".join(filter(_is_of_loader, study.trace.names.texts))
-    on_the_spot, has_workers = _WITHOUT_WORKERS in fetches, _WITH_WORKERS in fetches
+    on_the_spot, has_workers = (
+        not is_keras and any(loader in name for name in study.trace.names.texts)
+        for loader in (_WITHOUT_WORKERS, _WITH_WORKERS)
+    )
     return Advice(
         "waiting-for-input", "Have the next batch ready",
         f"{percent_text(share)} of the time is waiting for the next batch. "

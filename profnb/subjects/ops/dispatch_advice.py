@@ -5,16 +5,15 @@ from collections import Counter
 
 import numpy as np
 
-from profnb.capture.environment import KERAS_BACKEND
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
+from profnb.steps.nesting import outermost_of
 from profnb.subjects.advising import (
     Advice,
-    covered_share,
     in_periods,
-    is_own_loop,
-    outermost,
+    is_loop_of_keras,
     period_ps,
+    share_beyond,
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
@@ -46,7 +45,7 @@ def work_outside_jit(study: Study) -> Advice | None:
     names = [study.trace.names[row] for row in study.trace.events.name[calls].tolist()]
     functions = [name.removeprefix(_CALL).removesuffix(")") for name in names]
     largest = _largest_program(study, set(functions))
-    is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
+    is_keras = is_loop_of_keras(study)
     is_alone = is_keras or largest == "" or _is_one_op(study, largest)
     is_other = np.array([is_alone or name != largest for name in functions], np.bool_)
     others = calls[is_other]
@@ -54,12 +53,11 @@ def work_outside_jit(study: Study) -> Advice | None:
     if each < (_MANY_OF_KERAS if is_keras else _MANY_ALONE if is_alone else _MANY):
         return None
     if is_alone:
-        programs = study.xla.hlo.events
-        share = covered_share(study, np.union1d(others, programs)) - covered_share(study, programs)
+        share = share_beyond(study, others, study.xla.hlo.events)
     else:
         main = _events_of(study, {largest})
         beside = np.union1d(others, _events_of(study, set(functions) - {largest}))
-        share = covered_share(study, np.union1d(beside, main)) - covered_share(study, main)
+        share = share_beyond(study, beside, main)
     if share < _LEAST:
         return None
     often = Counter(
@@ -90,7 +88,7 @@ def _calls(study: Study) -> Int64s:
     is_call = trace.select_names(lambda name: name.startswith(_CALL)) & trace.is_host_event
     if roots.size:
         is_call &= trace.lines.of_event == trace.lines.of_event[roots[0]]
-    calls = outermost(study, is_call)
+    calls = outermost_of(is_call, study.groups.parent)
     return calls[in_periods(study, trace.events.begin_ps[calls])]
 
 
@@ -149,7 +147,7 @@ def small_ops(study: Study) -> Advice | None:
         return None
     whole = period_ps(study)
     share = float(in_step.sum() / whole) if whole else 0.0
-    is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
+    is_keras = is_loop_of_keras(study)
     return Advice(
         "small-ops", "Give each op more to do",
         f"A step is {count_text(round(each))} ops that Python starts one by one, of "
@@ -176,4 +174,4 @@ def _outermost_ops(study: Study) -> Int64s:
     is_op &= trace.lines.of_event == trace.lines.of_event[roots[0]]
     is_op &= np.isin(study.groups.step, study.summary.counted)
     is_op[roots] = False
-    return outermost(study, is_op)
+    return outermost_of(is_op, study.groups.parent)

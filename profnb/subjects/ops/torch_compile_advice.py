@@ -15,13 +15,13 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.compilation import FRAME_COMPILES, is_compilation
+from profnb.steps.nesting import outermost_of
 from profnb.subjects.advising import (
     LEAST,
     Advice,
-    covered_share,
     excess_share,
     in_periods,
-    outermost,
+    share_beyond,
     share_of,
     window_of,
 )
@@ -44,9 +44,8 @@ def recompiling_in_torch(study: Study) -> Advice | None:
     window, trace = window_of(study), study.trace
     if study.framework != PYTORCH or not window or study.steps.is_window:
         return None
-    compiling = outermost(
-        study, trace.select_names(lambda name: name.endswith(FRAME_COMPILES)) & trace.is_host_event
-    )
+    compiles = trace.select_names(lambda name: name.endswith(FRAME_COMPILES))
+    compiling = outermost_of(compiles & trace.is_host_event, study.groups.parent)
     regions, function, version = _regions(study)
     if not regions.size or not compiling.size:
         return None
@@ -91,7 +90,7 @@ def graph_breaks(study: Study) -> Advice | None:
         return None
     is_region = np.zeros(len(trace.events), np.bool_)
     is_region[regions] = True
-    outer = outermost(study, is_region)
+    outer = outermost_of(is_region, study.groups.parent)
     each = (regions.size - outer.size) / counted.size
     if each < 1 or trace.is_op_name is None:
         return None
@@ -99,7 +98,7 @@ def graph_breaks(study: Study) -> Advice | None:
     is_op &= ~trace.select_names(is_compilation)
     is_op[study.steps.roots] = False
     ops = np.flatnonzero(is_op)
-    share = covered_share(study, np.union1d(outer, ops)) - covered_share(study, ops)
+    share = share_beyond(study, outer, ops)
     if share < _LEAST:
         return None
     return Advice(

@@ -7,12 +7,11 @@ What a remedy asks for has to be there: ``steps_per_execution`` only helps where
 import re
 from dataclasses import dataclass
 
-from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, LOADING, CellPart
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.advising import is_own_loop, line_text
+from profnb.subjects.advising import is_loop_of_keras, is_own_loop, line_text
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import words
@@ -88,7 +87,7 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
     saving = _costly_saving(study, each_ps)
     if saving is not None:
         return _remedy_of_saving(study, saving)
-    is_keras = KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
+    is_keras = is_loop_of_keras(study)
     return Remedy(
         "",
         words(
