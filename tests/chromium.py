@@ -25,6 +25,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("needs Chromium (Debian: apt-get install chromium)", allow_module_level=True)
 
+HEIGHT = 1400
 PATIENCE_MS = 120_000  # a busy machine takes its time; what is there goes on at once
 
 FLAGS = [
@@ -45,13 +46,20 @@ class Page:
     """A page that remembers its errors and refuses the network beyond this machine."""
 
     def __init__(self, browser, width=1100, scheme="light", **settings):
-        context = browser.new_context(viewport={"width": width, "height": 1400}, color_scheme=scheme, **settings)
+        context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme, **settings)
         context.route("**/*", lambda r: r.continue_() if r.request.url.startswith(("file:", "data:", "blob:", "http://localhost")) else r.abort())
         self.page = context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
         self.errors = []
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.context = context
+
+    def show(self, url, width=1100, scheme="light"):
+        """Go somewhere else, as if it were a new page: what a page held is gone, and the browser's process needs no start."""
+        self.page.set_viewport_size({"width": width, "height": HEIGHT})
+        self.page.emulate_media(color_scheme=scheme)
+        self.errors.clear()
+        self.page.goto(url)
 
     def shot(self, name):
         folder = os.environ.get("PROFNB_SCREENSHOTS")
@@ -63,15 +71,25 @@ class Page:
         return self.page.locator(selector).count()
 
 
+@pytest.fixture(scope="module")
+def one_page(browser):
+    page = Page(browser)
+    yield page
+    page.context.close()
+
+
 @pytest.fixture
-def open_page(browser):
+def open_page(browser, one_page):
+    """Show an address in the page that all tests of a file share; in one of its own where it is set up as no other."""
     opened = []
 
-    def open_(url, **settings):
-        page = Page(browser, **settings)
-        opened.append(page)
-        page.page.goto(url)
-        return page
+    def open_(url, width=1100, scheme="light", **settings):
+        if not settings:
+            one_page.show(url, width, scheme)
+            return one_page
+        opened.append(Page(browser, width, scheme, **settings))
+        opened[-1].page.goto(url)
+        return opened[-1]
 
     yield open_
     for page in opened:
@@ -126,12 +144,11 @@ class Lab:
                 server.kill()
                 server.wait()
 
-    def open(self, open_page, name, theme="JupyterLab Light", width=1200):
+    def open(self, page, name, theme="JupyterLab Light", width=1200):
+        """Show a notebook in a page, which needs half the time where JupyterLab was before."""
         self.themes.write_text(json.dumps({"theme": theme}))
-        page = open_page(f"{self.url}/doc/tree/{name}.ipynb?reset", width=width)
+        page.show(f"{self.url}/doc/tree/{name}.ipynb?reset", width=width)
         page.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-        page.page.evaluate("document.querySelectorAll('.jp-CodeCell')[2]?.scrollIntoView()")
-        return page
 
 
 def wait_until(page, expression):

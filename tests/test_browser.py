@@ -1,12 +1,11 @@
-"""What a person sees of a report, in headless Chromium: the page as a file, and a notebook in JupyterLab."""
+"""What a person sees of a report in headless Chromium: the page as a file."""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
-from conftest import PATIENT
-from chromium import PATIENCE_MS, Lab, act_until, browser, complaints, new_notebook, nbformat, open_page, run_all, settle, wait_until  # noqa: F401
+from chromium import act_until, browser, one_page, open_page, settle, wait_until  # noqa: F401
 
 import profnb
 
@@ -192,103 +191,6 @@ def test_numbers_are_written_alike_by_python_and_in_the_browser(open_page):
     for name, values, text in (("duration", durations, duration_text), ("percent", fractions, percent_text), ("count", counts, count_text)):
         shown = page.page.evaluate(f"values => {{ {code}\nreturn values.map({name}Text); }}", values)
         assert [pair for pair in zip(shown, map(text, values), strict=True) if pair[0] != pair[1]] == []
-
-
-# JupyterLab.
-
-NOTEBOOK = [
-    "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb",
-    "import keras, numpy as np\n"
-    "x = np.ones((320, 8), 'float32'); y = np.zeros(320, 'int64')\n"
-    "model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(3)])\n"
-    "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))",
-    "%%tfprofile\nmodel.fit(x, y, batch_size=8, verbose=0);",
-]
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """A JupyterLab whose folder holds one notebook in four states."""
-    nbclient = pytest.importorskip("nbclient")
-    root = tmp_path_factory.mktemp("lab")
-    lab = Lab(root)
-    nbformat.write(new_notebook(NOTEBOOK), root / "live.ipynb")
-    ran = new_notebook(NOTEBOOK)
-    nbclient.NotebookClient(ran, **PATIENT, kernel_name="python3").execute()
-    nbformat.write(ran, root / "trusted.ipynb")
-    stateless = nbformat.from_dict(json.loads(json.dumps(ran)))
-    stateless.metadata.pop("widgets", None)  # what JupyterLab itself saves by default
-    nbformat.write(stateless, root / "stateless.ipynb")
-    stranger = nbformat.from_dict(json.loads(json.dumps(ran)))
-    stranger.cells[0].source += "\n# from somebody else"
-    nbformat.write(stranger, root / "untrusted.ipynb")
-    for name in ("trusted", "stateless"):
-        lab.trust(name)
-    with lab.running():
-        yield lab
-
-
-@pytest.fixture
-def open_notebook(lab, open_page):
-    def open_(name, theme="JupyterLab Light", width=1200):
-        return lab.open(open_page, name, theme, width)
-
-    return open_
-
-
-@pytest.mark.parametrize(("theme", "width"), [("JupyterLab Light", 1200), ("JupyterLab Dark", 700)])
-def test_a_saved_notebook_opened_again_shows_everything(open_notebook, theme, width):
-    page = open_notebook("trusted", theme, width)
-    page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
-    page.page.wait_for_selector(".profnb > .profnb-figure svg .profnb-bar")
-    page.page.wait_for_timeout(1500)
-    page.shot(f"lab-{theme.split()[1].lower()}-{width}")
-    assert page.count(ROWS) > 5
-    assert complaints(page) == []
-    page.page.get_by_label("search ops").first.fill("matmul")
-    assert all("matmul" in name.lower() for name in column(page, 2))
-
-
-def test_an_untrusted_notebook_shows_tables_and_bars_and_runs_nothing(open_notebook):
-    page = open_notebook("untrusted", width=700)
-    page.page.wait_for_selector(".profnb table")
-    page.page.wait_for_timeout(1500)
-    page.shot("lab-untrusted-700")
-    assert page.count(".profnb table tr") > 5
-    assert page.count(".profnb-tab[data-tab=Ops] input") == 0
-    assert complaints(page) == []
-    said = page.page.inner_text(".profnb")
-    assert "host compute" in said.split("slowest steps")[0]  # the bar of the step, and the steps, as text
-    assert "█" in said.split("slowest steps")[1].split("What to change")[0]
-
-
-def test_a_notebook_without_its_widgets_shows_no_error(open_notebook):
-    page = open_notebook("stateless")
-    page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
-    page.page.wait_for_timeout(3000)
-    assert complaints(page) == []
-    assert page.count(".profnb-live") == 0
-
-
-def test_live_controls_drive_the_report_itself(open_notebook):
-    page = open_notebook("live")
-    run_all(page)
-    page.page.wait_for_selector(".profnb-live select", timeout=3 * PATIENCE_MS)  # a kernel starts, imports, trains
-    reports = page.count(".profnb")
-    whole = page.page.inner_text("[data-part=facts]")
-    tables = page.count(".profnb table")
-    page.shot("lab-live")
-    page.page.get_by_label("kind of steps").select_option("warm-up steps")
-    wait_until(page.page, r"/^Of \d+ warm-up steps, median/.test(document.querySelector('[data-part=facts]').innerText)")
-    wait_until(page.page, "/warm-up steps/.test(document.querySelector('[data-part=\"Ops/Ops\"]').innerText)")
-    page.page.get_by_label("search ops").fill("matmul")
-    assert page.count(ROWS) > 1
-    assert all("matmul" in name.lower() for name in column(page, 2))
-    assert page.count(".profnb") == reports
-    assert page.count(".profnb table") <= tables  # in the place of what stood there, and no second copy
-    page.page.get_by_role("button", name="all steady steps").click()
-    wait_until(page.page, f"document.querySelector('[data-part=facts]').innerText === {json.dumps(whole)}")
-    assert complaints(page) == []
 
 
 # The first look.

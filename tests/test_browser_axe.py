@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import browser, open_page  # noqa: F401
+from chromium import browser, one_page, open_page  # noqa: F401
 
 import profnb
 from profnb.compare.section import comparison_bundle

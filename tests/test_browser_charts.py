@@ -4,7 +4,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from chromium import browser, open_page, settle  # noqa: F401
+from chromium import browser, one_page, open_page, settle  # noqa: F401
 from test_browser import notebook_page, recorded_cpu
 from test_colours import LEAST_TEXT, contrast
 

@@ -1,7 +1,7 @@
 """The timeline's lanes and tracks, minimap, search and table, as a person works with them in headless Chromium."""
 
 import pytest
-from chromium import browser, open_page, settle, wait_until  # noqa: F401
+from chromium import browser, one_page, open_page, settle, wait_until  # noqa: F401
 from test_browser_timeline import CANVAS, MS, VIEW, box, drag, open_trace, panel, table_of, view  # noqa: F401
 from traces import event, gpu, host, line, read
 

@@ -1,12 +1,11 @@
-"""The timeline as a person works with it, in headless Chromium: a page as a file, and JupyterLab."""
+"""The timeline as a person works with it in headless Chromium: a page as a file."""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
-from conftest import PATIENT
-from chromium import Lab, browser, complaints, nbformat, new_notebook, open_page, run_all, settle, wait_until  # noqa: F401
+from chromium import browser, one_page, open_page, settle, wait_until  # noqa: F401
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -273,105 +272,6 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
     assert page.page.evaluate(f"{VIEW}.picture.marks.head.merged") == 0
     assert page.errors == []
     page.context.close()
-
-
-# JupyterLab.
-
-MANY = """import numpy as np
-from pathlib import Path
-import tensorflow as tf, profnb
-data = tf.data.Dataset.range(4000).map(lambda v: v + 1).batch(8).repeat()
-it = iter(data)
-@tf.function
-def train(v):
-    return tf.reduce_sum(v)
-for _ in range(20): train(next(it))"""
-CELLS = [
-    "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb",
-    MANY,
-    # A budget as small as a trace of millions would meet, so that the kernel has detail to add.
-    "import profnb.timeline.element as e; e._NOTEBOOK_MARKS = 400",
-    "%%tftimeline -o p\nfor _ in range(100): train(next(it))",
-    "len(p.events)",
-]
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    nbclient = pytest.importorskip("nbclient")
-    root = tmp_path_factory.mktemp("lab-timeline")
-    lab = Lab(root)
-    nbformat.write(new_notebook(CELLS), root / "live.ipynb")
-    ran = new_notebook(CELLS)
-    nbclient.NotebookClient(ran, **PATIENT, kernel_name="python3").execute()
-    nbformat.write(ran, root / "saved.ipynb")
-    ran.cells[0].source += "\n# from somebody else"
-    nbformat.write(ran, root / "untrusted.ipynb")
-    lab.trust("saved")
-    with lab.running():
-        yield lab
-
-
-@pytest.mark.parametrize(("theme", "width"), [("JupyterLab Light", 1200), ("JupyterLab Dark", 700)])
-def test_a_saved_timeline_still_zooms_without_a_kernel(lab, open_page, theme, width):
-    page = lab.open(open_page, "saved", theme, width)
-    page.page.wait_for_selector(".profnb-timeline[data-ms]")
-    page.page.locator(CANVAS).scroll_into_view_if_needed()
-    page.shot(f"lab-timeline-{theme.split()[1].lower()}-{width}")
-    width = "({0}.picture.to - {0}.picture.from)".format(VIEW)
-    before = page.page.evaluate(width)
-    page.page.get_by_label("zoom in (W)").click()
-    zoomed = page.page.evaluate(width) / before
-    assert zoomed == pytest.approx(0.5, abs=0.01)
-    page.page.wait_for_selector("text=are drawn as blocks of several")
-    assert "zooming in loads" not in page.page.inner_text(".profnb-timeline")
-    assert complaints(page) == []
-
-
-def test_keys_in_the_timeline_are_no_commands_of_the_notebook(lab, open_page):
-    page = lab.open(open_page, "saved")
-    page.page.wait_for_selector(".profnb-timeline[data-ms]")
-    canvas = page.page.locator(CANVAS)
-    canvas.scroll_into_view_if_needed()
-    settle(page.page)
-    canvas.click(position={"x": 400, "y": 60})
-    cells = page.count(".jp-Cell")
-    for key in ["a", "d", "d", "b", "x", "m", "w", "s", "0", "0"]:
-        page.page.keyboard.press(key)
-    page.page.wait_for_timeout(300)
-    assert page.count(".jp-Cell") == cells
-    assert page.count(".jp-Dialog") == 0
-
-
-def test_where_no_script_runs_a_picture_of_text_remains(lab, open_page):
-    page = lab.open(open_page, "untrusted", width=700)
-    page.page.wait_for_selector(".profnb-still")
-    page.page.locator(".profnb-still").scroll_into_view_if_needed()
-    page.shot("lab-timeline-untrusted")
-    still = page.page.inner_text(".profnb-still")
-    assert page.count(".profnb-timeline canvas") == 0
-    assert "busy over" in still
-    assert "█" in still or "▇" in still
-
-
-def test_zooming_in_loads_every_event_from_the_kernel(lab, open_page):
-    page = lab.open(open_page, "live")
-    run_all(page)
-    page.page.wait_for_selector(".profnb-timeline[data-ms]")
-    page.page.wait_for_selector("text=zooming in loads every event")
-    whole = page.page.evaluate(f"({{marks: {VIEW}.whole.head.marks, merged: {VIEW}.whole.head.merged, events: {VIEW}.whole.head.events}})")
-    assert whole["marks"] <= 400 < whole["events"]
-    page.page.get_by_label("next step (])").click()
-    wait_until(page.page, f"{VIEW}.picture.marks !== {VIEW}.whole")
-    near = page.page.evaluate(f"({{merged: {VIEW}.picture.marks.head.merged, marks: {VIEW}.picture.marks.head.marks}})")
-    assert near["merged"] == 0
-    assert near["marks"] > 20
-    page.page.locator(CANVAS).scroll_into_view_if_needed()
-    page.shot("lab-timeline-live")
-    page.page.get_by_label("all of it (0)").click()
-    wait_until(page.page, f"{VIEW}.picture.marks === {VIEW}.whole")
-    assert complaints(page) == []
-    assert page.errors == []
 
 
 def test_a_list_of_choices_is_as_dark_as_the_notebook_around_it(cnn):

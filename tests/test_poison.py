@@ -8,7 +8,7 @@ import shutil
 import warnings
 
 import pytest
-from chromium import browser, open_page  # noqa: F401
+from chromium import Page, browser  # noqa: F401
 from conftest import DATA, SHARED
 from poison import PAYLOADS, RUN, SIGN, poisoned_sidecar, poisoned_trace
 
@@ -25,11 +25,11 @@ TRACES = [
 
 
 @pytest.fixture
-def drive(open_page):
+def drive(browser):
     """Open a page, touch everything on it, and say what went wrong."""
 
     def drive_(file):
-        page = open_page("about:blank")
+        page = Page(browser)
         asked, said = [], []
         page.page.on("request", lambda request: asked.append(request.url))
         page.page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))

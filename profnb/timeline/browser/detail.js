@@ -1,5 +1,7 @@
 // More detail than the page holds, from the kernel where there is one.
 
+const MORE_DETAIL = 'zooming in loads every event from the kernel';
+
 class Detail {
   /** @param {Viewer} viewer */
   constructor(viewer) {
@@ -43,7 +45,7 @@ class Detail {
     const window = {from: Math.floor(from - margin), to: Math.ceil(to + margin)};
     viewer.note('loading detail …');
     const reply = await source.ask(`window ${window.from} ${window.to}`);
-    viewer.note('');
+    viewer.note(reply ? MORE_DETAIL : '');
     if (!reply) return;
     this.loaded = {...window, marks: await readMarks(reply)};
     this.use();

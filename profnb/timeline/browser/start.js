@@ -20,8 +20,8 @@ async function startTimeline(root) {
     const source = findSource(root.dataset.id || '');
     if (!source || !(await source.ask('hello'))) return;  // a kernel that is gone does not answer
     viewer.detail.source = source;
+    if (marks.head.merged) viewer.note(MORE_DETAIL);
     viewer.detail.use();
-    if (marks.head.merged) viewer.note('zooming in loads every event from the kernel');
   }, delay));
 }
 
