@@ -11,6 +11,8 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# What LLVM would make faster runs a few steps; the programs, and what the trace tells of them, are the same.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # What a shell starts in the background ignores interrupts, and so would all that tests of interrupts start.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

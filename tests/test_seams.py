@@ -1,5 +1,6 @@
 """Names of TensorFlow, Keras, IPython and Python that are gone: what hangs on them is lost, with a sentence, and no more."""
 
+import re
 import subprocess
 import sys
 import traceback
@@ -35,12 +36,22 @@ def stop(tf):
     return tf.profiler.experimental.stop
 
 
-def program(tf):
-    """What a user's cell may do: a fit, and a loop over a tf.function. 4 batches of 8 ones, weights of 1: the loss is known."""
+def make_model():
     import keras
 
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones", use_bias=False)])
     model.compile("sgd", "mse")
+    return model
+
+
+@pytest.fixture(scope="module")
+def traced_model():
+    return make_model()
+
+
+def program(tf, model=None):
+    """What a user's cell may do: a fit, and a loop over a tf.function. 4 batches of 8 ones, weights of 1: the loss is known."""
+    model = model or make_model()
     x = np.zeros((32, 2), "float32")
     history = model.fit(x, np.full((32, 1), 3.0, "float32"), batch_size=8, verbose=0)
 
@@ -57,9 +68,9 @@ def program(tf):
 RESULT = [9.0], 12.0  # (0 - 3)^2, and 2 * (0 + 1 + 2 + 3)
 
 
-def capture(tf):
+def capture(tf, model=None):
     with profnb.profile() as p:
-        result = program(tf)
+        result = program(tf, model)
     assert result == RESULT
     return p
 
@@ -106,22 +117,24 @@ def assert_nothing_runs(tf, stop):
 @tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize("seam", OF_TENSORFLOW, ids=lambda seam: seam.path)
-def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam):
+def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam, traced_model):
     pytest.importorskip("keras")
     pytest.importorskip("IPython.core.interactiveshell")
+    # A model is made, compiled and traced anew only for what may be called then: it takes most of the time.
+    model = None if re.search(r"keras:(?!callbacks|Model\.\w+_on_batch)|Graph|GradientTape|polymorphic", seam.path) else traced_model
     with monkeypatch.context() as removing:
         p = None
         if not seam.is_on_objects and remove(removing, seam):
             try:
-                p = capture(tf)
+                p = capture(tf, model)
             except Exception as error:  # TensorFlow or Keras cannot do without it either
                 with pytest.raises(type(error)):
-                    program(tf)
+                    program(tf, model)
     assert_nothing_runs(tf, stop)
     if p is None:
         with monkeypatch.context() as hiding:
             hide(hiding, seam)
-            p = capture(tf)
+            p = capture(tf, model)
         assert_nothing_runs(tf, stop)
     assert [note for note in p.notes if "A hook of" in note] == []
     sentences = [note for note in p.notes if " hides " in note]
