@@ -318,6 +318,7 @@ def test_evaluation_has_no_way_back():
     assert "optimizer" not in table.index
 
 
+@pytest.mark.newest
 def test_a_trace_that_was_saved_takes_a_model_later(tmp_path):
     model = compiled(keras, "nested")
     with profnb.profile(logdir=str(tmp_path)) as p:
@@ -496,6 +497,7 @@ def test_a_layer_that_cannot_be_looked_at_does_not_lose_the_others():
     assert (table.layer_type == "Dense").sum() == 2
 
 
+@pytest.mark.newest
 def test_a_wider_layer_has_more_operations_and_no_other_has():
     def table_of(width):
         given = keras.layers.Input((16,))
@@ -541,6 +543,7 @@ def test_a_model_that_lives_but_does_not_run_is_given_no_update(which):
         assert sums_exactly(p)
 
 
+@pytest.mark.newest
 def test_operations_of_a_model_are_those_of_the_steps_that_it_ran_in():
     one, two = small_model(keras, "first", inside="h1"), small_model(keras, "second", inside="h2")
     for model in (one, two):
@@ -559,6 +562,7 @@ def test_operations_of_a_model_are_those_of_the_steps_that_it_ran_in():
     assert done.sum() == pytest.approx(steps)
 
 
+@pytest.mark.newest
 def test_models_that_nothing_can_tell_apart_are_said_to_be():
     small, large = small_model(keras, "net"), small_model(keras, "net", width=64)
     with profile() as p:
@@ -573,6 +577,7 @@ def test_models_that_nothing_can_tell_apart_are_said_to_be():
     assert p.layers.attrs["remarks"] == []
 
 
+@pytest.mark.newest
 def test_a_model_that_did_not_run_is_said_not_to_be_the_one(tmp_path):
     model = small_model(keras, "ran")
     with profnb.profile(logdir=str(tmp_path), max_seconds=300):
@@ -585,6 +590,7 @@ def test_a_model_that_did_not_run_is_said_not_to_be_the_one(tmp_path):
     assert "ran were not found" in remark
 
 
+@pytest.mark.newest
 def test_models_made_and_dropped_in_turn_are_all_known():
     with profile() as p:
         for number in range(4):

@@ -299,14 +299,14 @@ def shell():
 @pytest.mark.newest
 def test_a_real_sweep_runs_every_setting_and_says_which_was_fastest(shell, capsys):
     shell.user_ns["width"] = "as it was"
-    assert shell.run_cell("%%tfsweep batch_size=16,32 width=4,8 --repeat 3 -o found\n" + FIT).success
+    assert shell.run_cell("%%tfsweep batch_size=16,32 width=4 --repeat 3 -o found\n" + FIT).success
     found = shell.user_ns["found"]
-    assert sorted(shell.user_ns["made"]) == [4] * 6 + [8] * 6
+    assert sorted(shell.user_ns["made"]) == [4] * 6
     assert shell.user_ns["width"] == "as it was"
     assert "batch_size" not in shell.user_ns
-    assert found.runs.tolist() == [2] * 4  # the first of each is traced, all of it
-    assert found.error.tolist() == [""] * 4
-    assert sorted(zip(found.batch_size, found.width, strict=True)) == [(16, 4), (16, 8), (32, 4), (32, 8)]
+    assert found.runs.tolist() == [2] * 2  # the first of each is traced, all of it
+    assert found.error.tolist() == [""] * 2
+    assert sorted(zip(found.batch_size, found.width, strict=True)) == [(16, 4), (32, 4)]
     assert (found.examples_per_second > 0).all()
     assert ((found.low <= found.examples_per_second) & (found.examples_per_second <= found.high)).all()
     best = found.loc[found.examples_per_second.idxmax()]
