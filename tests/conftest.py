@@ -25,9 +25,9 @@ PATIENT = {"timeout": 900, "iopub_timeout": 120, "startup_timeout": 300}
 SLOW = {"tensorflow", "kernel", "browser", "slow"}
 # The files that take longest, in that order: workers begin with them, so that none works alone at the end.
 LONGEST = (
-    "notebooks", "layer_programs", "sweep", "diagnosis", "browser_timeline", "cells", "saved", "repeats", "browser", "capture", "seams",
-    "lite", "poison", "cell_time", "sweep_workers", "source_lines", "own_loops", "hosts", "graph_runs", "numba_cache", "xla", "chrome",
-    "judged", "input_pipeline", "fuzz", "python_time", "remote", "warm", "chrome_write", "comparison",
+    "notebooks", "layer_programs", "seams", "diagnosis", "capture", "jupyterlab", "browser", "sweep", "cells", "browser_timeline", "saved", "repeats",
+    "poison", "browser_lanes", "source_lines", "sweep_workers", "cell_time", "judged", "lite", "own_loops", "hosts", "graph_runs", "numba_cache",
+    "xplane", "chrome", "chrome_write", "snippets", "input_pipeline", "fuzz", "python_time", "remote", "warm", "comparison",
 )  # fmt: skip
 
 
