@@ -82,6 +82,18 @@ def kernel_by_kernel() -> Iterator[str]:
     Yields:
         After each kernel or two, what can be done without compiling from now on.
     """
+    from profnb.core.tiers import compiling
+
+    pieces = _pieces()
+    while True:
+        with compiling():
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def _pieces() -> Iterator[str]:
     trace = yield from _read()
     yield from _view_first(trace)
     yield from _view_rest(trace)
