@@ -8,6 +8,7 @@ kernel by another took longer than the call.
 
 import contextlib
 import hashlib
+import importlib
 from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any, ClassVar, TypeVar
@@ -18,15 +19,17 @@ from numba.core import config, types
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.cpu import CPUContext
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
 from numba.core.types.misc import unliteral
 from numba.core.typing import BaseContext
 
 from profnb.core.tiers import FirstCalls
 
-__all__ = ["compiled", "inner", "tiered"]
+__all__ = ["compiled", "inner", "load_compiler", "tiered"]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
@@ -218,6 +221,16 @@ class _KernelCompiler(Compiler):  # type: ignore[misc]
             return super()._compile_core()
         finally:
             config.LOOP_VECTORIZE, config.SLP_VECTORIZE = vectorizers
+
+
+def load_compiler() -> Iterator[None]:
+    """Import what Numba imports when it first compiles: SciPy, where there is any, and then its own."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("scipy.linalg")
+    yield
+    with global_compiler_lock:
+        cpu_target.target_context.refresh()
+    yield
 
 
 def _compile(function: Kernel, **options: str | bool) -> Kernel:
