@@ -9,6 +9,7 @@ report needs and is not there yet compiles when it is asked for, and the rest go
 
 import contextlib
 import threading
+import time
 from array import array
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
@@ -82,6 +83,18 @@ def kernel_by_kernel() -> Iterator[str]:
     Yields:
         After each kernel or two, what can be done without compiling from now on.
     """
+    from profnb.core.tiers import compiling
+
+    pieces = _pieces()
+    while True:
+        with compiling():
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def _pieces() -> Iterator[str]:
     trace = yield from _read()
     yield from _view_first(trace)
     yield from _view_rest(trace)
@@ -90,6 +103,12 @@ def kernel_by_kernel() -> Iterator[str]:
 def _read() -> Generator[str, None, "Trace"]:
     import numpy as np
 
+    yield "NumPy"
+    from profnb.core.jit import load_compiler
+
+    yield "Numba"
+    for _ in load_compiler():
+        yield "a part of its compiler"
     from profnb.trace.grouped_stats import StatKeys
     from profnb.trace.model import StringTable
     from profnb.trace.wire import LENGTH, read_fields, split_field
@@ -112,6 +131,9 @@ def _read() -> Generator[str, None, "Trace"]:
 
 
 def _view_first(trace: "Trace") -> Iterator[str]:
+    import pandas  # noqa: F401, ICN001 - what comes next imports it, too, and so is two shorter pieces
+
+    yield "pandas"
     from profnb.report.ranking import advise
     from profnb.steps.nesting import find_parents
     from profnb.steps.step_tables import STEPS
@@ -167,10 +189,15 @@ class Warming:
 
     Args:
         pieces: Does one piece each time it is asked for the next.
+        after_s: When to begin, in seconds: where a notebook runs as a whole, a cell that is captured may
+            follow at once.
     """
 
-    def __init__(self, pieces: Callable[[], Iterator[object]] = kernel_by_kernel) -> None:
-        """Begin."""
+    def __init__(
+        self, pieces: Callable[[], Iterator[object]] = kernel_by_kernel, after_s: float = 0.25
+    ) -> None:
+        """Begin soon."""
+        self._after_s = after_s
         self._may_go = threading.Event()
         self._may_go.set()
         self._thread = threading.Thread(
@@ -181,6 +208,8 @@ class Warming:
     def _work(self, pieces: Callable[[], Iterator[object]]) -> None:
         # What is wrong here will be wrong, and said, when a trace is read.
         with contextlib.suppress(Exception):
+            time.sleep(self._after_s)
+            self._may_go.wait()
             for _ in pieces():
                 self._may_go.wait()
 

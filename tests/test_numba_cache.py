@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "profnb"
 PROGRAM = """
 import json
 import numpy as np
+from profnb.core.tiers import compiling
 from profnb.subjects.source.code_times import _follow
 from profnb.trace.grouped_stats import _fill_stats
 
@@ -23,9 +24,11 @@ def longs(*values):
 stat = np.array([0x12, 0x82, 0, 8, 5], np.uint8)  # field 2 of two bytes, with key 5
 key, of_one_group = longs(-1), np.zeros(2, np.int32)
 kind, size = np.zeros(1, np.uint8), np.zeros(1, np.int32)
-_fill_stats(stat, longs(0).astype(np.int32), longs(5).astype(np.int32), longs(0), longs(1), longs(0, 1), 2, longs(5), of_one_group, longs(0), longs(1), 2, key, kind, longs(0), size)
+with compiling():
+    _fill_stats(stat, longs(0).astype(np.int32), longs(5).astype(np.int32), longs(0), longs(1), longs(0, 1), 2, longs(5), of_one_group, longs(0), longs(1), 2, key, kind, longs(0), size)
 place = longs(0, 0, 0)
-_follow(longs(1, 1, 1), longs(-1, 5, 0), longs(7, 7, 7), place, np.zeros((4, 2), np.int64))  # in, line 5, out
+with compiling():
+    _follow(longs(1, 1, 1), longs(-1, 5, 0), longs(7, 7, 7), place, np.zeros((4, 2), np.int64))  # in, line 5, out
 hits, misses = ([sum(getattr(kernel.stats, name).values()) for kernel in (_fill_stats, _follow)] for name in ("cache_hits", "cache_misses"))
 print(json.dumps({"key": key.tolist(), "place": place.tolist(), "hits": hits, "misses": misses}))
 """

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,3 +170,20 @@ def test_all_a_traces_stats_are_parsed_once_for_all_tables(cpu_trace_path, monke
     p = profnb.load(cpu_trace_path)
     p.summary(), p.ops, p.layers, p.input_pipeline, p.memory, p.kernels
     assert parsed.count(len(p.trace.events)) == 1
+
+
+def test_a_cell_that_follows_at_once_is_not_disturbed_at_all(monkeypatch):
+    slept, begun = threading.Event(), threading.Event()
+    monkeypatch.setattr("profnb.warm.time", SimpleNamespace(sleep=lambda _: slept.wait()))
+
+    def pieces():
+        begun.set()
+        yield "first"
+
+    warming = Warming(pieces)
+    warming.pause()
+    slept.set()
+    assert not begun.wait(0.1)
+    warming.go_on()
+    warming.join()
+    assert begun.is_set()

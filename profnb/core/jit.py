@@ -8,19 +8,28 @@ kernel by another took longer than the call.
 
 import contextlib
 import hashlib
+import importlib
 from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numba import njit
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
+from numba.core.cpu import CPUContext
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.core.types.misc import unliteral
+from numba.core.typing import BaseContext
 
-__all__ = ["compiled", "inner"]
+from profnb.core.tiers import FirstCalls
+
+__all__ = ["compiled", "inner", "load_compiler", "tiered"]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
@@ -127,6 +136,61 @@ class _KernelFlags(Flags):  # type: ignore[misc]
         return 1
 
 
+_PLAIN = types.Number, types.Array  # of which no operator asks whether they are literal
+
+
+class _KernelTyping(BaseContext):  # type: ignore[misc]
+    """Numba's context of types, shared, that looks up once what an operator makes of its operands' types.
+
+    A kernel adds two integers a hundred times, and types are propagated until nothing changes.
+    """
+
+    _known: ClassVar[dict[tuple[object, ...], object]] = {}
+
+    def __init__(self, shared: BaseContext) -> None:
+        self.__dict__ = shared.__dict__
+
+    def load_additional_registries(self) -> None:
+        """The shared context has loaded them."""
+
+    def resolve_function_type(
+        self, func: object, args: tuple[object, ...], kws: dict[str, object]
+    ) -> object:
+        """The signature of a function of Numba's for some types; other kernels are asked each time."""
+        if kws or not isinstance(func, types.Function):
+            return super().resolve_function_type(func, args, kws)
+        if all(isinstance(each, _PLAIN) for each in args):
+            args = tuple(unliteral(each) for each in args)
+        key = (func, args)
+        found = self._known.get(key)
+        if found is None:
+            found = super().resolve_function_type(func, args, kws)
+            if found is not None:
+                self._known[key] = found
+        return found
+
+
+class _KernelTarget(CPUContext):  # type: ignore[misc]
+    """Numba's context of machine code, shared, which was refreshed when compiling began.
+
+    Each access to an array looks for a replacement of what arrays are, does not find one, and would refresh
+    all that Numba knows to look again.
+    """
+
+    def __init__(self, shared: CPUContext) -> None:
+        self.__dict__ = shared.__dict__
+
+    def refresh(self) -> None:
+        """Nothing new comes while a kernel is compiled."""
+
+
+class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """A kernel's machine code, which LLVM optimizes whole, and not before function by function too."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001
+
+
 class _KernelCompiler(Compiler):  # type: ignore[misc]
     """Numba's compiler without what costs kernels time and gains them nothing.
 
@@ -145,13 +209,28 @@ class _KernelCompiler(Compiler):  # type: ignore[misc]
         return [lean]
 
     def _compile_core(self) -> object:
-        self.state.flags = _KernelFlags(self.state.flags)
+        state = self.state
+        state.flags = _KernelFlags(state.flags)
+        state.typingctx = _KernelTyping(state.typingctx)
+        state.targetctx = _KernelTarget(state.targetctx)
+        state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
         vectorizers = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
         config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
         try:
             return super()._compile_core()
         finally:
             config.LOOP_VECTORIZE, config.SLP_VECTORIZE = vectorizers
+
+
+def load_compiler() -> Iterator[None]:
+    """Import what Numba imports when it first compiles: SciPy, where there is any, and then its own."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("scipy.linalg")
+    yield
+    with global_compiler_lock:
+        cpu_target.target_context.refresh()
+    yield
 
 
 def _compile(function: Kernel, **options: str | bool) -> Kernel:
@@ -169,6 +248,18 @@ def _compile(function: Kernel, **options: str | bool) -> Kernel:
 def compiled(function: Kernel) -> Kernel:
     """Compile a function over arrays and numbers."""
     return _compile(function)
+
+
+def tiered(function: Kernel) -> Kernel:
+    """Compile a function over arrays and numbers, but run it as it is while it has little to do.
+
+    It must come to the same in plain Python, where its integers are NumPy's, or Python's that do not wrap.
+    """
+    kernel = _compile(function)
+    if isinstance(kernel, Dispatcher):
+        # Numba asks this method of the kernel, by name, what to call where no machine code fits.
+        kernel._compile_for_args = FirstCalls(kernel, kernel._compile_for_args)  # type: ignore[attr-defined] # noqa: SLF001
+    return kernel
 
 
 def inner(function: Kernel) -> Kernel:

@@ -5,7 +5,7 @@ import secrets
 import numpy as np
 
 from profnb.core.columns import Int32s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 
 __all__ = ["number_keys"]
 
@@ -31,7 +31,7 @@ def number_keys(keys: tuple[Int64s, ...], wanted: tuple[Int64s, ...]) -> tuple[I
     return number, found
 
 
-@compiled
+@tiered
 def _number(
     one: Int64s, two: Int64s, number: Int32s, wanted_one: Int64s, wanted_two: Int64s, found: Int32s,
     factors: Int64s, table: Int32s,

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Int8s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.steps.activities import (
     ACTIVITIES,
     AWAITING,
@@ -99,7 +99,7 @@ def categorize_events(trace: Trace, steps: Steps, parent: Int64s) -> Int8s:
     return np.array(of_lane, np.int8)[find_activities(trace, steps, None, parent)]
 
 
-@compiled
+@tiered
 def _walk(
     times: Int64s, order: Int64s, lanes: Int8s, active: Int64s, since: Int64s, highest: Int8s
 ) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profnb.core.columns import Bools, Int32s, Int64s, look_up, match, stable_order
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.core.joining import number_keys
 from profnb.steps.launching import follow_programs
 from profnb.steps.nesting import find_parents
@@ -244,7 +244,7 @@ def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> N
     )  # fmt: skip
 
 
-@compiled
+@tiered
 def _spread(
     roots: Int64s, first_root: Int64s, parent: Int64s, link: Int32s, other: Int32s, first: Int64s,
     last: Int64s, consumers: Int64s, behind: Int32s, stack: Int64s, step: Int64s,

@@ -14,7 +14,7 @@ Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_ut
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.trace.enqueued import is_program
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
@@ -101,7 +101,7 @@ def follow_programs(trace: Trace, step: Int64s) -> None:
         step[ops[inside]] = step[own[at[inside]]]
 
 
-@compiled
+@tiered
 def _begin(owner: Int64s, previous: Int64s, step: Int64s, begins: Bools) -> None:
     """Mark where the next execution begins; ``previous`` is where the same kernel ran before."""
     first, current = 0, -1

@@ -16,13 +16,13 @@ Source: the stack walk of openxla/xla xla/tsl/profiler/utils/group_events.cc (Co
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.trace.model import Trace
 
 __all__ = ["find_parents", "last_around", "outermost_of", "self_times"]
 
 
-@compiled
+@tiered
 def _find_parents(end: Int64s, offsets: Int64s, parent: Int64s) -> None:
     for line in range(offsets.size - 1):
         current = -1
@@ -49,7 +49,7 @@ def find_parents(end_ps: Int64s, offsets: Int64s) -> Int64s:
     return parent
 
 
-@compiled
+@tiered
 def _self_times(
     begin: Int64s, end: Int64s, parent: Int64s, covered_until: Int64s, self_ps: Int64s
 ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int32s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.steps.streams import raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
@@ -45,7 +45,7 @@ class Lanes:
     steps_line: int
 
 
-@compiled
+@tiered
 def _stack(
     begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, held_until: Int64s, depth: Int32s,
     depths: Int64s, busy: Int64s,

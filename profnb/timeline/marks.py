@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.core.columns import Int32s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.timeline.lanes import Lanes
 from profnb.trace.model import Trace
 
@@ -68,7 +68,7 @@ class _Columns(NamedTuple):
     event: Int64s
 
 
-@compiled
+@tiered
 def _merge(
     begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s,
     resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, block: Int64s,

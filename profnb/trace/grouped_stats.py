@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.trace.chrome.stat_texts import DOUBLE, StatCsr
 from profnb.trace.model import StringTable
 from profnb.trace.wire import Number, check, find_row, read_tag, read_varint, split_field
@@ -105,7 +105,7 @@ def narrow(positions: Int64s | Int32s, buffer: Bytes) -> Int64s | Int32s:
     return positions.astype(np.int32) if fits else positions
 
 
-@compiled
+@tiered
 def _fill_stats(
     buffer: Bytes, begins: Int32s | Int64s, ends: Int32s | Int64s, first_key: Int64s, last_key: Int64s,
     owners: Int64s, field: int, ids: Int64s, group: Int32s, at: Int64s, until: Int64s, how: int,

@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import compiled, inner
+from profnb.core.jit import inner, tiered
 
 __all__ = [
     "LENGTH",
@@ -124,7 +124,7 @@ def find_row(ids: Int64s, first: Number, last: Number, wanted: Number) -> Number
     return low if low < last and ids[low] == wanted else -1
 
 
-@compiled
+@tiered
 def _split(
     buffer: Bytes, begins: Int64s, ends: Int64s, field: int, other: int, counts: Int64s,
     child_begins: Int64s, child_ends: Int64s,
@@ -178,7 +178,7 @@ def split_field(
     return offsets, child_begins, child_ends
 
 
-@compiled
+@tiered
 def _read_fields(buffer: Bytes, begins: Int64s, ends: Int64s, wires: Int64s, table: Int64s) -> int:
     for row in range(begins.size):
         at = begins[row]

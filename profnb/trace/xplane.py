@@ -15,7 +15,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.trace.grouped_stats import StatEntries, StatKeys, narrow
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
@@ -259,7 +259,7 @@ def _line_begins_ps(table: Int64s, offsets: Int64s) -> Int64s:
     return np.where(has_events, timestamps - base, 0) * 1000
 
 
-@compiled
+@tiered
 def _decode_events(
     buffer: Bytes, begins: Int64s, ends: Int64s, offsets: Int64s, line_ps: Int64s,
     first_name: Int64s, last_name: Int64s, name_ids: Int64s, name: Int32s, begin_ps: Int64s,

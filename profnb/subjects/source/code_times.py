@@ -11,7 +11,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords
 from profnb.core.columns import Int64s
-from profnb.core.jit import compiled
+from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
@@ -93,13 +93,13 @@ class LineHistory:
         return np.where(is_inside, self.place[np.clip(at, 0, self.place.size - 1)], -1)
 
 
-@compiled
+@tiered
 def _follow(code: Int64s, source_line: Int64s, key: Int64s, place: Int64s, stack: Int64s) -> None:
     depth = 0
     for row in range(code.size):
         kind = source_line[row]
         if kind == ENTERED:
-            if depth < stack.shape[0]:
+            if depth < len(stack):
                 stack[depth, 0] = code[row]
                 stack[depth, 1] = stack[depth - 1, 1] if depth else -1
                 depth += 1
@@ -110,7 +110,7 @@ def _follow(code: Int64s, source_line: Int64s, key: Int64s, place: Int64s, stack
             if kind == LEFT:
                 depth = at if at >= 0 else depth
             else:
-                if at < 0 and depth < stack.shape[0]:
+                if at < 0 and depth < len(stack):
                     at = depth
                     stack[at, 0] = code[row]
                 if at >= 0:  # whatever stands above it was left by an exception
