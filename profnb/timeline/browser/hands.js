@@ -22,7 +22,11 @@ class Hands {
       const room = Math.max(end[mark] - begin[mark], 20) * 0.2;
       this.viewer.show(begin[mark] - room, Math.max(end[mark], begin[mark] + 20) + room);
     });
-    new ResizeObserver(() => { this.viewer.resize(); this.viewer.draw(); }).observe(box);
+    new ResizeObserver(() => {
+      if (canvas.clientWidth === this.viewer.picture.width) return;
+      this.viewer.resize();
+      this.viewer.draw();
+    }).observe(box);
   }
 
   /** @param {WheelEvent} event */

@@ -26,7 +26,7 @@ class Picture {
     this.to = marks.head.span;
     this.scroll = 0;
     this.bands = bands;
-    this.width = canvas.clientWidth;  // asked once a drawing: each time costs a layout
+    this.width = 0;  // asked once a drawing: each time costs a layout
     this.colour = '#888';
     this.font = 'sans-serif';
     /** The time that the ruler calls 0. */
@@ -245,10 +245,11 @@ class Picture {
 
   /** The marks a mark launched, or was launched by. @param {number} mark @returns {number[]} */
   flowsOf(mark) {
+    const {launch, kernel} = this.marks;
     const found = [];
-    for (let f = 0; f < this.marks.launch.length; f++) {
-      if (this.marks.launch[f] === mark) found.push(this.marks.kernel[f]);
-      if (this.marks.kernel[f] === mark) found.push(this.marks.launch[f]);
+    for (let f = 0; f < launch.length; f++) {
+      if (launch[f] === mark) found.push(kernel[f]);
+      if (kernel[f] === mark) found.push(launch[f]);
     }
     return found;
   }

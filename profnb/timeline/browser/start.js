@@ -5,8 +5,11 @@ async function startTimeline(root) {
   const started = performance.now();
   const marks = await readMarks(root.dataset.timeline || '');
   const still = root.querySelector('.profnb-still');
-  const viewer = new Viewer(root, root, marks);
-  if (still) /** @type {HTMLElement} */ (still).style.display = 'none';
+  /** @param {string} display */
+  const showStill = (display) => { if (still) /** @type {HTMLElement} */ (still).style.display = display; };
+  showStill('none');  // before anything is measured, so that it is not laid out again
+  let viewer;
+  try { viewer = new Viewer(root, root, marks); } catch (error) { showStill(''); throw error; }
   /** @type {any} */ (root).viewer = viewer;
   joinPairs();
   root.dataset.ms = String(Math.round(performance.now() - started));

@@ -41,11 +41,11 @@ class Viewer {
     this.picture = new Picture(canvas, marks, this.bands);
     this.tracks = new Tracks(this.box, this);
     this.panel = new Panel(this.box, this);
-    this.resize();
-    new Hands(this).listen();
     this.open();
     this.panel.say();
-    this.draw();
+    this.resize();
+    this.drawFirst();
+    new Hands(this).listen();
   }
 
   /** @param {Element} below where the list of lanes opens */
@@ -107,12 +107,12 @@ class Viewer {
   }
 
   resize() {
-    this.picture.width = this.canvas.clientWidth;
     const whole = this.bands.height + RULER + 4;
     const height = Math.min(whole, this.isTall ? MOST_TALL : this.short + this.bands.pinnedHeight);
     this.lane.style.height = `${height}px`;
     this.canvas.style.height = `${height}px`;
     this.spacer.style.height = `${Math.max(0, whole - height)}px`;
+    this.picture.width = this.canvas.clientWidth;  // after all is written: a layout
   }
 
   toggleHeight() {
@@ -124,6 +124,14 @@ class Viewer {
   draw() {
     if (this.pending) return;
     this.pending = requestAnimationFrame(() => { this.pending = 0; this.drawNow(); });
+  }
+
+  /** The lanes at once; what stands around them after the frame that shows them. */
+  drawFirst() {
+    cancelAnimationFrame(this.pending);
+    this.pending = 0;
+    this.picture.draw();
+    requestAnimationFrame(() => setTimeout(() => { this.map.draw(); this.tracks.draw(); }));
   }
 
   drawNow() {
