@@ -90,6 +90,13 @@ class Marks {
     this.head.lines.forEach((line, index) => this.lineOfRow.fill(index, line.row));
   }
 
+  /** From the first event's begin to the last one's end; 0 is where the recording began. */
+  get length() {
+    let least = this.head.span;
+    for (let row = 0; row < this.head.rows; row++) if (this.first[row] < this.first[row + 1]) least = Math.min(least, this.begin[this.first[row]]);
+    return this.head.span - least;
+  }
+
   /** @param {string} name @param {() => Uint32Array} unpack @returns {Uint32Array} */
   once(name, unpack) {
     const known = this.known.get(name) || unpack();
@@ -149,6 +156,17 @@ class Marks {
     const [first, last] = this.within(row, begin, begin + 1);
     for (let m = first; m < last; m++) if (this.begin[m] === begin) return m;
     return -1;
+  }
+
+  /** The marks a mark launched, or was launched by. @param {number} mark @returns {number[]} */
+  flowsOf(mark) {
+    const {launch, kernel} = this;
+    const found = [];
+    for (let f = 0; f < launch.length; f++) {
+      if (launch[f] === mark) found.push(kernel[f]);
+      if (kernel[f] === mark) found.push(launch[f]);
+    }
+    return found;
   }
 
   /** The steps that touch [from, to). @param {number} from @param {number} to @returns {number[]} */

@@ -267,39 +267,6 @@ class Viewer {
     this.draw();
   }
 
-  /** From the selected event to its neighbour on the lane, or to what runs then one lane further up or down.
-   * @param {number} across @param {number} along */
-  walk(across, along) {
-    const {picture} = this;
-    const {marks} = picture;
-    const rows = this.bands.bands.filter((band) => !band.group)
-      .flatMap((band) => Array.from({length: band.rows}, (_, depth) => marks.head.lines[band.line].row + depth));
-    let mark = picture.selected;
-    if (mark < 0) {
-      for (const row of rows) {
-        const [first, last] = marks.within(row, picture.from, picture.to);
-        if (last > first) { mark = first; break; }
-      }
-    } else if (along) {
-      const row = marks.row[mark];
-      mark = Math.min(Math.max(mark + along, marks.first[row]), marks.first[row + 1] - 1);
-    } else {
-      const middle = (Math.max(marks.begin[mark], picture.from) + Math.min(marks.end[mark], picture.to)) / 2;
-      for (let at = rows.indexOf(marks.row[mark]) + across; at >= 0 && at < rows.length; at += across) {
-        const found = Math.min(marks.firstAfter(rows[at], middle), marks.first[rows[at] + 1] - 1);
-        if (found >= marks.first[rows[at]]) { mark = found; break; }
-      }
-    }
-    if (mark < 0) return;
-    const width = picture.to - picture.from;
-    if (marks.end[mark] < picture.from || marks.begin[mark] > picture.to) {
-      this.show((marks.begin[mark] + marks.end[mark] - width) / 2, (marks.begin[mark] + marks.end[mark] + width) / 2);
-    }
-    if (picture.marks !== marks) mark = picture.marks.at(marks.row[mark], marks.begin[mark]);
-    this.select(mark);
-    if (mark >= 0) this.detail.askStats(mark);
-  }
-
   /** @param {string} text */
   note(text) { if (this.status) this.status.textContent = text; }
 }
