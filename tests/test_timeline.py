@@ -207,6 +207,19 @@ def many(count):
     return assemble_trace("made.json", [FoundLine("/host:CPU", "", "python")], np.zeros(count, np.int64), random.integers(0, 50, count), begin, duration, names)
 
 
+def test_a_page_draws_some_marks_first_and_holds_every_event():
+    built = build_timeline(Study(many(60_000)), is_page=True)
+    first, every = (unpack(b64decode(data)) for data in (built.data, built.every))
+    assert first[0]["marks"] <= 30_000 and every[0]["marks"] == 60_000
+    assert first[1]["occurrences"].sum() == every[1]["occurrences"].sum() == 60_000
+    assert first[0]["lines"] == every[0]["lines"]
+    assert built.remarks == ()  # nothing stays merged
+    assert 'data-more="1"' in built.html() and built.every in built.every_html()
+    small = build_timeline(Study(many(100)), is_page=True)
+    assert (small.every, small.every_html()) == ("", "")
+    assert "data-more" not in small.html()
+
+
 def test_a_timeline_coarsens_until_it_fits_and_says_so():
     study = Study(many(300_000))
     packed = fit_timeline(Scene(study), 100_000, 100, 200_000)

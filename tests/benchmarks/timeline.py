@@ -36,8 +36,9 @@ out = {"saved_s": time.perf_counter() - begin, "saved_bytes": len(json.dumps([sa
 Path(sys.argv[2], "saved.html").write_text(f"<!doctype html><meta charset=utf-8><body>{saved.html()}<script>{timeline_script()}</script>")
 begin = time.perf_counter()
 page = build_timeline(p.study, is_page=True)
-out["page_s"], out["page_bytes"] = time.perf_counter() - begin, len(page.html())
-Path(sys.argv[2], "page.html").write_text(f"<!doctype html><meta charset=utf-8><body>{page.html()}<script>{timeline_script()}</script>")
+every = page.every_html() if hasattr(page, "every_html") else ""
+out["page_s"], out["page_bytes"] = time.perf_counter() - begin, len(page.html()) + len(every)
+Path(sys.argv[2], "page.html").write_text(f"<!doctype html><meta charset=utf-8><body>{page.html()}<script>{timeline_script()}</script>{every}")
 for name in ("warm.json", "trace.json", "trace.json.gz"):
     begin = time.perf_counter()
     written = p.to_chrome_trace(Path(sys.argv[2], name))
@@ -89,7 +90,7 @@ FIRST = """(() => {
   };
 })();"""
 PAINT = "async () => { while (window.firstPicture === undefined) await new Promise(requestAnimationFrame); return window.firstPicture; }"
-READY = "async () => { const root = document.querySelector('.profnb-timeline'); while (!root.viewer || root.viewer.pending) await new Promise(requestAnimationFrame); }"
+READY = "async () => { const root = document.querySelector('.profnb-timeline'); while (!root.viewer || root.viewer.pending || document.querySelector('.profnb-every')) await new Promise(requestAnimationFrame); }"
 # What any page costs that draws one picture.
 FLOOR = "<!doctype html><meta charset=utf-8><body><canvas></canvas><script>(c => c.putImageData(c.createImageData(9, 9), 0, 0))(document.querySelector('canvas').getContext('2d'))</script>"
 

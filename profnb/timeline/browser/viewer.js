@@ -97,6 +97,16 @@ class Viewer {
     }
   }
 
+  /** Draw more marks of the same lanes from now on. @param {Marks} marks */
+  take(marks) {
+    this.whole = this.bands.marks = this.search.marks = marks;
+    this.map.drawnFor = '';
+    if (this.search.query) this.search.find();
+    this.detail.use();
+    this.panel.say();
+    this.draw();
+  }
+
   /** Lanes were folded, hidden or pinned. */
   relay() {
     this.bands.layOut();
