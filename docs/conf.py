@@ -1,6 +1,7 @@
 """The documentation as a site, made by Sphinx: `python -m sphinx -W --keep-going docs build/docs`.
 
-Pages are Markdown (MyST), the API is the docstrings. A page that is put into this folder is in the site.
+Pages are Markdown (MyST), the API is the docstrings. A page that is put into this folder
+is named in a list of `index.md`; `-W` fails where it is not.
 """
 
 from pathlib import Path
@@ -22,6 +23,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Columns", "params_style")]  # of a table
 # Links to files of the repository that are no pages; any other that leads nowhere fails the build.
 _ROOT = Path(__file__).parents[1]
 _FILES = [

@@ -294,7 +294,7 @@ def compare(
     Args:
         first: A: a profile, a fleet or the path of a saved trace, or a list of them, one per run. A logdir
             is all its runs.
-        second: B.
+        second: B, given in the same ways.
         labels: What to call them; their own labels, or where they are, by default and for None.
 
     Raises:

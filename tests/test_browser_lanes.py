@@ -180,6 +180,25 @@ def test_events_are_reached_and_told_without_a_mouse(open_trace):
     assert "step 40" in panel(page)
     page.page.keyboard.press("ArrowUp")
     assert panel(page).startswith("gemm")
+    page.page.keyboard.press("ArrowDown")
+    for _ in range(2):  # the lane of the selected event: one row, then all of them
+        before = page.page.evaluate(f"{VIEW}.bands.height")
+        page.page.keyboard.press("o")
+        assert page.page.evaluate(f"{VIEW}.bands.height") != before
+    page.page.evaluate(f"{VIEW}.show({VIEW}.whole.head.span * 0.4, {VIEW}.whole.head.span * 0.5)")
+    page.page.get_by_role("slider", name="what is shown of the whole trace").focus()
+    page.page.keyboard.press("End")
+    assert view(page)["from"] < 1 < view(page)["to"]
+    page.page.keyboard.press("Home")
+    assert view(page)["from"] < 0 < view(page)["to"] < 0.2
+    page.page.locator(CANVAS).focus()
+    page.page.keyboard.press("r")
+    page.page.get_by_role("region", name="events in the measured range").focus()
+    page.page.keyboard.press("End")  # scrolls the table
+    assert view(page)["from"] < 0
+    # A name is cut where its own characters reach the end of its event.
+    wide, narrow = (page.page.evaluate(f"{VIEW}.picture.roomFor('{letter * 60}', 100)") for letter in "Mi")
+    assert wide < narrow
 
 
 def test_everything_that_can_be_reached_has_a_name(open_trace):
@@ -218,6 +237,7 @@ SEEN = f"{PAIR}.sides.map(s => [s.picture.from - s.picture.zero, s.picture.to - 
 
 def test_two_runs_are_aligned_at_a_step_and_move_together(pair_page):
     page = pair_page.page
+    assert [page.get_by_role("group", name=name, exact=True).get_by_role("button", name="zoom in (W)").count() for name in ("slow", "fast")] == [1, 1]
     # Each opens on a typical three; the slower ones need 29 ms.
     for seen in page.evaluate(SEEN):
         assert seen == pytest.approx([-0.04 * 29, 1.04 * 29], abs=0.01)

@@ -233,6 +233,25 @@ def test_double_click_goes_to_an_event_and_a_name_folds_its_rows(open_trace):
     page.shot("timeline-help")
 
 
+def test_a_large_page_draws_first_and_then_takes_every_event(open_trace, monkeypatch):
+    from profnb.timeline import element
+
+    monkeypatch.setattr(element, "_FIRST_MARKS", 3)
+    many = line("t", *(event(f"e{k % 3}", 10 * k * MS, 9 * MS if k % 2 else MS) for k in range(40)))
+    page = open_trace(read(host(many)))
+    wait_until(page.page, f"{VIEW}.whole.head.marks === 40 && !{VIEW}.pending")
+    assert page.count(".profnb-every") == 0
+    assert view(page)["marks"] == 40 and page.page.evaluate(f"{VIEW}.whole.head.merged") == 0
+    page.page.get_by_label("search events").fill("e1")
+    assert page.page.evaluate(f"{VIEW}.search.found.length") == 13
+    page.page.mouse.click(*[box(page)[side] + by for side, by in (("x", 168 + (box(page)["width"] - 168) * 14.5 / 399), ("y", 48))])
+    assert panel(page).startswith("e1") and "9.00 ms" in panel(page)
+    page.page.locator(CANVAS).focus()
+    page.page.keyboard.press("r")
+    assert "40 events on the lanes shown" in panel(page)
+    assert page.errors == []
+
+
 def test_empty_and_odd_traces_open(open_trace):
     page = open_trace(read(host(line("one", event("instant", 5, 0)))))
     assert view(page)["marks"] == 1

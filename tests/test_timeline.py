@@ -135,24 +135,25 @@ def unpack(data):
     head = json.loads(raw[4 : 4 + size])
     at = 4 + size
     out = {}
+    widths = iter(head["widths"])
+
+    def numbers(count):
+        nonlocal at
+        width = next(widths)
+        runs = np.frombuffer(raw, np.uint8, width * count, at).reshape(width, count).astype(np.int64)
+        at += width * count
+        assert width == 0 or not count or runs[-1].any()  # no run that holds nothing
+        return sum((runs[place] << 8 * place for place in range(width)), np.zeros(count, np.int64))
+
     for name, count in [
-        ("first", head["rows"] + 1), *((n, head["marks"]) for n in ("begin", "duration", "busy", "children", "occurrences", "name", "step")),
-        ("category", head["marks"]), ("launch", head["flows"]), ("kernel", head["flows"]),
+        ("first", head["rows"] + 1), *((n, head["marks"]) for n in ("begin", "duration", "busy", "children", "occurrences", "name", "step", "category")),
+        ("launch", head["flows"]), ("kernel", head["flows"]),
     ]:  # fmt: skip
-        if name == "category":
-            out[name] = np.frombuffer(raw, np.uint8, count, at)
-            at += count
-            continue
-        planes = np.frombuffer(raw, np.uint8, 4 * count, at).reshape(4, count).astype(np.int64)
-        out[name] = planes[0] + (planes[1] << 8) + (planes[2] << 16) + (planes[3] << 24)
-        at += 4 * count
+        out[name] = numbers(count)
     first = out["first"]
-    numbers = lambda at, count: np.frombuffer(raw, np.uint8, 4 * count, at).reshape(4, count).T.copy().view("<u4").ravel().astype(np.int64)
-    out["tracks"] = []
-    for track in head["tracks"]:
-        out["tracks"].append((numbers(at, track["samples"]), numbers(at + 4 * track["samples"], track["samples"])))
-        at += 8 * track["samples"]
+    out["tracks"] = [(numbers(track["samples"]), numbers(track["samples"])) for track in head["tracks"]]
     assert at == len(raw)
+    assert next(widths, None) is None
     for row in range(head["rows"]):
         part = slice(first[row], first[row + 1])
         out["begin"][part] = np.cumsum(out["begin"][part])
@@ -204,6 +205,19 @@ def many(count):
     begin = np.cumsum(duration + random.integers(0, 20, count) * US) - duration
     names = StringTable.of(f"op{k}:MatMul" for k in range(50))
     return assemble_trace("made.json", [FoundLine("/host:CPU", "", "python")], np.zeros(count, np.int64), random.integers(0, 50, count), begin, duration, names)
+
+
+def test_a_page_draws_some_marks_first_and_holds_every_event():
+    built = build_timeline(Study(many(60_000)), is_page=True)
+    first, every = (unpack(b64decode(data)) for data in (built.data, built.every))
+    assert first[0]["marks"] <= 30_000 and every[0]["marks"] == 60_000
+    assert first[1]["occurrences"].sum() == every[1]["occurrences"].sum() == 60_000
+    assert first[0]["lines"] == every[0]["lines"]
+    assert built.remarks == ()  # nothing stays merged
+    assert 'data-more="1"' in built.html() and built.every in built.every_html()
+    small = build_timeline(Study(many(100)), is_page=True)
+    assert (small.every, small.every_html()) == ("", "")
+    assert "data-more" not in small.html()
 
 
 def test_a_timeline_coarsens_until_it_fits_and_says_so():

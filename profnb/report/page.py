@@ -30,19 +30,20 @@ def page_html(report: Report, study: Study | None) -> Markup:
         report: What the page says.
         study: The trace whose timeline follows; None without a trace.
     """
-    plotly = timeline = script = Markup("")
+    plotly = timeline = every = script = Markup("")
     if any(part.figure and not is_static(part.figure) for part in report.sections):
         plotly = plotly_script()
     if study is not None:
         built = build_timeline(study, is_page=True)
-        timeline = built.html()
+        timeline, every = built.html(), built.every_html()
         script = script_element(timeline_script()) if built.data else script
     own = script_element(report_script())
     return Markup(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body><main>"
-        '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}</main>{scripts}</body></html>'
+        '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}</main>'
+        "{scripts}{every}</body></html>"
     ).format(
         title=printable(report.title),
         style=_STYLE,
@@ -50,5 +51,6 @@ def page_html(report: Report, study: Study | None) -> Markup:
         report=content_html(report, is_page=True),
         timeline=timeline,
         scripts=own + script,
+        every=every,
         policy=content_policy(plotly, own, script),
     )

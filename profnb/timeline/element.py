@@ -26,6 +26,8 @@ __all__ = ["Timeline", "build_timeline", "timeline_script"]
 # A notebook cell's budget is 0.5 MB for what is usual and 1.2 MB at most; base64 adds a third.
 _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
+# What a page draws first where it holds more: a picture needs no more marks than it has pixels.
+_FIRST_MARKS, _FIRST_BYTES = 30_000, 250_000
 _DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
 _PARTS = (
     "numbers", "marks", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel", "search",
@@ -43,6 +45,7 @@ class Timeline:
         still: The picture as HTML that needs no script.
         text: The whole as plain text.
         data: The packed marks in base64; "" for a trace without events.
+        every: More of them in base64, for a page that draws ``data`` first; "" where ``data`` is all.
     """
 
     headline: str
@@ -50,6 +53,7 @@ class Timeline:
     still: Markup
     text: str
     data: str
+    every: str = ""
 
     def html(self, timeline_id: str = "") -> Markup:
         """The element.
@@ -59,17 +63,24 @@ class Timeline:
         """
         remark = Markup('<div style="{}">{}</div>')
         return Markup(
-            '<div class="profnb profnb-timeline" style="{};max-width:none"{}{}>'
+            '<div class="profnb profnb-timeline" style="{};max-width:none"{}{}{}>'
             '<div style="font-size:15px;font-weight:600;margin:4px 0 0">{}</div>'
             '{}<div class="profnb-still">{}</div></div>'
         ).format(
             ROOT,
             Markup(' data-id="{}"').format(timeline_id) if timeline_id else "",
             Markup(' data-timeline="{}"').format(self.data) if self.data else "",
+            Markup(' data-more="1"') if self.every else "",
             printable(self.headline),
             Markup("").join(remark.format(MUTED, text) for text in self.remarks),
             without_controls(self.still),
         )
+
+    def every_html(self) -> Markup:
+        """What stands at the end of a page, behind the script, which so draws before all is read."""
+        if not self.every:
+            return Markup("")
+        return Markup('<div hidden class="profnb-every" data-marks="{}"></div>').format(self.every)
 
 
 def build_timeline(
@@ -94,6 +105,9 @@ def build_timeline(
         else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
     )
     packed = fit_timeline(scene, *(limit // beside for limit in limits))
+    first = packed
+    if is_page and packed.marks > _FIRST_MARKS:
+        first = fit_timeline(scene, _FIRST_MARKS, 0, _FIRST_BYTES)
     step_text = "no steps found" if steps.is_window else _count_of(len(steps), "step")
     lines = len(scene.lanes.lines)
     headline = (
@@ -118,7 +132,8 @@ def build_timeline(
         remarks=tuple(remarks),
         still=still_html(still),
         text="\n\n".join([printable(headline), *remarks, still_text(still)]),
-        data=b64encode(packed.data).decode("ascii"),
+        data=b64encode(first.data).decode("ascii"),
+        every="" if first is packed else b64encode(packed.data).decode("ascii"),
     )
 
 

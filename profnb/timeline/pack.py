@@ -1,20 +1,20 @@
 """Marks to the bytes that the browser draws: gzip of one header and columns of 32-bit numbers.
 
 The layout, after decompression: the header's length (uint32, little-endian), the header (JSON,
-UTF-8), then the columns that the header counts. A uint32 column of N numbers is stored as four runs
-of N bytes, lowest bytes first: neighbours are alike, so that gzip finds more to save (2.7 bytes per
-event of a real trace). Times are in units of ``unit_ps`` since ``begin_ps``.
+UTF-8), then the columns that the header counts. A column of N numbers below 2**32 is stored as up to
+four runs of N bytes, lowest bytes first: neighbours are alike, so that gzip finds more to save (2.7
+bytes per event of a real trace). How many runs is in the header's ``widths``: no more than the largest
+number needs, so that a browser unpacks less. Times are in units of ``unit_ps`` since ``begin_ps``.
 
 In order: the first mark of each lane (L + 1), then for each of M marks: begin after the previous
 mark's in its lane, duration, busy time (0: all of it), time in children, occurrences, name, step + 1,
-category (uint8); then for each of F flows the launching mark and the launched mark; then for each track
+category; then for each of F flows the launching mark and the launched mark; then for each track
 of sampled values the time after the sample before it, and the value as (value - least) / scale.
 """
 
 import gzip
 import json
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,10 @@ def event_details(scene: Scene, event: int) -> str:
     return "\n".join(lines)[: 4 * _LONGEST_DETAIL]
 
 
-def _shuffled(column: npt.NDArray[np.integer[Any]]) -> bytes:
-    return column.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()
+def _shuffled(column: npt.NDArray[np.integer[Any]]) -> tuple[int, bytes]:
+    """How many runs of bytes a column of numbers below 2**32 needs, and the runs."""
+    width = -(-int(column.max(initial=0)).bit_length() // 8)
+    return width, column.astype("<u4").view(np.uint8).reshape(-1, 4).T[:width].tobytes()
 
 
 def _name_rows(scene: Scene, marks: Marks) -> Int64s:
@@ -109,7 +111,7 @@ def _name_text(scene: Scene, row: int) -> str:
 
 def _columns(
     scene: Scene, marks: Marks, begin_ps: int, unit_ps: int
-) -> tuple[list[bytes], list[int]]:
+) -> tuple[list[tuple[int, bytes]], list[int]]:
     """The columns of the marks, and the names that they point to, as ``_name_rows`` has them."""
     lane_count = int(scene.lanes.first_lane[-1])
     first_mark = np.searchsorted(marks.lane, np.arange(lane_count + 1))
@@ -128,9 +130,11 @@ def _columns(
     children = (marks.busy_ps - self_ps.astype(np.int64)) // unit_ps
     names, name = np.unique(_name_rows(scene, marks), return_inverse=True)
     step = scene.study.groups.step[marks.event] + 1
-    columns = [first_mark, delta, end - begin, busy, children, marks.occurrences, name, step]
-    packed = [_shuffled(np.clip(column, 0, _LARGEST)) for column in columns]
-    return [*packed, scene.study.categories[marks.event].astype(np.uint8).tobytes()], names.tolist()
+    category = scene.study.categories[marks.event].astype(np.int64)
+    columns = [
+        first_mark, delta, end - begin, busy, children, marks.occurrences, name, step, category
+    ]  # fmt: skip
+    return [_shuffled(np.clip(column, 0, _LARGEST)) for column in columns], names.tolist()
 
 
 def _flows(scene: Scene, marks: Marks) -> tuple[Int64s, Int64s]:
@@ -162,9 +166,10 @@ def _line_headers(scene: Scene) -> list[dict[str, Any]]:
 
 def _track_columns(
     scene: Scene, most: int, window_ps: tuple[int, int] | None, begin_ps: int, unit_ps: int
-) -> tuple[list[dict[str, Any]], list[bytes]]:
+) -> tuple[list[dict[str, Any]], list[tuple[int, bytes]]]:
     """What is said of each track, and its two columns."""
-    headers, columns = [], []
+    headers: list[dict[str, Any]] = []
+    columns: list[tuple[int, bytes]] = []
     for whole in scene.tracks:
         least, largest = float(whole.value.min()), float(whole.value.max())
         is_exact = bool((whole.value % 1 == 0).all()) and largest - least <= _LARGEST
@@ -238,7 +243,9 @@ def pack_timeline(
     left_out = int((lanes.lane < 0).sum())
     most_samples = max(_FEWEST_SAMPLES, most // _MARKS_PER_SAMPLE)
     tracks, samples = _track_columns(scene, most_samples, window_ps, first, unit_ps)
+    columns += [_shuffled(launches), _shuffled(kernels), *samples]
     header = {
+        "widths": [width for width, _ in columns],
         "unit_ps": unit_ps,
         "begin_ps": first,
         "span": -(-span_ps // unit_ps),
@@ -258,9 +265,7 @@ def pack_timeline(
         "details": {mark: text for mark, text in details.items() if text},
     }
     text = json.dumps(header, separators=(",", ":")).encode("utf-8", "replace")
-    parts: Iterable[bytes] = [
-        struct.pack("<I", len(text)), text, *columns, _shuffled(launches), _shuffled(kernels), *samples
-    ]  # fmt: skip
+    parts = [struct.pack("<I", len(text)), text, *(runs for _, runs in columns)]
     data = gzip.compress(b"".join(parts), 6 if len(marks) < 300_000 else 4, mtime=0)
     return PackedTimeline(data, len(marks), marks.merged_events, marks.resolution_ps, left_out)
 

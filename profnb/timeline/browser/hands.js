@@ -22,7 +22,11 @@ class Hands {
       const room = Math.max(end[mark] - begin[mark], 20) * 0.2;
       this.viewer.show(begin[mark] - room, Math.max(end[mark], begin[mark] + 20) + room);
     });
-    new ResizeObserver(() => { this.viewer.resize(); this.viewer.draw(); }).observe(box);
+    new ResizeObserver(() => {
+      if (canvas.clientWidth === this.viewer.picture.width) return;
+      this.viewer.resize();
+      this.viewer.draw();
+    }).observe(box);
   }
 
   /** @param {WheelEvent} event */
@@ -49,12 +53,15 @@ class Hands {
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isInTable = event.target instanceof Element && event.target.closest('[role=region]');
+    if (isInTable && /^(Arrow|Home|End)/.test(event.key)) return;  // they scroll it
     /** @type {Object<string, () => void>} */
     const actions = {
       w: () => viewer.zoom(0.6, this.pointerX), s: () => viewer.zoom(1 / 0.6, this.pointerX),
       '+': () => viewer.zoom(0.5), '-': () => viewer.zoom(2), a: () => viewer.pan(-0.15), d: () => viewer.pan(0.15),
-      arrowleft: () => viewer.pan(-0.15), arrowright: () => viewer.pan(0.15), arrowup: () => viewer.walk(-1, 0),
-      arrowdown: () => viewer.walk(1, 0), ',': () => viewer.walk(0, -1), '.': () => viewer.walk(0, 1),
+      arrowleft: () => viewer.pan(-0.15), arrowright: () => viewer.pan(0.15), arrowup: () => this.walk(-1, 0),
+      arrowdown: () => this.walk(1, 0), ',': () => this.walk(0, -1), '.': () => this.walk(0, 1),
+      home: () => viewer.pan(-1e9), end: () => viewer.pan(1e9), o: () => this.fold(),
       '0': () => viewer.show(0, viewer.whole.head.span), '[': () => viewer.moveStep(-1), ']': () => viewer.moveStep(1),
       '/': () => search.input.focus(), n: () => search.move(1), p: () => search.move(-1), r: () => viewer.measureView(),
       l: () => viewer.menu?.toggle(), f: () => viewer.toggleHeight(), '?': () => viewer.panel.toggleHelp(),
@@ -62,6 +69,60 @@ class Hands {
     };
     const action = actions[event.key.toLowerCase()];
     if (action) { event.preventDefault(); action(); }
+  }
+
+  /** Fold or unfold the lane of the selected event. */
+  fold() {
+    const {viewer} = this;
+    const {picture, bands} = viewer;
+    if (picture.selected < 0) return;
+    const {lineOfRow, row, head, begin} = picture.marks;
+    const line = lineOfRow[row[picture.selected]];
+    const band = bands.ofLine[line];
+    if (!band) return;
+    bands.toggle(band);
+    // What a fold hides is told by what stands above it.
+    const {row: top} = head.lines[line];
+    if (bands.folded.has(line) && row[picture.selected] !== top) {
+      const [first, last] = picture.marks.within(top, begin[picture.selected], begin[picture.selected] + 1);
+      picture.selected = last > first ? first : -1;
+    }
+    viewer.relay();
+    viewer.panel.say();
+  }
+
+  /** From the selected event to its neighbour on the lane, or to what runs then one lane further up or down.
+   * @param {number} across @param {number} along */
+  walk(across, along) {
+    const {viewer} = this;
+    const {picture} = viewer;
+    const {marks} = picture;
+    const rows = viewer.bands.bands.filter((band) => !band.group)
+      .flatMap((band) => Array.from({length: band.rows}, (_, depth) => marks.head.lines[band.line].row + depth));
+    let mark = picture.selected;
+    if (mark < 0) {
+      for (const row of rows) {
+        const [first, last] = marks.within(row, picture.from, picture.to);
+        if (last > first) { mark = first; break; }
+      }
+    } else if (along) {
+      const row = marks.row[mark];
+      mark = Math.min(Math.max(mark + along, marks.first[row]), marks.first[row + 1] - 1);
+    } else {
+      const middle = (Math.max(marks.begin[mark], picture.from) + Math.min(marks.end[mark], picture.to)) / 2;
+      for (let at = rows.indexOf(marks.row[mark]) + across; at >= 0 && at < rows.length; at += across) {
+        const found = Math.min(marks.firstAfter(rows[at], middle), marks.first[rows[at] + 1] - 1);
+        if (found >= marks.first[rows[at]]) { mark = found; break; }
+      }
+    }
+    if (mark < 0) return;
+    const width = picture.to - picture.from;
+    if (marks.end[mark] < picture.from || marks.begin[mark] > picture.to) {
+      viewer.show((marks.begin[mark] + marks.end[mark] - width) / 2, (marks.begin[mark] + marks.end[mark] + width) / 2);
+    }
+    if (picture.marks !== marks) mark = picture.marks.at(marks.row[mark], marks.begin[mark]);
+    viewer.select(mark);
+    if (mark >= 0) viewer.detail.askStats(mark);
   }
 
   /** @param {PointerEvent} event */

@@ -11,7 +11,7 @@
  *   events: number, merged: number, resolution_ps: number, names: string[],
  *   counts: number[], categories: [string, string][], lines: Line[], details: Object<string, string>,
  *   steps: {begin: number[], end: number[], num: number[], warm: number[]}, opens: [number, number] | null,
- *   tracks: TrackHead[]}} Header
+ *   tracks: TrackHead[], widths: number[]}} Header
  * @typedef {{name: string, own: number, occurrences: number, longest: number, category: number}} Total
  * @typedef {{wall: number, busy: number, events: number, totals: Total[]}} Measurement
  */
@@ -28,8 +28,21 @@ function bytesOf(base64) {
 
 /** @param {string} base64 @returns {Promise<Marks>} */
 async function readMarks(base64) {
-  const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream('gzip'));
-  return new Marks(new Uint8Array(await new Response(stream).arrayBuffer()));
+  const {readable, writable} = new DecompressionStream('gzip');
+  const writer = writable.getWriter();  // a Blob's stream would go through another process
+  Promise.all([writer.write(bytesOf(base64)), writer.close()]).catch(() => {});  // the reader says what is wrong
+  return new Marks(new Uint8Array(await new Response(readable).arrayBuffer()));
+}
+
+/** A column: its lowest bytes, then the next, as many as its largest number needs. @param {Uint8Array} bytes
+ * @param {number} at @param {number} count @param {number} width */
+function numbersOf(bytes, at, count, width) {
+  const out = new Uint32Array(count);
+  for (let place = 0; place < width; place++) {
+    const from = at + place * count;
+    for (let i = 0; i < count; i++) out[i] |= bytes[from + i] << 8 * place;
+  }
+  return out;
 }
 
 class Marks {
@@ -38,51 +51,73 @@ class Marks {
     const size = new DataView(bytes.buffer).getUint32(0, true);
     /** @type {Header} */
     this.head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
+    const {marks, rows, flows, tracks, widths} = this.head;
+    const counts = [rows + 1, ...new Array(8).fill(marks), flows, flows, ...tracks.flatMap(({samples}) => [samples, samples])];
     let at = 4 + size;
-    /** @param {number} count */
-    const column = (count) => {
-      const out = new Uint32Array(count);
-      for (let i = 0; i < count; i++) {
-        out[i] = bytes[at + i] | bytes[at + count + i] << 8 | bytes[at + 2 * count + i] << 16 |
-          bytes[at + 3 * count + i] << 24;
-      }
-      at += 4 * count;
-      return out;
-    };
-    const {marks, rows, flows} = this.head;
-    this.first = column(rows + 1);
-    this.begin = column(marks);
-    this.end = column(marks);
-    this.busy = column(marks);
-    this.children = column(marks);
-    this.occurrences = column(marks);
-    this.name = column(marks);
-    this.step = column(marks);
-    this.category = bytes.slice(at, at + marks);
-    at += marks;
-    this.launch = column(flows);
-    this.kernel = column(flows);
+    const columns = counts.map((count, index) => {
+      const from = at;
+      at += count * widths[index];
+      return () => numbersOf(bytes, from, count, widths[index]);
+    });
+    const [first, begin, duration, busy, children, occurrences, name, step, category, launch, kernel, ...samples] = columns;
+    this.first = first();
+    this.begin = begin();
+    this.end = duration();
+    this.occurrences = occurrences();
+    this.name = name();
+    this.category = category();
+    // What no picture needs is unpacked when it is asked for.
+    this.later = {busy, children, step, launch, kernel};
+    /** @type {Map<string, Uint32Array>} */
+    this.known = new Map();
     /** @type {Track[]} */
-    this.tracks = this.head.tracks.map((head) => {
-      const time = column(head.samples);
+    this.tracks = tracks.map((head, index) => {
+      const time = samples[2 * index]();
       for (let i = 1; i < time.length; i++) time[i] += time[i - 1];
-      return {head, time, value: column(head.samples)};
+      return {head, time, value: samples[2 * index + 1]()};
     });
     /** Which categories occur, by their index. */
     this.occurs = new Uint8Array(256);
     for (let m = 0; m < marks; m++) this.occurs[this.category[m]] = 1;
-    this.row = new Uint32Array(marks);
     for (let row = 0; row < rows; row++) {
       let previous = 0;
       for (let m = this.first[row]; m < this.first[row + 1]; m++) {
         previous = this.begin[m] += previous;
-        this.busy[m] = this.busy[m] || this.end[m];
         this.end[m] += previous;
-        this.row[m] = row;
       }
     }
     this.lineOfRow = new Uint32Array(rows);
     this.head.lines.forEach((line, index) => this.lineOfRow.fill(index, line.row));
+  }
+
+  /** From the first event's begin to the last one's end; 0 is where the recording began. */
+  get length() {
+    let least = this.head.span;
+    for (let row = 0; row < this.head.rows; row++) if (this.first[row] < this.first[row + 1]) least = Math.min(least, this.begin[this.first[row]]);
+    return this.head.span - least;
+  }
+
+  /** @param {string} name @param {() => Uint32Array} unpack @returns {Uint32Array} */
+  once(name, unpack) {
+    const known = this.known.get(name) || unpack();
+    this.known.set(name, known);
+    return known;
+  }
+
+  get children() { return this.once('children', this.later.children); }
+  get step() { return this.once('step', this.later.step); }
+  get launch() { return this.once('launch', this.later.launch); }
+  get kernel() { return this.once('kernel', this.later.kernel); }
+  /** 0 stands for all of it. */
+  get busy() {
+    return this.once('busy', () => this.later.busy().map((time, m) => time || this.end[m] - this.begin[m]));
+  }
+  get row() {
+    return this.once('row', () => {
+      const rows = new Uint32Array(this.head.marks);
+      for (let row = 0; row < this.head.rows; row++) rows.fill(row, this.first[row], this.first[row + 1]);
+      return rows;
+    });
   }
 
   /** The first mark of a row that ends after a time. @param {number} row @param {number} time */
@@ -123,6 +158,17 @@ class Marks {
     return -1;
   }
 
+  /** The marks a mark launched, or was launched by. @param {number} mark @returns {number[]} */
+  flowsOf(mark) {
+    const {launch, kernel} = this;
+    const found = [];
+    for (let f = 0; f < launch.length; f++) {
+      if (launch[f] === mark) found.push(kernel[f]);
+      if (kernel[f] === mark) found.push(launch[f]);
+    }
+    return found;
+  }
+
   /** The steps that touch [from, to). @param {number} from @param {number} to @returns {number[]} */
   stepsWithin(from, to) {
     const {begin, end} = this.head.steps;
@@ -153,6 +199,7 @@ class Marks {
   measure(line, from, to, lines) {
     /** @type {Map<number, Total>} */
     const totals = new Map();
+    const {begin, end, children, occurrences, busy: busyTimes} = this;
     let events = 0;
     let busy = 0;
     for (const one of lines) {
@@ -160,19 +207,19 @@ class Marks {
       for (let row = top; row < top + this.rowsOf(one); row++) {
         const [first, last] = this.within(row, from, to);
         for (let m = first; m < last; m++) {
-          const whole = this.end[m] - this.begin[m];
-          const part = whole ? (Math.min(this.end[m], to) - Math.max(this.begin[m], from)) / whole : 1;
-          if (row === this.head.lines[line].row) busy += this.busy[m] * part;
-          events += this.occurrences[m];
-          const key = this.occurrences[m] > 1 ? -1 : this.name[m] * 16 + this.category[m];
+          const whole = end[m] - begin[m];
+          const part = whole ? (Math.min(end[m], to) - Math.max(begin[m], from)) / whole : 1;
+          if (row === this.head.lines[line].row) busy += busyTimes[m] * part;
+          events += occurrences[m];
+          const key = occurrences[m] > 1 ? -1 : this.name[m] * 16 + this.category[m];
           let total = totals.get(key);
           if (!total) {
             const name = key < 0 ? 'events in blocks' : this.head.names[this.name[m]];
             total = {name, own: 0, occurrences: 0, longest: 0, category: key < 0 ? -1 : this.category[m]};
             totals.set(key, total);
           }
-          total.own += (this.busy[m] - this.children[m]) * part;
-          total.occurrences += this.occurrences[m];
+          total.own += (busyTimes[m] - children[m]) * part;
+          total.occurrences += occurrences[m];
           if (key >= 0) total.longest = Math.max(total.longest, whole);
         }
       }

@@ -83,7 +83,7 @@ class Minimap {
     context.globalAlpha = 0.72;
     context.font = `11px ${picture.font}`;
     context.textBaseline = 'middle';
-    context.fillText(`whole: ${durationText(whole.head.span * whole.head.unit_ps)}`, 16, this.height / 2);
+    context.fillText(`whole: ${durationText(whole.length * whole.head.unit_ps)}`, 16, this.height / 2);
   }
 
   draw() {

@@ -1,4 +1,4 @@
-// Numbers to text, as profnb/core/units.py writes them.
+// Numbers to text, as profnb/core/units.py writes them, and colours to pixels.
 
 /** @param {number} ps @returns {string} */
 function durationText(ps) {
@@ -30,3 +30,16 @@ function bytesText(count) {
 
 /** A text cut to so many characters. @param {string} text @param {number} room */
 function shortened(text, room) { return text.length > room ? text.slice(0, Math.max(room - 1, 1)) + '…' : text; }
+
+/** @param {string} hex @param {number} brightness @param {number} alpha @returns {number} ABGR pixel */
+function pixelOf(hex, brightness, alpha) {
+  const part = (/** @type {number} */ at) => Math.min(255, Math.round(parseInt(hex.slice(at, at + 2), 16) * brightness));
+  return (alpha << 24 | part(5) << 16 | part(3) << 8 | part(1)) >>> 0;
+}
+
+/** Black or white, whichever reads better on a pixel (WCAG 2.2: relative luminance). @param {number} pixel ABGR */
+function inkOn(pixel) {
+  const linear = (/** @type {number} */ part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4;
+  const light = 0.2126 * linear(pixel & 255) + 0.7152 * linear(pixel >> 8 & 255) + 0.0722 * linear(pixel >> 16 & 255);
+  return 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 ? '#fff' : '#000';
+}

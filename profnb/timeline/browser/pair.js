@@ -34,7 +34,15 @@ class Pair {
     this.status.setAttribute('role', 'status');
     this.below = addElement('div', root, 'padding:5px 2px');
     this.below.setAttribute('aria-live', 'polite');
-    sides.forEach((side) => { side.follower = this; side.short = 300; side.note(''); side.resize(); });
+    sides.forEach((side, index) => {
+      side.follower = this;
+      side.short = 300;
+      side.note('');
+      side.resize();
+      // Each button is there twice: a screen reader says in which run it is.
+      side.box.setAttribute('role', 'group');
+      side.box.setAttribute('aria-label', this.labels[index]);
+    });
     this.align();
   }
 

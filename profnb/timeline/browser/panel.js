@@ -2,9 +2,9 @@
 
 const HELP = [
   ['W  S', 'zoom in, out (also Ctrl + wheel, pinch)'], ['A  D', 'move left, right (also Shift + wheel, Shift + drag)'],
-  ['drag', 'measure a range'], ['click', 'details; launch and kernel are joined'], ['double click', 'zoom to an event'],
+  ['Home  End', 'the begin, the end'], ['drag', 'measure a range'], ['click', 'details; launch and kernel are joined'], ['double click', 'zoom to an event'],
   ['[  ]', 'previous, next step'], ['/', 'search'], ['N  P', 'next, previous match'], ['M', 'zoom to the range'],
-  ['0', 'everything'], ['R', 'measure what is shown'], ['Esc', 'clear'], ['click a name', 'fold or unfold its rows'],
+  ['0', 'everything'], ['R', 'measure what is shown'], ['Esc', 'clear'], ['click a name', 'fold or unfold its rows'], ['O', 'fold or unfold the rows of the selected event'],
   ['↑ ↓  , .', 'select the event above, below, before, after'], ['L', 'hide and pin lanes'], ['F', 'full height'],
   ['search', 'words; >2ms <50us for how long; step:4; lane:gpu'],
 ];
@@ -56,7 +56,7 @@ class Panel {
       head.categories[marks.category[mark]][0],
       head.lines[marks.lineOfRow[row]].label,
     ];
-    const flows = picture.flowsOf(mark);
+    const flows = marks.flowsOf(mark);
     if (flows.length === 1) {
       const later = Math.max(marks.begin[flows[0]], marks.begin[mark]) - Math.min(marks.begin[flows[0]], marks.begin[mark]);
       facts.push(`launch to start ${durationText(later * unit)}`);

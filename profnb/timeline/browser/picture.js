@@ -3,19 +3,6 @@
 
 const RULER = 40;
 
-/** @param {string} hex @param {number} brightness @param {number} alpha @returns {number} ABGR pixel */
-function pixelOf(hex, brightness, alpha) {
-  const part = (/** @type {number} */ at) => Math.min(255, Math.round(parseInt(hex.slice(at, at + 2), 16) * brightness));
-  return (alpha << 24 | part(5) << 16 | part(3) << 8 | part(1)) >>> 0;
-}
-
-/** Black or white, whichever reads better on a pixel (WCAG 2.2: relative luminance). @param {number} pixel ABGR */
-function inkOn(pixel) {
-  const linear = (/** @type {number} */ part) => part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4;
-  const light = 0.2126 * linear(pixel & 255) + 0.7152 * linear(pixel >> 8 & 255) + 0.0722 * linear(pixel >> 16 & 255);
-  return 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 ? '#fff' : '#000';
-}
-
 class Picture {
   /** @param {HTMLCanvasElement} canvas @param {Marks} marks @param {Bands} bands */
   constructor(canvas, marks, bands) {
@@ -26,9 +13,11 @@ class Picture {
     this.to = marks.head.span;
     this.scroll = 0;
     this.bands = bands;
-    this.width = canvas.clientWidth;  // asked once a drawing: each time costs a layout
+    this.width = 0;  // asked once a drawing: each time costs a layout
     this.colour = '#888';
     this.font = 'sans-serif';
+    /** Of names in that font. @type {Map<string, number>} */
+    this.widths = new Map();
     /** The time that the ruler calls 0. */
     this.zero = 0;
     /** @type {Query | null} */
@@ -106,7 +95,7 @@ class Picture {
       const root = /** @type {HTMLElement | null} */ (canvas.closest('.profnb-timeline'));
       if (root) root.style.colorScheme = red * 0.3 + green * 0.6 + blue * 0.1 > 127 ? 'dark' : 'light';
     }
-    this.font = style.fontFamily;
+    if (this.font !== style.fontFamily) { this.font = style.fontFamily; this.widths.clear(); }
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
     this.drawRows(ratio, height);
@@ -188,6 +177,17 @@ class Picture {
     this.context.putImageData(image, left, 0);
   }
 
+  /** How many characters of a name fit into a width, at the width that its characters have on average.
+   * @param {string} name @param {number} width */
+  roomFor(name, width) {
+    let full = this.widths.get(name);
+    if (full === undefined) {
+      full = this.context.measureText(name).width;
+      this.widths.set(name, full);
+    }
+    return full <= width ? name.length : Math.floor(name.length * width / full);
+  }
+
   /** @param {number} height @param {boolean} pinned */
   drawNames(height, pinned) {
     const {context, marks} = this;
@@ -202,13 +202,14 @@ class Picture {
         const x0 = Math.max(this.xOf(marks.begin[m]), this.labelWidth);
         const x1 = Math.min(this.xOf(marks.end[m]), this.labelWidth + this.plotWidth);
         const isBlock = marks.occurrences[m] > 1;
-        const room = Math.floor((x1 - x0 - 8) / 6);
+        const width = x1 - x0 - 7;
         let name = isBlock ? `${countText(marks.occurrences[m])} events` : marks.head.names[marks.name[m]];
-        if (isBlock && name.length > room) name = `${marks.occurrences[m]}×`;
+        let room = this.roomFor(name, width);
+        if (isBlock && name.length > room) { name = `${marks.occurrences[m]}×`; room = this.roomFor(name, width); }
         if (room < 3) continue;
         context.fillStyle = isBlock ? this.colour : this.inks[marks.category[m]][marks.name[m] * 7 % 5];
         context.globalAlpha = flags && !flags[m] ? 0.35 : 1;
-        context.fillText(name.length > room ? name.slice(0, room - 1) + '…' : name, x0 + 4, top + ROW / 2 - 0.5);
+        context.fillText(shortened(name, room), x0 + 4, top + ROW / 2 - 0.5, width);
       }
     }
     context.globalAlpha = 1;
@@ -243,16 +244,6 @@ class Picture {
     context.globalAlpha = 1;
   }
 
-  /** The marks a mark launched, or was launched by. @param {number} mark @returns {number[]} */
-  flowsOf(mark) {
-    const found = [];
-    for (let f = 0; f < this.marks.launch.length; f++) {
-      if (this.marks.launch[f] === mark) found.push(this.marks.kernel[f]);
-      if (this.marks.kernel[f] === mark) found.push(this.marks.launch[f]);
-    }
-    return found;
-  }
-
   drawFlow() {
     if (this.selected < 0) return;
     const {context, marks} = this;
@@ -260,7 +251,7 @@ class Picture {
     if (y0 === null) return;
     context.strokeStyle = this.colour;
     context.lineWidth = 1.5;
-    for (const other of this.flowsOf(this.selected)) {
+    for (const other of marks.flowsOf(this.selected)) {
       const y1 = this.yOf(marks.row[other]);
       if (y1 === null) continue;
       const [from, to] = marks.begin[other] > marks.begin[this.selected] ? [this.selected, other] : [other, this.selected];

@@ -41,11 +41,11 @@ class Viewer {
     this.picture = new Picture(canvas, marks, this.bands);
     this.tracks = new Tracks(this.box, this);
     this.panel = new Panel(this.box, this);
-    this.resize();
-    new Hands(this).listen();
     this.open();
     this.panel.say();
-    this.draw();
+    this.resize();
+    this.drawFirst();
+    new Hands(this).listen();
   }
 
   /** @param {Element} below where the list of lanes opens */
@@ -97,6 +97,16 @@ class Viewer {
     }
   }
 
+  /** Draw more marks of the same lanes from now on. @param {Marks} marks */
+  take(marks) {
+    this.whole = this.bands.marks = this.search.marks = marks;
+    this.map.drawnFor = '';
+    if (this.search.query) this.search.find();
+    this.detail.use();
+    this.panel.say();
+    this.draw();
+  }
+
   /** Lanes were folded, hidden or pinned. */
   relay() {
     this.bands.layOut();
@@ -107,12 +117,12 @@ class Viewer {
   }
 
   resize() {
-    this.picture.width = this.canvas.clientWidth;
     const whole = this.bands.height + RULER + 4;
     const height = Math.min(whole, this.isTall ? MOST_TALL : this.short + this.bands.pinnedHeight);
     this.lane.style.height = `${height}px`;
     this.canvas.style.height = `${height}px`;
     this.spacer.style.height = `${Math.max(0, whole - height)}px`;
+    this.picture.width = this.canvas.clientWidth;  // after all is written: a layout
   }
 
   toggleHeight() {
@@ -124,6 +134,14 @@ class Viewer {
   draw() {
     if (this.pending) return;
     this.pending = requestAnimationFrame(() => { this.pending = 0; this.drawNow(); });
+  }
+
+  /** The lanes at once; what stands around them after the frame that shows them. */
+  drawFirst() {
+    cancelAnimationFrame(this.pending);
+    this.pending = 0;
+    this.picture.draw();
+    requestAnimationFrame(() => setTimeout(() => { this.map.draw(); this.tracks.draw(); }));
   }
 
   drawNow() {
@@ -257,39 +275,6 @@ class Viewer {
     }
     this.panel.say();
     this.draw();
-  }
-
-  /** From the selected event to its neighbour on the lane, or to what runs then one lane further up or down.
-   * @param {number} across @param {number} along */
-  walk(across, along) {
-    const {picture} = this;
-    const {marks} = picture;
-    const rows = this.bands.bands.filter((band) => !band.group)
-      .flatMap((band) => Array.from({length: band.rows}, (_, depth) => marks.head.lines[band.line].row + depth));
-    let mark = picture.selected;
-    if (mark < 0) {
-      for (const row of rows) {
-        const [first, last] = marks.within(row, picture.from, picture.to);
-        if (last > first) { mark = first; break; }
-      }
-    } else if (along) {
-      const row = marks.row[mark];
-      mark = Math.min(Math.max(mark + along, marks.first[row]), marks.first[row + 1] - 1);
-    } else {
-      const middle = (Math.max(marks.begin[mark], picture.from) + Math.min(marks.end[mark], picture.to)) / 2;
-      for (let at = rows.indexOf(marks.row[mark]) + across; at >= 0 && at < rows.length; at += across) {
-        const found = Math.min(marks.firstAfter(rows[at], middle), marks.first[rows[at] + 1] - 1);
-        if (found >= marks.first[rows[at]]) { mark = found; break; }
-      }
-    }
-    if (mark < 0) return;
-    const width = picture.to - picture.from;
-    if (marks.end[mark] < picture.from || marks.begin[mark] > picture.to) {
-      this.show((marks.begin[mark] + marks.end[mark] - width) / 2, (marks.begin[mark] + marks.end[mark] + width) / 2);
-    }
-    if (picture.marks !== marks) mark = picture.marks.at(marks.row[mark], marks.begin[mark]);
-    this.select(mark);
-    if (mark >= 0) this.detail.askStats(mark);
   }
 
   /** @param {string} text */
