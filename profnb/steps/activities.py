@@ -35,8 +35,8 @@ from profnb.trace.op_names import parse_op
 
 __all__ = [
     "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
-    "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "TRACING",
-    "WAITING_FOR_INPUT", "find_activities",
+    "DISPATCH", "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING",
+    "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -75,7 +75,7 @@ ACTIVITIES = (
     "output",
     "device compute",
 )
-NOTHING, AWAITING, TRACING, _FRAME, _DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
+NOTHING, AWAITING, TRACING, _FRAME, DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
 SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(7, 11)
 _COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(11, 15)
 HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(15, 20)
@@ -156,7 +156,7 @@ def _host_lane_beside_device(name: str) -> int:
         return NOTHING
     if "Synchronize" in name:
         return SYNCHRONISING
-    return COMPILING if is_compilation(name) else _DISPATCH
+    return COMPILING if is_compilation(name) else DISPATCH
 
 
 def _device_lanes(trace: Trace) -> Int8s:
@@ -196,16 +196,16 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     if trace.is_op_name is not None:
         # What is neither op nor runtime is Python's, or the user's annotation.
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
-        host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
+        host[~trace.is_op_name & ~is_runtime & (host == DISPATCH)] = NOTHING
     lanes = trace.by_name(host) * trace.is_host_event
-    lanes[trace.select_names(is_host_collective) & (lanes == _DISPATCH)] = EXCHANGING
+    lanes[trace.select_names(is_host_collective) & (lanes == DISPATCH)] = EXCHANGING
     _mark_tracing(trace, parent, lanes)
     of_work = _device_lanes(trace)
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
     is_call[launches] = True
     on_cpu = _cpu_ops(trace, parent, is_call)
-    on_cpu = on_cpu[lanes[on_cpu] != WAITING_FOR_INPUT]
+    on_cpu = on_cpu[~np.isin(lanes[on_cpu], (WAITING_FOR_INPUT, EXCHANGING))]
     lanes[on_cpu] = HOST_COMPUTE
     lanes[_work_of_pipelines(trace, on_cpu)] = NOTHING
     work = of_work[launched]
