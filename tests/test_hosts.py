@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 
@@ -387,19 +388,54 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
         monkeypatch.setenv(name, value)
     messages = []
     door = ProfilerDoor(CaptureOptions(), messages)
-    door._tell_of_others()
-    door._tell_of_others()
+    door._announce()
+    door._announce()
     assert "process 1 of 3 of its job" in messages[0] and "load_fleet" in messages[0]
     assert "may end a process" in messages[1] and len(messages) == 2
     assert capsys.readouterr().err.count("may end a process") == 1
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
     quiet = []
-    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    ProfilerDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2 and capsys.readouterr().err == ""
     assert "not all steps of the training" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
-    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    ProfilerDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2
+
+
+def test_another_frameworks_profiler_tells_of_others_and_of_no_crash(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    messages = []
+    doors = Doors(CaptureOptions(), messages)
+    monkeypatch.setattr(doors.torch, "start", lambda folder: None)
+    doors.start(doors.torch, "")
+    assert len(messages) == 1 and "process 1 of 4 of its job" in messages[0]
+    doors.tensorflow._announce()  # which starts later, and may do harm
+    assert len(messages) == 2 and "may end a process" in capsys.readouterr().err
+
+
+class _Jobs:
+    """What jax and torch know of their job where the program itself gave the number."""
+
+    class State:
+        process_id, num_processes = 2, 3
+
+    class Unset:
+        process_id = num_processes = None
+
+
+@pytest.mark.parametrize("module, names, expected", [
+    ("jax._src.distributed", {"global_state": _Jobs.State}, Rank("2", 3)),
+    ("jax._src.distributed", {"global_state": _Jobs.Unset}, None),
+    ("torch.distributed", {"is_initialized": lambda: True, "get_rank": lambda: 1, "get_world_size": lambda: 2}, Rank("1", 2)),
+    ("torch.distributed", {"is_initialized": lambda: True, "get_rank": lambda: 0, "get_world_size": lambda: 1}, None),
+    ("torch.distributed", {"is_initialized": lambda: False}, None), ("torch.distributed", {}, None),
+])  # fmt: skip
+def test_which_process_this_is_by_its_framework(monkeypatch, module, names, expected):
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**names))
+    assert find_rank(environment={}) == expected
+    assert find_rank(environment={"RANK": "0", "WORLD_SIZE": "5"}) == Rank("0", 5)  # the launcher's word counts
 
 
 def test_ranks_trace_the_same_steps_unless_seconds_were_asked_for(monkeypatch):

@@ -25,6 +25,7 @@ from profnb.steps.streams import (
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import (
+    BACKEND_CALLS,
     FUNCTION_CALL,
     HLO_MODULE,
     NEXT_BATCH,
@@ -185,7 +186,8 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     if not (trace.is_device_line & has_events).any():
         host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
         if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
-            host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
+            is_backend = np.array([name.startswith(BACKEND_CALLS) for name in texts], np.bool_)
+            host[~trace.is_op_name & ~is_backend & (host == HOST_COMPUTE)] = NOTHING
         lanes = trace.by_name(host) * trace.is_host_event
         _mark_exchange(trace, lanes)
         lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
@@ -234,6 +236,8 @@ def _mark_exchange(trace: Trace, lanes: Int8s) -> None:
     if not exchanges.any() and not transfers.any():
         return
     is_op = trace.select_names(lambda name: parse_op(name) is not None)
+    if trace.is_op_name is not None:
+        is_op = trace.is_op_name[trace.events.name]
     is_op[trace.stats.texts(HLO_MODULE).events] = True
     lanes[on_host & ~is_op] = _FRAME
     lanes[transfers] = _TRANSFERRING
