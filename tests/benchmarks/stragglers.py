@@ -1,7 +1,8 @@
 """Planted sleeps in a job of four ranks: does the fleet name the rank, the cause and the milliseconds?
 
     python tests/benchmarks/stragglers.py matrix FOLDER     sleeps of 0, 10, 20 and 40 % of the step
-    python tests/benchmarks/stragglers.py stops FOLDER [N]  how often a rank dies when its profiler stops
+    python tests/benchmarks/stragglers.py stops FOLDER [N [COLLECTIVES [SCALE]]]    how often a rank dies when its
+                                                            profiler stops; exchanges a step, how long it sleeps
     python tests/benchmarks/stragglers.py judge FOLDER      the table again, of what is there
 
 Four local processes train together (``MultiWorkerMirroredStrategy`` over the loopback, host names of their own where
@@ -24,7 +25,7 @@ from pathlib import Path
 RANKS, STEPS, STEP_MS = 4, 20, 200
 ASLEEP_MS = {"input": 30, "compute": 90, "host": 30}  # of each step, on every rank
 FRACTIONS, INNOCENT, HIDDEN = (0.1, 0.2, 0.4), 40, "hidden"  # input that a buffer hides costs nobody anything
-STOP_COLLECTIVES, STOP_SCALE = 8, 0.1  # to count deaths: more exchange, less sleep
+WAYS = (("profnb", STEPS), ("bare", STEPS), ("profnb, quiet", STEPS))  # quiet: half a second after the last exchange
 # In what own work the fleet may say that it lies: Python runs in the step or between steps.
 CAUSES = {"input": ("waiting for input",), "compute": ("host compute",), "host": ("Python between steps", "Python inside the step")}
 _START_S, _PATIENCE_S = 400, 150  # on a busy machine
@@ -38,13 +39,13 @@ def matrix():
     nothing = [{"kind": "", "fraction": 0.0, "rank": -1}] * INNOCENT
     mixed = [*planted, *hidden, *nothing]
     random.Random(0).shuffle(mixed)  # a machine that is busy for a while is so for all kinds
-    return [{"name": f"{at:03d}", "how": "profnb", **one} for at, one in enumerate(mixed)]
+    return [{"name": f"{at:03d}", "how": "profnb", "steps": STEPS, **one} for at, one in enumerate(mixed)]
 
 
 def stops(count):
-    """Captures in which nothing is planted, ended in several ways, by turns."""
-    ways = ("profnb", "bare", "profnb, quiet", "bare, quiet")
-    return [{"name": f"{at:03d}", "how": ways[at % len(ways)], "kind": "", "fraction": 0.0, "rank": -1} for at in range(count * len(ways) // RANKS)]
+    """Captures in which nothing is planted, of several lengths and ended in several ways, by turns."""
+    by_turns = (WAYS[at % len(WAYS)] for at in range(count * len(WAYS) // RANKS))
+    return [{"name": f"{at:03d}", "how": how, "steps": steps, "kind": "", "fraction": 0.0, "rank": -1} for at, (how, steps) in enumerate(by_turns)]
 
 
 def run_rank(rank, port, folder, collectives, scale):
@@ -126,12 +127,12 @@ def run_rank(rank, port, folder, collectives, scale):
         (kept / f"{rank}.begun").touch()
         begin = time.perf_counter()
         with captured(one["how"], str(kept / "logs")):
-            train(STEPS, hidden if one["kind"] == HIDDEN else exposed)
-            step_ms = (time.perf_counter() - begin) * 1e3 / STEPS
+            train(one["steps"], hidden if one["kind"] == HIDDEN else exposed)
+            step_ms = (time.perf_counter() - begin) * 1e3 / one["steps"]
             if "quiet" in one["how"]:  # until no rank is in a collective any more
                 time.sleep(0.5)
         more.update(dict.fromkeys(more, 0.0))
-        (kept / f"{rank}.json").write_text(json.dumps({"planted_ms": sum(planted_s) * 1e3 / STEPS, "step_ms": step_ms}))
+        (kept / f"{rank}.json").write_text(json.dumps({"planted_ms": sum(planted_s) * 1e3 / one["steps"], "step_ms": step_ms}))
     os._exit(0)
 
 
@@ -206,14 +207,14 @@ def lower_bound(good, tries):
 
 def count_deaths(folder, captures):
     deaths = [json.loads(line) for line in (folder / "deaths.jsonl").read_text().splitlines()] if (folder / "deaths.jsonl").exists() else []
-    print(f"\n{'stopped by':16} captures   ranks that stopped   ranks that died")
-    for how in dict.fromkeys(one["how"] for one in captures):
-        done = sum(one["how"] == how and is_done(folder, one) for one in captures)
-        of_it = [one for one in deaths if one["how"] == how and one["begun"]]
+    print(f"\n{'stopped by':16} steps captures   ranks that stopped   ranks that died")
+    for how, steps in dict.fromkeys((one["how"], one["steps"]) for one in captures):
+        done = sum((one["how"], one["steps"]) == (how, steps) and is_done(folder, one) for one in captures)
+        of_it = [one for one in deaths if (one["how"], one.get("steps", STEPS)) == (how, steps) and one["begun"]]
         dead = sum(code not in (None, 0, _HUNG) for one in of_it for code in one["codes"])
         hung = sum(_HUNG in one["codes"] for one in of_it)
         through = RANKS * done + sum(len(one["came_through"]) for one in of_it)
-        print(f"{how:16} {done + len(of_it):8}   {through + dead:18}   {dead:4} ({dead / max(through + dead, 1):.1%})" + (f", {hung} hung" if hung else ""))
+        print(f"{how:16} {steps:5} {done + len(of_it):8}   {through + dead:18}   {dead:4} ({dead / max(through + dead, 1):.1%})" + (f", {hung} hung" if hung else ""))
     print("exit codes:", sorted(code for one in deaths for code in one["codes"] if code))
 
 
@@ -266,10 +267,10 @@ def judge(folder, captures):
 if __name__ == "__main__":
     what, *more = sys.argv[1:]
     if what == "rank":
-        run_rank(int(more[0]), int(more[1]), Path(more[2]), int(more[3]), float(more[4]))
+        run_rank(int(more[0]), int(more[1]), Path(more[2]), int(float(more[3])), float(more[4]))
     elif what == "stops":
         captures = stops(int(more[1]) if len(more) > 1 else 60)
-        run_all(Path(more[0]), captures, STOP_COLLECTIVES, STOP_SCALE)
+        run_all(Path(more[0]), captures, *map(float, more[2:]))
         count_deaths(Path(more[0]), captures)
     else:
         if what == "matrix":
