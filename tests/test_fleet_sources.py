@@ -1,6 +1,8 @@
 """Hosts of other programs than TensorFlow's: ranks of PyTorch as Kineto writes them."""
 
 import json
+import lzma
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +66,7 @@ def test_ranks_of_pytorch_are_a_fleet_by_their_steps(tmp_path):
     assert means.own_ms.tolist() == pytest.approx([13, 43, 15])
     assert means.wait_ms.tolist() == pytest.approx([30, 0, 28])
     assert means.exchange_ms.tolist() == pytest.approx([5, 5, 5])
-    assert fleet.stragglers == ("node_1.pt",)
+    assert fleet.stragglers == ("node_1",)
     assert "29.0 ms a step more device compute than the others' median. By op, gemm is 29.0 ms longer." in fleet.verdict
     assert profnb.load_fleet(kineto_ranks(tmp_path / "even", EVEN)).stragglers == ()
 
@@ -80,6 +82,100 @@ def test_ranks_of_two_process_groups_are_two_fleets(tmp_path):
     """Their kernels have the same names and their steps the same numbers: only the groups tell them apart."""
     files = kineto_ranks(tmp_path, [*SLOW, *EVEN[:2]], groups=([0, 1, 2],) * 3 + ([3, 4],) * 2)
     fleet = profnb.load_fleet(files)
-    assert fleet.hosts.host.tolist() == ["node_0.pt", "node_1.pt", "node_2.pt"]
+    assert fleet.hosts.host.tolist() == ["node_0", "node_1", "node_2"]
     assert any("this is of 3 of 5 hosts" in note for note in fleet.notes)
     assert any("exchange among themselves" in note for note in fleet.notes)
+
+
+def gloo_ranks(folder, works, *, groups=None, name="worker"):
+    """A Kineto trace per rank as PyTorch writes them on CPUs: the exchange is an annotation on a backend's thread."""
+    begin, arrive, leave = times_of(works)
+    files = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(len(works)):
+        events = []
+
+        def add(cat, event, first, last, tid=100):
+            events.append({"ph": "X", "cat": cat, "name": event, "pid": 100, "tid": tid, "ts": 1e9 + first * 1e3, "dur": (last - first) * 1e3, "args": {"External id": len(events)}})
+
+        for step, start in enumerate(begin):
+            reached = arrive[rank][step]
+            add("user_annotation", f"ProfilerStep#{step + 5}", start, leave[step] + 1)
+            add("cpu_op", "aten::mm", start + 1, reached)
+            add("user_annotation", "gloo:all_reduce", reached, leave[step], tid=200 + step % 2)
+            add("cpu_op", "aten::copy_", reached + 1, reached + 2)  # computes while the exchange goes on
+        config = [{"pg_name": str(at), "pg_size": len(ranks), "ranks": ranks} for at, ranks in enumerate(groups or [list(range(len(works)))])]
+        file = folder / f"{name}{rank}.1600000000000.pt.trace.json"
+        info = {"backend": "gloo", "rank": len(works) - 1 - rank, "world_size": len(works), "pg_config": config}
+        file.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], "distributedInfo": info, "traceEvents": events}))
+        files.append(file)
+    return files
+
+
+def test_ranks_of_pytorch_on_cpus_are_a_fleet(tmp_path):
+    """Their own rank in distributedInfo counts, which here is the other way round than the files' names."""
+    fleet = profnb.load_fleet(gloo_ranks(tmp_path, SLOW))
+    assert fleet.hosts["rank"].tolist() == [0, 1, 2]
+    assert fleet.hosts.host.tolist() == ["worker2.1600000000000", "worker1.1600000000000", "worker0.1600000000000"]
+    # From one exchange's end to the next's begin: 2 ms until the step, 1 in it, and the work; the copy inside is work too.
+    assert fleet.hosts.own_ms.tolist() == pytest.approx([15, 43, 13])
+    assert (fleet.hosts.own_ms + fleet.hosts.wait_ms + fleet.hosts.exchange_ms).tolist() == pytest.approx([48, 48, 48])
+    assert fleet.stragglers == ("worker1.1600000000000",)
+    assert profnb.load_fleet(gloo_ranks(tmp_path / "even", EVEN)).stragglers == ()
+
+
+def test_a_wait_for_other_ranks_is_collectives_where_no_op_computes(tmp_path):
+    of = profnb.load(gloo_ranks(tmp_path, SLOW)[0]).study.breakdown
+    assert (of.of("device collectives") / 1e9).tolist() == pytest.approx([34] * STEPS)  # 30 ms of waiting and 5 of exchange, less the copy
+    assert (of.of("host compute") / 1e9).tolist() == pytest.approx([11] * STEPS)
+
+
+def test_collectives_of_several_groups_that_do_not_say_which_are_matched_with_nobodys(tmp_path):
+    same = [[0, 1, 2], [2, 1, 0], [0, 1, 2]]
+    assert profnb.load_fleet(gloo_ranks(tmp_path / "alike", SLOW, groups=same[::2])).stragglers  # two groups of the same ranks
+    fleet = profnb.load_fleet(gloo_ranks(tmp_path / "other", SLOW, groups=[[0, 1, 2], [0, 1]]))
+    assert not fleet.has_met
+    assert any("do not say of which" in note for note in fleet.notes)
+
+
+@pytest.mark.parametrize("told", [3, None, [], {"rank": "0"}, {"rank": -1, "pg_config": 7}, {"rank": True, "pg_config": [7, {"ranks": "x"}, {"ranks": [1]}]}, {"rank": 10**9}])
+def test_what_a_job_says_of_itself_may_be_anything(tmp_path, told):
+    file = gloo_ranks(tmp_path, SLOW)[0]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "distributedInfo": told}))
+    trace = profnb.load(file).trace
+    assert (trace.rank in (-1, 1), trace.process_groups) == (True, 0)
+
+RANKS = Path(__file__).parent / "data" / "ranks"
+
+
+@pytest.fixture(params=["torch", "jax"])
+def recorded_ranks(request, tmp_path):
+    """Two ranks as tests/data/record_ranks.py recorded them: the second sleeps 50 ms a step, in Python before the exchange."""
+    if request.param == "torch":
+        return sorted(RANKS.glob("torch_*"))
+    for file in RANKS.glob("jax_*"):
+        (tmp_path / file.name.removesuffix(".xz")).write_bytes(lzma.decompress(file.read_bytes()))
+    return sorted(tmp_path.glob("jax_*"))
+
+
+def test_recorded_ranks_are_a_fleet(recorded_ranks):
+    fleet = profnb.load_fleet(recorded_ranks)
+    assert fleet.hosts["rank"].tolist() == [0, 1]
+    assert [one.partition(".")[0][-2:] for one in fleet.hosts.host] == ["_0", "_1"]
+    assert fleet.stragglers == (fleet.hosts.host[1],)
+    assert 45 < fleet.hosts.caused_ms[1] < 70  # 50 and what a sleep takes longer on a machine with two cores
+    assert fleet.hosts.caused_ms[0] < 5
+    assert "a step more Python inside the step" in fleet.verdict
+    assert len(fleet.steps) == 2 * 11
+    sums = fleet.hosts.own_ms + fleet.hosts.wait_ms + fleet.hosts.exchange_ms
+    assert sums.tolist() == pytest.approx(fleet.hosts.step_ms.tolist())
+
+
+def test_the_waiting_of_a_recorded_rank_is_no_ops_and_no_layers(recorded_ranks):
+    p = profnb.load(recorded_ranks[0])
+    assert p.study.summary.shares[0].category == "device collectives"
+    assert p.study.summary.shares[0].fraction > 0.7
+    rows = p.ops[~p.ops.op_name.str.contains("all-reduce") & ~p.ops.op_type.str.contains("allreduce")]
+    assert rows.self_us.sum() / 1e3 < 12 * 15  # of 12 steps of 50 ms and more
+    rules = {one.rule for one in p.advice}
+    assert "exposed-collectives" in rules and "idle-cores" not in rules

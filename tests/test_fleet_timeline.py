@@ -137,3 +137,18 @@ def test_the_magic_shows_the_timeline_of_all_hosts_and_of_one(tmp_path, capsys):
         assert "worker-2 tf_Compute" not in capsys.readouterr().out
     finally:
         type(shell).clear_instance()
+
+
+def test_a_page_has_the_timeline_unless_it_is_not_wanted_or_not_possible(tmp_path):
+    files = hosts_of(tmp_path / "run", SLOW)
+    fleet = profnb.load_fleet(tmp_path / "run")
+    page = fleet.to_html(tmp_path / "page.html").read_text("utf-8")
+    assert "Events may lie off where they are drawn" in page  # said above the picture
+    programs = re.findall(r"<script>", page)
+    assert len(programs) == 2 == len(re.findall(r"sha256-", page))  # each by its own sum
+    alone = fleet.to_html(tmp_path / "alone.html", timeline=False).read_text("utf-8")
+    assert "Events may lie off" not in alone and len(re.findall(r"<script>", alone)) == 1
+    for file in files:  # the hosts' parts are known, their traces gone
+        file.unlink()
+    gone = fleet.to_html(tmp_path / "gone.html").read_text("utf-8")
+    assert "traces that are gone" in gone and "worker-1 holds the others up" in gone

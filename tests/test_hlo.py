@@ -11,6 +11,7 @@ from traces import event, host, line, message, read
 
 from profnb.subjects.xla.hlo_costs import Costs, _valid_positions
 from profnb.core.errors import TraceFormatError
+from profnb.subjects.xla.hlo_ops import HloOp
 from profnb.trace.hlo import read_hlo_module, read_hlo_modules
 
 ADD = [parameter("x", 0, shape(F32)), parameter("y", 1, shape(F32)), op("add.9", "add", shape(F32), "x", "y")]
@@ -241,3 +242,15 @@ def test_mutated_programs_are_read_or_refused(data):
     for row in range(len(module)):
         costs.flops(row)
         costs.bytes(row)
+
+
+@pytest.mark.parametrize("name, op_name, expected", [
+    ("all-reduce.3", "jit(step)/transpose(jvp())/dot_general", ("all-reduce.3", "all-reduce")),  # the compiler's own
+    ("all-reduce.3", "jit(step)/psum", ("jit(step)/psum", "psum")),  # the program's
+    ("all-gather.1", "jit(f)/all_gather", ("jit(f)/all_gather", "all_gather")),
+    ("all-reduce.3", "while/CollectiveReduceV2", ("while/CollectiveReduceV2", "CollectiveReduceV2")),
+    ("dot.3", "jit(step)/transpose(jvp())/dot_general", ("jit(step)/transpose(jvp())/dot_general", "dot_general")),
+    ("reduce.3", "jit(step)/reduce_sum", ("jit(step)/reduce_sum", "reduce_sum")),
+])  # fmt: skip
+def test_an_exchange_that_the_compiler_added_is_not_the_op_it_is_for(name, op_name, expected):
+    assert HloOp("jit_step", 1, name, 0, "all-reduce", op_name).key == expected

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 
@@ -22,7 +23,7 @@ from profnb.subjects.layers.layer_rows import LayerRows
 from profnb.trace.files import find_traces, pick_trace, read_trace
 from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
 from profnb.trace.names import is_host_collective, is_host_transfer
-from traces import event, host, line, plane, read, xspace
+from traces import event, gpu, host, line, plane, read, xspace
 
 MS = 10**9
 
@@ -170,6 +171,81 @@ def test_an_exchange_is_in_no_layers_time():
     assert rows.place("net/dense/CollectiveReduceV2", "CollectiveReduceV2").row == rows.other("outside the model")
 
 
+PACKED = ["StatefulPartitionedCall/sgd/concat_1", "StatefulPartitionedCall/sgd/CollectiveReduceV2_1", "StatefulPartitionedCall/sgd/split_1"]
+
+
+def test_packing_what_is_exchanged_is_the_exchange():
+    """MirroredStrategy packs all gradients under the optimizer's name, so that its graph has them for the first weight."""
+    rows = LayerRows([], [*PACKED, "net/join/concat", "net/CollectiveReduceV2x/concat"])
+    outside = rows.other("outside the model")
+    assert [rows.place(name, kind).row for name, kind in zip(PACKED, ("ConcatV2", "CollectiveReduceV2", "SplitV"), strict=True)] == [outside] * 3
+    assert rows.place("StatefulPartitionedCall/sgd/sub", "Sub").row == rows.other("optimizer")
+    for own in ("net/join/concat", "net/CollectiveReduceV2x/concat"):  # a layer's own
+        assert rows.place(own, "ConcatV2").row not in (outside, rows.other("optimizer"))
+    alone = LayerRows([], [PACKED[0]])
+    assert alone.place(PACKED[0], "ConcatV2").row == alone.other("optimizer")  # of an optimizer that exchanges nothing
+
+
+@pytest.mark.parametrize("is_exchange", [True, False])
+def test_packing_of_an_exchange_is_no_optimizer(is_exchange):
+    """Of 10 ms 2 are the model's and 8 concatenate in the optimizer's scope: only without an exchange they are its own."""
+    python, ops = [], []
+    for at in range(8):
+        t = at * 20 * MS
+        python.append(event("train_step", t, 19 * MS, _r=1, step_num=at))
+        ops.append(event("net/dense/MatMul:MatMul", t, 2 * MS))
+        ops += [event(f"sgd/concat_{one}:ConcatV2", t + (2 + one) * MS, MS) for one in range(8)]
+        if is_exchange:
+            ops.append(event("sgd/CollectiveReduceV2_1:CollectiveReduceV2", t + 10 * MS, 2 * MS, instance_key=1, group_key=1))
+    rules = {one.rule for one in Profile(read(host(line("python", *python), line("ops", *ops)))).advice}
+    assert ("large-optimizer" in rules) is not is_exchange
+
+
+def beside_a_device(busy_ms=1, exchange_ms=0, launches_ms=0):
+    """Six steps of 20 ms: a kernel from 1 ms on, the host exchanging from 5 ms on while it prepares, and then launching."""
+    python, pool, exchange, kernels = [], [], [], []
+    for at in range(6):
+        t = at * 20 * MS
+        python.append(event("train_step", t, 20 * MS, _r=1, step_num=at))
+        pool += [event("ExecutorState::Process", t, 19 * MS), event("cuLaunchKernel", t + MS // 2, MS // 2, correlation_id=at + 1)]
+        if exchange_ms:
+            exchange.append(event(REDUCE, t + 5 * MS, exchange_ms * MS, instance_key=at, group_key=1))
+        if launches_ms:
+            pool.append(event("cuLaunchKernel", t + 8 * MS, launches_ms * MS, correlation_id=100 + at))
+            kernels.append(event("k2", t + (8 + launches_ms) * MS, MS // 2, correlation_id=100 + at))
+        kernels.append(event("k", t + MS, busy_ms * MS, correlation_id=at + 1))
+    return read(host(line("python", *python), line("tf_Compute", *pool), line("more", *exchange)), gpu(line("Stream #1", *sorted(kernels, key=str))))
+
+
+def test_a_device_that_idles_while_the_host_exchanges_waits_for_no_launch():
+    """20 ms less 1 ms of kernel: 10 of exchange, 1 of Python at the end, and 8 of preparing."""
+    p = Profile(beside_a_device(exchange_ms=10))
+    of_idle = p.idle.set_index("cause").total_us
+    assert of_idle["host collectives"] == pytest.approx(6 * 10_000)
+    assert of_idle["kernel launch"] == pytest.approx(6 * 8_000)
+    assert of_idle.sum() == pytest.approx(6 * 19_000)
+    shares = {one.category: one.fraction for one in p.study.summary.shares}
+    assert shares["device collectives"] == pytest.approx(0.5)  # as the breakdown has it
+    rules = {one.rule: one for one in p.advice}
+    assert rules["exposed-collectives"].title == "Find out which worker is waited for"
+    assert "while the device computes nothing" in rules["exposed-collectives"].evidence
+    assert "idle-device" not in rules
+    assert "most of it host collectives" in p.summary()
+
+
+def test_launching_goes_on_while_the_host_exchanges():
+    """Calls that launch, 3 ms of the exchange's 10, are launching; the kernel behind them hides half a millisecond."""
+    of_idle = Profile(beside_a_device(exchange_ms=10, launches_ms=3)).idle.set_index("cause").total_us
+    assert of_idle["host collectives"] == pytest.approx(6 * 6_500)
+    assert of_idle["kernel launch"] == pytest.approx(6 * 11_000)
+
+
+def test_a_device_whose_host_exchanges_nothing_has_no_such_cause():
+    of_idle = Profile(beside_a_device()).idle.set_index("cause").total_us
+    assert of_idle["host collectives"] == 0
+    assert of_idle["kernel launch"] == pytest.approx(6 * 18_000)
+
+
 SECOND = 10**9
 
 
@@ -312,19 +388,54 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
         monkeypatch.setenv(name, value)
     messages = []
     door = ProfilerDoor(CaptureOptions(), messages)
-    door._tell_of_others()
-    door._tell_of_others()
+    door._announce()
+    door._announce()
     assert "process 1 of 3 of its job" in messages[0] and "load_fleet" in messages[0]
     assert "may end a process" in messages[1] and len(messages) == 2
     assert capsys.readouterr().err.count("may end a process") == 1
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
     quiet = []
-    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    ProfilerDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2 and capsys.readouterr().err == ""
     assert "not all steps of the training" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
-    ProfilerDoor(CaptureOptions(), quiet)._tell_of_others()
+    ProfilerDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2
+
+
+def test_another_frameworks_profiler_tells_of_others_and_of_no_crash(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    messages = []
+    doors = Doors(CaptureOptions(), messages)
+    monkeypatch.setattr(doors.torch, "start", lambda folder: None)
+    doors.start(doors.torch, "")
+    assert len(messages) == 1 and "process 1 of 4 of its job" in messages[0]
+    doors.tensorflow._announce()  # which starts later, and may do harm
+    assert len(messages) == 2 and "may end a process" in capsys.readouterr().err
+
+
+class _Jobs:
+    """What jax and torch know of their job where the program itself gave the number."""
+
+    class State:
+        process_id, num_processes = 2, 3
+
+    class Unset:
+        process_id = num_processes = None
+
+
+@pytest.mark.parametrize("module, names, expected", [
+    ("jax._src.distributed", {"global_state": _Jobs.State}, Rank("2", 3)),
+    ("jax._src.distributed", {"global_state": _Jobs.Unset}, None),
+    ("torch.distributed", {"is_initialized": lambda: True, "get_rank": lambda: 1, "get_world_size": lambda: 2}, Rank("1", 2)),
+    ("torch.distributed", {"is_initialized": lambda: True, "get_rank": lambda: 0, "get_world_size": lambda: 1}, None),
+    ("torch.distributed", {"is_initialized": lambda: False}, None), ("torch.distributed", {}, None),
+])  # fmt: skip
+def test_which_process_this_is_by_its_framework(monkeypatch, module, names, expected):
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**names))
+    assert find_rank(environment={}) == expected
+    assert find_rank(environment={"RANK": "0", "WORLD_SIZE": "5"}) == Rank("0", 5)  # the launcher's word counts
 
 
 def test_ranks_trace_the_same_steps_unless_seconds_were_asked_for(monkeypatch):

@@ -146,6 +146,11 @@ JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", "JAX's own step markers are no ste
 # Starting the profiler sets up JAX's devices, which the code may want to choose before.
 JAX_IS_SET_UP = Seam("jax._src.xla_bridge:backends_are_initialized", _NO_JAX, 0)
 JAX_BACKENDS = Seam("jax._src.xla_bridge:backends", _NO_JAX, 0)
+# Asking jax.process_index() would set up the devices.
+_NO_RANK = "it is not known which process of its job this is"
+JAX_JOB = Seam("jax._src.distributed:global_state", _NO_RANK, is_on_objects=True)
+JAX_RANK = Seam("jax._src.distributed:State.process_id", _NO_RANK, is_on_objects=True)
+JAX_RANKS = Seam("jax._src.distributed:State.num_processes", _NO_RANK, is_on_objects=True)
 
 JAX_BATCHES = Seam(
     "keras.src.backend.jax.trainer:JAXEpochIterator._get_iterator",
@@ -159,6 +164,9 @@ TORCH_PROFILE = Seam(_TORCH_PROFILE, _NO_TORCH, 0, ("activities", "with_stack"))
 TORCH_PROFILE_START = Seam(f"{_TORCH_PROFILE}.start", _NO_TORCH, 1)
 TORCH_PROFILE_STOP = Seam(f"{_TORCH_PROFILE}.stop", _NO_TORCH, 1)
 TORCH_PROFILE_EXPORT = Seam(f"{_TORCH_PROFILE}.export_chrome_trace", _NO_TORCH, 2)
+TORCH_HAS_JOB = Seam("torch.distributed:is_initialized", _NO_RANK, is_on_objects=True)
+TORCH_RANK = Seam("torch.distributed:get_rank", _NO_RANK, is_on_objects=True)
+TORCH_RANKS = Seam("torch.distributed:get_world_size", _NO_RANK, is_on_objects=True)
 TORCH_ACTIVITY = Seam("torch.profiler:ProfilerActivity", _NO_TORCH)
 TORCH_RECORD = Seam("torch.profiler:record_function", "PyTorch's trace has no step markers", 1)
 TORCH_AUTOGRAD_ENTER = Seam(

@@ -63,6 +63,7 @@ CAUSE_COLOURS = {
     "copying input": COLOURS["work between steps"],
     "host compute": COLOURS["host compute"],
     "kernel launch": COLOURS["kernel launch"],
+    "host collectives": COLOURS["device collectives"],
     "Python in the step": "#c855a9",
     "Python between steps": COLOURS["between steps"],
     "unknown": COLOURS["all others"],

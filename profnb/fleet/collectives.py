@@ -37,12 +37,15 @@ class HostCollectives:
         leave_ps: When it left, shape (K,).
         is_numbered: Whether the keys are TensorFlow's own numbers, or count from a step's begin: then equal
             keys are the same collective though hosts began to record at different steps.
+        is_unclear: Whether processes exchange in several groups, and nothing tells which collective is of
+            which: then none is here.
     """
 
     keys: tuple[Key, ...]
     enter_ps: Int64s
     leave_ps: Int64s
     is_numbered: bool
+    is_unclear: bool = False
 
     def __len__(self) -> int:
         return self.enter_ps.size
@@ -78,6 +81,10 @@ def find_collectives(spine: Spine) -> HostCollectives:
         keys, is_unique = _numbered_keys(spine, events, numbered)
         if is_unique:
             return HostCollectives(keys, enter, leave, is_numbered=True)
+    named = trace.stats.texts(_RANKS).events
+    if events.size and trace.process_groups > 1 and not np.isin(events, named).all():
+        none = np.empty(0, np.int64)
+        return HostCollectives((), none, none, is_numbered=False, is_unclear=True)
     keys, by_step = _counted_keys(spine, events)
     return HostCollectives(keys, enter, leave, is_numbered=by_step)
 

@@ -95,7 +95,7 @@ def digest_study(
             spent[name] = spent.get(name, 0.0) + float(ops.self_ps[row]) / steps
     return Digest(
         host=printable(host),
-        rank=rank_of_name(host),
+        rank=study.trace.rank if study.trace.rank >= 0 else rank_of_name(host),
         path=str(Path(path)) if os.fspath(path) else "",
         time=time,
         step_begin_ps=study.steps.begin_ps,

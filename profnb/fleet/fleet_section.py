@@ -10,7 +10,7 @@ from profnb.core.columns import Floats
 from profnb.core.printable import printable
 from profnb.core.units import duration_text, percent_text
 from profnb.drawing.html_table import note_list
-from profnb.drawing.markup import content_policy
+from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import MUTED, ROOT, colour_of
 from profnb.fleet.fleet_tables import FLEET_HOSTS
@@ -18,6 +18,7 @@ from profnb.fleet.merging import Merged
 from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
+from profnb.report.script import report_script
 
 __all__ = ["FleetView", "fleet_bundle", "fleet_page", "fleet_text"]
 
@@ -28,7 +29,7 @@ _PAGE = Markup(
     '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
     '<meta name="viewport" content="width=device-width,initial-scale=1"><title>{title} - profnb</title>'
     "<style>:root{{color-scheme:light dark}}body{{margin:24px auto;max-width:980px;padding:0 16px;"
-    "background:Canvas;color:CanvasText}}</style></head><body>{body}</body></html>"
+    "background:Canvas;color:CanvasText}}</style></head><body><main>{body}</main>{scripts}</body></html>"
 )
 
 
@@ -227,8 +228,20 @@ def fleet_bundle(view: FleetView) -> dict[str, str]:
     return {"text/html": str(fleet_html(view)), "text/plain": fleet_text(view)}
 
 
-def fleet_page(view: FleetView) -> str:
-    """The fleet as one HTML file that asks nothing of a network."""
+def fleet_page(view: FleetView, timeline: Markup, script: str) -> str:
+    """The fleet as one HTML file that asks nothing of a network.
+
+    Args:
+        view: What it says.
+        timeline: The hosts on one axis of time; "" leaves it out.
+        script: What makes that move; "" for nothing.
+    """
+    programs = [script_element(one) for one in (report_script(), script) if one]
     return str(
-        _PAGE.format(policy=content_policy(), title=printable(view.title), body=fleet_html(view))
+        _PAGE.format(
+            policy=content_policy(*programs),
+            title=printable(view.title),
+            body=fleet_html(view) + timeline,
+            scripts=Markup("").join(programs),
+        )
     )

@@ -32,15 +32,17 @@ class FleetTimeline:
         notes: What is to be said first, in sentences.
     """
 
-    def __init__(self, study: JoinedStudy, notes: Sequence[str]) -> None:
+    def __init__(self, study: JoinedStudy, notes: Sequence[str], *, is_page: bool = False) -> None:
         """Decide the picture.
 
         Args:
             study: The hosts' events on one clock.
             notes: What is to be said first.
+            is_page: Whether it stands in a page, which may be larger than a notebook's cell.
         """
         self.study, self.notes = study, tuple(notes)
-        self.timeline: Timeline = build_timeline(study, of=f"fleet[{study.trace.hostnames[0]!r}]")
+        of = f"fleet[{study.trace.hostnames[0]!r}]"
+        self.timeline: Timeline = build_timeline(study, is_page=is_page, of=of)
 
     def html(self, timeline_id: str = "") -> Markup:
         """The element.
@@ -60,8 +62,9 @@ class FleetTimeline:
 
 
 def build_fleet_timeline(
-    merged: Merged, names: Sequence[str], studies: Sequence[Study | None], notes: Sequence[str]
-) -> FleetTimeline:
+    merged: Merged, names: Sequence[str], studies: Sequence[Study | None], notes: Sequence[str],
+    *, is_page: bool = False,
+) -> FleetTimeline:  # fmt: skip
     """The timeline of a fleet.
 
     Args:
@@ -69,15 +72,16 @@ def build_fleet_timeline(
         names: What they are called.
         studies: The analyses of their traces; None for one that is a line only.
         notes: What is to be said of the fleet first.
+        is_page: Whether it stands in a page.
     """
     told = [_READING, _clock_note(merged.clocks, names), *notes]
     if any(study is None for study in studies):
         told.insert(
             1,
-            "The threads of so many hosts, or of traces so large, are left out: "
+            "The threads of so many hosts, of traces so large, or of traces that are gone, are left out: "
             f"fleet[{names[0]!r}].timeline() shows those of one.",
         )
-    return FleetTimeline(join_hosts(merged, names, studies), told)
+    return FleetTimeline(join_hosts(merged, names, studies), told, is_page=is_page)
 
 
 def show_fleet_timeline(built: FleetTimeline, live: bool | None) -> None:

@@ -106,6 +106,11 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
             "These hosts send to one another by twos (parameter servers, stages of a pipeline) and meet in "
             "no collective, so nobody waits for all, and no host can be said to hold the others up."
         )
+    if any(one.collectives.is_unclear for one in digests):
+        return (
+            "These processes exchange in several groups, and their collectives do not say of which each is, "
+            "so which belong together cannot be told."
+        )
     if any(len(one.collectives) for one in digests):
         return (
             "No two collectives have all these hosts in common: their captures may not have been of the same "

@@ -32,6 +32,7 @@ _CLAUSES = {
     "synchronising copy": "the host waits for results of it or copies them back",
     "host compute": "ops compute on the CPU",
     "kernel launch": "the host is still launching its kernels",
+    "host collectives": "the host waits for other workers or replicas, or exchanges with them",
     "Python in the step": "the host runs Python, or what was not recorded, in the step",
     "Python between steps": "the host runs Python between steps",
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from profnb.fleet.digest import Digest
     from profnb.fleet.fleet_section import FleetView
     from profnb.fleet.fleet_tables import FleetSteps
+    from profnb.fleet.fleet_timeline import FleetTimeline
     from profnb.fleet.meeting import Meeting
     from profnb.fleet.merging import Merged
     from profnb.fleet.verdict import HostTimes, Verdict
@@ -192,32 +193,53 @@ class Fleet:
             live: Whether zooming in may ask the kernel for events that were merged; None for what the
                 notebook was configured to.
         """
-        from profnb.fleet.fleet_timeline import build_fleet_timeline, show_fleet_timeline
+        from profnb.fleet.fleet_timeline import show_fleet_timeline
         from profnb.report.frontend import show_sentence
 
-        merged = self._merged
-        if merged is None or not merged.clocks.is_possible:
+        built = self._timeline(self.notes)
+        if built is None:
             why = self._verdict.sentence
             show_sentence(" ".join(["There is nothing to join their clocks by.", why, *self.notes]))
             return
+        show_fleet_timeline(built, live)
+
+    def _timeline(self, notes: Sequence[str], *, is_page: bool = False) -> "FleetTimeline | None":
+        """All hosts on one axis; None where nothing joins their clocks."""
+        from profnb.fleet.fleet_timeline import build_fleet_timeline
+
+        merged = self._merged
+        if merged is None or not merged.clocks.is_possible:
+            return None
         met = self._meeting.digests
-        size = sum(Path(one.path).stat().st_size for one in met)
-        is_small = len(met) <= _MOST_OPENED and size <= _MOST_BYTES
+        files = [Path(one.path) for one in met]
+        has_files = all(one.path for one in met) and all(file.is_file() for file in files)
+        is_few = has_files and len(files) <= _MOST_OPENED
+        is_small = is_few and sum(file.stat().st_size for file in files) <= _MOST_BYTES
         studies = [load(one.path).study if is_small else None for one in met]
         names = [one.host for one in met]
-        show_fleet_timeline(build_fleet_timeline(merged, names, studies, self.notes), live)
+        return build_fleet_timeline(merged, names, studies, notes, is_page=is_page)
 
-    def to_html(self, path: Source) -> Path:
+    def to_html(self, path: Source, *, timeline: bool = True) -> Path:
         """Write the report as one HTML file that needs no network.
+
+        Args:
+            path: Where to.
+            timeline: Whether all hosts follow on one axis of time, for which their traces are read.
 
         Returns:
             The file's path.
         """
+        from markupsafe import Markup
+
         from profnb.fleet.fleet_section import fleet_page
+        from profnb.timeline.element import timeline_script
 
         target = Path(path).expanduser()
+        built = self._timeline((), is_page=True) if timeline else None
+        drawn = Markup("") if built is None else built.html()
+        script = timeline_script() if built is not None and built.timeline.data else ""
         with whole_file(target) as partial:
-            partial.write_text(fleet_page(self._view), encoding="utf-8")
+            partial.write_text(fleet_page(self._view, drawn, script), encoding="utf-8")
         return target
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from profnb.steps.streams import (
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import (
+    BACKEND_CALLS,
     FUNCTION_CALL,
     HLO_MODULE,
     NEXT_BATCH,
@@ -35,8 +36,8 @@ from profnb.trace.op_names import parse_op
 
 __all__ = [
     "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
-    "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING", "SYNCHRONISING", "TRACING",
-    "WAITING_FOR_INPUT", "find_activities",
+    "DISPATCH", "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING",
+    "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -75,7 +76,7 @@ ACTIVITIES = (
     "output",
     "device compute",
 )
-NOTHING, AWAITING, TRACING, _FRAME, _DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
+NOTHING, AWAITING, TRACING, _FRAME, DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
 SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(7, 11)
 _COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(11, 15)
 HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(15, 20)
@@ -156,7 +157,7 @@ def _host_lane_beside_device(name: str) -> int:
         return NOTHING
     if "Synchronize" in name:
         return SYNCHRONISING
-    return COMPILING if is_compilation(name) else _DISPATCH
+    return COMPILING if is_compilation(name) else DISPATCH
 
 
 def _device_lanes(trace: Trace) -> Int8s:
@@ -185,7 +186,8 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     if not (trace.is_device_line & has_events).any():
         host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
         if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
-            host[~trace.is_op_name & (host == HOST_COMPUTE)] = NOTHING
+            is_backend = np.array([name.startswith(BACKEND_CALLS) for name in texts], np.bool_)
+            host[~trace.is_op_name & ~is_backend & (host == HOST_COMPUTE)] = NOTHING
         lanes = trace.by_name(host) * trace.is_host_event
         _mark_exchange(trace, lanes)
         lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
@@ -196,16 +198,16 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     if trace.is_op_name is not None:
         # What is neither op nor runtime is Python's, or the user's annotation.
         is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
-        host[~trace.is_op_name & ~is_runtime & (host == _DISPATCH)] = NOTHING
+        host[~trace.is_op_name & ~is_runtime & (host == DISPATCH)] = NOTHING
     lanes = trace.by_name(host) * trace.is_host_event
-    lanes[trace.select_names(is_host_collective) & (lanes == _DISPATCH)] = EXCHANGING
+    lanes[trace.select_names(is_host_collective) & (lanes == DISPATCH)] = EXCHANGING
     _mark_tracing(trace, parent, lanes)
     of_work = _device_lanes(trace)
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
     is_call[launches] = True
     on_cpu = _cpu_ops(trace, parent, is_call)
-    on_cpu = on_cpu[lanes[on_cpu] != WAITING_FOR_INPUT]
+    on_cpu = on_cpu[~np.isin(lanes[on_cpu], (WAITING_FOR_INPUT, EXCHANGING))]
     lanes[on_cpu] = HOST_COMPUTE
     lanes[_work_of_pipelines(trace, on_cpu)] = NOTHING
     work = of_work[launched]
@@ -234,6 +236,8 @@ def _mark_exchange(trace: Trace, lanes: Int8s) -> None:
     if not exchanges.any() and not transfers.any():
         return
     is_op = trace.select_names(lambda name: parse_op(name) is not None)
+    if trace.is_op_name is not None:
+        is_op = trace.is_op_name[trace.events.name]
     is_op[trace.stats.texts(HLO_MODULE).events] = True
     lanes[on_host & ~is_op] = _FRAME
     lanes[transfers] = _TRANSFERRING

@@ -25,7 +25,13 @@ __all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"
 
 _SUFFIX = ".xplane.pb"
 # What else a folder may hold that we read; only where there is no XPlane trace.
-_OTHER_SUFFIXES = (".trace.json", ".trace.json.gz", ".run_metadata.pb")
+_OTHER_SUFFIXES = (
+    ".pt.trace.json",
+    ".pt.trace.json.gz",
+    ".trace.json",
+    ".trace.json.gz",
+    ".run_metadata.pb",
+)
 _OTHER_PREFIX = "timeline"
 _GZIP = b"\x1f\x8b"
 _PIECE, _FIRST_PIECE = 1 << 22, 1 << 12

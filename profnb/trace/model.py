@@ -207,6 +207,9 @@ class Trace:
             format says which events are ops; None where the names tell.
         left_out: What the file held and the trace does not, in sentences.
         epoch_ns: When the trace began, in nanoseconds since 1970; 0 where it is not known.
+        rank: The number of its process in a job; -1 where the file does not say.
+        process_groups: How many different sets of that job's processes exchange among themselves, as far as
+            the file says; 0 for not at all.
     """
 
     source: str
@@ -223,6 +226,8 @@ class Trace:
     is_op_name: Bools | None = None
     left_out: tuple[str, ...] = ()
     epoch_ns: int = 0
+    rank: int = -1
+    process_groups: int = 0
 
     @cached_property
     def is_host_line(self) -> Bools:

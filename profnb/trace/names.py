@@ -8,6 +8,7 @@ TF = tensorflow/python (2.21), profnb = written by our own markers.
 import re
 
 __all__ = [
+    "BACKEND_CALLS",
     "CONSUMER_ID",
     "CONSUMER_TYPE",
     "CORRELATION_ID",
@@ -250,7 +251,7 @@ _COLLECTIVE_RUNS = (
     "CollectiveOp::",
 )
 _MEETINGS = ("Rendezvous", "InProcessCommunicator", "GlooCommunicator", "MpiCommunicator")
-_BACKEND_CALLS = ("gloo:", "mpi:")
+BACKEND_CALLS = ("gloo:", "mpi:")  # PyTorch's annotations, on threads of the backends
 _TRANSFERS = ("_Recv", "_Send", "_HostRecv", "_HostSend")
 _FEEDS = ("_recv_", "_send_", "_retval", "_arg")
 
@@ -261,7 +262,7 @@ def is_host_collective(name: str) -> bool:
     ``CollectiveReduceV2:CollectiveReduceV2`` and what runs it, XLA's ``all-reduce.1`` on a CPU and its
     ``Rendezvous``, ``HorovodAllreduce``; not ``GatherV2``, which looks up rows.
     """
-    if name.startswith((*_COLLECTIVE_RUNS, *_BACKEND_CALLS)) or _HLO_COLLECTIVE.match(name):
+    if name.startswith((*_COLLECTIVE_RUNS, *BACKEND_CALLS)) or _HLO_COLLECTIVE.match(name):
         return True
     if name.startswith(_MEETINGS) or name.endswith("::Rendezvous"):
         return True

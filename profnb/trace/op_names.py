@@ -4,8 +4,19 @@ Source: openxla/xla tf_op_utils.cc (ParseTfOpFullname, IsJaxOpType; 5a3e9fa3).
 """
 
 import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
-__all__ = ["parse_op", "without_call", "without_number", "without_numbers"]
+from profnb.trace.names import is_host_collective
+
+__all__ = [
+    "is_packing",
+    "packing_scopes",
+    "parse_op",
+    "without_call",
+    "without_number",
+    "without_numbers",
+]
 
 _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
@@ -15,6 +26,7 @@ _DATASET = "Dataset"
 _BACKENDS = frozenset(
     {"nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl"}
 )
+_PACKING = ("ConcatV2", "SplitV")
 _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
 _CALL = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
@@ -53,3 +65,20 @@ def without_number(name: str) -> str:
 def without_numbers(name: str) -> str:
     """A name without what Keras and then TensorFlow made it unique by: ``sgd_1_1`` becomes ``sgd``."""
     return _NUMBERS.sub("", name)
+
+
+def packing_scopes(op_names: Iterable[str]) -> frozenset[str]:
+    """The scopes that collectives are directly in, which TensorFlow gives the optimizer's or a layer's name.
+
+    Beside ``sgd/CollectiveReduceV2_1`` stand ``sgd/concat_1``, which packs many gradients into the one tensor
+    that is exchanged, and ``sgd/split_1``.
+    """
+    split = (name.rpartition("/") for name in op_names)
+    return frozenset(
+        scope for scope, _, own in split if scope and is_host_collective(f":{without_numbers(own)}")
+    )
+
+
+def is_packing(op_name: str, op_type: str, scopes: AbstractSet[str]) -> bool:
+    """Whether an op packs or unpacks what is exchanged, in one of ``packing_scopes``."""
+    return op_type in _PACKING and op_name.rpartition("/")[0] in scopes

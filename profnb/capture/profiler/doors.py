@@ -69,6 +69,7 @@ class Doors:
     def start(self, door: Door, folder: str) -> None:
         """Start one of the profilers; whatever it raises goes to the caller."""
         door.start(folder)
+        self.tensorflow.tell_of_others()
         self._running.append(door)
 
     def note_ignored_options(self) -> None:

@@ -38,7 +38,7 @@ class ProfilerDoor:
         self._log: list[bytes] = []
         self._took_over = False
         self.rank: Rank | None = find_rank(options.rank)
-        self._has_told = False
+        self._has_told = self._has_warned = False
 
     def find(self, tensorflow: Library) -> tuple[Any, Any] | None:
         """The functions that start and stop the profiler; None where one is missing."""
@@ -48,7 +48,7 @@ class ProfilerDoor:
 
     def start(self, folder: str) -> None:
         """Start the profiler, taking over a session that is running already."""
-        self._tell_of_others()
+        self._announce()
         with profiler_log_held_back() as log:
             self._start_taking_over(folder)
         self._log = log
@@ -91,8 +91,15 @@ class ProfilerDoor:
                 "and 2.21), so this trace has host level 2, the device, and no Python calls."
             )
 
-    def _tell_of_others(self) -> None:
-        """Say that others are not shown here, and what stopping may do to a process that works with them."""
+    def _announce(self) -> None:
+        """What a process of a job has to know before TensorFlow's profiler starts."""
+        self.tell_of_others()
+        if self.rank is not None and self.rank.is_collective and not self._has_warned:
+            self._has_warned = True
+            self._warn_of_crash()
+
+    def tell_of_others(self) -> None:
+        """Say that others are not shown here."""
         if self.rank is None or self._has_told:
             return
         self._has_told = True
@@ -102,9 +109,7 @@ class ProfilerDoor:
             f"This is process {self.rank.name}{many} of its job, and shows only itself; "
             f"profnb.load_fleet(logdir) shows all.{kept}"
         )
-        if self.rank.is_collective:
-            self._warn_of_crash()
-        else:
+        if not self.rank.is_collective:
             self._messages.append(
                 "This job has parameter servers: its workers do not go through common steps. The steps here "
                 "are what this process ran, on a coordinator only the functions that it sent to workers, and "

@@ -1,8 +1,9 @@
-"""Which of a job's processes this is, by what its launcher says in the environment.
+"""Which of a job's processes this is, by what its launcher says in the environment, or else its framework.
 
 TensorFlow's clusters say it by ``TF_CONFIG``, PyTorch's launcher by ``RANK``, Horovod's by ``HOROVOD_RANK``,
 Open MPI by ``OMPI_COMM_WORLD_RANK``, MPICH by ``PMI_RANK``, Slurm by ``SLURM_PROCID``; JAX reads
-``JAX_PROCESS_ID``.
+``JAX_PROCESS_ID``. A program may give the number itself (``jax.distributed.initialize``,
+``torch.distributed.init_process_group``): the framework then knows it.
 """
 
 import json
@@ -11,6 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from profnb.capture.seams import (
+    JAX_JOB,
+    JAX_RANK,
+    JAX_RANKS,
+    TORCH_HAS_JOB,
+    TORCH_RANK,
+    TORCH_RANKS,
+)
 from profnb.core.options import CaptureOptions
 
 __all__ = ["Rank", "bound_by_steps", "find_rank"]
@@ -61,7 +70,7 @@ def find_rank(given: int | None = None, environment: Mapping[str, str] = os.envi
         rank, ranks = _whole(environment.get(number)), _whole(environment.get(size))
         if rank is not None and ranks is not None and rank < ranks > 1:
             return Rank(str(rank), ranks)
-    return None
+    return _rank_in_framework()
 
 
 def bound_by_steps(options: CaptureOptions) -> CaptureOptions:
@@ -74,6 +83,17 @@ def bound_by_steps(options: CaptureOptions) -> CaptureOptions:
     if options.max_seconds != usual or find_rank(options.rank) is None:
         return options
     return replace(options, max_seconds=usual * _FAR_LONGER)
+
+
+def _rank_in_framework() -> Rank | None:
+    """What an imported framework was told; asking sets nothing up."""
+    job = JAX_JOB.find()
+    rank, ranks = JAX_RANK.of(job), JAX_RANKS.of(job)
+    has_job = TORCH_HAS_JOB.find()
+    if rank is None and has_job is not None and has_job():
+        rank, ranks = TORCH_RANK.find()(), TORCH_RANKS.find()()
+    is_known = isinstance(rank, int) and isinstance(ranks, int)
+    return Rank(str(rank), ranks) if is_known and 0 <= rank < ranks > 1 else None
 
 
 def _whole(text: str | None) -> int | None:

@@ -8,8 +8,10 @@ from profnb.core.columns import Bools
 from profnb.core.units import percent_text
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import (
+    FIND_WORKER,
     Advice,
     guide,
+    idle_share_of,
     share_of,
 )
 from profnb.subjects.device.peaks import is_nvidia
@@ -142,18 +144,20 @@ def exposed_collectives(study: Study) -> Advice | None:
     share = share_of(study, "device collectives")
     if share < 0.05 or study.steps.is_window:
         return None
-    if not study.has_device:
+    on_host = idle_share_of(study, "host collectives")
+    if not study.has_device or 2 * on_host >= share:
         # Several replicas of one process meet in one number: nobody else's trace says more of them.
         keys = study.trace.stats.integers("instance_key").values
         if keys.size > 1.5 * np.unique(keys).size:
             return None
         return Advice(
             "exposed-collectives", "Find out which worker is waited for",
-            f"{percent_text(share)} of the time goes to waiting for other workers and exchanging with "
-            "them, while no op computes here. One trace does not tell how much of it is waiting.",
+            f"{percent_text(share)} of the time goes to waiting for other workers and exchanging with them, "
+            f"while {'the device' if study.has_device else 'no op'} computes "
+            f"{'nothing' if study.has_device else 'here'}. One trace does not tell how much of it is "
+            "waiting.",
             share,
-            "Capture all workers into one logdir: profnb.load_fleet(logdir) tells waiting from exchange, and "
-            "who is waited for. What is exchange: a larger batch per worker, or fewer and larger tensors.",
+            FIND_WORKER,
             guide(study, "distributed_training"),
         )  # fmt: skip
     return Advice(

@@ -12,6 +12,8 @@ their thread between steps. Every instant is charged to exactly one cause, the f
   ``block_until_ready``) while the device has nothing to do;
 - **host compute**: an op computes on the CPU;
 - **kernel launch**: the host prepares device work and launches it, kernel by kernel;
+- **host collectives**: the host waits for other workers or replicas, or exchanges with them; where it
+  only prepares work meanwhile, that counts as waiting too, as in the breakdown of a step;
 - **Python in the step**: a step is running, and none of these was recorded;
 - **Python between steps**: no step is running;
 - **unknown**: the host was not recorded.
@@ -33,6 +35,8 @@ from profnb.steps.activities import (
     COMPILING,
     COPYING_IN,
     COPYING_OUT,
+    DISPATCH,
+    EXCHANGING,
     HOST_COMPUTE,
     NOTHING,
     SYNCHRONISING,
@@ -62,13 +66,15 @@ IDLE_CAUSES = (
     "synchronising copy",
     "host compute",
     "kernel launch",
+    "host collectives",
     "Python in the step",
     "Python between steps",
     "unknown",
 )
 WORK = ("compute", "collectives", "copies")
-# Lanes of the sweep, a lower one wins: the device's work, then causes; _TRACED and _AWAITED come after
-# them and count as compiling and synchronising, _STEP is a running step, _NOTHING the open window.
+# Lanes of the sweep, a lower one wins: the device's work, then causes; _PREPARING, _TRACED and _AWAITED come
+# after them and count as launching, compiling and synchronising, _STEP is a running step, _NOTHING the open
+# window.
 (
     _COMPUTING,
     _EXCHANGING,
@@ -79,9 +85,10 @@ WORK = ("compute", "collectives", "copies")
     _SYNCHRONISING,
     _CPU,
     _LAUNCHING,
-) = range(9)
-_TRACED, _AWAITED, _STEP, _NOTHING = 9, 10, 11, 12
-_LANES = 13
+    _MEETING,
+) = range(10)
+_PREPARING, _TRACED, _AWAITED, _STEP, _NOTHING = range(10, 15)
+_LANES = 15
 _LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
 _BINS = 96
 # What the host does, as the breakdown of a step has it too.
@@ -90,6 +97,8 @@ _LANE_OF_ACTIVITY = {
     AWAITING: _AWAITED,
     TRACING: _TRACED,
     COMPILING: _COMPILING,
+    DISPATCH: _PREPARING,
+    EXCHANGING: _MEETING,
     WAITING_FOR_INPUT: _INPUT,
     COPYING_IN: _COPYING_IN,
     COPYING_OUT: _SYNCHRONISING,
@@ -104,14 +113,14 @@ class IdleTable:
 
     Attributes:
         device: The device's plane.
-        occurrences: Uninterrupted stretches per cause, shape (9,).
-        total_ps: Their sum, shape (9,).
-        longest_ps: The longest of them, shape (9,).
+        occurrences: Uninterrupted stretches per cause, shape (10,).
+        total_ps: Their sum, shape (10,).
+        longest_ps: The longest of them, shape (10,).
         busy_ps: Time during which the device ran something.
         window_ps: The counted steps and the gaps between them; busy and idle add up to it.
         aside_ps: The rest of the time from the first step's begin to the last one's end.
         bin_begin_ps: Begins of B equal pieces of the time from the first step to the last, shape (B,).
-        bins_ps: What each piece went to, shape (B, 12): the device's work as ``WORK``, then idle time as
+        bins_ps: What each piece went to, shape (B, 13): the device's work as ``WORK``, then idle time as
             ``IDLE_CAUSES``; each row sums to its piece.
     """
 
@@ -128,7 +137,7 @@ class IdleTable:
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
-    known, step, gap = column[..., :_TRACED], column[..., [_STEP]], column[..., [_NOTHING]]
+    known, step, gap = column[..., :_PREPARING], column[..., [_STEP]], column[..., [_NOTHING]]
     none = np.zeros_like(step)
     return np.concatenate([known, *([step, gap, none] if has_host else [none, gap, step])], axis=-1)
 
@@ -214,6 +223,7 @@ def _lanes(pieces: tuple[Int64s, Int64s, Int8s], window: tuple[int, int]) -> tup
     lane = np.append(pieces[2], np.int8(_NOTHING))
     since, highest = find_stretches(begin, end, _NOTHING - lane, _LANES)
     lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
+    lowest[lowest == _PREPARING] = _LAUNCHING
     lowest[lowest == _TRACED] = _COMPILING
     lowest[lowest == _AWAITED] = _SYNCHRONISING  # waiting for a result is as copying it back
     return since, lowest

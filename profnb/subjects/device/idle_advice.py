@@ -17,6 +17,7 @@ from profnb.steps.streams import (
     raw_device_lines,
 )
 from profnb.subjects.advising import (
+    FIND_WORKER,
     GUIDE,
     LEAST_INPUT,
     READY,
@@ -52,6 +53,7 @@ _EXPLAINS = {
     "synchronising-reads": ("synchronising copy",),
     "python-between-steps": ("Python between steps",),
     "recompiling": ("compiling",),
+    "exposed-collectives": ("host collectives",),
 }
 
 
@@ -275,6 +277,9 @@ def _remedy(study: Study, cause: str) -> tuple[str, str, str]:
                          "of the step, in the input."),
         "kernel launch": ("Launch fewer, larger kernels", "the host prepared and launched its work",
                           _fewer_launches(study)),
+        "host collectives": ("Find out who is waited for", "the host waited for other workers or "
+                             "replicas, or exchanged with them",
+                             f"If other processes train with this one: {FIND_WORKER}"),
         "Python in the step": ("Give the device more to do", "a step ran and at most Python was at "
         "work", python),
         "Python between steps": ("Do less between steps", "at most Python ran between steps", python),

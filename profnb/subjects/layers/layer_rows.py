@@ -14,9 +14,9 @@ What a training step of a model ``net`` with one layer ``dense`` runs, and where
     Sum                                         outside the model    other
 
 The first of these rules that fits decides: an op is the input pipeline's; waits for other workers or
-replicas, which is no layer's work though its name may say so (outside the model); inside a layer of a known
-model; for what the model's graph says (``capture.models.op_order``); the optimizer's; of the loss; of a
-metric; inside a name scope that looks like a layer; outside the model.
+replicas, or packs what they exchange, which is no layer's work though its name may say so (outside the
+model); inside a layer of a known model; for what the model's graph says (``capture.models.op_order``); the
+optimizer's; of the loss; of a metric; inside a name scope that looks like a layer; outside the model.
 """
 
 import re
@@ -30,7 +30,7 @@ from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_la
 from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
 from profnb.subjects.ops.optimizers import OPTIMIZERS
 from profnb.trace.names import copy_direction, is_host_collective
-from profnb.trace.op_names import without_number, without_numbers
+from profnb.trace.op_names import is_packing, packing_scopes, without_number, without_numbers
 
 __all__ = [
     "INPUT",
@@ -118,6 +118,7 @@ class LayerRows:
         self.scopes: dict[tuple[str, ...], int] = {}
         self.layer_places: set[LayerPlace] = set()
         names = {"/".join(scope.path) for scope in self._parsed.values()}
+        self._packing = packing_scopes(op_names)
         ran = {place.row for path in paths if (place := self._layers.place(path))}
         self._graph_facts = _find_graph_facts(models, phase, names, ran)
         self._losses = _LOSSES.union(*(map(str.lower, model.losses) for model in models))
@@ -174,7 +175,7 @@ class LayerRows:
             scope = self._parsed[name] = parse_scope(name)
         if is_input or _is_input(name, op_type, scope):
             return OpPlace(self.other(INPUT), _OTHER)
-        if is_host_collective(f"{name}:{op_type}"):
+        if is_packing(name, op_type, self._packing) or is_host_collective(f"{name}:{op_type}"):
             return OpPlace(self.other(OUTSIDE), _OTHER)
         if any(part in _REGULARIZERS for part in scope.path):
             return OpPlace(self.other(LOSS), _direction(scope))

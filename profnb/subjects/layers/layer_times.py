@@ -271,7 +271,9 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
 
 def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
     """Whom an instruction works for, largest share first."""
-    if not op.op_name:  # a copy or the like that no op of the framework asked for
+    if (
+        not op.op_name or op.is_exchange
+    ):  # what no op of the framework asked for: a copy or the like
         return _Parts([(OpPlace(rows.other(OUTSIDE), _OTHER), 1.0)], [])
     whole = rows.place(op.op_name, op.key[1])
     if fusion is None:

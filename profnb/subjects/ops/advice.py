@@ -1,5 +1,7 @@
 """Rules of advice on ops: eager ops, the optimizer, threads, graphs that grow (TF1)."""
 
+from collections.abc import Set as AbstractSet
+
 import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
@@ -20,6 +22,7 @@ from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, words
 from profnb.trace.names import is_host_collective
+from profnb.trace.op_names import is_packing, packing_scopes
 
 __all__ = [
     "eager_ops",
@@ -86,6 +89,12 @@ def _is_optimizers(op_name: str) -> bool:
     return any(map(is_optimizer, op_name.split("/")))
 
 
+def _updates(op_name: str, op_type: str, packing: AbstractSet[str]) -> bool:
+    """Whether an op is an optimizer's own, and not of the exchange that has its name."""
+    is_exchange = is_host_collective(f"{op_name}:{op_type}")
+    return _is_optimizers(op_name) and not (is_exchange or is_packing(op_name, op_type, packing))
+
+
 def large_optimizer(study: Study) -> Advice | None:
     """The optimizer's ops take a quarter of a device's self time or more, half of a CPU's, and can be fused.
 
@@ -99,13 +108,9 @@ def large_optimizer(study: Study) -> Advice | None:
     )
     side = ops.is_device if ops.is_device.any() else ~ops.is_device
     whole = int(ops.self_ps[side].sum())
-    names = zip(
-        ops.op_name, ops.op_type, strict=True
-    )  # an exchange of gradients has the optimizer's name
-    own = np.array(
-        [_is_optimizers(name) and not is_host_collective(f"{name}:{kind}") for name, kind in names],
-        np.bool_,
-    )
+    packing = packing_scopes(ops.op_name)  # an exchange of gradients has the optimizer's name
+    names = zip(ops.op_name, ops.op_type, strict=True)
+    own = np.array([_updates(*name, packing) for name in names], np.bool_)
     share = float(ops.self_ps[side & own].sum() / whole) if whole and own.size else 0.0
     least = 0.25 if ops.is_device.any() else 0.5
     if share < least or study.framework == JAX or len(study.xla.hlo):
@@ -122,7 +127,7 @@ def large_optimizer(study: Study) -> Advice | None:
     if ops.is_device.any():
         bound = share * share_of(study, "device compute")
     else:
-        bound = gain_of_fusing(study, lambda name, _: _is_optimizers(name))
+        bound = gain_of_fusing(study, lambda name, kind: _updates(name, kind, packing))
     return Advice(
         "large-optimizer", "Make the optimizer cheaper",
         f"The optimizer's ops are {percent_text(share)} of the time of all ops: {count_text(round(each))} a "

@@ -16,7 +16,7 @@ from profnb.core.columns import Int64s, look_up
 from profnb.steps.streams import raw_device_lines
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE
+from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
 
 __all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
 
@@ -27,6 +27,8 @@ _PRODUCT_CALLS = ("gemm", "matmul", "conv", "dot")
 _FLOAT_BITS = {
     10: 16, 11: 32, 12: 64, 15: 32, 16: 16, 18: 64, **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), 8)
 }  # fmt: skip
+# Ops that exchange between devices themselves: JAX's, and TensorFlow's.
+_EXCHANGING = re.compile(r"p(sum|mean|max|min|permute|broadcast)|all_|reduce_scatter|Collective")
 # Where the framework's own code made an op, which tells nothing about the user's.
 _LIBRARY = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
 
@@ -57,11 +59,20 @@ class HloOp:
 
     @property
     def key(self) -> tuple[str, str]:
-        """(op name, op type) for tables of ops; the instruction's own where the op is not known."""
-        if not self.op_name:
-            return self.name, self.category
+        """(op name, op type) for tables of ops; the instruction's own where the op is not known.
+
+        So it is where the compiler made devices exchange what an op has computed: that is not the op.
+        """
         scope, _, last = self.op_name.rpartition("/")
+        if not self.op_name or self.is_exchange:
+            return self.name, self.category
         return self.op_name, self.op_type or (last if scope else "")
+
+    @property
+    def is_exchange(self) -> bool:
+        """Whether it exchanges between devices, and the op that it is for does not."""
+        last = self.op_name.rpartition("/")[2]
+        return is_collective(self.name) and not _EXCHANGING.match(last)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ known here is shown and said, and counts as nobody's.
 Source: pytorch/kineto libkineto/src/output_json.cpp and ActivityType.cpp.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from profnb.trace.names import (
     STEP_NUM,
 )
 
-__all__ = ["is_kineto", "read_kineto"]
+__all__ = ["is_kineto", "place_in_job", "read_kineto"]
 
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
 _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
@@ -41,6 +42,7 @@ _KINETO_ONLY = frozenset(
 )  # fmt: skip
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
+_MOST_RANKS = 1_000_000
 # What an event on a device is, by its category: work, or what a line beside the work shows.
 _WORK, _ANNOTATION, _SYNCHRONISATION, _UNKNOWN = range(1, 5)
 _BESIDE = {_ANNOTATION: " annotations", _SYNCHRONISATION: " waits"}
@@ -122,6 +124,25 @@ def read_kineto(
         lines, thread, is_event, names, raw.name, is_op, derived,
         left_out=_unknown_work(raw, kinds),
     )  # fmt: skip
+
+
+def place_in_job(header: Mapping[str, Any]) -> tuple[int, int]:
+    """The rank of the process that was recorded, and how many sets of ranks exchange among themselves.
+
+    Returns:
+        -1 and 0 where ``distributedInfo``, which PyTorch writes for jobs of several, does not say.
+    """
+    told = header.get("distributedInfo")
+    if not isinstance(told, dict):
+        return -1, 0
+    rank, groups = told.get("rank"), told.get("pg_config")
+    rank = rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else -1
+    sets = {
+        str(ranks)
+        for group in (groups if isinstance(groups, list) else ())
+        if isinstance(group, dict) and isinstance(ranks := group.get("ranks"), list) and ranks[1:]
+    }
+    return rank, len(sets)
 
 
 def _kineto_kind(category: str) -> int:

@@ -24,7 +24,7 @@ from profnb.trace.chrome.counters import read_counters
 from profnb.trace.chrome.dialect import Reading, number_of
 from profnb.trace.chrome.event_args import ChromeStats
 from profnb.trace.chrome.events import RawEvents, read_raw_events
-from profnb.trace.chrome.kineto import is_kineto, read_kineto
+from profnb.trace.chrome.kineto import is_kineto, place_in_job, read_kineto
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.names import (
@@ -72,7 +72,7 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
     lines, line_of_thread = _lines_of(reading, events)
     origin_ps = _origin_ps(raw)
     counters = [replace(c, time_ps=c.time_ps + origin_ps) for c in read_counters(raw, buffer)]
-    return assemble_trace(
+    trace = assemble_trace(
         source, lines, line_of_thread[reading.thread[events]], reading.name[events],
         raw.begin_ps[events] + origin_ps, raw.duration_ps[events], StringTable.of(reading.names),
         stats=lambda order: _stats_of(raw, reading, buffer, events[order]),
@@ -82,6 +82,8 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
         planes=reading.planes,
         keeps_origin=_is_export(raw),
     )  # fmt: skip
+    rank, process_groups = place_in_job(raw.header)
+    return replace(trace, rank=rank, process_groups=process_groups)
 
 
 def _interpret(raw: RawEvents, buffer: Bytes) -> Reading:
