@@ -165,6 +165,7 @@ def hand_out_ops(
     fusions = _read_fusions(hlo, sorted({row for row in kinds.instruction if row >= 0}))
     names = {runs.keys[op][0] for op in kinds.op}
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
+    names.update(served for row in fusions if (served := hlo.ops[row].served))
     callers = () if called is None else called.scopes
     rows, sums = LayerRows(models, sorted(names), phase, callers), _Sums()
     row_of_op: dict[str, int] = {}
@@ -271,6 +272,9 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
 
 def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
     """Whom an instruction works for, largest share first."""
+    if op.served and fusion is not None:
+        place = rows.place(op.served, _type_of(op.served))
+        return _Parts([(place, 1.0)], [(place, fusion.flops)])
     if not op.op_name:  # a copy or the like that no op of the framework asked for
         return _Parts([(OpPlace(rows.other(OUTSIDE), _OTHER), 1.0)], [])
     whole = rows.place(op.op_name, op.key[1])
