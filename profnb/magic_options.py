@@ -95,7 +95,8 @@ CAPTURE_ARGUMENTS = (
     ),
     argument(
         "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
-        help="detail of host events: 1 critical, 2 info (default), 3 verbose",
+        help="detail of host events: 1 critical, 2 info (default), 3 verbose; with 3 PyTorch's ops have "
+        "shapes, which tell the operations of layers",
     ),
     argument("--source", dest="source", action="store_true", default=True, help=SUPPRESS),
     argument(

@@ -271,7 +271,7 @@ def test_layers_have_the_same_names_and_parameters_everywhere(number):
     assert {"loss", "optimizer"} <= set(table.index[table.total_us > 0])
     if number == 1:
         assert table.is_shared[f"{model.name}/twice"]
-    if BACKEND == "torch":  # where XLA leaves convolutions without a name, they are outside
+    if BACKEND == "torch" or model.name == "cnn":  # of a small program of XLA's a fifth may be copies
         assert table.fraction.get("outside the model", 0.0) < 0.2
 
 

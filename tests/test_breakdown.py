@@ -548,6 +548,35 @@ def test_jax_on_a_cpu_that_runs_ahead_has_steps_as_long_as_its_programs():
     assert fewer.steps.duration_ps.tolist() == [MS] * 12
 
 
+def ran_ahead(*more, overlap=0):
+    """Four steps that call for programs of 10 ms, which a thread runs in one piece of work that the first step began."""
+    begin = [event("ThreadpoolListener::Record", MS, 1, _pt=15, _p=57)]
+    steps = [one for at in range(4) for one in (marker(2 * at * MS, (2 * at + 2) * MS, at), event("PjitFunction(f)", (2 * at + 1) * MS, MS // 2))]
+    region = [event("ThreadpoolListener::StartRegion", 9 * MS, 1, _ct=15, _c=57), event("ThreadpoolListener::StopRegion", 60 * MS, 1)]
+    programs = [event(name, (10 + 10 * at + begins) * MS, 5 * MS, hlo_module="jit_f")
+                for at in range(4) for name, begins in (("dot.1", -overlap), ("tanh.1", 5))]  # fmt: skip
+    own = line("pool", *region, *(() if overlap else programs))
+    return Study(read(host(line("python", *steps, *begin, *more), own, *([line("other", *programs)] if overlap else []))))
+
+
+def test_what_a_thread_goes_on_to_run_belongs_to_the_step_that_called_it():
+    study = ran_ahead()
+    trace = study.trace
+    of_step = {}
+    for at in np.flatnonzero(trace.select_named("dot.1", "tanh.1")).tolist():
+        of_step.setdefault(int(study.groups.step[at]), []).append(int(trace.events.begin_ps[at]) // MS)
+    assert of_step == {0: [10, 15], 1: [20, 25], 2: [30, 35], 3: [40, 45]}
+    # Runs that overlap cannot be told apart.
+    assert set(ran_ahead(overlap=7).groups.step[ran_ahead(overlap=7).trace.select_named("dot.1")].tolist()) == {-1}
+
+
+def test_a_program_that_runs_is_computing_whatever_python_compiles_meanwhile():
+    study = ran_ahead(event("backend_compile", 15 * MS, 60 * MS))
+    assert study.steps.duration_ps.tolist() == [20 * MS, *[10 * MS] * 3]
+    assert study.breakdown.of("host compute")[1:].tolist() == [10 * MS] * 3
+    assert study.breakdown.of("compilation").sum() == 0
+
+
 def test_sending_a_batch_is_no_waiting_for_it():
     trace = read(
         host(line("python", marker(0, 100, 0)), line("executor", event("IteratorGetNext/_1:_Send", 10, 40))),

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from traces import event as tf_event
 from traces import host, line
@@ -12,6 +13,7 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.compare.op_differences import compare_ops
 from profnb.profile import Profile
+from profnb.subjects.bounds.torch_costs import product_flops
 from profnb.subjects.layers.called_scopes import find_called_scopes
 from profnb.subjects.study import Study
 from profnb.trace.chrome.reader import read_chrome
@@ -202,3 +204,55 @@ def test_frameworks_without_layers_are_compared_by_op():
     bare = Study(read([e for e in STEPS if not e["name"].startswith(KINETO_SCOPE)]), recording=Recording())
     rows = compare_ops(Study(of_tensorflow(), recording=Recording()), bare)
     assert "layer" not in {row.side for row in rows}
+
+
+def with_shapes(name, begin_us, duration_us, *shapes, settings=(), number=None, forward=None):
+    told = {"Input Dims": list(shapes), "Concrete Inputs": [str(setting) for setting in settings]}
+    return event(name, begin_us, duration_us, number, forward, **told)
+
+
+CONVOLUTION = ("", "", "", [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+PRODUCTS = [
+    event("ProfilerStep#0", 0, 100, category="user_annotation"), layer("Net", 0, 50), layer("Net/conv", 1, 10),
+    with_shapes("aten::_convolution", 2, 8, [8, 3, 6, 6], [16, 3, 3, 3], [16], settings=CONVOLUTION, number=3),
+    with_shapes("aten::mkldnn_convolution", 3, 6, [8, 3, 6, 6], [16, 3, 3, 3], [16], settings=CONVOLUTION, number=4),
+    layer("Net/fc", 20, 10),
+    with_shapes("aten::linear", 21, 8, [8, 4, 32], [10, 32], [10], number=4),
+    with_shapes("aten::addmm", 22, 6, [10], [32, 32], [32, 10], number=4),
+    layer("Net/relu", 31, 4), with_shapes("aten::relu", 32, 2, [8, 10], number=5),
+    with_shapes(f"{NODE}AddmmBackward0", 60, 10, [], number=4, forward=1),
+    with_shapes("aten::mm", 61, 2, [32, 10], [10, 32]), with_shapes("aten::mm", 64, 2, [10, 32], [32, 32]),
+    event(f"{NODE}ConvolutionBackward0", 75, 10, 3, 1),
+    with_shapes("aten::convolution_backward", 76, 8, [8, 16, 6, 6], [8, 3, 6, 6], [16, 3, 3, 3],
+                settings=("", "", "", [16], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, True])),
+]  # fmt: skip
+
+
+def test_operations_of_layers_follow_from_recorded_shapes():
+    table = Profile(read(PRODUCTS)).layers.set_index("layer")
+    conv, fc = 2 * 8 * 36 * 16 * 27, 2 * 32 * 32 * 10
+    assert table.loc["Net/conv", ["flops_forward", "flops_backward"]].tolist() == [conv, conv]
+    assert table.loc["Net/fc", ["flops_forward", "flops_backward"]].tolist() == [fc, 2 * fc]
+    assert np.isnan(table.flops["Net/relu"])  # of which nothing is counted
+
+
+@pytest.mark.parametrize(("name", "shapes", "settings", "flops"), [
+    ("aten::bmm", [[4, 2, 3], [4, 3, 5]], (), 2 * 4 * 2 * 3 * 5),
+    ("aten::baddbmm", [[4, 2, 5], [4, 2, 3], [4, 3, 5]], (), 2 * 4 * 2 * 3 * 5),
+    ("aten::linear", [[7, 3], [3]], (), 2 * 7 * 3),
+    # 9 of 3 with steps of 2 and gaps of 2, without a border: 3 places
+    ("aten::_convolution", [[2, 4, 9], [6, 4, 3], []], ("", "", "", [2], [0], [2], False, [0], 1), 2 * 2 * 3 * 6 * 4 * 3),
+    ("aten::_convolution", [[2, 6, 5], [6, 4, 3], []], ("", "", "", [2], [0], [1], True, [0], 1), 2 * 2 * 5 * 6 * 4 * 3),
+    ("aten::_scaled_dot_product_flash_attention_for_cpu", [[2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8]], ("", "", "", "0.", "False"), 2 * 2 * 3 * 5 * 7 * 16),
+    ("aten::_scaled_dot_product_flash_attention_for_cpu_backward", [[2, 3, 5, 8], [2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8]], (), 4 * 2 * 3 * 5 * 7 * 16),
+    ("aten::_scaled_dot_product_attention_math", [[2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8]], (), None),
+    ("aten::mm", [[2, 3], [4, 5]], (), None), ("aten::mm", [[2, 3]], (), None), ("aten::mm", [[[2], 3], [3, 4]], (), None),
+    ("aten::_convolution", [[2, 4, 9], [6, 4, 3]], ("", "", "", [0], [0], [1], False), None), ("aten::_convolution", [[2, 4, 9], [6, 4, 3]], (), None),
+    ("aten::mm", 5, (), None), ("aten::add", [[2, 3], [3, 4]], (), None), ("aten::mm", [[-2, 3], [3, 4]], (), None),
+])  # fmt: skip
+def test_operations_by_hand_and_none_where_shapes_do_not_tell(name, shapes, settings, flops):
+    told = {"Input Dims": shapes, "Concrete Inputs": [str(setting) for setting in settings]}
+    trace = read([event("aten::zeros", 0, 1), event(name, 2, 5, **told)])
+    events, done = product_flops(trace, np.full(len(trace.events), -1))
+    assert done.tolist() == ([] if flops is None else [flops])
+    assert trace.events.begin_ps[events].size == done.size

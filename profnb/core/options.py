@@ -19,7 +19,8 @@ class CaptureOptions:
             function was traced or compiled.
         logdir: Keep the capture here in TensorBoard's layout; None keeps it in memory only.
         label: A name for the result, shown in its report.
-        host_level: 1 critical, 2 info, 3 verbose host events (TensorFlow's host_tracer_level).
+        host_level: 1 critical, 2 info, 3 verbose host events (TensorFlow's host_tracer_level); PyTorch
+            records shapes too at 3, which tell the operations of layers.
         source: Find the lines of the user's code that ops came from. Costs 1 to 2 %; before
             Python 3.12, eager ops find theirs with ``python`` only.
         python: Sample Python's stack too, a thousand times a second.

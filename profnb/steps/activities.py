@@ -37,7 +37,7 @@ from profnb.trace.op_names import parse_op
 __all__ = [
     "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
     "DISPATCH", "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING",
-    "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "find_activities",
+    "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "XLA_ON_CPU", "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -65,6 +65,7 @@ ACTIVITIES = (
     "output",  # a call of the driver that waits for what the device does
     "host compute",
     "compilation",
+    "host compute",  # programs of XLA on the CPU's own threads, whatever Python compiles meanwhile
     "kernel launch",  # a call that starts kernels
     "device to device",  # a call that copies so
     "output",  # likewise
@@ -77,9 +78,9 @@ ACTIVITIES = (
     "device compute",
 )
 NOTHING, AWAITING, TRACING, _FRAME, DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
-SYNCHRONISING, HOST_COMPUTE, COMPILING, _LAUNCH = range(7, 11)
-_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(11, 15)
-HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(15, 20)
+SYNCHRONISING, HOST_COMPUTE, COMPILING, _PROGRAM, _LAUNCH = range(7, 12)
+_COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(12, 16)
+HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(16, 21)
 FIRST_OF_DEVICE = HOST_TO_DEVICE
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
@@ -88,6 +89,8 @@ _NOT_WORK = (
     "EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "$", "NEGOTIATE_",
     "dataset::GetNext",
 )  # fmt: skip
+# A program that XLA runs on a CPU; with "(wait for completion)" its own threads compute.
+XLA_ON_CPU = "ThunkExecutor::Execute"
 # Beside a device: Python's frames, and threads of tf.data.
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator")
 # JAX waiting for a result: its runtime, and Python's frame around it ("$api.py:2551 block_until_ready").
@@ -191,6 +194,9 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         lanes = trace.by_name(host) * trace.is_host_event
         _mark_exchange(trace, lanes)
         lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
+        is_program = trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
+        is_program[trace.stats.texts(HLO_MODULE).events] = True
+        lanes[is_program & (lanes == HOST_COMPUTE)] = _PROGRAM
         _mark_tracing(trace, parent, lanes)
         lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
         return lanes

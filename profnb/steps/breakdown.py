@@ -36,6 +36,7 @@ from profnb.steps.activities import (
     CATEGORIES,
     EXCHANGING,
     FIRST_OF_DEVICE,
+    XLA_ON_CPU,
     find_activities,
 )
 from profnb.steps.grouping import Groups
@@ -225,7 +226,6 @@ def break_down_steps(
     return StepBreakdown(picoseconds[::2], picoseconds[1::2], busy[::2], busy[1::2])
 
 
-_XLA_ON_CPU = "ThunkExecutor::Execute"  # with "(wait for completion)": its own threads compute
 Pieces = tuple[Int64s, Int64s, Int64s]  # begins, ends, the event of each
 
 
@@ -255,7 +255,7 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     is_anytime = (lanes == AWAITING) | (lanes == EXCHANGING)
     if not trace.is_device_line.any():
         is_anytime[trace.stats.texts(HLO_MODULE).events] = True
-        is_anytime |= trace.select_names(lambda name: name.startswith(_XLA_ON_CPU))
+        is_anytime |= trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
     anytime = np.flatnonzero(is_host & is_anytime)
     events = np.flatnonzero(is_host & ~is_anytime)
     parent = groups.parent[events]

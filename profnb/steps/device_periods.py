@@ -20,14 +20,12 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.grouping import Groups
+from profnb.steps.launching import find_program_runs
 from profnb.steps.streams import busiest_device, raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import HLO_MODULE
 
 __all__ = ["extend_to_device_work"]
-
-_CALL = "PjitFunction("
 
 
 def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
@@ -64,42 +62,12 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
 def _programs_on_the_cpu(trace: Trace, steps: Steps, groups: Groups) -> tuple[Int64s, Int64s]:
     """When the programs ended that calls of JAX's functions in the steps asked for, where there is no device.
 
-    The third call of ``PjitFunction(f)`` asked for the third run of ``jit_f``, if each call has its run. Of
-    each run the instruction that is last in the first one ends it.
-
     Returns:
         The step and the end of each run, shape (N,); none where calls and runs cannot be paired.
     """
-    none = np.empty(0, np.int64)
-    modules = trace.stats.texts(HLO_MODULE)
-    if not len(modules) or not steps.roots.size or trace.is_device_line.any():
-        return none, none
-    is_call = trace.names.rows_where(lambda name: name.startswith(_CALL))
-    calls = np.flatnonzero(is_call[trace.events.name])
-    parent = np.maximum(groups.parent[calls], 0)
-    is_repeat = (
-        trace.events.name[parent] == trace.events.name[calls]
-    )  # each is recorded twice, nested
-    calls = calls[~(is_repeat & (groups.parent[calls] >= 0))]
-    rows, ends = [none], [none]
-    for name in np.unique(trace.events.name[calls]).tolist():
-        own = calls[trace.events.name[calls] == name]
-        own = own[np.argsort(trace.events.begin_ps[own], kind="stable")]
-        function = trace.names[name].removeprefix(_CALL).removesuffix(")")
-        is_module = np.array([text == f"jit_{function}" for text in modules.texts], np.bool_)
-        last = _last_instruction(trace, modules.events[is_module[modules.values]], own.size)
-        inside = groups.step[own] >= 0
-        if last.size:
-            rows.append(groups.step[own][inside])
-            ends.append(last[inside])
+    rows, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for runs in find_program_runs(trace, groups.parent) if steps.roots.size else ():
+        inside = groups.step[runs.calls] >= 0
+        rows.append(groups.step[runs.calls][inside])
+        ends.append(runs.ends_ps[inside])
     return np.concatenate(rows), np.concatenate(ends)
-
-
-def _last_instruction(trace: Trace, events: Int64s, count: int) -> Int64s:
-    """The ends of the instruction, of those that ran so often, that is last in the first run, ascending."""
-    latest = np.empty(0, np.int64)
-    for name in np.unique(trace.events.name[events]).tolist():
-        ends = np.sort(trace.events.end_ps[events[trace.events.name[events] == name]])
-        if ends.size == count and (not latest.size or ends[0] > latest[0]):
-            latest = ends
-    return latest

@@ -3,6 +3,7 @@
 To a step belong its root events (its markers), what they contain on their thread, and what that work set
 going elsewhere: a producer event hands on to the consumer events with the same context (thread-pool
 closures, function runs), an executor to the iterator it waits for, a kernel launch to its kernel.
+What JAX's programs run on a CPU belongs to the step that called them, whichever thread goes on with it.
 Each event belongs to the first step that reaches it; work that no step reaches, such as an input
 pipeline running ahead, belongs to none.
 
@@ -24,7 +25,7 @@ import numpy.typing as npt
 from profnb.core.columns import Bools, Int32s, Int64s, look_up, match, stable_order
 from profnb.core.jit import tiered
 from profnb.core.joining import number_keys
-from profnb.steps.launching import follow_programs
+from profnb.steps.launching import find_program_runs, follow_programs
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
 from profnb.trace.enqueued import find_enqueued
@@ -84,6 +85,8 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     links = _find_links(trace)
     _claim(steps, parent, links, step)
     follow_programs(trace, step)
+    for runs in find_program_runs(trace, parent):
+        step[runs.events] = np.where(runs.run >= 0, step[runs.calls][runs.run], -1)
     _adopt_recorded_groups(trace, step)
     _place_by_time(trace, steps, step)
     return Groups(step, parent, end_ps)

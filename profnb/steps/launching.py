@@ -8,8 +8,14 @@ tool counts how often an op's most frequent kernel ran, which differs where exec
 A TPU's programs are enqueued whole: call and run carry the same ``run_id`` of the same device, and the ops
 are those that run meanwhile.
 
+JAX's calls on a CPU return before their programs have run. The third call of ``PjitFunction(f)``
+asked for the third run of ``jit_f``, if each call has its run: nothing in the trace links the two, and a
+thread that goes on with the next program in one piece of work seems to do it for the step that began it.
+
 Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_utils.cc (046d7ce2).
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,9 +23,17 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.jit import tiered
 from profnb.trace.enqueued import is_program
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID, XLA_OPS_LINE
+from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE
 
-__all__ = ["find_executions", "find_launches", "follow_programs"]
+__all__ = [
+    "ProgramRuns",
+    "find_executions",
+    "find_launches",
+    "find_program_runs",
+    "follow_programs",
+]
+
+_CALL = "PjitFunction("
 
 
 def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
@@ -113,3 +127,73 @@ def _begin(owner: Int64s, previous: Int64s, step: Int64s, begins: Bools) -> None
             first, current = row, -1
         if step[row] >= 0:
             current = step[row]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRuns:
+    """The runs of one function's program, N of them.
+
+    Attributes:
+        calls: The calls that asked for them, in order, shape (N,).
+        ends_ps: When each run ended, ascending, shape (N,).
+        events: Every instruction that ran in any of them.
+        run: Which run each is of, or -1 for one after the last, shape as ``events``; none at all where runs
+            overlap.
+    """
+
+    calls: Int64s
+    ends_ps: Int64s
+    events: Int64s
+    run: Int64s
+
+
+def find_program_runs(trace: Trace, parent: Int64s) -> list[ProgramRuns]:
+    """Pair calls of JAX's functions with runs of their programs, where a trace has no device.
+
+    Args:
+        trace: The trace.
+        parent: Index of each event's parent on its line, or -1, shape (E,).
+    """
+    modules = trace.stats.texts(HLO_MODULE)
+    is_call = trace.names.rows_where(lambda name: name.startswith(_CALL))
+    if not len(modules) or not is_call.any() or trace.is_device_line.any():
+        return []
+    calls = np.flatnonzero(is_call[trace.events.name])
+    above = np.maximum(parent[calls], 0)
+    # Each is recorded twice, nested.
+    is_repeat = trace.events.name[above] == trace.events.name[calls]
+    calls = calls[~(is_repeat & (parent[calls] >= 0))]
+    found = []
+    for name in np.unique(trace.events.name[calls]).tolist():
+        own = calls[trace.events.name[calls] == name]
+        own = own[np.argsort(trace.events.begin_ps[own], kind="stable")]
+        function = trace.names[name].removeprefix(_CALL).removesuffix(")")
+        is_module = np.array([text == f"jit_{function}" for text in modules.texts], np.bool_)
+        runs = _runs_of(trace, own, modules.events[is_module[modules.values]])
+        if runs is not None:
+            found.append(runs)
+    return found
+
+
+def _runs_of(trace: Trace, calls: Int64s, events: Int64s) -> ProgramRuns | None:
+    """The runs, each ended by the instruction, of those that ran once in each, that is last in the first."""
+    once, last = [], np.empty(0, np.int64)
+    for name in np.unique(trace.events.name[events]).tolist():
+        own = events[trace.events.name[events] == name]
+        if own.size == calls.size:
+            ends = np.sort(trace.events.end_ps[own])
+            once.append(ends)
+            last = ends if not last.size or ends[0] > last[0] else last
+    if not last.size:
+        return None
+    run = _run_at(last, trace.events.end_ps[events])
+    in_turn = np.arange(calls.size)
+    if not all((_run_at(last, ends) == in_turn).all() for ends in once):
+        events, run = events[:0], run[:0]
+    return ProgramRuns(calls, last, events, run)
+
+
+def _run_at(last_ps: Int64s, ends_ps: Int64s) -> Int64s:
+    """The run that each of some events is of, by when it ended, or -1."""
+    run = np.searchsorted(last_ps, ends_ps)
+    return np.asarray(np.where(run < last_ps.size, run, -1), np.int64)

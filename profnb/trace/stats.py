@@ -64,6 +64,11 @@ class Stats:
         del name
         return StatColumn(np.empty(0, np.int64), np.empty(0, np.int64))
 
+    def lists(self, name: str) -> StatColumn:
+        """The events with a list of this name, as rows of ``texts`` in JSON."""
+        del name
+        return StatColumn(np.empty(0, np.int64), np.empty(0, np.int64))
+
     def blobs(self, name: str) -> list[tuple[int, Bytes]]:
         """The events with a stat of this name that holds bytes, and the bytes, not copied."""
         del name

@@ -28,6 +28,7 @@ from profnb.trace.names import KINETO_FACTS, KINETO_SCOPE, KINETO_STEP
 
 __all__ = ["StepMark", "TorchDoor"]
 
+_NORMAL_LEVEL = 2
 _RUN, _FILE = "torch", "torch.pt.trace.json"
 
 
@@ -68,7 +69,9 @@ class TorchDoor:
         with profiler_log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             running = self._torch.take(TORCH_PROFILE)(
-                activities=activities, with_stack=self._options.python_tracer
+                activities=activities,
+                with_stack=self._options.python_tracer,
+                record_shapes=self._options.host_level > _NORMAL_LEVEL,
             )
             running.start()
         self._running = running

@@ -2,10 +2,11 @@
 
 from functools import cached_property
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.bounds.find import Bounds
 from profnb.subjects.bounds.op_roofline import OpRoofline
+from profnb.subjects.bounds.torch_costs import product_flops
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.layer_columns import tabulate_layers
@@ -43,6 +44,11 @@ class Layers:
         """What called each op, where names of ops do not tell."""
         return find_called_scopes(self._spine.trace, self._ops.runs.events)
 
+    @cached_property
+    def _products(self) -> tuple[Int64s, Floats]:
+        """Products of PyTorch's, by the shapes that the trace has."""
+        return product_flops(self._spine.trace, self._spine.parent)
+
     def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
         spine = self._spine
         return hand_out_ops(
@@ -54,6 +60,7 @@ class Layers:
             max(int(spine.steps.iterations[rows].sum()), 1),
             spine.summary.phase or "",
             self._called,
+            self._products,
         )
 
     @property

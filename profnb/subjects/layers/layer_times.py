@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.capture.models.layer_facts import ModelFacts
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, look_up
 from profnb.subjects.layers.called_scopes import CalledScopes
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, OpPlace
 from profnb.subjects.ops.op_table import OpRuns
@@ -46,8 +46,8 @@ class LayerTimes:
         rows: What the rows are.
         time_ps: Self time by side (host, device), row and layer part, shape (2, R, len(LAYER_PARTS)).
         occurrences: Runs of ops by side, shape (2, R).
-        hlo_flops: Operations of XLA's instructions over all counted steps by row, forward and backward;
-            NaN where XLA ran nothing for it, shape (R, 2).
+        hlo_flops: Operations of XLA's instructions, or of PyTorch's products, over all counted steps by row,
+            forward and backward; NaN where neither is known, shape (R, 2).
         is_estimate: Whether some of a row's time was shared out, shape (R,).
         row_of_op: The row of each op name; of one that several rows share, the one with the largest part.
         iterations: How many iterations of training the counted steps are.
@@ -148,6 +148,7 @@ def _group_runs(
 def hand_out_ops(
     runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts],
     iterations: int, phase: str = "", called: CalledScopes | None = None,
+    products: tuple[Int64s, Floats] | None = None,
 ) -> LayerTimes:  # fmt: skip
     """Hand the self time of ops out to rows.
 
@@ -160,11 +161,13 @@ def hand_out_ops(
         iterations: How many iterations of training the counted events are of.
         phase: What those do: "train", "test", "predict".
         called: What called each run, where names of ops do not tell.
+        products: Events that multiply, and the operations of each, where the trace tells.
     """
     kinds = _group_runs(runs, within, is_input, hlo, called)
     fusions = _read_fusions(hlo, sorted({row for row in kinds.instruction if row >= 0}))
     names = {runs.keys[op][0] for op in kinds.op}
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
+    names.update(served for row in fusions if (served := hlo.ops[row].served))
     callers = () if called is None else called.scopes
     rows, sums = LayerRows(models, sorted(names), phase, callers), _Sums()
     row_of_op: dict[str, int] = {}
@@ -191,7 +194,23 @@ def hand_out_ops(
         sums.count(side, place.row, occurrences)
         if place.layer_part == _FORWARD:
             sums.forward.setdefault(place.row, []).append(occurrences)
+    if products is not None and called is not None:
+        _add_products(runs, within, called, products, rows, sums)
     return _as_columns(rows, sums, row_of_op, iterations)
+
+
+def _add_products(
+    runs: OpRuns, within: Bools, called: CalledScopes, products: tuple[Int64s, Floats],
+    rows: LayerRows, sums: _Sums,
+) -> None:  # fmt: skip
+    """Add what products did to the rows that called them."""
+    events, done = products[0][within[products[0]]], products[1][within[products[0]]]
+    order = np.argsort(runs.events, kind="stable")
+    run = look_up(runs.events[order], order, events)
+    caller = np.where(run >= 0, called.code[run], -1)
+    for row in np.unique(caller[caller >= 0]).tolist():
+        place = rows.place("", "", called=called.scopes[row])
+        sums.compute(place, float(done[caller == row].sum()))
 
 
 def _as_columns(
@@ -271,8 +290,11 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
 
 def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
     """Whom an instruction works for, largest share first."""
+    if op.served and fusion is not None and not op.is_exchange:
+        place = rows.place(op.served, _type_of(op.served))
+        return _Parts([(place, 1.0)], [(place, fusion.flops)])
     if (
-        not op.op_name or op.is_exchange
+        op.is_exchange or not op.op_name
     ):  # what no op of the framework asked for: a copy or the like
         return _Parts([(OpPlace(rows.other(OUTSIDE), _OTHER), 1.0)], [])
     whole = rows.place(op.op_name, op.key[1])

@@ -14,6 +14,7 @@ import numpy as np
 
 from profnb.core.columns import Int64s, look_up
 from profnb.steps.streams import raw_device_lines
+from profnb.subjects.xla.hlo_served import Served
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
@@ -46,6 +47,8 @@ class HloOp:
         op_name: The framework's op; "" if unknown.
         op_type: That op's type; "" if unknown.
         source: "file:line" of the user's code; "" if unknown.
+        served: Where the framework's op is not known, an op of the scope that it works for all the same; ""
+            if that is not certain.
     """
 
     module: str
@@ -56,6 +59,7 @@ class HloOp:
     op_name: str = ""
     op_type: str = ""
     source: str = ""
+    served: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -153,7 +157,8 @@ def find_hlo_ops(trace: Trace) -> HloOps:
         for _, rows, distinct in (by_stat, by_name)
     ]
     order = np.argsort(events, kind="stable")
-    ops = tuple(_describe(*key, modules) for key in keys)
+    served: dict[int, Served] = {}
+    ops = tuple(_describe(*key, modules, served) for key in keys)
     ops = _with_recorded_categories(trace, ops)
     return HloOps(events[order], np.concatenate(numbers)[order], ops, modules, tuple(complaints))
 
@@ -217,7 +222,10 @@ def _from_names(trace: Trace) -> _Ran:
     return events, rows.reshape(-1), listed
 
 
-def _describe(module_name: str, program_id: int, name: str, modules: dict[int, HloModule]) -> HloOp:
+def _describe(
+    module_name: str, program_id: int, name: str, modules: dict[int, HloModule],
+    served: dict[int, Served],
+) -> HloOp:  # fmt: skip
     module = modules.get(program_id)
     row = -1 if module is None else module.row_of.get(name, -1)
     if module is None or row < 0:
@@ -230,9 +238,15 @@ def _describe(module_name: str, program_id: int, name: str, modules: dict[int, H
         if module.source_lines[origin] > 0 and file and not _LIBRARY.search(file):
             source = f"{file}:{module.source_lines[origin]}"
     category = module.targets[row] or module.opcodes[row]
+    works_for = ""
+    if not op_name:
+        if program_id not in served:
+            served[program_id] = Served(module)
+        works_for = served[program_id].op_name(row)
     return HloOp(
-        module_name or module.name, program_id, name, row, category, op_name, op_type, source
-    )
+        module_name or module.name, program_id, name, row, category, op_name, op_type, source,
+        works_for,
+    )  # fmt: skip
 
 
 def _origin(module: HloModule, row: int) -> int:

@@ -94,12 +94,25 @@ class ChromeStats(Stats):
 
     def texts(self, name: str) -> StatColumn:
         """The events with a text of this name, as rows of the distinct texts."""
+        events, code, raw = self._distinct(name, b'"')
+        return StatColumn(events, code, tuple(map(text_of, raw)))
+
+    def lists(self, name: str) -> StatColumn:
+        """The events with a list of this name, as rows of the distinct ones, as the file writes them."""
+        events, code, raw = self._distinct(name, b"[")
+        return StatColumn(events, code, tuple(value.decode("utf-8", "replace") for value in raw))
+
+    def _distinct(self, name: str, first_byte: bytes) -> tuple[Int64s, Int64s, list[bytes]]:
+        """(events, row of each, distinct values) of this name whose values begin so."""
         events, begins, ends = self._select(name)
-        is_text = self._buffer[begins] == 34 if events.size else np.zeros(0, np.bool_)
-        events, begins, ends = events[is_text], begins[is_text].copy(), ends[is_text].copy()
+        chosen = self._buffer[begins] == first_byte[0] if events.size else np.zeros(0, np.bool_)
+        events, begins, ends = events[chosen], begins[chosen].copy(), ends[chosen].copy()
         code, first = distinct_spans(self._buffer, begins, ends)
-        raw = [self._buffer[begins[row] : ends[row]].tobytes() for row in first.tolist()]
-        return StatColumn(events, code, tuple(text_of(value) for value in raw))
+        return (
+            events,
+            code,
+            [self._buffer[begins[at] : ends[at]].tobytes() for at in first.tolist()],
+        )
 
     def of_event(self, event: int) -> dict[str, Value]:
         """Every stat of one event."""
