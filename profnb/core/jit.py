@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import importlib
 from collections.abc import Callable, Iterator
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -184,11 +184,20 @@ class _KernelTarget(CPUContext):  # type: ignore[misc]
         """Nothing new comes while a kernel is compiled."""
 
 
-class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """A kernel's machine code, which LLVM optimizes whole, and not before function by function too."""
+class _LonelyLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Machine code of a kernel that neither calls nor is called by another.
+
+    LLVM optimizes it whole, and need not have simplified it before; of others that decides what is inlined.
+    """
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001
+
+
+def _is_lonely(function: FunctionType) -> bool:
+    """Whether a kernel calls no other."""
+    names = function.__globals__
+    return not any(isinstance(names.get(name), Dispatcher) for name in function.__code__.co_names)
 
 
 class _KernelCompiler(Compiler):  # type: ignore[misc]
@@ -213,8 +222,10 @@ class _KernelCompiler(Compiler):  # type: ignore[misc]
         state.flags = _KernelFlags(state.flags)
         state.typingctx = _KernelTyping(state.typingctx)
         state.targetctx = _KernelTarget(state.targetctx)
-        state.library = _KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
+        if not state.flags.no_cpython_wrapper and _is_lonely(state.func_id.func):
+            name = state.func_id.func_qualname
+            state.library = _LonelyLibrary(state.targetctx.codegen(), name)
+            state.library.enable_object_caching()
         vectorizers = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
         config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
         try:

@@ -293,14 +293,12 @@ def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
     Calls of iterators, what lies inside of one or of a run of a user's function, all of tf.data's own
     threads, and what an executor does for such a run. What a step waits for is in the wait itself.
     """
-    of_line = trace.lines.of_event
     is_thread = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
     names = trace.names.rows_where(lambda name: name.startswith(_OF_PIPELINES))
     if not names.any() and not is_thread.any():
         return np.empty(0, np.int64)
-    line = of_line[events]
-    own = is_thread[line] | names[trace.events.name[events]]
     is_mark = trace.by_name(names)
+    own = (is_mark | trace.lines.spread(is_thread))[events]
     runs = trace.names.rows_where(lambda name: name.startswith(_FUNCTION_RUNS))
     if runs.any():
         ids = trace.stats.integers("id")
@@ -315,9 +313,9 @@ def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
             trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
         )
         marks = marks[above < 0]
-        has_marks = np.zeros(trace.lines.offsets.size, np.bool_)
-        has_marks[of_line[marks]] = True
-        rest = np.flatnonzero(~own & has_marks[line])
+        has_marks = np.zeros(len(trace.lines), np.bool_)
+        has_marks[trace.lines.of_event[marks]] = True
+        rest = np.flatnonzero(~own & trace.lines.spread(has_marks)[events])
         own[rest] = last_around(trace, marks, events[rest]) >= 0
     return events[own]
 

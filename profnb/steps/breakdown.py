@@ -262,12 +262,12 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     is_hidden = (lanes[parent] == lanes[events]) & (groups.step[parent] == groups.step[events])
     events = events[~is_hidden | (parent < 0)]
     row = groups.step[events]
-    own = events[row >= 0]
+    own, free = events[row >= 0], events[row < 0]
     row = row[row >= 0]
     own_begin = np.maximum(trace.events.begin_ps[own], steps.host_begin_ps[row])
     own_end = np.minimum(groups.end_ps[own], np.maximum(steps.end_ps, steps.host_end_ps)[row])
     thread = trace.lines.of_event[steps.roots[0]] if steps.roots.size else -1
-    free = events[(groups.step[events] < 0) & (trace.lines.of_event[events] == thread)]
+    free = free[trace.lines.of_event[free] == thread]
     at = np.searchsorted(steps.host_begin_ps, trace.events.begin_ps[free], side="right") - 1
     free, at = free[at >= 0], at[at >= 0]
     next_begin = np.append(steps.host_begin_ps[1:], max(steps.end_ps[-1], steps.host_end_ps[-1]))

@@ -45,6 +45,7 @@ from profnb.trace.model import Trace
 __all__ = ["Spine"]
 
 _LAMBDA = "<lambda>"
+_CHUNK = 1 << 16  # events
 
 
 class Spine:
@@ -227,12 +228,15 @@ class Spine:
         Args:
             rows: The steps, as rows of ``steps``, ascending.
         """
-        begins = self.trace.events.begin_ps
         begin = np.minimum(self.steps.begin_ps, self.steps.host_begin_ps)[rows]
         end = (self.steps.end_ps + self.gaps.own_ps)[rows]
-        row = np.searchsorted(begin, begins, side="right") - 1
-        inside = (row >= 0) & (begins < end[np.maximum(row, 0)])
-        return inside & (self.groups.step < 0)
+        beside = self.groups.step < 0
+        for first in range(0, beside.size, _CHUNK):  # so that little is in memory at once
+            part = slice(first, first + _CHUNK)
+            begins = self.trace.events.begin_ps[part]
+            row = np.searchsorted(begin, begins, side="right") - 1
+            beside[part] &= (row >= 0) & (begins < end[np.maximum(row, 0)])
+        return beside
 
     def events_of(self, rows: Int64s) -> Bools:
         """Which events belong to some of the steps, shape (E,).

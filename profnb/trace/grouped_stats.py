@@ -9,8 +9,10 @@ Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, mess
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
 from profnb.core.jit import tiered
@@ -36,14 +38,14 @@ class GroupedStats:
         event: The event of each entry, shape (N,).
         kind: Number of the value's field in XStat, shape (N,).
         value: The bits of a number, the row of a reference, or where a text begins, shape (N,).
-        size: How many bytes a text has, shape (N,).
+        size: How many bytes a text has, shape (N,), as integers as short as they can be.
     """
 
     span: dict[str, tuple[int, int]]
     event: Int64s
     kind: Bytes
     value: Int64s
-    size: Int32s
+    size: npt.NDArray[np.integer[Any]]
 
     def of_name(self, name: str) -> "GroupedStats":
         """The entries of one name, not copied; ``span`` stays as it is."""
@@ -96,7 +98,7 @@ class StatEntries:
     line_offsets: Int64s
     plane_of_line: Int64s
     field: int
-    counts: Int32s | None = None
+    counts: npt.NDArray[np.integer[Any]] | None = None
 
 
 def narrow(positions: Int64s | Int32s, buffer: Bytes) -> Int64s | Int32s:
@@ -210,7 +212,7 @@ def read_csr(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> StatCsr:
         offsets, _, _ = split_field(buffer, *spans, entries.field, "XStat")
     else:
         offsets = np.zeros(entries.begins.size + 1, np.int64)
-        np.cumsum(entries.counts, out=offsets[1:])
+        np.cumsum(entries.counts, dtype=np.int64, out=offsets[1:])
     one_group = np.zeros(len(keys.texts) + 1, np.int32)
     columns = _pass(buffer, entries, keys, one_group, offsets[[0, -1]], _KEEP)
     assert columns is not None  # all stats have been counted
@@ -237,4 +239,6 @@ def read_grouped(buffer: Bytes, entries: StatEntries, keys: StatKeys) -> Grouped
     assert columns is not None
     spans = pairwise(bounds.tolist())
     named = {name: span for name, span in zip(codes, spans, strict=False) if name is not None}
-    return GroupedStats(named, *columns)
+    event, kind, value, size = columns
+    shortest = np.min_scalar_type(int(size.max(initial=0)))
+    return GroupedStats(named, event, kind, value, size.astype(shortest))

@@ -240,7 +240,7 @@ def _read_lines(buffer: Bytes, spans: _Children, names: _Metadata) -> _Decoded:
             messages.offsets,
             planes,
             _EVENT_STATS,
-            stats,
+            stats.astype(np.min_scalar_type(int(stats.max(initial=0)))),
         ),
     )
 

@@ -181,15 +181,13 @@ def tabulate_kernels(
         kernels = kernels[within[kernels]]
     ops = name_device_work(trace, kernels, hlo)
     details = trace.stats.texts(_KERNEL_DETAILS)
-    detail = np.full(len(trace.events), -1, np.int64)
-    detail[details.events] = details.values
     texts: dict[
         str, int
     ] = {}  # each plane has rows of its own: one kernel on eight devices, eight rows
     row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
     names = row_of_text[trace.events.name[kernels]]
     sizes = (len(texts), len(ops.keys), len(details.texts) + 1)
-    packed = (names * sizes[1] + ops.code) * sizes[2] + detail[kernels] + 1
+    packed = (names * sizes[1] + ops.code) * sizes[2] + details.of(kernels) + 1
     distinct_rows, first, row = np.unique(packed, return_index=True, return_inverse=True)
     rest, shape_row = np.divmod(distinct_rows, sizes[2])
     keys = np.stack([*np.divmod(rest, max(sizes[1], 1)), shape_row - 1])

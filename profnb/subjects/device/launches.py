@@ -88,17 +88,18 @@ def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTa
     """
     events = trace.events
     kernels = find_kernels(trace)
-    plane = trace.lines.plane[trace.lines.of_event]
+    plane = trace.lines.plane[trace.lines.of_event[kernels]]
     host, device = find_launches(trace)
     is_kernel = np.zeros(len(events), np.bool_)
     is_kernel[kernels] = True
     host, device = host[is_kernel[device]], device[is_kernel[device]]
-    planes = np.unique(plane[kernels])
+    plane_of_launched = trace.lines.plane[trace.lines.of_event[device]]
+    planes = np.unique(plane)
     counts = np.zeros((6, planes.size), np.int64)
     figures = np.full((4, planes.size), np.nan)
     for at, number in enumerate(planes.tolist()):
-        own = kernels[plane[kernels] == number]
-        launched = plane[device] == number
+        own = kernels[plane == number]
+        launched = plane_of_launched == number
         calls, kernels_of_call, first_ps, work_ps = _work_of_calls(
             trace, host[launched], device[launched]
         )

@@ -115,20 +115,24 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int64s | None = 
     """
     host_keys, host_code, host, own = _host_runs(trace, hlo)
     device_keys, device_code, device = _device_runs(trace, hlo)
-    events = np.concatenate([host, device])
     begin, end = by_device_clock(trace, device)
-    total = np.concatenate([trace.events.duration_ps[host], end - begin])
+    total = _join(trace.events.duration_ps[host], end - begin)
     return OpRuns(
         (*host_keys, *device_keys),
         np.arange(len(host_keys) + len(device_keys)) >= len(host_keys),
-        events,
-        np.concatenate([host_code, device_code + len(host_keys)]),
+        _join(host, device),
+        _join(host_code, device_code + len(host_keys)),
         total,
-        np.concatenate([own, total[host.size :]]),
+        _join(own, total[host.size :]),
         np.concatenate(
             [np.ones(host.size, np.bool_), _begins(trace, device, device_code, hlo, step)]
         ),
     )
+
+
+def _join(of_host: Int64s, of_device: Int64s) -> Int64s:
+    """One behind the other; not copied where no device ran anything."""
+    return np.concatenate([of_host, of_device]) if of_device.size else of_host
 
 
 def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
