@@ -236,7 +236,7 @@ def test_a_timeline_coarsens_until_it_fits_and_says_so():
 
 def test_a_page_holds_every_event():
     study = Study(many(300_000))
-    head, _ = unpack(b64decode(build_timeline(study, is_page=True).data))
+    head, _ = unpack(b64decode(build_timeline(study, is_page=True).every))
     assert (head["marks"], head["merged"]) == (300_000, 0)
 
 
