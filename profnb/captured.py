@@ -12,6 +12,7 @@ from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.ranks import bound_by_steps
 from profnb.capture.profiler.torch_door import StepMark
+from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import JAX_IS_SET_UP, JAX_STEP, TRACE
 from profnb.capture.session import Capture
@@ -95,6 +96,7 @@ class CapturedProfile:
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
+                self._keep_runs(recording)
             elif recording.path is not None:
                 trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
@@ -112,6 +114,23 @@ class CapturedProfile:
             if recording.cell is not None and began_ns is not None:
                 recording.cell.add(PROFNB, "reading", time.perf_counter_ns() - began_ns)
         self._write_beside()
+
+    def _keep_runs(self, recording: Recording) -> None:
+        """Keep session runs in the logdir, whose profiler's trace has nothing of them, in its place.
+
+        Chrome's format has no room for what the runs allocated: that stays with this result.
+        """
+        empty = recording.path
+        if empty is None or self.profile.options.logdir is None or not empty.exists():
+            return
+        kept = empty.with_name(empty.name.removesuffix(".xplane.pb") + ".trace.json.gz")
+        try:
+            self.profile.to_chrome_trace(kept)
+            empty.unlink()
+        except OSError as error:
+            recording.messages.append(f"The session runs were not kept in the logdir: {error}")
+            return
+        recording.path = kept
 
     def _write_beside(self) -> None:
         """Keep what was seen beside a trace that is kept."""

@@ -365,3 +365,17 @@ def test_a_wrapper_that_takes_no_options_is_left_alone_and_said(model, monkeypat
         assert run_it(session, 4) == [1e9] * 4
     assert p.recording.graph_runs == []
     assert any("Session.run was replaced by code that takes no options" in note for note in p.notes)
+
+
+def test_session_runs_are_kept_in_a_logdir(model, tmp_path):
+    """The profiler's own trace has nothing of them; what is opened again is what was captured, but for memory."""
+    with profnb.profile(logdir=tmp_path) as p, start(model) as session:
+        run_it(session, 6)
+    [kept] = tmp_path.glob("plugins/profile/*/*.trace.json.gz")
+    assert p.recording.path == kept and not list(tmp_path.rglob("*.xplane.pb"))
+    again = profnb.load(tmp_path)
+    assert again.steps.phase.tolist() == p.steps.phase.tolist()
+    assert again.steps.duration_ms.tolist() == pytest.approx(p.steps.duration_ms.tolist(), abs=0.01)
+    kinds = ["op_type", "op_name", "occurrences"]
+    assert sorted(again.ops[kinds].itertuples(index=False)) == sorted(p.ops[kinds].itertuples(index=False))
+    assert again.source_lines.line.tolist() == p.source_lines.line.tolist()
