@@ -314,4 +314,4 @@ def a_large_model_behind_a_fast_dataloader():
     rows = torch.ones(512 * 12, 600)
     data = torch.utils.data.TensorDataset(rows)
     model = layers(600, 1500)
-    return torch_loop(model, lambda: (x for (x,) in torch.utils.data.DataLoader(data, batch_sampler=[range(at, at + 512) for at in range(0, 512 * 12, 512)])))
+    return torch_loop(model, lambda: (x for (x,) in torch.utils.data.DataLoader(data, batch_size=None, sampler=[slice(at, at + 512) for at in range(0, 512 * 12, 512)])))

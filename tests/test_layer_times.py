@@ -40,6 +40,8 @@ US = 1_000_000
     ("Encoder/block/MatMul", "Encoder/block", False),
     ("ConstantFolding/model/dense/ReadVariableOp", "model/dense", False),
     ("jit(step)/transpose(jvp(Net))/Dense_0/dot_general", "Net/Dense_0", True),
+    ("jit(step)/transpose(jvp(Net))/Dense_0/mul;jit(step)/add", "Net/Dense_0", True),
+    ("jit(step)/mul;jit(step)/add", "", False),
     ("Cast_2", "", False),
     ("", "", False),
 ])  # fmt: skip

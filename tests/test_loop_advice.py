@@ -17,6 +17,7 @@ from profnb.capture.retracings import TracedFunction
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.ranking import Advice, advise
+from profnb.steps.spine import Spine
 from profnb.subjects.study import Study
 
 MS, NS = 10**9, 10**6
@@ -49,6 +50,14 @@ def calls(method="predict", count=40, each=1, set_up=20, phase="predict", part=P
     cell = cell_of((IMPORTS, "keras", 1, 9000, 1), (AROUND, method, count, count * set_up, 8), (part, method, count * each, 2 * count * each, 8),
                    (OTHER, "", 0, 10, 0), (PROFNB, "stop", 1, 500, 0))  # fmt: skip
     return study_of(cell, [(phase, run + 1, each, 2, False) for run in range(count)])
+
+
+@pytest.mark.parametrize("framework", ["TensorFlow", "JAX", "PyTorch"])
+def test_remedies_for_calls_in_a_loop_and_validation_are_in_the_words_of_the_framework(framework, monkeypatch):
+    monkeypatch.setattr(Spine, "framework", framework)
+    texts = rules_of(calls())["predict-in-a-loop"].code, rules_of(validating())["validation"].code
+    assert "predict_on_batch(x)" in texts[0] and "{" not in texts[0]
+    assert [word in text for word, text in zip(("tf.function", "tf.data"), texts, strict=True)] == [framework == "TensorFlow"] * 2
 
 
 @pytest.mark.parametrize(("method", "phase", "part", "instead"), [

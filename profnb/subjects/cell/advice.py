@@ -23,6 +23,7 @@ from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
 from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns
 from profnb.subjects.study import Study
+from profnb.trace.framework import words
 
 __all__ = ["new_model_in_a_loop", "predict_in_a_loop"]
 
@@ -50,11 +51,14 @@ _ANEW = {
         f"Compile it before the loop. What changes from turn to turn can be assigned: {_ASSIGNED}.",
     ),
 }
+_ONE_BY_ONE = (
+    "model(x, training=False) inside a tf.function, or model.predict_on_batch(x), which set up nothing",
+    "model.predict_on_batch(x), which sets up nothing",
+)
 # What to do instead of calling each of them for a few batches.
 _INSTEAD = {
     "predict": "Call model.predict once over all examples; it batches them (batch_size=...). Where each one "
-    "has to wait for the one before: model(x, training=False) inside a tf.function, or "
-    "model.predict_on_batch(x), which set up nothing.",
+    "has to wait for the one before: {one}.",
     "evaluate": "Call model.evaluate once over all examples, or model.test_on_batch(x, y) for batches that "
     "come one by one: it sets up nothing.",
     "fit": "Call model.fit once over all data (epochs=N passes over it N times), or "
@@ -95,6 +99,7 @@ def predict_in_a_loop(study: Study) -> Advice | None:
     waits = [p for p in parts if p.part == INPUT and (p.file, p.line) == (line.file, line.line)]
     spent_ns = set_up_ns + took_ns(waits)
     each = steps / calls
+    one = words(study.framework, _ONE_BY_ONE[0], jax=_ONE_BY_ONE[1], pytorch=_ONE_BY_ONE[1])
     steps_each = "1 step" if each == 1 else f"{each:.2g} steps on average"
     return Advice(
         "predict-in-a-loop", f"Call {method} once, not in a loop",
@@ -102,7 +107,7 @@ def predict_in_a_loop(study: Study) -> Advice | None:
         f"iterator, callbacks) and leaving it took {duration_text(spent_ns / calls * PS_PER_NS)}, in all "
         f"{cell_share_text(study, spent_ns / whole_ns)}.",
         spent_ns / whole_ns * (1 - 1 / calls),
-        _INSTEAD[method],
+        _INSTEAD[method].format(one=one),
         f"{KERAS_TRAINING}#{method}-method",
         where=line_of(study, around),
         is_of_cell=True,

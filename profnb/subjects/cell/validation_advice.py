@@ -16,6 +16,7 @@ from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
 from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns
 from profnb.subjects.study import Study
+from profnb.trace.framework import words
 from profnb.trace.op_names import parse_op
 
 __all__ = ["own_validation", "validation"]
@@ -45,13 +46,14 @@ def validation(study: Study) -> Advice | None:
     steps = sum(part.occurrences for part in validating if part.part == VALIDATION)
     has_epochs = any(fit.epochs > 1 for fit in study.recording.fits)
     seldom = "validation_freq=5 validates every fifth epoch; " if has_epochs else ""
+    data = words(study.framework, "of a tf.data dataset", jax="of a dataset", pytorch="of a loader")
     return Advice(
         "validation", "Validate less",
         f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
         f"{cell_share_text(study, spent_ns / whole_ns)} ({count_text(steps)} steps); training took "
         f"{duration_text(took_ns(training) * PS_PER_NS)}.",
         spent_ns / whole_ns,
-        f"fit(...): {seldom}validation_steps=... (of a tf.data dataset) looks at a part of the data; a "
+        f"fit(...): {seldom}validation_steps=... ({data}) looks at a part of the data; a "
         "larger validation_batch_size (of arrays) makes fewer steps.",
         f"{KERAS_TRAINING}#fit-method",
         where=line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),

@@ -73,7 +73,8 @@ def parse_scope(op_name: str) -> OpScope:
     """Split an op's name into its scopes, without what inlining, gradients and loops put in front."""
     path: list[str] = []
     is_backward = is_again = False
-    for part in op_name[:_LONGEST].split("/")[:_DEEPEST]:
+    name = op_name[:_LONGEST].partition(";jit(")[0]  # of ops that XLA made one, the first
+    for part in name.split("/")[:_DEEPEST]:
         while transformed := _TRANSFORMED.fullmatch(part):
             is_backward |= transformed[1] == "transpose"
             is_again |= transformed[1] in ("remat", "checkpoint")

@@ -25,7 +25,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy
 from profnb.subjects.study import Study
-from profnb.trace.framework import PYTORCH
+from profnb.trace.framework import PYTORCH, words
 
 __all__ = ["epoch_ends", "python_between_steps"]
 
@@ -130,13 +130,14 @@ def _python_is_the_step(study: Study, share: float, each: str, inside: float) ->
     """What is said of steps in which the framework does next to nothing: to run them in it cannot help."""
     source = study.recording.source
     lines = source is not None and len(source.lines) > 0
+    function = words(study.framework, "a tf.function", jax="jax.jit", pytorch="torch.compile")
     return Advice(
         "python-between-steps", "Do less in Python",
         f"{percent_text(share)} of the time, {each}, {_whose(study)} work is not under way: "
         f"{percent_text(inside)} of that is inside the steps, Python's own work or waiting.",
         share,
         f"Look for what takes it{' in p.source_lines, by line' if lines else ': profile with --python'}; "
-        "to put the loop into a tf.function or several steps into one call saves none of it.",
+        f"to put the loop into {function} or several steps into one call saves none of it.",
         guide(study, "function"),
     )  # fmt: skip
 
