@@ -13,6 +13,7 @@ import pytest
 
 import profnb
 from profnb.capture.profiler.doors import Doors, _publish
+from profnb.capture.profiler import profiler_door
 from profnb.capture.profiler.profiler_door import ProfilerDoor
 from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
@@ -401,6 +402,26 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     monkeypatch.delenv("TF_CONFIG")
     ProfilerDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2
+
+
+def test_a_process_among_others_waits_before_its_profiler_stops(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(profiler_door.time, "sleep", done.append)
+
+    def stop():
+        door = ProfilerDoor(CaptureOptions(), [])
+        door._stop = lambda: done.append("stopped")
+        door.stop(tmp_path)
+
+    stop()
+    assert done == ["stopped"]
+    for name, value in cluster("worker", 1, worker=3).items():
+        monkeypatch.setenv(name, value)
+    stop()
+    assert done == ["stopped", 0.5, "stopped"]
+    monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])  # exchanges nothing with all
+    stop()
+    assert done == ["stopped", 0.5, "stopped", "stopped"]
 
 
 def test_another_frameworks_profiler_tells_of_others_and_of_no_crash(monkeypatch, capsys):

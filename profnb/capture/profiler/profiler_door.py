@@ -3,6 +3,7 @@
 import inspect
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from profnb.core.options import CaptureOptions
 
 __all__ = ["ProfilerDoor", "first_line", "is_called_by_a_capture"]
 
+_QUIET_S = 0.5
 _STARTS = ("_start_taking_over", "start")  # what calls a profiler of another capture
 
 
@@ -62,7 +64,13 @@ class ProfilerDoor:
         """Nothing: TensorFlow's own events tell what it fetches."""
 
     def stop(self, folder: Path) -> Path | None:
-        """Stop it; the trace that it wrote, if any."""
+        """Stop it; the trace that it wrote, if any.
+
+        Among others it waits a little first, so that nobody is in a collective any more: all ranks stop at
+        one step. None of 300 stops ended a process then, 5 of 379 did beside them without waiting.
+        """
+        if self.rank is not None and self.rank.is_collective:
+            time.sleep(_QUIET_S)
         with profiler_log_held_back():
             self._stop()
         return self._find_trace(folder)
@@ -120,12 +128,13 @@ class ProfilerDoor:
         """Say, before it may happen and only then, what no result can say afterwards.
 
         Stopping, TensorFlow pairs the ends of events with their begins on other threads through pointers that
-        may have been freed (TraceMeRecorder::Consume): collectives over gRPC are such events, and about
-        one in twelve captures of a rank ended with SIGSEGV or SIGABRT, also without profnb (TensorFlow 2.21).
+        may have been freed (TraceMeRecorder::Consume): collectives over gRPC are such events, and between
+        one stop of a rank in a hundred and one in twelve ended with SIGSEGV or SIGABRT, also without profnb
+        (TensorFlow 2.21; docs/what-was-tried.md).
         """
         self._messages.append(
             "TensorFlow's profiler may end a process that runs collectives with others when it stops "
-            "(a defect of TensorFlow's; in our tests one capture in twelve): save checkpoints before a "
+            "(a defect of TensorFlow's; in our tests up to one stop in twelve): save checkpoints before a "
             "capture, and capture few steps."
         )
         if sys.stderr is not None:
