@@ -10,6 +10,8 @@ import contextlib
 import hashlib
 import importlib
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar, TypeVar
 
@@ -61,13 +63,22 @@ def _content(value: object) -> bytes:
     return repr(value).encode()
 
 
+@cache
+def _how() -> bytes:
+    """What this file says of compiling, which makes machine code faster or slower; nothing inside a zip."""
+    try:
+        return Path(__file__).read_bytes()
+    except OSError:
+        return b""
+
+
 def _fingerprint(kernel: Dispatcher) -> str:
     """A hash of all that makes a kernel's machine code.
 
     That is, of the kernel and of each that it calls, in whatever file: byte code, constants, the values of
     globals, and how Numba is to compile it. It is the same where only comments or other functions differ.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_how())
     kernels = [kernel]
     for each in kernels:
         digest.update(f"{each.py_func.__qualname__} {sorted(each.targetoptions.items())}".encode())
