@@ -61,7 +61,8 @@ def test_a_chart_is_zoomed_by_mouse_and_keys_and_shown_whole_again(open_page, tm
 
 
 def test_words_on_colours_of_the_timeline_and_of_icicles_can_be_read(open_page, tmp_path):
-    source = (Path(profnb.__file__).parent / "timeline" / "browser" / "picture.js").read_text("utf-8")
+    scripts = Path(profnb.__file__).parent / "timeline" / "browser"
+    source = "".join((scripts / name).read_text("utf-8") for name in ("numbers.js", "picture.js"))
     (tmp_path / "empty.html").write_text("<!doctype html>")
     page = open_page((tmp_path / "empty.html").as_uri()).page
     shades = [0.8, 0.87, 0.93, 0.98, 1.04]

@@ -76,7 +76,7 @@ class RangeTable {
       const row = addElement('tr', body, 'background:none');
       this.columns.forEach((column, index) => {
         const style = CELL_STYLE + (column.isNumber ? 'text-align:right' : 'text-align:left') +
-          (index ? '' : ';max-width:340px;overflow:hidden;text-overflow:ellipsis');
+          (index ? '' : ';max-width:clamp(120px, 24vw, 340px);overflow:hidden;text-overflow:ellipsis');
         const cell = addElement('td', row, style, column.text(one));
         if (!index) cell.title = column.text(one);
       });
