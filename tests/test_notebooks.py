@@ -53,8 +53,9 @@ def executed(request, tmp_path_factory):
     for long, short in FEWER.get(request.param.stem, []):
         cell = next(cell for cell in notebook.cells if cell.cell_type == "code" and long in cell.source)
         cell.source = cell.source.replace(long, short)
-    nbclient.NotebookClient(notebook, **PATIENT, kernel_name="python3").execute()
-    target = tmp_path_factory.mktemp("executed") / request.param.name
+    folder = tmp_path_factory.mktemp("executed")  # what a notebook writes stays there
+    nbclient.NotebookClient(notebook, **PATIENT, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    target = folder / request.param.name
     nbformat.write(notebook, target)
     return target
 
