@@ -20,7 +20,6 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.grouping import Groups
-from profnb.steps.launching import find_program_runs
 from profnb.steps.streams import busiest_device, raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
@@ -43,7 +42,7 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
         return steps
     plane = busiest_device(trace)
     if plane is None:
-        row, ends = _programs_on_the_cpu(trace, steps, groups)
+        row, ends = _programs_on_the_cpu(steps, groups)
     else:
         lines = raw_device_lines(trace) & (trace.lines.plane == plane)
         work = np.flatnonzero(lines[trace.lines.of_event] & (groups.step >= 0))
@@ -59,14 +58,14 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     return replace(steps, begin_ps=begin, end_ps=end, steps_ahead=max(ahead, 0))
 
 
-def _programs_on_the_cpu(trace: Trace, steps: Steps, groups: Groups) -> tuple[Int64s, Int64s]:
+def _programs_on_the_cpu(steps: Steps, groups: Groups) -> tuple[Int64s, Int64s]:
     """When the programs ended that calls of JAX's functions in the steps asked for, where there is no device.
 
     Returns:
         The step and the end of each run, shape (N,); none where calls and runs cannot be paired.
     """
     rows, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for runs in find_program_runs(trace, groups.parent) if steps.roots.size else ():
+    for runs in groups.programs if steps.roots.size else ():
         inside = groups.step[runs.calls] >= 0
         rows.append(groups.step[runs.calls][inside])
         ends.append(runs.ends_ps[inside])

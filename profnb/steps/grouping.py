@@ -25,7 +25,7 @@ import numpy.typing as npt
 from profnb.core.columns import Bools, Int32s, Int64s, look_up, match, stable_order
 from profnb.core.jit import tiered
 from profnb.core.joining import number_keys
-from profnb.steps.launching import find_program_runs, follow_programs
+from profnb.steps.launching import ProgramRuns, find_program_runs, follow_programs
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
 from profnb.trace.enqueued import find_enqueued
@@ -63,11 +63,13 @@ class Groups:
         parent: Index of the event's parent on its line, or -1, shape (E,).
         end_ps: Where each event ends, shape (E,); a thread-pool region runs from its start event
             to its stop event.
+        programs: The runs of JAX's programs on a CPU, with the calls that asked for them.
     """
 
     step: Int64s
     parent: Int64s
     end_ps: Int64s
+    programs: tuple[ProgramRuns, ...] = ()
 
 
 def group_events(trace: Trace, steps: Steps) -> Groups:
@@ -85,11 +87,12 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     links = _find_links(trace)
     _claim(steps, parent, links, step)
     follow_programs(trace, step)
-    for runs in find_program_runs(trace, parent):
+    programs = tuple(find_program_runs(trace, parent))
+    for runs in programs:
         step[runs.events] = np.where(runs.run >= 0, step[runs.calls][runs.run], -1)
     _adopt_recorded_groups(trace, step)
     _place_by_time(trace, steps, step)
-    return Groups(step, parent, end_ps)
+    return Groups(step, parent, end_ps, programs)
 
 
 def _close_regions(trace: Trace) -> Int64s:

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Floats, Int64s, look_up
+from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace
 
 __all__ = ["product_flops"]
@@ -50,8 +51,10 @@ def product_flops(trace: Trace, parent: Int64s) -> tuple[Int64s, Floats]:
         Events and operations, both of shape (N,); nothing where no shapes were recorded.
     """
     shapes, settings = trace.stats.lists(_SHAPES), trace.stats.lists(_SETTINGS)
+    if not len(shapes):
+        return np.empty(0, np.int64), np.empty(0)
     is_product = trace.names.rows_where(_is_product)[trace.events.name]
-    chosen = is_product[shapes.events] & ~_is_inside(parent, is_product, shapes.events)
+    chosen = np.isin(shapes.events, outermost_of(is_product, parent))
     events, shape = shapes.events[chosen], shapes.values[chosen].astype(np.int64)
     setting = look_up(settings.events, settings.values.astype(np.int64), events)
     kinds, kind = np.unique(
@@ -74,15 +77,6 @@ def _is_product(name: str) -> bool:
     if name.startswith(_ATTENTION):
         return _BY_PARTS not in name
     return name in _MATRICES or name in (_LINEAR, _CONVOLUTION, _GRADIENTS)
-
-
-def _is_inside(parent: Int64s, marked: Bools, events: Int64s) -> Bools:
-    """Whether each of some events lies inside anything marked."""
-    above, inside = parent[events], np.zeros(events.size, np.bool_)
-    while (going := (above >= 0) & ~inside).any():
-        inside[going] = marked[above[going]]
-        above = np.where(going, parent[np.maximum(above, 0)], -1)
-    return inside
 
 
 def _flops_of(name: str, shapes: str, settings: str) -> float:
