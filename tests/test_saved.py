@@ -324,6 +324,7 @@ def changed(value, chance):
     return {} if isinstance(value, dict) else 1
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("version", [1, 2])
 def test_values_of_the_right_type_that_fit_nothing_are_refused_or_read(tmp_path, version):
     """Files, each with one value changed to another of its type: what opens is written and read again."""
@@ -378,6 +379,7 @@ def values_of(hint, column=None):
     return st.lists(values_of(arguments[0]), max_size=5).map(kind)
 
 
+@pytest.mark.newest  # Python alone
 @given(recording=values_of(Recording))
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_written_is_read_at_and_beyond_each_limit(tmp_path_factory, recording):

@@ -190,6 +190,7 @@ print(opened, refused)
 """
 
 
+@pytest.mark.newest
 def test_damaged_bytes_never_cause_a_read_out_of_bounds(tmp_path):
     """With Numba's bounds checks on, a thousand damaged traces open or are refused."""
     small = tmp_path / "small.pb"
