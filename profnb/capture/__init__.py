@@ -1,7 +1,7 @@
 """The only door to the profilers: record one bounded trace around running code.
 
 session, cell, profiler/    the TensorFlow profiler around a cell: started, bounded, always stopped
-markers, step_records       every step timed, and marked while a trace is recorded
+marking/                    every step timed, and marked while a trace is recorded
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 hooks                       before and after other people's calls, with no frame of ours in their tracebacks
 environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached

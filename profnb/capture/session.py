@@ -33,7 +33,8 @@ from profnb.capture.library import Library, explain_missing
 from profnb.capture.machine.core_waits import CoreClock
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.machine.network_files import watch_network_files
-from profnb.capture.markers import StepRecorder
+from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.marking.step_records import RUN
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import shorten_parts
@@ -62,7 +63,6 @@ from profnb.capture.seams import (
 )
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
-from profnb.capture.step_records import RUN
 from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
@@ -100,9 +100,9 @@ class Capture:
             options.max_steps if traces else 0,
             options.max_seconds,
             self._session_runs_begin,
-            self.recorder.run_began,
-            self.recorder.run_ended,
-            self.recorder.run_failed,
+            self.recorder.loops.run_began,
+            self.recorder.loops.run_ended,
+            self.recorder.loops.run_failed,
             self._hook_failed,
             partial(self.parts.own, "session runs"),
         )
@@ -147,7 +147,7 @@ class Capture:
             self._traced_steps,
             self.options.max_steps,
             recent_step_ns(self.recorder.records),
-            self.recorder.keras_runs.now,
+            self.recorder.batches.keras_runs.now,
         )
 
     # Begin and end.
@@ -234,8 +234,8 @@ class Capture:
         if self._tensorflow is not None and len(recording.steps):
             recording.devices = list_devices()
         recording.environment = describe_environment() | runs.environment
-        recording.changing_arguments = find_changing_arguments(self.recorder.functions.alive)
-        recording.functions = self.recorder.functions.listed()
+        recording.changing_arguments = find_changing_arguments(self.recorder.events.functions.alive)
+        recording.functions = self.recorder.events.functions.listed()
         if not (self._tensorflow or self._others or self.recording.messages):
             self.recording.messages.append(explain_nothing())
 
@@ -274,7 +274,7 @@ class Capture:
             return  # its import failed half-way; the code will say why
         tensorflow = self._tensorflow = self._look_up(module)
         self._watch(self._part_watch.watch_tensorflow(tensorflow))
-        self._watch(self.recorder.watch_tensorflow(tensorflow))
+        self._watch(self.recorder.events.watch_tensorflow(tensorflow))
         if self._traces:
             self._watch(self._tapes.watch(tensorflow))
         self._watch(self.graph_runs.watch(tensorflow))
@@ -297,7 +297,7 @@ class Capture:
         library, door = self._look_up(jax), self.profilers.jax
         self._others.add(door.title)
         functions = door.find(library)
-        self._watch(self.recorder.watch_jax(library))
+        self._watch(self.recorder.events.watch_jax(library))
         if not self._traces or functions is None:
             return
         self.source.watch_jax(library)
@@ -382,9 +382,10 @@ class Capture:
             return  # its import failed half-way
         keras = self._look_up(sys.modules[name])
         self._watch(self._part_watch.watch_keras(keras))
-        self._watch(self.recorder.watch_keras(keras))
+        self._watch(self.recorder.batches.watch_keras(keras))
         self._watch(watch_fits(keras, self.recording.fits.append))
-        hooks = self.recorder.fetching_begins, self.recorder.fetching_ends, self._hook_failed
+        batches = self.recorder.batches
+        hooks = batches.fetching_begins, batches.fetching_ends, self._hook_failed
         self._watch(watch_fetching(*hooks))
         if self._traces:
             self._watch(self.models.watch(keras))

@@ -1,6 +1,6 @@
 """What is hooked so that the clock of parts knows which part of the cell runs.
 
-Steps come from ``markers``, which sees them anyway. Here is the rest: imports, the making of models, Keras'
+Steps come from ``marking``, which sees them anyway. Here is the rest: imports, the making of models, Keras'
 calls and the hooks of its callbacks, files, and datasets that the code iterates itself. Nothing is hooked in
 the way of a batch but the hooks that callbacks themselves have.
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 from profnb.capture.hooks import watch_method
 from profnb.capture.library import Library
-from profnb.capture.markers import StepRecorder
+from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
 from profnb.capture.seams import TORCH_NEXT_BATCH, TORCH_STEP_HOOK, TORCH_ZERO_GRAD
 
@@ -61,7 +61,7 @@ class TorchLoops:
             ended = watch_method(StepMark, "__exit__", before=self._mark_ended)
             stack.enter_context(began)
             stack.enter_context(ended)
-            stack.callback(self._recorder.abandon_iteration)
+            stack.callback(self._recorder.loops.abandon_iteration)
             yield
 
     def _is_here(self) -> bool:
@@ -72,10 +72,10 @@ class TorchLoops:
             return
         self._use()
         if self._latest is not None and self._ends is None and self._begun_by == _BY_BATCH:
-            self._recorder.iteration_ended()
+            self._recorder.loops.iteration_ended()
         if self._latest is not None:
             self._ends = self._latest
-        self._recorder.abandon_iteration()
+        self._recorder.loops.abandon_iteration()
         self._begun_by = 0
 
     def _batch_came(self, _: object) -> None:
@@ -89,7 +89,7 @@ class TorchLoops:
 
     def _begin(self, by: int) -> None:
         self._begun_by = by
-        self._recorder.iteration_begins(self._door)
+        self._recorder.loops.iteration_begins(self._door)
 
     def _stepped(self, optimizer: object, *_: object) -> None:
         """An optimizer has stepped; PyTorch calls it, so no error of ours may leave it."""
@@ -103,7 +103,7 @@ class TorchLoops:
                 return  # another optimizer may follow
             if self._ends in (None, self._latest):
                 self._begun_by = 0
-                self._recorder.iteration_ended()
+                self._recorder.loops.iteration_ended()
                 if begun_by in (0, _BY_END):
                     self._begin(_BY_END)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -112,10 +112,10 @@ class TorchLoops:
     def _mark_began(self, mark: Any) -> None:
         if self._is_here():
             self._use()
-            self._recorder.abandon_iteration()
+            self._recorder.loops.abandon_iteration()
             mark.begin(self._door)
-            self._recorder.mark_began(mark)
+            self._recorder.events.mark_began(mark)
 
     def _mark_ended(self, mark: Any) -> None:
         if self._is_here():
-            self._recorder.mark_ended(mark)
+            self._recorder.events.mark_ended(mark)
