@@ -13,7 +13,7 @@ import pytest
 
 import profnb
 from profnb.capture.profiler import doors, held_back, profiler_door
-from profnb.capture import session
+from profnb.capture import frameworks, session, window
 from profnb.capture.hooks import WatchedCall, on_import, watch_method
 
 tf = pytest.importorskip("tensorflow")
@@ -201,7 +201,7 @@ class MadeTimer:
 
 @pytest.fixture
 def timers(monkeypatch):
-    monkeypatch.setattr(session.threading, "Timer", MadeTimer)
+    monkeypatch.setattr(window.threading, "Timer", MadeTimer)
     MadeTimer.made.clear()
     return MadeTimer.made
 
@@ -269,7 +269,7 @@ def test_the_bound_counts_from_the_end_of_the_first_step(timers):
 
 
 def test_a_first_step_may_not_take_for_ever(timers, monkeypatch):
-    monkeypatch.setattr(session, "_LONGEST_WAIT", 0)
+    monkeypatch.setattr(window, "_LONGEST_WAIT", 0)
     p, _ = first_step_that_takes_long(timers, max_seconds=1e6)
     assert p.recording.closed_by == "seconds"
     assert any("The first step had not ended" in note for note in p.notes)
@@ -278,7 +278,7 @@ def test_a_first_step_may_not_take_for_ever(timers, monkeypatch):
 
 def test_a_first_step_that_fills_the_memory_is_not_waited_for(timers, monkeypatch):
     sizes = iter([10**9, 4 * 10**9])
-    monkeypatch.setattr(session, "resident_bytes", lambda: next(sizes, 0))
+    monkeypatch.setattr(window, "resident_bytes", lambda: next(sizes, 0))
     p, _ = first_step_that_takes_long(timers, max_seconds=1e6)
     assert any("grew by 3.0 GB" in note for note in p.notes)
 
@@ -964,8 +964,8 @@ def leftovers(folder):
 
 PLACES_IN_START = [
     (doors.tempfile, "mkdtemp"), (doors.Doors, "make_folder"), (profiler_door.ProfilerDoor, "_start_taking_over"),
-    (profiler_door.ProfilerDoor, "note_ignored_options"), (session.Capture, "_set_timer"), (session.SourceWatch, "begin"),
-    (session.Capture, "_tensorflow_imported"), (session.Capture, "_keras_imported"),
+    (profiler_door.ProfilerDoor, "note_ignored_options"), (window.Window, "_set_timer"), (session.SourceWatch, "begin"),
+    (frameworks.Frameworks, "_tensorflow_imported"), (frameworks.Frameworks, "_keras_imported"),
 ]  # fmt: skip
 
 
@@ -1014,16 +1014,16 @@ def test_no_thread_or_memory_to_be_had_while_the_profiler_starts_leaves_no_windo
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["_close_window", "_explain_losses"])
-def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(("owner", "name"), [(window.Window, "close"), (session.Capture, "_explain_losses")])
+def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path, monkeypatch, owner, name):
     monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
-    original = getattr(session.Capture, name)
+    original = getattr(owner, name)
 
     def interrupted(*arguments):
         interrupt_self()
         return original(*arguments)
 
-    monkeypatch.setattr(session.Capture, name, interrupted)
+    monkeypatch.setattr(owner, name, interrupted)
     with pytest.raises(KeyboardInterrupt), profnb.profile() as p:
         custom_loop(3)
     assert len(p.steps) == 3

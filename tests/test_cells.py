@@ -304,6 +304,7 @@ def test_unloading_takes_the_magics_away(shown):
 INTERRUPTS = """
 import signal
 from profnb.capture.session import Capture
+from profnb.capture.window import Window
 from profnb.profile import Profile
 
 def interrupt_at(owner, name, *, after=False):
@@ -325,9 +326,9 @@ def interrupted():
     fit = "model.fit(x, y, batch_size=8, verbose=0);"
     cells = notebook(
         INTERRUPTS,
-        "interrupt_at(Capture, '_set_timer')",
+        "interrupt_at(Window, '_set_timer')",
         f"%%tfprofile --no-live\nran = True\n{fit}",
-        "'ran' in globals(), Capture._set_timer.__name__, len(_tfprofile.recording.steps)",
+        "'ran' in globals(), Window._set_timer.__name__, len(_tfprofile.recording.steps)",
         f"%%tfprofile --no-live -o after_start\n{fit}",
         "len(after_start.steps), [n for n in after_start.notes if 'already running' in n]",
         "interrupt_at(Capture, 'finish')",

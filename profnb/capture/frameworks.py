@@ -1,0 +1,294 @@
+"""What is watched in each framework, from when the code imports it.
+
+TensorFlow, Keras, JAX and PyTorch need not be imported yet when a capture begins. Their names come from
+``seams``; a missing one costs what hangs on it, and one sentence. TensorFlow's profiler starts with its
+import, JAX's when its devices are set up, PyTorch's where nothing else is imported or when it begins to work.
+
+TensorFlow allows one profiler session per process. When the surrounded code starts a profiler of its own, our
+window closes first, so that code runs as it would have without us.
+"""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from profnb.capture.histories import watch_fits
+from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
+from profnb.capture.library import Library, explain_missing
+from profnb.capture.machine.network_files import watch_network_files
+from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.models.model_watch import ModelWatch
+from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.parts.part_watch import PartWatch
+from profnb.capture.profiler.doors import Door, Doors
+from profnb.capture.profiler.fetched_batches import watch_fetching
+from profnb.capture.profiler.profiler_door import is_called_by_a_capture
+from profnb.capture.profiler.torch_loops import TorchLoops
+from profnb.capture.profiler.torch_scopes import TorchScopes
+from profnb.capture.recording import Recording
+from profnb.capture.seams import (
+    BACKEND,
+    JAX_BACKENDS,
+    JAX_START,
+    JAX_STOP,
+    MODEL,
+    SHELL,
+    START,
+    STOP,
+    TORCH_AUTOGRAD_ENTER,
+    TORCH_PROFILE_START,
+    VERSION,
+    Seam,
+)
+from profnb.capture.source.source_watch import SourceWatch
+from profnb.capture.source.tape_watch import TapeWatch
+from profnb.capture.window import Window
+from profnb.tf1.session_runs import GraphRuns
+
+__all__ = ["Frameworks", "Watchers"]
+
+JAX, TORCH = "jax", "torch"  # as Keras calls them
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """What sees a framework at work, one for each kind of fact.
+
+    Attributes:
+        clock: Charged with the time that watching takes.
+        parts: Imports, the making of models, Keras' callbacks.
+        recorder: Steps.
+        tapes: Eager gradients.
+        graph_runs: Session runs.
+        source: Source lines and stacks.
+        models: Keras models and ``torch.nn.Module``s that ran.
+        scopes: Calls of PyTorch's layers.
+    """
+
+    clock: PartClock
+    parts: PartWatch
+    recorder: StepRecorder
+    tapes: TapeWatch
+    graph_runs: GraphRuns
+    source: SourceWatch
+    models: ModelWatch
+    scopes: TorchScopes
+
+
+class Frameworks:
+    """Watches each framework that the code imports, or has imported.
+
+    Args:
+        watchers: What sees them at work.
+        window: Opened when a framework's profiler can start.
+        profilers: One for each framework.
+        recording: Given fits and messages.
+        hook_failed: Given every error of a hook of ours.
+        traces: Whether a trace is recorded; without one, steps are only timed.
+
+    Attributes:
+        tensorflow: TensorFlow, once it is imported.
+    """
+
+    def __init__(
+        self,
+        watchers: Watchers,
+        window: Window,
+        profilers: Doors,
+        recording: Recording,
+        hook_failed: Callable[[Exception], object],
+        *,
+        traces: bool,
+    ) -> None:
+        """Nothing is watched yet."""
+        self._to, self._window, self._profilers = watchers, window, profilers
+        self._recording, self._hook_failed, self._traces = recording, hook_failed, traces
+        self._watches = ExitStack()
+        self._libraries: list[Library] = []
+        self.tensorflow: Library | None = None
+        self._others: set[str] = set()  # titles of other frameworks that were imported
+        self._thread = threading.get_ident()
+
+    @property
+    def any_imported(self) -> bool:
+        """Whether there was a framework whose work can be recorded."""
+        return self.tensorflow is not None or bool(self._others)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """See them inside the block, those first that are imported already."""
+        hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
+        hooks |= {"jax": self._jax_imported, "torch": self._torch_imported}
+        hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
+        hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
+        with self._watches, on_import(hooks):
+            yield
+
+    def explain_losses(self) -> list[str]:
+        """What is lost because of names that others changed."""
+        for name in ("sys", SHELL.module):
+            if self._traces and name in sys.modules:
+                self._look_up(sys.modules[name])
+        return explain_missing(self._libraries)
+
+    def _guarded(self, hook: Callable[[], object]) -> None:
+        with self._to.clock.own("start"):
+            try:
+                hook()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                self._hook_failed(error)
+
+    def _look_up(self, module: ModuleType) -> Library:
+        library = Library(module, self._hook_failed)
+        self._libraries.append(library)
+        return library
+
+    def _watch(self, watching: AbstractContextManager[None]) -> None:
+        try:
+            self._watches.enter_context(watching)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self._hook_failed(error)
+
+    def _tensorflow_imported(self) -> None:
+        module = sys.modules["tensorflow"]
+        if VERSION.of(module) is None and START.find(module) is None:
+            return  # its import failed half-way; the code will say why
+        tensorflow = self.tensorflow = self._look_up(module)
+        self._watch(self._to.parts.watch_tensorflow(tensorflow))
+        self._watch(self._to.recorder.events.watch_tensorflow(tensorflow))
+        if self._traces:
+            self._watch(self._to.tapes.watch(tensorflow))
+        self._watch(self._to.graph_runs.watch(tensorflow))
+        if not self._traces:
+            return
+        self._watch(self._to.source.watch_tensorflow(tensorflow))
+        self._watch(watch_network_files(self._recording.network_files, self._window.is_open))
+        door = self._profilers.tensorflow
+        functions = door.find(tensorflow)
+        if functions is None or self._backend_of_keras() == TORCH:
+            return
+        self._watch_everywhere(START, functions[0], partial(self._code_starts, door))
+        self._watch_everywhere(STOP, functions[1], partial(self._code_stops, door))
+        self._window.open(door)
+
+    def _jax_imported(self) -> None:
+        jax = sys.modules["jax"]
+        if VERSION.of(jax) is None:
+            return  # its import failed half-way
+        library, door = self._look_up(jax), self._profilers.jax
+        self._others.add(door.title)
+        functions = door.find(library)
+        self._watch(self._to.recorder.events.watch_jax(library))
+        if not self._traces or functions is None:
+            return
+        self._to.source.watch_jax(library)
+        self._watch_everywhere(JAX_START, functions[0], partial(self._code_starts, door))
+        self._watch_everywhere(JAX_STOP, functions[1], partial(self._code_stops, door))
+        if door.is_set_up:
+            self._window.open(door)
+        elif library.take(JAX_BACKENDS) is not None:
+            watched = WatchedCall(
+                library.take(JAX_BACKENDS),
+                after=partial(self._guarded, self._jax_set_up),
+                hook_failed=self._hook_failed,
+            )
+            owner, (name,) = JAX_BACKENDS.owner(), JAX_BACKENDS.attributes
+            self._watch(replace_attribute(owner, name, watched))
+
+    def _jax_set_up(self) -> None:
+        """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""
+        door = self._profilers.jax
+        is_here = threading.get_ident() == self._thread
+        if is_here and not self._profilers.runs(door) and not self._window.was_opened(door):
+            self._window.open(door)
+
+    def _torch_imported(self) -> None:
+        torch = sys.modules["torch"]
+        if VERSION.of(torch) is None:
+            return  # its import failed half-way
+        library, door = self._look_up(torch), self._profilers.torch
+        self._others.add(door.title)
+        has_all = door.find(library)
+        if self._traces and has_all:
+            self._watch(self._to.scopes.watch_torch(library))
+        loops = TorchLoops(self._to.recorder, door, self._use_torch, self._hook_failed)
+        self._watch(loops.watch(library))
+        if not self._traces or not has_all:
+            return
+        others = ("tensorflow", "jax", "keras")
+        if all(sys.modules.get(name) is None for name in others):
+            self._window.open(door)
+        self._watch(library.watch(TORCH_AUTOGRAD_ENTER, before=partial(self._code_starts, door)))
+        self._watch(library.watch(TORCH_PROFILE_START, before=partial(self._code_starts, door)))
+
+    def _backend_of_keras(self) -> str:
+        """What Keras 3 runs on; "" where it is not imported."""
+        keras = sys.modules.get("keras")
+        backend = None if keras is None else BACKEND.find(keras)
+        with contextlib.suppress(Exception):  # a Keras that is being imported
+            return "" if backend is None else str(backend())
+        return ""
+
+    def door_of_keras(self) -> Door | None:
+        """The profiler that records what Keras does; None where nobody does. PyTorch's starts here."""
+        backend = self._backend_of_keras()
+        if backend != TORCH:
+            return self._profilers.jax if backend == JAX else self._profilers.tensorflow
+        self._use_torch()
+        return self._profilers.torch
+
+    def _use_torch(self) -> None:
+        """PyTorch works here: its profiler starts, and stops where time was up."""
+        door = self._profilers.torch
+        if self._traces and door.title in self._others and not self._window.was_opened(door):
+            self._window.open(door)
+
+    def _watch_everywhere(self, seam: Seam, function: Any, hook: Callable[[], object]) -> None:
+        """Watch a function of a profiler under every module that holds it by its name.
+
+        It is public in several places (``tf.compat.v2`` too), its own module calls it, and a
+        notebook may have imported it by name.
+        """
+        watched = WatchedCall(function, before=hook, hook_failed=self._hook_failed)
+        (name,) = seam.attributes
+        for module in list(sys.modules.values()):
+            if isinstance(module, ModuleType) and vars(module).get(name) is function:
+                self._watch(replace_attribute(module, name, watched))
+
+    def _keras_imported(self, name: str) -> None:
+        if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:
+            return  # its import failed half-way
+        keras = self._look_up(sys.modules[name])
+        self._watch(self._to.parts.watch_keras(keras))
+        self._watch(self._to.recorder.batches.watch_keras(keras))
+        self._watch(watch_fits(keras, self._recording.fits.append))
+        batches = self._to.recorder.batches
+        hooks = batches.fetching_begins, batches.fetching_ends, self._hook_failed
+        self._watch(watch_fetching(*hooks))
+        if self._traces:
+            self._watch(self._to.models.watch(keras))
+            if self._backend_of_keras() == TORCH:
+                self._watch(self._to.scopes.watch_keras(keras))
+            self._watch(self._to.source.watch_keras(keras))
+
+    def _code_starts(self, door: Door, _: object = None) -> None:
+        if self._profilers.runs(door):
+            is_ours = is_called_by_a_capture()
+            self._window.close("the code")
+            what = "a profnb capture" if is_ours else f"a {door.title} profiler"
+            self._recording.messages.append(
+                f"The code started {what} of its own, and only one profiler can run: this trace ends "
+                "there, and steps after it are timed but not traced."
+            )
+
+    def _code_stops(self, door: Door) -> None:
+        if self._profilers.runs(door):
+            self._window.close("the code")
+        if door is self._profilers.tensorflow:
+            self._profilers.tensorflow.give_back()

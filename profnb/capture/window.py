@@ -1,0 +1,199 @@
+"""The traced window of a capture: opened with a profiler, closed by steps, by seconds, or by the code.
+
+It closes by itself, on a thread of its own where time is up, and once: a window that has closed stays so. How
+its end is found, for ``-t 10``, on a clock that is the capture's own::
+
+    the profiler starts           the timer is set to 10 s
+    the first step ends           it is set anew: what was traced and compiled before does not count
+    10 s later, inside a step     2 s more, and the step that ends meanwhile closes the window
+    no step has ended at all      2 s more each time, for 60 s at most, while the process grows little
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from profnb.capture.environment import resident_bytes
+from profnb.capture.machine.core_waits import CoreClock
+from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.profiler.doors import Door, Doors
+from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.profiler.profiler_door import first_line
+from profnb.capture.recording import NOT_ENDED, Recording
+from profnb.capture.source.source_watch import SourceWatch
+from profnb.core.options import CaptureOptions
+
+__all__ = ["Window"]
+
+# How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
+_LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
+
+
+class Window:
+    """When a trace is recorded, and by whom.
+
+    Args:
+        options: What bounds it.
+        recording: Told how long it was, what it cost and where the trace is.
+        profilers: What records.
+        source: What sees source lines while it is open.
+        parts: Charged with the time that stopping takes.
+        has_begun: Whether something that may be a first step runs.
+        hook_failed: Given every error of ours while it closes.
+
+    Attributes:
+        traced_steps: How many steps were recorded in it so far.
+    """
+
+    def __init__(
+        self,
+        options: CaptureOptions,
+        recording: Recording,
+        profilers: Doors,
+        source: SourceWatch,
+        parts: PartClock,
+        has_begun: Callable[[], bool],
+        hook_failed: Callable[[Exception], object],
+    ) -> None:
+        """Nothing is recorded yet."""
+        self._options, self._recording, self._profilers = options, recording, profilers
+        self._source, self._parts, self._has_begun = source, parts, has_begun
+        self._hook_failed = hook_failed
+        self._cores = CoreClock()
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._since_ns: int | None = None
+        self._is_due = False
+        self._resident_before = 0
+        self._last_step_ns = self.traced_steps = 0
+        self._opened: set[str] = set()  # titles of the profilers that were started, or tried
+
+    def is_open(self) -> bool:
+        """Whether a profiler records right now."""
+        return self._since_ns is not None
+
+    def was_opened(self, door: Door) -> bool:
+        """Whether this profiler was started in it, or tried to."""
+        return door.title in self._opened
+
+    def open(self, door: Door) -> None:
+        """Start a profiler, and the clock that stops it; an interrupt waits until both run.
+
+        Where another one runs already, it joins that one's window. A window that has closed stays so.
+        """
+        options, recording = self._options, self._recording
+        if recording.window_ns or self._options.backend not in (None, door.title.lower()):
+            return
+        begin_ns = time.perf_counter_ns()
+        is_first = self._since_ns is None
+        self._opened.add(door.title)
+        with interrupt_held_back():
+            try:
+                recording.folder = recording.folder or self._profilers.make_folder()
+                self._profilers.start(door, recording.folder)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                recording.messages.append(
+                    f"The {door.title} profiler did not start ({first_line(error)}), so the code ran "
+                    "without it. Restart the kernel if this persists."
+                )
+                return
+            if not is_first:
+                recording.overhead_ns += time.perf_counter_ns() - begin_ns
+                return
+            self._since_ns = time.perf_counter_ns()
+            try:
+                self._profilers.note_ignored_options()
+                self._source.begin()
+                self._resident_before = resident_bytes()
+                self._cores.begin()
+                now = self._since_ns = time.perf_counter_ns()
+                recording.overhead_ns += now - begin_ns
+                self._set_timer(options.max_seconds)
+            except Exception:
+                self.close("a fault")
+                raise
+
+    def _set_timer(self, seconds: float) -> None:
+        seconds = min(seconds, threading.TIMEOUT_MAX)
+        self._timer = threading.Timer(seconds, self._time_is_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _time_is_up(self) -> None:
+        """Let a running step end, for a fifth of the window at most, then close."""
+        if self._profilers.is_of_thread:  # which this is not
+            self._is_due = True
+            return
+        if not self._last_step_ns and self._has_begun() and self._may_wait():
+            self._set_timer(self._options.max_seconds / 5)
+            return
+        idle_ns = time.perf_counter_ns() - self._last_step_ns
+        if not self._is_due and self._last_step_ns and idle_ns < self._options.max_seconds * 2e8:
+            self._is_due = True
+            self._set_timer(self._options.max_seconds / 5)
+        else:
+            self.close("seconds")
+
+    def _may_wait(self) -> bool:
+        """Whether the window stays open for a first step that is still being traced, compiled or run.
+
+        For six times the bound at most, and not while the trace grows fast: a step of many small ops
+        fills the memory.
+        """
+        since = self._since_ns
+        if since is None:
+            return False
+        waited_s = (time.perf_counter_ns() - since) / 1e9
+        grown = resident_bytes() - self._resident_before
+        if waited_s < _LONGEST_WAIT * self._options.max_seconds and grown < _MOST_GROWTH:
+            return True
+        why = (
+            "" if grown < _MOST_GROWTH else f", in which this process grew by {grown / 1e9:.1f} GB"
+        )
+        self._recording.messages.append(
+            f"{NOT_ENDED} {waited_s:.0f} s after tracing began{why}, so tracing stopped "
+            "without it. -t SECONDS changes how long it may take (six times that)."
+        )
+        return False
+
+    def stop_clock(self) -> None:
+        """It closes by itself no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def step_recorded(self, traced_steps: int) -> None:
+        """A step ended, of whose kind so many were recorded under trace by now."""
+        is_first = not self._last_step_ns
+        self.traced_steps = max(self.traced_steps, traced_steps)
+        self._last_step_ns = time.perf_counter_ns()
+        if is_first and self._since_ns is not None and self._timer is not None:
+            self._timer.cancel()  # the bound counts from here
+            self._set_timer(self._options.max_seconds)
+        if traced_steps >= self._options.max_steps:
+            self.close("steps")
+        elif self._is_due:
+            self.close("seconds")
+
+    def close(self, closed_by: str | None) -> None:
+        """Stop the profilers, if one runs; ``closed_by`` says what ended it, None for the capture's end."""
+        if self._since_ns is None:
+            return
+        with interrupt_held_back(), self._parts.own("stop"), self._lock:
+            if self._since_ns is None:  # another thread was faster
+                return
+            now = time.perf_counter_ns()
+            recording = self._recording
+            recording.window_ns += now - self._since_ns
+            recording.closed_by = closed_by
+            self._since_ns = None
+            recording.core_waits = self._cores.end()
+            try:
+                self._source.end()
+            except Exception as error:  # noqa: BLE001 - the profiler must not be left running
+                self._hook_failed(error)
+            try:
+                recording.path = self._profilers.stop(Path(recording.folder or ""))
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._hook_failed(error)
+            recording.overhead_ns += time.perf_counter_ns() - now
