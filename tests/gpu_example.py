@@ -16,7 +16,7 @@ from programs import BF16, F32, dot, metadata_plane, op, parameter, program, sha
 from traces import event, gpu, host, line, read, ref
 
 from profnb.capture.recording import Recording
-from profnb.capture.marking.step_records import KERAS, StepRecords
+from profnb.capture.step_records import KERAS, StepRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 

@@ -21,7 +21,7 @@ from profnb.capture.parts.part_records import (
     PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
-from profnb.capture.marking.step_records import CALL, KERAS, RUN, USER, OpenStep
+from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep
 from profnb.drawing.theme import CELL_COLOURS
 from profnb.report.forms.as_html import _marks
 from profnb.report.report import build_report

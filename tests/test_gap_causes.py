@@ -15,7 +15,7 @@ from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, CellPart
 from profnb.capture.recording import Recording
 from profnb.capture.saved.codec import Codec
 from profnb.capture.saved.limits import CHECKS, LIMITS
-from profnb.capture.marking.step_records import CALL, KERAS, StepRecords
+from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.report import build_report
 from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study

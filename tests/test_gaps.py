@@ -6,7 +6,7 @@ from test_input_pipeline import KERAS, waiting
 from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
-from profnb.capture.marking.step_records import USER, StepRecords
+from profnb.capture.step_records import USER, StepRecords
 from profnb.report.notes import notes_of
 from profnb.report.ranking import advise
 from profnb.report.report import build_report

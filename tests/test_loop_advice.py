@@ -14,7 +14,7 @@ from profnb.capture.parts.part_records import (
 )  # fmt: skip
 from profnb.capture.recording import Recording
 from profnb.capture.retracings import TracedFunction
-from profnb.capture.marking.step_records import CALL, KERAS, StepRecords
+from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.ranking import Advice, advise
 from profnb.steps.spine import Spine

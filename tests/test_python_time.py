@@ -18,7 +18,7 @@ import profnb
 from profnb.subjects.python.python_time import tabulate_python
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.source_records import StackRecords
-from profnb.capture.marking.step_records import KERAS, StepRecords
+from profnb.capture.step_records import KERAS, StepRecords
 from profnb.capture.source import stacks as stacks_module
 from profnb.capture.source import source_watch as watch
 from profnb.capture.source.stacks import StackSampler, lines_of_stacks

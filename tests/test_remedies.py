@@ -6,7 +6,7 @@ from traces import event, host, line, read
 
 from profnb.capture.parts.part_records import EVALUATION, PREDICT, TRAIN, CellPart, CellRecords
 from profnb.capture.recording import Recording
-from profnb.capture.marking.step_records import CALL, KERAS, USER
+from profnb.capture.step_records import CALL, KERAS, USER
 from profnb.report.ranking import advise
 from profnb.subjects.study import Study
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.marking.step_records import StepRecords
+from profnb.capture.step_records import StepRecords
 from profnb.capture.underway.keras_runs import KerasRun
 from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.captured import CapturedProfile

@@ -26,7 +26,7 @@ from profnb.capture.models.op_order import OpFact
 from profnb.capture.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.parts.part_records import CellPart, CellRecords
-from profnb.capture.marking.step_records import StepRecords
+from profnb.capture.step_records import StepRecords
 from profnb.capture.saved import sidecar
 from profnb.capture.saved.codec import Limit
 from profnb.capture.saved.sidecar import read_recordings, sidecar_of, write_recordings

@@ -9,7 +9,7 @@ from traces import event, host, line, read
 
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.recording import Recording
-from profnb.capture.marking.step_records import StepRecords
+from profnb.capture.step_records import StepRecords
 from profnb.report.ranking import advise
 from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
 from profnb.subjects.crowded import is_slowed_by_others

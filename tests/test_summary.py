@@ -8,7 +8,7 @@ from profnb.report.notes import note_cost, notes_of
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 from profnb.steps.summary import GAP, share_time, summarize
-from profnb.capture.marking.step_records import StepRecords
+from profnb.capture.step_records import StepRecords
 
 
 US, MS = 10**6, 10**9

@@ -17,7 +17,7 @@ from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
-from profnb.capture.marking.step_records import StepRecords
+from profnb.capture.step_records import StepRecords
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.drawing.section import section_block, section_text

@@ -3,7 +3,7 @@
 session, cell               a cell as it runs; what it left behind
 window, profiler/           the framework's profiler: started, bounded, always stopped
 frameworks                  what is watched in each framework, once it is imported
-marking/                    every step timed, and marked while a trace is recorded
+marking/, step_records      every step timed, and marked while a trace is recorded
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 hooks                       before and after other people's calls, with no frame of ours in their tracebacks
 environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached

@@ -49,7 +49,6 @@ from profnb.capture.seams import (
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.window import Window
-from profnb.tf1.session_runs import GraphRuns
 
 __all__ = ["Frameworks", "Watchers"]
 
@@ -65,7 +64,7 @@ class Watchers:
         parts: Imports, the making of models, Keras' callbacks.
         recorder: Steps.
         tapes: Eager gradients.
-        graph_runs: Session runs.
+        session_runs: Opens a block that sees session runs.
         source: Source lines and stacks.
         models: Keras models and ``torch.nn.Module``s that ran.
         scopes: Calls of PyTorch's layers.
@@ -75,7 +74,7 @@ class Watchers:
     parts: PartWatch
     recorder: StepRecorder
     tapes: TapeWatch
-    graph_runs: GraphRuns
+    session_runs: Callable[[Library], AbstractContextManager[None]]
     source: SourceWatch
     models: ModelWatch
     scopes: TorchScopes
@@ -164,7 +163,7 @@ class Frameworks:
         self._watch(self._to.recorder.events.watch_tensorflow(tensorflow))
         if self._traces:
             self._watch(self._to.tapes.watch(tensorflow))
-        self._watch(self._to.graph_runs.watch(tensorflow))
+        self._watch(self._to.session_runs(tensorflow))
         if not self._traces:
             return
         self._watch(self._to.source.watch_tensorflow(tensorflow))

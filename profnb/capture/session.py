@@ -15,7 +15,6 @@ from profnb.capture.environment import describe_environment, explain_nothing, li
 from profnb.capture.frameworks import Frameworks, Watchers
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.marking.step_records import RUN
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import shorten_parts
@@ -28,6 +27,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
+from profnb.capture.step_records import RUN
 from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.capture.window import Window
 from profnb.core.options import CaptureOptions
@@ -98,7 +98,7 @@ class Capture:
             self._part_watch,
             self.recorder,
             self._tapes,
-            self.graph_runs,
+            self.graph_runs.watch,
             self.source,
             self.models,
             TorchScopes(self.profilers.torch, self.models, messages, failed),

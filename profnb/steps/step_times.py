@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.marking.step_records import CALL, StepRecords
 from profnb.capture.source.turn_records import TurnRecords
+from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.cycles import find_phases

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
-from profnb.capture.marking.step_records import KERAS
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
+from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS, percent_text
 from profnb.steps.activities import (

@@ -5,5 +5,4 @@ trace_events     the user's markers, Keras 2's, calls of a tf.function; JAX's ma
 keras_batches    Keras' batches and epochs
 own_loops        iterations over PyTorch, session runs
 open_steps       what has begun and not ended; what ends is recorded and told
-step_records     the steps that ended, as columns
 """

@@ -11,7 +11,6 @@ from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata, end_marker
-from profnb.capture.marking.step_records import KERAS, Marking, OpenStep
 from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
@@ -21,6 +20,7 @@ from profnb.capture.seams import (
     RUN_END,
     STEPS_PER_EXECUTION,
 )
+from profnb.capture.step_records import KERAS, Marking, OpenStep
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 

@@ -27,8 +27,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from profnb.capture.marking.step_records import CALL, USER, OpenStep, StepRecords
 from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.step_records import CALL, USER, OpenStep, StepRecords
 
 __all__ = ["MARKER", "OpenSteps", "add_metadata", "end_marker"]
 

@@ -4,7 +4,7 @@ import contextlib
 import time
 
 from profnb.capture.marking.open_steps import OpenSteps, add_metadata, end_marker
-from profnb.capture.marking.step_records import RUN, USER, Marking, OpenStep
+from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
 __all__ = ["OwnLoops"]
 

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from profnb.capture.marking.keras_batches import KerasBatches
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.marking.own_loops import OwnLoops
-from profnb.capture.marking.step_records import Marking
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.step_records import Marking
 
 __all__ = ["StepRecorder"]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata, end_marker
-from profnb.capture.marking.step_records import CALL, TAPE, USER
 from profnb.capture.retracings import FunctionLog, function_of
 from profnb.capture.seams import (
     JAX_STEP_ENTER,
@@ -25,6 +24,7 @@ from profnb.capture.seams import (
     TRACE_METADATA,
 )
 from profnb.capture.source.user_code import is_own_file
+from profnb.capture.step_records import CALL, TAPE, USER
 
 __all__ = ["TraceEvents"]
 

@@ -31,7 +31,6 @@ it has ended, so its time is kept there until then.
 
 from collections.abc import Callable
 
-from profnb.capture.marking.step_records import KERAS, RUN, USER, OpenStep
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_stack import (
     MOST_ROWS,
@@ -42,6 +41,7 @@ from profnb.capture.parts.part_stack import (
     Row,
     running_line,
 )
+from profnb.capture.step_records import KERAS, RUN, USER, OpenStep
 
 __all__ = ["PartClock"]
 

@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from profnb.capture.marking.step_records import OpenStep
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellPart, CellRecords
 from profnb.capture.source.user_code import number_cells, user_place
+from profnb.capture.step_records import OpenStep
 
 __all__ = ["MOST_ROWS", "STEP", "Open", "PartStack", "Place", "Row", "running_line"]
 

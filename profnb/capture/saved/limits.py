@@ -11,7 +11,6 @@ from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.capture.machine.machine_watch import MOST_LOOKS
 from profnb.capture.machine.network_files import NetworkFiles
-from profnb.capture.marking.step_records import StepRecords
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
@@ -25,6 +24,7 @@ from profnb.capture.source.source_records import (
     StackRecords,
 )
 from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
+from profnb.capture.step_records import StepRecords
 from profnb.core.options import CaptureOptions
 
 __all__ = ["CHECKS", "LIMITS"]

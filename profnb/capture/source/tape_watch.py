@@ -23,7 +23,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.marking.step_records import TAPE
 from profnb.capture.seams import (
     EXECUTING_EAGERLY,
     NEXT_ELEMENT,
@@ -33,6 +32,7 @@ from profnb.capture.seams import (
 )
 from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
+from profnb.capture.step_records import TAPE
 
 __all__ = ["TapeWatch"]
 

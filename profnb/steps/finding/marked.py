@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from profnb.capture.marking.step_records import CALL
+from profnb.capture.step_records import CALL
 from profnb.steps.windows import Steps, make_steps, outermost
 from profnb.trace.model import Trace
 from profnb.trace.names import (

@@ -8,7 +8,6 @@ from collections import Counter
 
 import numpy as np
 
-from profnb.capture.marking.step_records import CALL, RUN
 from profnb.capture.parts.part_records import (
     AROUND,
     BUILDING,
@@ -19,6 +18,7 @@ from profnb.capture.parts.part_records import (
     CellPart,
 )
 from profnb.capture.retracings import TracedFunction
+from profnb.capture.step_records import CALL, RUN
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
 from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profnb.capture.marking.step_records import StepRecords
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import is_user_file
+from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
