@@ -15,7 +15,7 @@ from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
-from profnb.capture.retracings import TracedFunction
+from profnb.capture.marking.retracings import TracedFunction
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 US, MS = 10**6, 10**9

@@ -13,7 +13,7 @@ from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
 from profnb.capture.recording import Recording
-from profnb.capture.retracings import TracedFunction
+from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.ranking import Advice, advise

@@ -6,7 +6,7 @@ frameworks                  what is watched in each framework, once it is import
 marking/, step_records      every step timed, and marked while a trace is recorded
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 hooks                       before and after other people's calls, with no frame of ours in their tracebacks
-environment, datasets, retracings, histories    what the code ran with, fed, traced anew, and reached
+environment, datasets, histories    what the code ran with, fed, and reached
 models/, source/            the Keras models that ran; the user's own code: its lines, stack, eager turns
 recording, saved/           what one capture left behind; beside a trace in a file
 underway/                   where a capture, and Keras' fit in it, stands while the code runs

@@ -17,9 +17,9 @@ from profnb.capture.histories import FitResult
 from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.machine.network_files import NetworkFiles
+from profnb.capture.marking.retracings import ChangingArguments, TracedFunction
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.retracings import ChangingArguments, TracedFunction
 from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.source.turn_records import TurnRecords

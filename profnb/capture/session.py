@@ -14,6 +14,7 @@ from functools import partial
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
 from profnb.capture.frameworks import Frameworks, Watchers
 from profnb.capture.machine.machine_watch import MachineWatch
+from profnb.capture.marking.retracings import find_changing_arguments
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
@@ -24,7 +25,6 @@ from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.recording import Recording
-from profnb.capture.retracings import find_changing_arguments
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.step_records import RUN

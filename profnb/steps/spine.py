@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.recording import Recording
-from profnb.capture.retracings import TracedFunction
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.steps.activities import find_activities
 from profnb.steps.breakdown import (

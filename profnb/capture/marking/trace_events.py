@@ -14,7 +14,7 @@ from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata, end_marker
-from profnb.capture.retracings import FunctionLog, function_of
+from profnb.capture.marking.retracings import FunctionLog, function_of
 from profnb.capture.seams import (
     JAX_STEP_ENTER,
     JAX_STEP_EXIT,

@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 
+from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.parts.part_records import (
     AROUND,
     BUILDING,
@@ -17,7 +18,6 @@ from profnb.capture.parts.part_records import (
     LOADING,
     CellPart,
 )
-from profnb.capture.retracings import TracedFunction
 from profnb.capture.step_records import CALL, RUN
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.capture.retracings import TracedFunction
+from profnb.capture.marking.retracings import TracedFunction
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, LEAST, Advice, excess_share, window_of
