@@ -23,7 +23,7 @@ back up this list; each folder's own docstring says what is in it.
     lite/       models for the device: converted to LiteRT, run, judged, compared
     several/    several traces at once: fleets, running processes, many traces to one row each
     tables, profile, loading, captured, *comparison, sweep*, warm   the API, from a path or a block to answers
-    magic*, magics, demo, __main__                                  the doors: magics and the command line
+    magic/, magics, demo, __main__                                  the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any

@@ -55,11 +55,12 @@ def test_the_error_of_vs_and_of_options_holds_no_escape_sequence():
 
     from IPython.core.error import UsageError
 
-    from profnb.magics import ProfnbMagics
+    from profnb.magic.known_results import KnownResults
 
-    magics = SimpleNamespace(_kept={f"label{EVIL}": None}, shell=SimpleNamespace(user_ns={EVIL: 3}))
+    results = KnownResults(SimpleNamespace(user_ns={EVIL: 3}))
+    results.by_label[f"label{EVIL}"] = None
     for name in ("no such", EVIL):
         with pytest.raises(UsageError) as caught:
-            ProfnbMagics._source(magics, name)
+            results.source(name)
         assert shows_no_command(str(caught.value))
         assert "label" in str(caught.value) or "int" in str(caught.value)

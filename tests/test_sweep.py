@@ -22,7 +22,7 @@ from profnb.compare.sweep_section import sweep_bundle, sweep_figures, sweep_text
 pytest.importorskip("IPython")
 from IPython.core.error import UsageError  # noqa: E402
 
-from profnb.magic_options import parse_settings  # noqa: E402
+from profnb.magic.magic_options import parse_settings  # noqa: E402
 
 MS = 1e9
 

@@ -20,7 +20,7 @@ from profnb.sweep import Sweep
 pytest.importorskip("IPython")
 from IPython.core.error import UsageError  # noqa: E402
 
-from profnb import sweep_magic  # noqa: E402
+from profnb.magic import sweep_magic  # noqa: E402
 
 CELL = """
 import keras, numpy as np

@@ -13,7 +13,7 @@ from profnb.capture.cell import body_of, names_of, run_quietly
 from profnb.capture.switches import FRESH, SWITCHES, apply_switches, switches_of
 from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
-from profnb.magic_options import parse_settings
+from profnb.magic.magic_options import parse_settings
 from profnb.report.frontend import show_sentence
 from profnb.report.running.progress import Progress
 from profnb.several.sweep_rounds import FreshRound, run_rounds

@@ -1,0 +1,180 @@
+"""A cell under ``%%tfprofile``: captured, run again as often as asked, compared, shown."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from profnb.capture.cell import body_of, call_after_cell, run_quietly
+from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.captured import CapturedProfile
+from profnb.comparison import compare
+from profnb.core.errors import ProfnbError
+from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
+from profnb.magic.magic_options import capture_options
+from profnb.profile import Profile
+from profnb.report.running.live_line import LiveLine
+from profnb.report.running.live_text import LiveText, run_words
+from profnb.report.running.progress import Progress
+from profnb.warm import Warming
+
+__all__ = ["CellRuns", "FailedCellError"]
+
+Show = Callable[[Profile, bool | None], None]
+
+
+class FailedCellError(Exception):
+    """The cell failed and its own traceback has been shown; this one stays silent."""
+
+    def _render_traceback_(self) -> list[str]:
+        return []
+
+
+class CellRuns:
+    """Captures cells of one shell.
+
+    Args:
+        shell: What runs them.
+        results: Where results are found and kept.
+        warming: Pauses meanwhile: what compiled then would count as the cell's own time.
+        is_live: Whether reports get live controls where the line does not say; None for the default.
+    """
+
+    def __init__(
+        self,
+        shell: Any,
+        results: KnownResults,
+        warming: Callable[[], Warming],
+        is_live: Callable[[], bool | None],
+    ) -> None:
+        """No cell runs yet."""
+        self.shell, self._results = shell, results
+        self._warming, self._is_live = warming, is_live
+
+    def run(self, arguments: Namespace, cell: str, show: Show) -> None:
+        """Run a cell's body for a caller that bypassed the input transformer."""
+        captured: CapturedProfile | None = None
+        whole = f"%%magic\n{cell}"
+        succeeded = False
+        try:
+            with interrupt_held_back():
+                captured = self._begin(arguments)
+            result = self.shell.run_cell(body_of(whole))
+            succeeded = result.success
+        finally:
+            if captured is not None:
+                self._end(captured, arguments, show, whole if succeeded else None)
+        if not succeeded:
+            raise FailedCellError
+
+    def begin_before_cell(self, arguments: Namespace, show: Show) -> None:
+        """Begin to capture the cell that runs; its end is noticed."""
+        with interrupt_held_back():  # until there is somebody to end what was begun
+            captured = self._begin(arguments)
+            call_after_cell(
+                self.shell, lambda cell: self._end_after_cell(captured, arguments, show, cell)
+            )
+
+    def _end_after_cell(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
+        """End the capture; the cell is over, so an interrupt has only our own work to end."""
+        try:
+            self._end(captured, arguments, show, cell)
+        except KeyboardInterrupt:
+            say(
+                "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
+                "`%tfprofile _tfprofile` shows it."
+            )
+
+    def _begin(self, arguments: Namespace) -> CapturedProfile:
+        options = capture_options(arguments)
+        check_name(arguments.out)
+        if arguments.vs is not None:
+            arguments.vs = self._results.source(arguments.vs), arguments.vs
+        captured = CapturedProfile(options)
+        live = self._is_live() if arguments.live is None else arguments.live
+        arguments.is_silent = arguments.quiet or live is False
+        text = LiveText()
+        arguments.line = LiveLine(
+            lambda: text(captured.standing()), is_wanted=not arguments.is_silent
+        )
+        self._warming().pause()  # what compiled now would count as the cell's own time
+        try:
+            captured.start()
+            arguments.line.start()
+        except BaseException:
+            arguments.line.close()
+            self._warming().go_on()
+            raise
+        return captured
+
+    def _end(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
+        """End the capture and show it; ``cell`` is what to run again, None if it failed."""
+        try:
+            self._finish(captured, arguments, show, cell)
+        finally:
+            arguments.line.close()
+            self._warming().go_on()
+
+    def _finish(
+        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+    ) -> None:
+        profile = captured.profile
+        with interrupt_held_back():
+            arguments.line.end("reading what was captured")
+            self._results.keep(profile, "_tfprofile", arguments.out)
+            captured.finish(self.shell.user_ns)
+            arguments.line.close()
+        sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
+        if arguments.label is not None:
+            self._results.by_label[arguments.label] = profile
+        if arguments.vs is not None and profile.has_trace:
+            self._show_against(profile, arguments)
+        if not arguments.quiet:
+            show(profile, arguments.live)
+        if sentence:
+            say(sentence)
+        write_json(profile, arguments)
+
+    def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
+        """Run the cell again as often as asked; why it was less often, or ""."""
+        if arguments.repeat < 2:
+            return ""
+        body = body_of(cell)
+        if self.shell.should_run_async(body, transformed_cell=self.shell.transform_cell(body)):
+            return "The cell awaits something, so it was run once: such a cell cannot be repeated."
+        error: BaseException | None = None
+        done = 1
+        heads = ("run", "wall time", "latest steps")
+        shown = Progress(arguments.repeat, heads, done=1, is_quiet=arguments.is_silent)
+        with closing(shown) as progress:
+            progress.fill(0, "1, traced", *run_words(captured.profile.recordings[0]))
+            try:
+                while done < arguments.repeat and error is None:
+                    progress.show(done, "")
+                    with captured.time_again():
+                        error = run_quietly(self.shell, body)
+                    done += error is None
+                    progress.fill(done - 1, str(done), *run_words(captured.profile.repeats[-1]))
+            except KeyboardInterrupt as interrupt:  # between two runs
+                error = interrupt
+        if error is None:
+            return ""
+        del captured.profile.repeats[done - 1 :]  # what failed is no run
+        ended = f"Run {done + 1} of {arguments.repeat} ended with {type(error).__name__}"
+        return f"{ended}; the {done} before it count."
+
+    def _show_against(self, profile: Profile, arguments: Namespace) -> None:
+        source, name = arguments.vs
+        own = arguments.label or arguments.out or "this cell"
+        try:
+            comparison = compare(source, profile, labels=labels_of([name, own], [source, profile]))
+        except (ProfnbError, OSError, ValueError) as error:
+            say(f"Nothing was compared: {error}")
+            return
+        self._results.keep(comparison, "_tfcomparison")
+        if not arguments.quiet:
+            comparison.report()
