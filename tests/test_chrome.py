@@ -68,6 +68,16 @@ def test_numbers_of_every_form_are_exact_and_what_is_none_is_left_out(text, pico
         assert trace.events.begin_ps[1] == (5_000_000 if text == "5." else picoseconds) + 1000 * 10**6
 
 
+def test_an_instant_and_an_event_without_a_duration_take_no_time():
+    trace = read([x("a", 5, 2), {"ph": "i", "name": "now", "pid": 1, "tid": 1, "ts": 6, "dur": 3}, {"ph": "X", "name": "none", "pid": 1, "tid": 1, "ts": 8}])
+    assert trace.events.duration_ps.tolist() == [2 * 10**6, 0, 0]
+
+
+@pytest.mark.parametrize("body", ['[{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":2}]', '{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":2}]}'])
+def test_a_byte_order_mark_before_the_file_is_passed_over(body):
+    assert [r[2] for r in rows(read(b"\xef\xbb\xbf" + body.encode()))] == ["a"]
+
+
 def test_processes_threads_and_their_names():
     trace = read([*named(7, "/host:CPU", 3, "python"), x("a:MatMul", 10, 5, pid=7, tid=3), x("b", 11, 1, pid=7, tid=3), x("c", 0, 1, pid=7, tid=4)])
     assert rows(trace) == [

@@ -170,6 +170,26 @@ def test_a_reduction_does_one_operation_for_each_element_it_takes_away():
     assert costs_of(module, "sum") == (64 * 9, 4 * (640 + 1 + 64))
 
 
+def test_to_sort_costs_the_logarithm_of_the_length_for_each_element():
+    module = module_of([
+        parameter("a", 0, shape(F32, 64)), parameter("none", 1, shape(F32, 0)),
+        op("sorted", "sort", shape(F32, 64), "a"), op("nothing", "sort", shape(F32, 0), "none"),
+    ])  # fmt: skip
+    assert costs_of(module, "sorted") == (64 * 6, 2 * 4 * 64)
+    assert costs_of(module, "nothing") == (0, 0)
+
+
+def test_an_exchange_of_several_arrays_adds_up_all_of_them():
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 64, 10)), parameter("b", 1, shape(F32, 5)),
+            op("sum", "all-reduce", shape(0, parts=(shape(F32, 64, 10), shape(F32, 5))), "a", "b", calls=("region",)),
+        ],
+        {"region": ADD},
+    )  # fmt: skip
+    assert costs_of(module, "sum")[0] == 640 + 5
+
+
 def test_a_window_that_is_reduced_and_what_it_selects():
     """3 x 2 windows: five additions for each of 10 results; 40 values compared five times and added once."""
     window = (15, message((1, message((1, 3), (2, 1), (5, 1), (6, 1))), (1, message((1, 2), (2, 1), (5, 1), (6, 1)))))
@@ -200,6 +220,32 @@ def test_library_calls_are_the_products_they_are():
     assert moved == 2 * (32 * 64 + 64 * 16 + 32 * 16) + 4096
     assert math.isnan(costs_of(module, "other")[0])
     assert math.isnan(costs_of(module, "broken")[0])
+
+
+def test_a_product_of_what_is_not_there_is_unknown():
+    inner, outer = (dot("", shape(F32, 4), "a", "a", contracted=at)[-1]["dims"] for at in ((0,), ()))
+    module = module_of([
+        parameter("a", 0, shape(F32, 4)), op("of nothing", "dot", shape(F32, 4), dims=inner),
+        op("of a stranger", "dot", shape(F32, 4), dims=inner, operand=(36, b"\x63")),  # number 99
+        op("with a stranger", "dot", shape(F32, 4, 4), dims=outer, operand=(36, b"\x63")),
+    ])  # fmt: skip
+    for name in ("of nothing", "of a stranger", "with a stranger"):
+        assert math.isnan(costs_of(module, name)[0])
+
+
+def test_the_gradients_of_a_convolution_cost_as_much_as_the_convolution():
+    """4 images of 8 x 8 with 3 channels, 16 filters of 3 x 3 and no padding: 6 x 6 results."""
+    def call(target, result, *operands):
+        name, _, *rest = convolution(target, result, *operands, [(3, 1, 0, 0)] * 2, target=f"__cudnn$conv{target}")
+        return name, "custom-call", *rest
+
+    images, filters, results = shape(F32, 4, 8, 8, 3), shape(F32, 3, 3, 3, 16), shape(F32, 4, 6, 6, 16)
+    module = module_of([
+        parameter("x", 0, images), parameter("k", 1, filters), parameter("y", 2, results),
+        call("Forward", results, "x", "k"), call("BackwardInput", images, "y", "k"), call("BackwardFilter", filters, "x", "y"),
+    ])  # fmt: skip
+    for target in ("Forward", "BackwardInput", "BackwardFilter"):
+        assert costs_of(module, target)[0] == 2 * 4 * 6 * 6 * 16 * 9 * 3
 
 
 def test_computations_that_call_each_other_in_circles_end():

@@ -1,6 +1,6 @@
 import pytest
 
-from profnb.core.units import bar_text, bytes_text, count_text, duration_text, examples_text, metric_text, percent_text, rate_text
+from profnb.core.units import bar_text, bytes_text, count_text, duration_text, examples_text, metric_text, percent_text, rate_text, signed_text
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,11 @@ from profnb.core.units import bar_text, bytes_text, count_text, duration_text, e
 )  # fmt: skip
 def test_a_duration_has_three_digits_and_the_unit_a_person_would_choose(picoseconds, text):
     assert duration_text(picoseconds) == text
+
+
+@pytest.mark.parametrize(("picoseconds", "text"), [(1.2e9, "+1.20 ms"), (-1.2e9, "-1.20 ms"), (1, "+1.00 ps"), (-1, "-1.00 ps"), (0, "0 ms")])
+def test_a_difference_has_its_sign_and_none_has_none(picoseconds, text):
+    assert signed_text(picoseconds) == text
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,18 @@ def test_an_event_without_a_name_goes_by_its_display_name():
     assert [trace.names[n] for n in trace.events.name] == ["name", "shown instead", ""]
 
 
+def test_a_line_goes_by_its_display_name_where_it_has_one():
+    lines = [(3, message((1, number), (2, "python"), *more, (4, message((1, 1), (3, 1))))) for number, more in ((7, ()), (8, ((11, "Main thread"),)))]
+    trace = decode(message((1, message((2, "/host:CPU"), *lines, (4, message((1, 1), (2, message((1, 1), (2, "a")))))))))
+    assert trace.lines.names.texts == ["python", "Main thread"]
+    assert trace.lines.ids.tolist() == [7, 8]
+
+
+def test_time_begins_with_the_first_line_that_holds_an_event():
+    trace = read(host(line("empty", timestamp_ns=5), line("python", event("a", 3, 1), timestamp_ns=100), line("worker", event("b", 0, 1), timestamp_ns=101)))
+    assert trace.events.begin_ps.tolist() == [3, 1000]
+
+
 @pytest.mark.parametrize(
     ("raw", "found"),
     [

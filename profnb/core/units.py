@@ -15,6 +15,7 @@ __all__ = [
     "bar_text",
     "bytes_text",
     "count_text",
+    "counted_text",
     "duration_text",
     "examples_text",
     "metric_text",
@@ -85,6 +86,11 @@ def count_text(count: float | None) -> str:
         return MISSING
     assert count is not None
     return f"{count:,.0f}" if float(count).is_integer() else _three_digits(count)
+
+
+def counted_text(count: int, noun: str) -> str:
+    """A count with its noun: "1 host", "1,204 hosts"; nouns whose plural adds an s."""
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def bytes_text(count: float | None) -> str:

@@ -30,7 +30,7 @@ def find_enqueued(trace: Trace) -> tuple[KeyedEvents, KeyedEvents]:
     runs, ordinals = trace.stats.integers(RUN_ID), trace.stats.integers(DEVICE_ORDINAL)
     calls, in_runs, in_ordinals = match(runs.events, ordinals.events)
     key = runs.values[in_runs].astype(np.int64), ordinals.values[in_ordinals].astype(np.int64)
-    is_call = trace.select_named(_ENQUEUES)[calls]
+    is_call = trace.are_named(calls, lambda name: name == _ENQUEUES)
     is_run = is_program(trace, runs.events)
     programs = runs.events[is_run]
     tails = [plane.name.rpartition(":")[2] for plane in trace.planes]

@@ -31,6 +31,7 @@ _OTHER_SUFFIXES = (
     ".trace.json",
     ".trace.json.gz",
     ".run_metadata.pb",
+    ".run_metadata.pb.gz",
 )
 _OTHER_PREFIX = "timeline"
 _GZIP = b"\x1f\x8b"

@@ -53,9 +53,9 @@ class GroupedStats:
 
     def of_kinds(self, kinds: tuple[int, ...]) -> "GroupedStats":
         """The entries whose values are of some kinds."""
-        is_wanted = np.zeros(256, np.bool_)
-        is_wanted[list(kinds)] = True
-        chosen = is_wanted[self.kind]
+        chosen = self.kind == kinds[0]
+        for kind in kinds[1:]:
+            chosen |= self.kind == kind
         return self if chosen.all() else self._take(chosen)
 
     def _take(self, rows: slice | Bools) -> "GroupedStats":

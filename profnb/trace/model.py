@@ -17,11 +17,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s
+from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, gather
 from profnb.trace.names import is_device_plane, is_host_plane
 from profnb.trace.stats import Stats
 
-_FEW_NAMES = 6  # comparing a column with so many numbers is faster than looking all of it up
+_FEW_NAMES = 4  # comparing a column with so many numbers is faster than looking all of it up
 Value = TypeVar("Value", bound=np.generic)
 
 __all__ = ["Counter", "Events", "Lines", "Plane", "StringTable", "Trace"]
@@ -208,6 +208,7 @@ class Trace:
         left_out: What the file held and the trace does not, in sentences.
         epoch_ns: When the trace began, in nanoseconds since 1970; 0 where it is not known.
         rank: The number of its process in a job; -1 where the file does not say.
+        ranks: How many processes that job has; 0 where the file does not say.
         process_groups: How many different sets of that job's processes exchange among themselves, as far as
             the file says; 0 for not at all.
     """
@@ -227,6 +228,7 @@ class Trace:
     left_out: tuple[str, ...] = ()
     epoch_ns: int = 0
     rank: int = -1
+    ranks: int = 0
     process_groups: int = 0
 
     @cached_property
@@ -272,5 +274,8 @@ class Trace:
         """
         if not len(self.names):
             return values[:0]
-        # Without "clip" NumPy first looks whether every index is there: readers have seen to that.
-        return values.take(self.events.name, mode="clip")
+        return gather(values, self.events.name)
+
+    def are_named(self, events: Int64s, condition: Callable[[str], bool]) -> Bools:
+        """Whether the name of each of some events meets a condition, shape of ``events``."""
+        return gather(self.names.rows_where(condition), self.events.name[events])

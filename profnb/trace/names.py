@@ -9,19 +9,24 @@ import re
 
 __all__ = [
     "BACKEND_CALLS",
+    "CLOCK_EVENT",
+    "CLOCK_NS",
     "CONSUMER_ID",
     "CONSUMER_TYPE",
     "CORRELATION_ID",
     "DERIVED_LINES",
     "DEVICE_ORDINAL",
+    "EXAMPLES",
     "EXECUTOR_PROCESS",
     "FUNCTION_CALL",
+    "FUNCTION_RUNS",
     "GRAPH_RUNS",
     "GRAPH_TYPE",
     "GROUP_ID",
     "IMPLICIT_ROOTS",
     "IS_ABANDONED",
     "ITERATIONS",
+    "KINETO_CLOCK",
     "KINETO_FACTS",
     "KINETO_SCOPE",
     "KINETO_STEP",
@@ -29,6 +34,7 @@ __all__ = [
     "NEXT_BATCH",
     "PRODUCER_ID",
     "PRODUCER_TYPE",
+    "PYTHON_OPS",
     "ROOT_LEVEL",
     "RUN_ID",
     "STEPS_LINE",
@@ -53,8 +59,15 @@ __all__ = [
 KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
 # The call of a layer, likewise (``capture.profiler.torch_scopes``): its path stands behind it.
 KINETO_SCOPE = "profnb.layer#"
+# A reading of ``time.perf_counter_ns``, which stands behind it, likewise; and what it is read as.
+KINETO_CLOCK, CLOCK_EVENT, CLOCK_NS = "profnb.clock#", "profnb.clock", "profnb_clock_ns"
+# How many examples a step took, of batches of a ``DataLoader``.
+EXAMPLES = "profnb_examples"
 # Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.
 NEXT_BATCH = "profnb.next_batch"
+
+# The ops that call back into Python, which runs on one core whatever it does (TF ops/script_ops.py).
+PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 
 # Planes (XPL).
 _HOST_PLANE = "/host:CPU"
@@ -83,6 +96,9 @@ DERIVED_LINES = frozenset(
 
 # Event names (XPL, TF).
 EXECUTOR_PROCESS = "ExecutorState::Process"
+FUNCTION_RUNS = (
+    "InstantiatedCapturedFunction::Run"  # of a user's function in tf.data: how names begin
+)
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", EXECUTOR_PROCESS})
 
 # Stat names (XPL).
@@ -164,6 +180,9 @@ _DETAIL = re.compile(r"kind(_src|_dst)?:(\S+)")
 _COLLECTIVE_PREFIXES = ("nccl", "rccl")
 _HLO_COLLECTIVE = re.compile(
     r"%?(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-[a-z]+)\b"
+    # By JAX's primitives, as it names instructions since 0.10.
+    r"|%?(psum|pmax|pmin|all_gather|all_to_all|ragged_all_to_all|reduce_scatter|ppermute)(_invariant)?"
+    r"(\.\d+)*( =|$)"
 )
 
 

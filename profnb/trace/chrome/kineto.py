@@ -19,8 +19,12 @@ from profnb.trace.assemble import FoundLine
 from profnb.trace.chrome.dialect import Reading, number_of
 from profnb.trace.chrome.events import RawEvents
 from profnb.trace.names import (
+    CLOCK_EVENT,
+    CLOCK_NS,
+    EXAMPLES,
     IS_ABANDONED,
     ITERATIONS,
+    KINETO_CLOCK,
     KINETO_FACTS,
     KINETO_SCOPE,
     KINETO_STEP,
@@ -43,6 +47,7 @@ _KINETO_ONLY = frozenset(
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
 _MOST_RANKS = 1_000_000
+_DIGITS, _CLOCK_DIGITS = 15, 18  # of what 64 bits hold; 15 digits of nanoseconds are 12 days only
 # What an event on a device is, by its category: work, or what a line beside the work shows.
 _WORK, _ANNOTATION, _SYNCHRONISATION, _UNKNOWN = range(1, 5)
 _BESIDE = {_ANNOTATION: " annotations", _SYNCHRONISATION: " waits"}
@@ -115,34 +120,43 @@ def read_kineto(
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
-    ours = (KINETO_STEP, KINETO_FACTS, KINETO_SCOPE)
+    ours = (KINETO_STEP, KINETO_FACTS, KINETO_SCOPE, KINETO_CLOCK)
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
     is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
-    derived, phases = _kineto_steps(raw)
-    names = [phases.get(row, name) for row, name in enumerate(raw.names)]
+    derived, renamed = _kineto_steps(raw)
+    readings = _readings_of_clock(raw)
+    if readings:
+        told = np.flatnonzero(np.isin(raw.name, list(readings)))
+        values = [readings[row] for row in raw.name[told].tolist()]
+        derived[CLOCK_NS] = told, np.array(values, np.int64)
+        renamed |= dict.fromkeys(readings, CLOCK_EVENT)
+    names = [renamed.get(row, name) for row, name in enumerate(raw.names)]
     return Reading(
         lines, thread, is_event, names, raw.name, is_op, derived,
         left_out=_unknown_work(raw, kinds),
     )  # fmt: skip
 
 
-def place_in_job(header: Mapping[str, Any]) -> tuple[int, int]:
-    """The rank of the process that was recorded, and how many sets of ranks exchange among themselves.
+def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The rank of the process that was recorded, of how many, and how many sets of ranks exchange apart.
 
     Returns:
-        -1 and 0 where ``distributedInfo``, which PyTorch writes for jobs of several, does not say.
+        -1, 0 and 0 where ``distributedInfo``, which PyTorch writes for jobs of several, does not say.
     """
     told = header.get("distributedInfo")
     if not isinstance(told, dict):
-        return -1, 0
-    rank, groups = told.get("rank"), told.get("pg_config")
+        return -1, 0, 0
+    rank, ranks, groups = told.get("rank"), told.get("world_size"), told.get("pg_config")
     rank = rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else -1
+    ranks = ranks if isinstance(ranks, int) and rank < ranks <= _MOST_RANKS else 0
     sets = {
-        str(ranks)
+        str(members)
         for group in (groups if isinstance(groups, list) else ())
-        if isinstance(group, dict) and isinstance(ranks := group.get("ranks"), list) and ranks[1:]
+        if isinstance(group, dict)
+        and isinstance(members := group.get("ranks"), list)
+        and members[1:]
     }
-    return rank, len(sets)
+    return rank, ranks, len(sets)
 
 
 def _kineto_kind(category: str) -> int:
@@ -199,7 +213,7 @@ def _kineto_steps(
     if not told_of:
         return derived, {}
     phases: dict[int, str] = {}
-    stats: dict[str, dict[int, int]] = {IS_ABANDONED: {}, ITERATIONS: {}}
+    stats: dict[str, dict[int, int]] = {IS_ABANDONED: {}, ITERATIONS: {}, EXAMPLES: {}}
     for event in events.tolist():
         words = told_of.get(event, ["", f"{IS_ABANDONED}=1"])
         if words[0]:
@@ -213,6 +227,16 @@ def _kineto_steps(
             of = np.array(list(values), np.int64), np.array(list(values.values()), np.int64)
             derived[stat] = of
     return derived, phases
+
+
+def _readings_of_clock(raw: RawEvents) -> dict[int, int]:
+    """``profnb.clock#1234``: what Python's clock read as the event was begun, by the row of its name."""
+    return {
+        row: told
+        for row, name in enumerate(raw.names)
+        if name.startswith(KINETO_CLOCK)
+        and (told := _number_behind(name, KINETO_CLOCK, _CLOCK_DIGITS)) is not None
+    }
 
 
 def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
@@ -237,15 +261,15 @@ def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
     return found
 
 
-def _number_behind(name: str, prefix: str) -> int | None:
+def _number_behind(name: str, prefix: str, most: int = _DIGITS) -> int | None:
     digits = name[len(prefix) :]
-    return int(digits) if digits.isdecimal() and len(digits) < 16 else None
+    return int(digits) if digits.isdecimal() and len(digits) <= most else None
 
 
 def _told(words: Sequence[str], stat: str) -> int:
     """The number that one of the words gives a stat; 0 where none does."""
     for word in words:
         name, _, value = word.partition("=")
-        if name == stat and value.isdecimal() and len(value) < 16:
+        if name == stat and value.isdecimal() and len(value) <= _DIGITS:
             return int(value)
     return 0

@@ -82,8 +82,8 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
         planes=reading.planes,
         keeps_origin=_is_export(raw),
     )  # fmt: skip
-    rank, process_groups = place_in_job(raw.header)
-    return replace(trace, rank=rank, process_groups=process_groups)
+    rank, ranks, process_groups = place_in_job(raw.header)
+    return replace(trace, rank=rank, ranks=ranks, process_groups=process_groups)
 
 
 def _interpret(raw: RawEvents, buffer: Bytes) -> Reading:

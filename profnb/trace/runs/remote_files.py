@@ -14,9 +14,9 @@ from typing import Any
 from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable
 
-__all__ = ["fetch_traces", "is_url"]
+__all__ = ["fetch_traces", "is_url", "list_traces"]
 
-_TRACES = (".xplane.pb", ".trace.json", ".trace.json.gz", ".run_metadata.pb")
+_TRACES = (".xplane.pb", ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz")
 _BESIDE = ".profnb.json.gz"
 _SECOND = re.compile(r"\d{4}(_\d\d){5}")
 _NEAR_S = 60
@@ -55,13 +55,30 @@ def fetch_traces(url: str, run: str | None = None) -> "TemporaryDirectory[str]":
             place = Path(folder.name, PurePosixPath(name).parent.name or "run")
             place.mkdir(exist_ok=True)
             files.get_file(name, str(place / PurePosixPath(name).name))
-            stem = next((name.removesuffix(end) for end in _TRACES if name.endswith(end)), name)
-            if files.exists(stem + _BESIDE):
-                files.get_file(stem + _BESIDE, str(place / PurePosixPath(stem + _BESIDE).name))
+            beside = name.removesuffix(_TRACES[0]) + _BESIDE
+            if files.exists(beside):
+                files.get_file(beside, str(place / PurePosixPath(beside).name))
     except BaseException:
         folder.cleanup()
         raise
     return folder
+
+
+def list_traces(url: str) -> list[str]:
+    """The traces of all runs under a URL, each a URL of its own.
+
+    Raises:
+        ProfnbError: A package is missing that opens such URLs.
+        FileNotFoundError: There is nothing there.
+        TraceFormatError: There is no trace there.
+    """
+    files, root = _open(url)
+    if files.isfile(root):
+        return [url]
+    found = sorted(name for name in files.find(root) if name.endswith(_TRACES))
+    if not found:
+        raise TraceFormatError(f"No *{_TRACES[0]} under {printable(url)}.")
+    return [str(files.unstrip_protocol(name)) for name in found]
 
 
 def _open(url: str) -> tuple[Any, str]:
