@@ -1,16 +1,21 @@
 """TF1 session runs under a capture: traced, timed, and otherwise as without us."""
 
+import gzip
 import inspect
+import socket
 import sys
 import threading
 import traceback
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import profnb
 from profnb.tf1 import inlined
 from profnb.tf1.inlined import copy_inside
+from profnb.tf1.runs_file import join_run_metadata
+from traces import tell_beside, told_beside
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -368,14 +373,58 @@ def test_a_wrapper_that_takes_no_options_is_left_alone_and_said(model, monkeypat
 
 
 def test_session_runs_are_kept_in_a_logdir(model, tmp_path):
-    """The profiler's own trace has nothing of them; what is opened again is what was captured, but for memory."""
+    """The profiler's own trace has nothing of them; what is opened again is what was captured."""
     with profnb.profile(logdir=tmp_path) as p, start(model) as session:
         run_it(session, 6)
-    [kept] = tmp_path.glob("plugins/profile/*/*.trace.json.gz")
+    [kept] = tmp_path.glob("plugins/profile/*/*.run_metadata.pb.gz")
     assert p.recording.path == kept and not list(tmp_path.rglob("*.xplane.pb"))
     again = profnb.load(tmp_path)
-    assert again.steps.phase.tolist() == p.steps.phase.tolist()
-    assert again.steps.duration_ms.tolist() == pytest.approx(p.steps.duration_ms.tolist(), abs=0.01)
-    kinds = ["op_type", "op_name", "occurrences"]
-    assert sorted(again.ops[kinds].itertuples(index=False)) == sorted(p.ops[kinds].itertuples(index=False))
+    assert len(p.memory)
+    for table in ("steps", "ops", "memory", "memory_peak", "source_lines", "events", "devices", "step_times"):
+        pd.testing.assert_frame_equal(getattr(again, table), getattr(p, table))
     assert again.source_lines.line.tolist() == p.source_lines.line.tolist()
+    assert [one.rule for one in again.advice] == [one.rule for one in p.advice]
+    node = next(i for i in range(len(p.trace.events)) if "memory" in p.trace.stats.of_event(i))
+    assert again.trace.stats.of_event(node) == p.trace.stats.of_event(node)
+    assert [note for note in again.notes if "stands beside" in note] == []
+
+
+def test_what_stands_beside_other_session_runs_is_not_told_of_them(model, tmp_path):
+    with profnb.profile(logdir=tmp_path) as p, start(model) as session:
+        run_it(session, 6)
+    kept, runs = p.recording.path, [np.frombuffer(run, np.uint8) for run in p.recording.graph_runs]
+    kept.write_bytes(gzip.compress(b"".join(join_run_metadata(runs[:4]))))
+    cut = profnb.load(kept)
+    assert [note for note in cut.notes if "traced runs, of which 3 are in the file" in note]
+    told = told_beside(kept)
+    told["runs"][0]["sessions"]["epoch_ns"] -= 7_200 * 10**9  # it saw the runs of two hours before
+    tell_beside(kept, told)
+    other = profnb.load(kept)
+    assert any("it is of another capture, and is left out" in note for note in other.notes)
+    assert len(other.steps) == len(cut.steps) and other.source_lines.empty and not cut.source_lines.empty
+
+
+def test_a_cluster_of_a_worker_and_a_parameter_server_is_told_apart(tmp_path):
+    """Both servers in this process, over the loopback: the worker's cell has what ran on either, and what was sent."""
+    ports = []
+    for _ in range(2):
+        with socket.socket() as found:
+            found.bind(("localhost", 0))
+            ports.append(found.getsockname()[1])
+    cluster = v1.train.ClusterSpec({"ps": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]})
+    servers = {job: v1.train.Server(cluster, job_name=job, task_index=0) for job in ("ps", "worker")}
+    with tf.Graph().as_default():
+        with tf.device("/job:ps/task:0"):
+            weights = v1.get_variable("w", (200, 200), initializer=v1.ones_initializer(), use_resource=False)
+        with tf.device("/job:worker/task:0"):
+            count = v1.train.get_or_create_global_step()
+            train = v1.group(v1.assign_add(count, 1), v1.assign_add(weights, tf.matmul(weights, weights, name="product")))
+        with profnb.profile(logdir=tmp_path) as p, v1.train.MonitoredTrainingSession(servers["worker"].target, hooks=[v1.train.StopAtStepHook(6)]) as session:
+            while not session.should_stop():
+                session.run(train)
+    for one in (p, profnb.load(tmp_path)):
+        planes = {plane.name for plane in one.trace.planes}
+        assert {f"/job:{job}/replica:0/task:0/device:CPU:0" for job in servers} < planes
+        assert one.steps.phase.tolist().count("session_run") >= 4  # of six, the first of which TensorFlow cuts otherwise
+        assert "RecvTensor" in one.ops.op_type.tolist() and "product" in one.ops.op_name.tolist()
+        assert one.steps[one.steps.phase == "session_run"].device_to_device_ms.sum() > 0

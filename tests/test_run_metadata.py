@@ -11,7 +11,9 @@ import profnb
 from conftest import SHARED
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
+from profnb.tf1 import runs_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
+from profnb.tf1.runs_file import join_run_metadata
 from profnb.tf1.node_stats import parse_label
 
 
@@ -85,6 +87,34 @@ def test_runs_are_numbered_in_their_order_and_their_nodes_belong_to_them():
     assert p.events[p.events.name == "b:Add"].step_num.tolist() == [0, 1, 2]
     assert p.ops.set_index("op_name").total_us.to_dict() == {"a": 120.0, "b": 60.0}
     assert p.ops.set_index("op_name").self_us.to_dict() == {"a": 120.0, "b": 60.0}
+
+
+def test_runs_of_one_file_are_what_they_were_apart():
+    runs = [metadata({CPU: [node("a", 1000 * at, 30 + at)], "/device:GPU:0": [node("b", 1000 * at + 5, 7)]}) for at in (3, 1, 2)]
+    runs[1] = np.append(runs[1], np.frombuffer(message((2, b"cost graph")), np.uint8))  # what is not read is not kept
+    joined = b"".join(join_run_metadata(runs))
+    assert b"cost graph" not in joined and looks_like_run_metadata(np.frombuffer(joined, np.uint8))
+    apart, together = read_run_metadata(runs, "x"), read_run_metadata([np.frombuffer(joined, np.uint8)], "x")
+    assert events(together) == events(apart)
+    assert [together.stats.of_event(row) for row in range(len(together.events))] == [apart.stats.of_event(row) for row in range(len(apart.events))]
+
+
+def test_a_file_of_more_runs_than_any_capture_keeps_is_refused(monkeypatch):
+    monkeypatch.setattr(runs_file, "_MOST_RUNS", 2)
+    runs = [metadata({CPU: [node("a", 1000, 30)]})] * 3
+    with pytest.raises(TraceFormatError, match="3 session runs in one file; at most 2"):
+        read_run_metadata([np.concatenate(runs)], "x")
+    with pytest.raises(TraceFormatError, match="at most 2"):
+        list(join_run_metadata(runs))
+
+
+def test_how_fast_a_value_came_makes_no_program_of_its_own():
+    def run(at, speed):
+        received = message((1, "RecvTensor"), (2, at), (5, 9), (8, f"[640.0KB {speed}Mb/s] edge_14_w/read from /job:ps/replica:0/task:0/device:CPU:0 to {CPU}"))
+        return metadata({CPU: [received, node("train", at + 9, 30)]})
+
+    trace = read_run_metadata([run(1000, 61.2), run(2000, 58.0), metadata({CPU: [node("init", 3000, 5)]}), run(4000, 612.7)], "x")
+    assert [name for name, *_ in sorted(((one[2], one[3]) for one in events(trace)), key=lambda one: one[1]) if name.startswith("session_run")] == ["session_run", "session_run", "session_run (2)", "session_run"]
 
 
 def test_events_that_overlap_get_lines_of_their_own():

@@ -23,14 +23,15 @@ from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.tf1.node_stats import GraphStats, Label, parse_label
-from profnb.tf1.nodes import Messages, Nodes, read_nodes
+from profnb.tf1.nodes import Nodes, read_nodes
+from profnb.tf1.runs_file import RunBytes, no_run_metadata, runs_of
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
 
 __all__ = ["looks_like_run_metadata", "read_run_metadata"]
 
-_RUN_STEP_STATS, _STATS_DEVICES = 1, 1
+_STATS_DEVICES = 1
 _DEVICE_NAME, _DEVICE_NODES = 1, 2
 _FIELD_1 = b"\x0a"  # the tag of a length-delimited field 1
 
@@ -40,7 +41,7 @@ _MOST_LANES = 256
 _LATEST_NS = 1 << 62  # the year 2116
 _LONGEST_NS = (1 << 61) // 1000  # 26 days: sums of two times in ps stay inside int64
 
-_RUN_EVENT = "session_run"
+_RUN_EVENT, _RECEIVED = "session_run", "RecvTensor"
 
 
 def looks_like_run_metadata(buffer: Bytes) -> bool:
@@ -62,8 +63,8 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
     """Read the RunMetadata of one or several runs.
 
     Args:
-        buffers: R serialized RunMetadata as uint8, in the order of the runs; they must outlive the
-            trace, which reads texts from them.
+        buffers: Serialized RunMetadata as uint8, in the order of the runs, of one or several each; they must
+            outlive the trace, which reads texts from them.
         source: The file's name, for messages.
 
     Returns:
@@ -115,7 +116,7 @@ class _Run:
 
 def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     distinct = _Distinct({}, {}, [])
-    runs = [_read_run(buffer, distinct) for buffer in buffers]
+    runs = [_read_run(run, distinct) for buffer in buffers for run in runs_of(buffer)]
     base = min(run.begin_ns for run in runs)
     _check_span(runs, base)
     begin = [run.nodes.begin_ns[run.timed] for run in runs]
@@ -126,7 +127,7 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     duration_ps = np.concatenate(duration) * 1000
     zeros = np.zeros(len(runs), np.int64)
     device = np.concatenate([*(r.device[r.timed] for r in runs), zeros + len(distinct.devices)])
-    program, programs = _name_programs(runs)
+    program, programs = _name_programs(runs, distinct.labels)
     name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(distinct.labels)])
     lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
     nodes = [run.nodes for run in runs]
@@ -142,13 +143,20 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     )  # fmt: skip
 
 
-def _name_programs(runs: Sequence[_Run]) -> tuple[Int64s, list[str]]:
+def _name_programs(runs: Sequence[_Run], labels: Sequence[Label]) -> tuple[Int64s, list[str]]:
     """Which of P programs each run ran, shape (R,), and their names.
 
     Runs of the same nodes ran the same program: an initialisation, a training step and an evaluation
-    are three. The one that ran most often is called as all are that a trace has no other name for.
+    are three. The one that ran most often is called as all are that a trace has no other name for. What a
+    cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read from
+    ..."), which differs from run to run: there the event's name counts.
     """
-    nodes = [np.unique(run.label[run.timed]).tobytes() for run in runs]
+    first: dict[str, int] = {}
+    alike = np.arange(len(labels))
+    for row, label in enumerate(labels):
+        if label.event.startswith(_RECEIVED):
+            alike[row] = first.setdefault(label.event, row)
+    nodes = [np.unique(alike[run.label[run.timed]]).tobytes() for run in runs]
     ranked = [key for key, _ in Counts(nodes).most_common()]
     names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
     return np.array([ranked.index(key) for key in nodes], np.int64), names
@@ -163,18 +171,15 @@ def _check_span(runs: Sequence[_Run], base: int) -> None:
         )
 
 
-def _read_run(buffer: Bytes, distinct: _Distinct) -> _Run:
+def _read_run(run: RunBytes, distinct: _Distinct) -> _Run:
+    stats, size = run
     try:
-        devices = Messages.whole(buffer, "RunMetadata").split(_RUN_STEP_STATS, "StepStats")
-        devices = devices.split(_STATS_DEVICES, "DeviceStepStats")
+        devices = stats.split(_STATS_DEVICES, "DeviceStepStats")
         names = devices.inner(_DEVICE_NAME, "device").texts()
         messages = devices.split(_DEVICE_NODES, "NodeExecStats")
         nodes = read_nodes(messages)
     except TraceFormatError:
-        raise TraceFormatError(
-            f"{buffer.size:,} bytes that are no RunMetadata, or a damaged one. Expected is what "
-            "run_metadata.SerializeToString() gives, written and copied in binary mode."
-        ) from None
+        raise no_run_metadata(size) from None
     if len(devices) > _MOST_DEVICES or nodes.duration_ns.max(initial=0) > _LONGEST_NS:
         raise TraceFormatError(
             f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: "
@@ -183,7 +188,7 @@ def _read_run(buffer: Bytes, distinct: _Distinct) -> _Run:
     timed = np.flatnonzero((nodes.begin_ns > 0) & (nodes.begin_ns < _LATEST_NS))
     if not timed.size:
         raise TraceFormatError(
-            f"No times of nodes in {buffer.size:,} bytes: no RunMetadata, or one of a run that was not "
+            f"No times of nodes in {size:,} bytes: no RunMetadata, or one of a run that was not "
             "traced. Run the session with "
             "options=tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE) and "
             "run_metadata=tf.compat.v1.RunMetadata(), and save that."
