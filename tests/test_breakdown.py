@@ -548,12 +548,12 @@ def test_jax_on_a_cpu_that_runs_ahead_has_steps_as_long_as_its_programs():
     assert fewer.steps.duration_ps.tolist() == [MS] * 12
 
 
-def ran_ahead(*more, overlap=0):
+def ran_ahead(*more, overlap=0, numbered=0):
     """Four steps that call for programs of 10 ms, which a thread runs in one piece of work that the first step began."""
     begin = [event("ThreadpoolListener::Record", MS, 1, _pt=15, _p=57)]
     steps = [one for at in range(4) for one in (marker(2 * at * MS, (2 * at + 2) * MS, at), event("PjitFunction(f)", (2 * at + 1) * MS, MS // 2))]
     region = [event("ThreadpoolListener::StartRegion", 9 * MS, 1, _ct=15, _c=57), event("ThreadpoolListener::StopRegion", 60 * MS, 1)]
-    programs = [event(name, (10 + 10 * at + begins) * MS, 5 * MS, hlo_module="jit_f")
+    programs = [event(name, (10 + 10 * at + begins) * MS, 5 * MS, hlo_module="jit_f", **({"run_id": numbered + at} if numbered else {}))
                 for at in range(4) for name, begins in (("dot.1", -overlap), ("tanh.1", 5))]  # fmt: skip
     own = line("pool", *region, *(() if overlap else programs))
     return Study(read(host(line("python", *steps, *begin, *more), own, *([line("other", *programs)] if overlap else []))))
@@ -566,8 +566,13 @@ def test_what_a_thread_goes_on_to_run_belongs_to_the_step_that_called_it():
     for at in np.flatnonzero(trace.select_named("dot.1", "tanh.1")).tolist():
         of_step.setdefault(int(study.groups.step[at]), []).append(int(trace.events.begin_ps[at]) // MS)
     assert of_step == {0: [10, 15], 1: [20, 25], 2: [30, 35], 3: [40, 45]}
-    # Runs that overlap cannot be told apart.
+    late = ran_ahead(event("late.1", 55 * MS, MS, hlo_module="jit_f"))  # after the last run
+    assert late.groups.step[late.trace.select_named("late.1", "dot.1")].tolist() == [-1, 0, 1, 2, 3]
+    # Runs that overlap cannot be told apart, unless each instruction says of which run it is.
     assert set(ran_ahead(overlap=7).groups.step[ran_ahead(overlap=7).trace.select_named("dot.1")].tolist()) == {-1}
+    for number in (7, -9):  # JAX's numbers are of 32 bits, and as often negative
+        numbered = ran_ahead(overlap=7, numbered=number)
+        assert numbered.groups.step[np.sort(numbered.trace.select_named("dot.1", "tanh.1").nonzero()[0])].tolist() == [0, 1, 0, 2, 1, 3, 2, 3]
 
 
 def test_a_program_that_runs_is_computing_whatever_python_compiles_meanwhile():

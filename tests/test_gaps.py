@@ -54,7 +54,7 @@ def test_one_pause_of_three_seconds_is_no_cost_of_the_eighty_steps_around_it():
     assert sum(s.fraction for s in study.summary.shares if s.category == "between steps") < 0.01
     assert period_ps(study) == 81 * 10 * MS + 79 * int(0.07 * MS)
     assert "python-between-steps" not in rules(study)
-    assert "the longest 3.20 s, after train step 39" in facts(study)["pauses"].remark
+    assert facts(study)["pauses"].remark.endswith("the longest 3.20 s, after train step 39")
 
 
 def test_the_pause_is_out_of_the_axis_of_the_chart_and_written_there():
@@ -320,6 +320,14 @@ def steps_seen(count):
     return found
 
 
+def test_untraced_steps_that_take_as_long_show_no_cost_of_tracing():
+    seen = steps_seen(20)
+    for number in range(5):
+        seen.append((20 + number) * 21_000_000, (20 + number) * 21_000_000 + 20_000_000, 0, seen.kinds.index(USER), 0, 0, 1, 20 + number, 0)
+    told = facts(Study(marked().trace, recording=Recording(steps=seen)))["steps traced"]
+    assert (told.value, told.remark) == ("20 of 25", "no cost of tracing shows in the untraced ones beside them")
+
+
 def test_markers_around_a_body_that_sleeps_are_not_told_to_use_a_function_or_to_log_less():
     found = rules(marked())["python-between-steps"]
     assert found.title == "Do less in Python"
@@ -357,6 +365,9 @@ def test_ends_of_epochs_that_are_pauses_are_told_once():
     told = facts(loop([1] * 15 + [600] + [1] * 15, iterators=[15]))
     assert "between epochs" not in told
     assert told["pauses"].value == "600 ms"
+    assert told["pauses"].remark.endswith("after train step 15, between epochs")
+    told = facts(loop([1] * 15 + [600] + [1] * 5 + [40] + [1] * 15, iterators=[15, 21]))
+    assert told["between epochs"].value == "640 ms"  # of one of them only the pause was told
 
 
 def test_many_other_kinds_of_steps_are_counted_not_listed():

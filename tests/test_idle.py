@@ -4,7 +4,7 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
-from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.subjects.device.idle import IDLE_CAUSES, UTILIZATION
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 
@@ -107,6 +107,18 @@ def test_an_iterator_of_tf_data_is_no_op_that_launches():
     pipeline = line("tf_data", event("Iterator::Root::Map", 1 * MS, 4 * MS), event("IteratorToString:IteratorToString", 6 * MS, 1 * MS))
     _, causes = idle_of(read(host(steps, pipeline), gpu(line("Stream #1", event("k", 9 * MS, 1 * MS)))))
     assert causes == {"Python in the step": (1, 9, 9)}
+
+
+@pytest.mark.parametrize("unit", [1, MS])
+def test_what_the_device_did_over_time_is_a_table_of_shares_in_plain_columns(unit):
+    """96 pieces of a step: a kernel in the first 24, a copy in the next 24, then nothing."""
+    work = line("Stream #1", event("k", 0, 24 * unit), event("MemcpyD2H", 24 * unit, 24 * unit))
+    study = Study(read(host(line("python", event("train", 0, 96 * unit, step_num=0, _r=1))), gpu(work)))
+    frame = UTILIZATION.frame(study.device.idle)
+    shares = frame.drop(columns="begin_ms")
+    assert list(shares)[:4] == ["compute_fraction", "collectives_fraction", "copies_fraction", "compiling_fraction"]
+    assert (shares.sum(axis=1) == 1).all()
+    assert (shares > 0).sum()[lambda count: count > 0].to_dict() == {"compute_fraction": 24, "copies_fraction": 24, "python_in_the_step_fraction": 48}
 
 
 def test_steps_that_take_no_time_have_no_table():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from profnb.core.columns import stable_order
-from profnb.core.joining import number_keys
+from profnb.core.columns import gather, match, stable_order
+from profnb.core.joining import Keyed, link_by_key, number_keys
 from profnb.trace import grouped_stats
 from profnb.trace.xplane import read_xplane
 from profnb.warm import _message
@@ -33,6 +33,57 @@ def test_numbers_tell_equal_keys_from_others(count):
 def test_no_keys_are_found_among_none():
     none = longs()
     assert [part.tolist() for part in number_keys((none,), (longs(5, 0),))] == [[], [-1, -1]]
+
+
+def pairs(producing, consuming):
+    """Every (producer, consumer) that is linked, in order."""
+    links = link_by_key(producing, consuming)
+    spans = zip(links.producers.tolist(), links.first.tolist(), links.last.tolist(), strict=True)
+    return [(one, two) for one, first, last in spans for two in links.consumers[first:last].tolist()]
+
+
+@pytest.mark.parametrize(("few", "many"), [(0, 5), (1, 40), (7, 300), (60, 61)])
+def test_links_are_those_of_equal_keys_whichever_side_is_smaller(few, many):
+    rng = np.random.default_rng(few)
+    one = Keyed(np.arange(few), (rng.integers(0, 4, few), rng.integers(-3, 9, few)))
+    two = Keyed(1000 + np.arange(many), (rng.integers(0, 4, many), rng.integers(-3, 9, many)))
+    for producing, consuming in ((one, two), (two, one)):
+        plain = [
+            (event, other)
+            for event, *key in zip(producing.events.tolist(), *(k.tolist() for k in producing.keys), strict=True)
+            for other, *wanted in zip(consuming.events.tolist(), *(k.tolist() for k in consuming.keys), strict=True)
+            if key == wanted
+        ]
+        assert pairs(producing, consuming) == plain
+        assert plain or not few
+
+
+def test_what_many_of_both_sides_share_links_nothing():
+    for producers, consumers, expected in ((64, 64, 0), (63, 64, 63 * 64), (1, 5000, 5000), (5000, 1, 5000)):
+        one = Keyed(np.arange(producers), (np.full(producers, 7),))
+        two = Keyed(np.arange(consumers), (np.full(consumers, 7),))
+        assert len(pairs(one, two)) == expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 40_000, 70_000])
+def test_values_are_gathered_as_by_indexing_and_below_zero_is_the_last(count):
+    rows = np.random.default_rng(0).integers(-1, 9, count).astype(np.int32)
+    for values in (np.arange(9) * 10, np.arange(9) % 2 == 0):
+        found = gather(values, rows)
+        assert found.dtype == values.dtype
+        assert found.tolist() == values[rows].tolist()
+
+
+@pytest.mark.parametrize("spread", [1, 3, 1000])
+@pytest.mark.parametrize("below", [0, -5])
+def test_values_of_two_ascending_arrays_are_matched_in_a_table_or_by_searching(spread, below):
+    rng = np.random.default_rng(spread)
+    one, two = (np.unique(rng.integers(below, 40 * spread, count)) for count in (20, 50))
+    for first, second in ((one, two), (two, one), (one[:0], two), (one, one)):
+        found = match(first, second)
+        assert [part.tolist() for part in found] == [
+            part.tolist() for part in np.intersect1d(first, second, return_indices=True)
+        ]
 
 
 @pytest.mark.parametrize("keys", [[], [0], [2, 0, 2, 1, 0], [1 << 62, 3, 1 << 62]])

@@ -3,7 +3,7 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, host, line, read
 
-from profnb.steps.nesting import find_parents, last_around, self_times
+from profnb.steps.nesting import find_parents, has_inside, is_inside, last_around, outermost_of, self_times
 from profnb.trace.files import read_trace
 
 
@@ -48,6 +48,20 @@ def test_what_lies_around_an_event_is_the_last_that_began_on_its_line_and_still_
     assert last_around(trace, around, wanted).tolist() == [0, 0, -1, 1, -1]
     assert last_around(trace, np.array([3]), wanted).tolist() == [-1, -1, -1, 0, -1]
     assert last_around(trace, np.empty(0, np.int64), wanted).tolist() == [-1] * 5
+
+
+def test_what_is_marked_is_found_from_outside_and_from_inside_at_every_depth():
+    """0 holds 1, which holds 2, which holds 3; 4 holds 5; 6 stands alone."""
+    parent = np.array([-1, 0, 1, 2, -1, 4, -1], np.int32)
+    marked = lambda *rows: np.isin(np.arange(7), rows)
+    assert np.flatnonzero(has_inside(parent, marked(2))).tolist() == [0, 1, 2]
+    assert np.flatnonzero(has_inside(parent, marked(0, 3, 5))).tolist() == [0, 1, 2, 3, 4, 5]
+    assert not has_inside(parent, marked()).any()
+    assert is_inside(parent, marked(0), np.arange(7)).tolist() == [False, True, True, True, False, False, False]
+    assert is_inside(parent, marked(1, 4), np.array([5, 3, 1, 6])).tolist() == [True, True, False, False]
+    assert not is_inside(parent, marked(6), np.arange(7)).any()
+    assert outermost_of(marked(1, 3, 5, 6), parent).tolist() == [1, 5, 6]
+    assert outermost_of(marked(0, 3, 4), parent).tolist() == [0, 4]
 
 
 def test_no_events():

@@ -14,7 +14,7 @@ from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
 from profnb.steps.finding.cycles import find_sequence, pick_cycle
 from profnb.steps.finding.sources import _kinds_of_runs, find_steps
-from profnb.steps.windows import WINDOW
+from profnb.steps.windows import WINDOW, outermost
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -113,9 +113,8 @@ def test_keras_on_jax_computes_after_its_calls_returned_and_that_is_host_compute
     share = running / (window[1] - window[0])
     shares = {share.category: share.fraction for share in keras_on_jax.study.summary.shares}
     assert 0.3 < share <= shares["host compute"]
-    python = {advice.rule: advice.bound_fraction for advice in keras_on_jax.advice}["python-between-steps"]
-    assert python <= 1 - share
-    assert "large-optimizer" not in {advice.rule for advice in keras_on_jax.advice}
+    assert steps.steps_ahead > 0
+    assert keras_on_jax.advice == []  # the programs have calls to go on with, so they wait for no Python
 
 
 def call(begin, end, name="train_step", kind="notTraced-nonXla"):
@@ -177,10 +176,24 @@ def test_training_is_the_main_phase_although_testing_takes_longer():
     assert find_steps(read(host(line("python", *loop_of(*(["constrain"] * 4 + ["check"] * 9)))))).main_phase == "check"
 
 
+def test_steps_that_are_called_train_are_the_main_phase_whatever_else_trains_longer():
+    """The name that Keras and our own markers give, beside a marker of the user's own."""
+    marked = [event(name, begin, size, step_num=at, _r=1) for at, (name, begin, size) in enumerate((("pretrain", 0, 50), ("train head", 50, 40), ("train", 90, 1)))]
+    assert find_steps(read(host(line("python", *marked)))).main_phase == "train"
+    assert find_steps(read(host(line("python", *marked[:2])))).main_phase == "train head"
+
+
 def test_a_function_that_runs_in_every_tenth_iteration_is_a_phase_and_no_part_of_the_others():
     names = [name for at in range(40) for name in (["train_step", "write_summary"] if at % 10 == 9 else ["train_step"])]
     steps = find_steps(read(host(line("python", *loop_of(*names)))))
     assert counts(steps) == {"train_step": 40, "write_summary": 4}
+
+
+def test_calls_that_only_partly_overlap_are_outermost_where_the_one_before_has_ended():
+    """What no thread does, but a damaged clock: of 0-10, 5-15, 10-20 and 12-14 the second begins inside the first."""
+    trace = read(host(line("python", *(event("f", begin, end - begin) for begin, end in ((0, 10), (5, 15), (10, 20), (12, 14))))))
+    assert outermost(trace, np.arange(4)).tolist() == [0, 2]
+    assert outermost(trace, np.arange(0)).size == 0
 
 
 def test_functions_called_once_are_no_phases_and_a_turn_is_not_torn_apart():

@@ -47,6 +47,24 @@ def test_the_headline_of_a_trace_that_a_person_can_compute():
     assert sum(s.fraction for s in summary.shares) == pytest.approx(1)
 
 
+def test_what_keras_says_of_its_batches_on_jax_are_examples():
+    def batch(begin, size):
+        return event("profnb.next_batch", begin, 100, batch_size=size)
+
+    trace = read(
+        host(
+            line(
+                "python",
+                marker(0, 10_000, 0), batch(0, 32), marker(12_000, 22_000, 1), batch(12_000, 32), marker(24_000, 34_000, 2), batch(24_000, 4),
+                marker(40_000, 50_000, 3, "test"), batch(40_000, 64),
+            )
+        )
+    )  # fmt: skip
+    study = Study(trace)
+    assert study.examples.tolist() == [32, 32, 4, 64]
+    assert (study.summary.batch_size, study.batch_size) == (32, 32)
+
+
 def test_steps_that_take_no_time_have_no_rate():
     study = Study(read(host(line("python", marker(5, 5, 0)))))
     summary = summarize(study.steps, study.breakdown, np.array([32]), study.gaps)
@@ -73,6 +91,7 @@ def test_warm_up_steps_stay_out_unless_there_is_nothing_else():
     assert study.summary.warm_up.tolist() == [0]
     study = Study(trace(1), warmup_steps=1)
     assert study.summary.all_warm_up
+    assert (study.summary.counted.tolist(), study.summary.median_ps) == ([0], 9)
     assert any("warm-up" in note for note in notes_of(study))
 
 
@@ -84,6 +103,12 @@ def test_shares_of_chosen_steps():
     shares = share_time(study.gaps, study.breakdown, np.array([0]))
     assert [(s.category, s.fraction) for s in shares] == [("host compute", 1.0)]
     assert share_time(study.gaps, study.breakdown, np.empty(0, np.int64)) == ()
+
+
+def test_whatever_took_any_time_has_a_share_of_it():
+    study = Study(read(host(line("python", marker(0, 10, 0), event("a:Op", 0, 1)))))
+    shares = share_time(study.gaps, study.breakdown, np.array([0]))
+    assert [(s.category, s.mean_ps, s.fraction) for s in shares] == [("all others", 9, 0.9), ("host compute", 1, 0.1)]
 
 
 @pytest.mark.parametrize(

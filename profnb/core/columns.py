@@ -1,5 +1,7 @@
 """The array types that columns are made of, and looking values up by key: each sorts as little as it can."""
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,7 @@ __all__ = [
     "Int8s",
     "Int32s",
     "Int64s",
+    "gather",
     "look_up",
     "match",
     "stable_order",
@@ -21,6 +24,27 @@ Int8s = npt.NDArray[np.int8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+
+Value = TypeVar("Value", bound=np.generic)
+_CHUNK = 1 << 15  # rows
+_DENSE = 8  # numbers of which so few are missing fit a table
+
+
+def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:
+    """What ``values[rows]`` is, -1 for the last one, in less than half the time.
+
+    NumPy wants wide indices and looks whether each is there. Widened by the piece they stay in the cache.
+
+    Args:
+        values: At least one value where there are rows.
+        rows: Rows of it, which nothing checks, shape (N,).
+    """
+    found = np.empty(rows.size, values.dtype)
+    for first in range(0, rows.size, _CHUNK):
+        part = slice(first, first + _CHUNK)
+        values.take(rows[part], mode="wrap", out=found[part])
+    return found
 
 
 def look_up(keys: Int64s, values: Int64s, wanted: Int64s, missing: int = -1) -> Int64s:
@@ -54,9 +78,15 @@ def match(one: Int64s, two: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     if two.size < one.size:
         values, in_two, in_one = match(two, one)
         return values, in_one, in_two
-    in_two = look_up(two, np.arange(two.size), one)
+    # A table is faster than searching.
+    if one.size and min(one[0], two[0]) >= 0 and two[-1] < _DENSE * two.size:
+        table = np.full(int(two[-1]) + 2, -1, np.int32)  # the last: of what is larger than all
+        table[two] = np.arange(two.size)
+        in_two = table[np.minimum(one, two[-1] + 1)]
+    else:
+        in_two = look_up(two, np.arange(two.size), one)
     in_one = np.flatnonzero(in_two >= 0)
-    return one[in_one], in_one, in_two[in_one]
+    return one[in_one], in_one, in_two[in_one].astype(np.int64, copy=False)
 
 
 def stable_order(keys: Int64s | Int32s) -> Int64s:

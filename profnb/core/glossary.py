@@ -201,7 +201,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
     },
     "Several hosts": {
         "fleet": Term(
-            "The hosts of one capture that took part in the same collectives.",
+            "The hosts of one capture, or devices of one process, that took part in the same collectives.",
             "A run's files whose captures overlapped in time.",
             "`profnb.load_fleet`, `%tfprofile`",
             "pod (XProf), ranks (HTA)",

@@ -1,13 +1,50 @@
-"""Rows of two tables by equal keys: what belongs together gets one number, without sorting."""
+"""Rows of two tables by equal keys: what belongs together gets one number, without sorting, or is linked."""
 
 import secrets
+from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Int32s, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s, gather, stable_order
 from profnb.core.jit import tiered
 
-__all__ = ["number_keys"]
+__all__ = ["Keyed", "Links", "link_by_key", "number_keys"]
+
+# What so many of both sides share says nothing about who caused what (kMaxGroups in group_events.cc, which
+# asks for 64 on both sides; the product also bounds how many links a small file can ask for).
+_TOO_COMMON = 64
+
+
+class Keyed(NamedTuple):
+    """Events and the key of each, which may be several numbers: (type, id), or (run, iteration).
+
+    Attributes:
+        events: Indices of events, shape (N,).
+        keys: One column of shape (N,) for each number of the key.
+    """
+
+    events: Int64s
+    keys: tuple[Int64s, ...]
+
+    def where(self, chosen: Bools) -> "Keyed":
+        """Those of the events that are chosen, shape (N,)."""
+        return Keyed(self.events[chosen], tuple(key[chosen] for key in self.keys))
+
+
+class Links(NamedTuple):
+    """Who set what going: entry i is ``producers[i]``, which set going ``consumers[first[i]:last[i]]``.
+
+    Attributes:
+        producers: Events that set others going, shape (N,); one has as many entries as it has contexts.
+        first: Where the consumers of each begin, shape (N,).
+        last: Where they end, shape (N,).
+        consumers: Events that were set going, context by context.
+    """
+
+    producers: Int64s
+    first: Int64s
+    last: Int64s
+    consumers: Int64s
 
 
 def number_keys(keys: tuple[Int64s, ...], wanted: tuple[Int64s, ...]) -> tuple[Int32s, Int32s]:
@@ -63,3 +100,47 @@ def _number(
             table[slot] = index
             number[index] = count
             count += 1
+
+
+def link_by_key(producing: Keyed, consuming: Keyed) -> Links:
+    """Link the events of equal keys, where these tell cause and effect.
+
+    The keys of the smaller side are numbered, and the others looked up among them.
+    """
+    if consuming.events.size < producing.events.size:
+        wanted, context = number_keys(consuming.keys, producing.keys)
+    else:
+        context, wanted = number_keys(producing.keys, consuming.keys)
+    producers, context = _known(producing.events, context)
+    consumers, wanted = _known(consuming.events, wanted)
+    count = max(int(context.max(initial=-1)), int(wanted.max(initial=-1))) + 1
+    consuming_count = np.bincount(wanted, minlength=count)
+    tells = _tells_cause(np.bincount(context, minlength=count), consuming_count)
+    if not tells.all():
+        chosen = gather(tells, context)
+        producers, context = producers[chosen], context[chosen]
+    last = np.cumsum(consuming_count)
+    first = last - consuming_count
+    order = stable_order(wanted)
+    return Links(producers, gather(first, context), gather(last, context), consumers[order])
+
+
+def _known(events: Int64s, context: Int32s) -> tuple[Int64s, Int32s]:
+    """The events that have a context, and the contexts."""
+    is_known = context >= 0
+    return (events, context) if is_known.all() else (events[is_known], context[is_known])
+
+
+def _tells_cause(producers: Int64s, consumers: Int64s) -> Bools:
+    """Which contexts link their events: those with both sides, and not too many of both.
+
+    One producer may have any number of consumers, and one consumer any number of producers; 64 of each
+    have too much in common to be cause and effect.
+
+    Args:
+        producers: How many producers each context has, shape (number of contexts,).
+        consumers: How many consumers.
+    """
+    is_telling = np.minimum(producers, consumers) <= 1
+    is_telling |= producers * consumers < _TOO_COMMON**2
+    return np.asarray(is_telling & (consumers > 0))

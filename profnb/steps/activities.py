@@ -10,11 +10,15 @@ Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdow
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int8s, Int64s
-from profnb.core.joining import number_keys
+from profnb.core.columns import Bools, Int8s, Int32s, Int64s
 from profnb.steps.compilation import is_compilation
-from profnb.steps.launching import find_launches
-from profnb.steps.nesting import find_parents, last_around
+from profnb.steps.launching import (
+    FunctionRuns,
+    find_function_runs,
+    find_launches,
+    work_of_pipelines,
+)
+from profnb.steps.nesting import has_inside, is_inside
 from profnb.steps.streams import (
     COLLECTIVE,
     DIRECTIONS,
@@ -95,10 +99,6 @@ XLA_ON_CPU = "ThunkExecutor::Execute"
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator")
 # JAX waiting for a result: its runtime, and Python's frame around it ("$api.py:2551 block_until_ready").
 _AWAITING_RESULT = ("BufferSequencingEvent::Execute", "np.asarray(jax.Array)", "block_until_ready")
-# What tf.data does for an element, on whatever thread, and its own threads.
-_FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
-_OF_PIPELINES = ("Iterator::", "PrefetchProduce", _FUNCTION_RUNS)
-_PIPELINE_THREADS = ("tf_data_",)
 _COPIES = {
     "host to device": HOST_TO_DEVICE,
     "device to host": _OUTPUT,
@@ -174,7 +174,13 @@ def _device_lanes(trace: Trace) -> Int8s:
     return lanes
 
 
-def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int64s) -> Int8s:
+def find_activities(
+    trace: Trace,
+    steps: Steps,
+    device: int | None,
+    parent: Int32s,
+    function_runs: FunctionRuns | None = None,
+) -> Int8s:
     """What each event is, as index into ``ACTIVITIES``, shape (E,), int8.
 
     Args:
@@ -182,7 +188,10 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
         steps: Its steps; what marks them is no activity.
         device: The plane whose work counts; None for all.
         parent: Index of each event's parent on its line, or -1, shape (E,).
+        function_runs: Runs of users' functions in tf.data; found if not given.
     """
+    if function_runs is None:
+        function_runs = find_function_runs(trace)
     texts = trace.names.texts
     raw = raw_device_lines(trace)
     has_events = np.diff(trace.lines.offsets) > 0
@@ -193,7 +202,7 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
             host[~trace.is_op_name & ~is_backend & (host == HOST_COMPUTE)] = NOTHING
         lanes = trace.by_name(host) * trace.is_host_event
         _mark_exchange(trace, lanes)
-        lanes[_work_of_pipelines(trace, np.flatnonzero(lanes == HOST_COMPUTE))] = NOTHING
+        lanes[work_of_pipelines(trace, lanes == HOST_COMPUTE, function_runs)] = NOTHING
         is_program = trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
         is_program[trace.stats.texts(HLO_MODULE).events] = True
         lanes[is_program & (lanes == HOST_COMPUTE)] = _PROGRAM
@@ -214,8 +223,10 @@ def find_activities(trace: Trace, steps: Steps, device: int | None, parent: Int6
     is_call[launches] = True
     on_cpu = _cpu_ops(trace, parent, is_call)
     on_cpu = on_cpu[~np.isin(lanes[on_cpu], (WAITING_FOR_INPUT, EXCHANGING))]
-    lanes[on_cpu] = HOST_COMPUTE
-    lanes[_work_of_pipelines(trace, on_cpu)] = NOTHING
+    is_on_cpu = np.zeros(len(trace.events), np.bool_)
+    is_on_cpu[on_cpu] = True
+    lanes[is_on_cpu] = HOST_COMPUTE
+    lanes[work_of_pipelines(trace, is_on_cpu, function_runs)] = NOTHING
     work = of_work[launched]
     call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
     if device is not None:
@@ -250,25 +261,25 @@ def _mark_exchange(trace: Trace, lanes: Int8s) -> None:
     lanes[exchanges] = EXCHANGING
 
 
-def _mark_tracing(trace: Trace, parent: Int64s, lanes: Int8s) -> None:
+def _mark_tracing(trace: Trace, parent: Int32s, lanes: Int8s) -> None:
     """Charge the calls in which a ``tf.function`` was traced to that, but for what its ops compute.
 
     The graph is built in the call; then the runtime takes the function in, which is the rest of it.
     """
-    lanes[trace.select_named(_GRAPH_BUILDING) & trace.is_host_event] = COMPILING
+    building = np.flatnonzero(trace.select_named(_GRAPH_BUILDING))
+    lanes[building[trace.is_host_event[building]]] = COMPILING
     calls = trace.stats.texts(FUNCTION_CALL)
     if not len(calls):
         return
     traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)
-    is_traced = np.zeros(len(trace.events), np.bool_)
+    is_traced = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
     is_traced[calls.events[traced[calls.values]]] = True
-    takes_in = trace.select_names(lambda name: name.startswith(_TAKES_IN)) & (parent >= 0)
-    takes_in[takes_in] = is_traced[parent[takes_in]]
-    lanes[takes_in] = NOTHING
-    lanes[is_traced] = TRACING
+    takes_in = np.flatnonzero(trace.select_names(lambda name: name.startswith(_TAKES_IN)))
+    lanes[takes_in[is_traced[parent[takes_in]]]] = NOTHING
+    lanes[np.flatnonzero(is_traced)] = TRACING
 
 
-def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:
+def _cpu_ops(trace: Trace, parent: Int32s, is_call: Bools) -> Int64s:
     """The ops that compute on the CPU in a trace with a device: outermost ones, long, that launch nothing."""
     is_op = trace.select_names(
         lambda name: parse_op(name) is not None and not name.startswith("Iterator")
@@ -283,60 +294,5 @@ def _cpu_ops(trace: Trace, parent: Int64s, is_call: Bools) -> Int64s:
     enqueues = enqueues_on[trace.lines.plane[trace.lines.of_event]]
     is_op = is_op & trace.is_host_event & ~enqueues
     is_long = trace.events.duration_ps >= _SHORTEST_COMPUTE_PS
-    ops = np.flatnonzero(is_op & is_long & ~_has_inside(parent, is_call))
-    return ops[~_is_inside(parent, is_op, ops)]
-
-
-def _work_of_pipelines(trace: Trace, events: Int64s) -> Int64s:
-    """Those of N host events that are an input pipeline's, which may work or wait there: no step's compute.
-
-    Calls of iterators, what lies inside of one or of a run of a user's function, all of tf.data's own
-    threads, and what an executor does for such a run. What a step waits for is in the wait itself.
-    """
-    is_thread = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
-    names = trace.names.rows_where(lambda name: name.startswith(_OF_PIPELINES))
-    if not names.any() and not is_thread.any():
-        return np.empty(0, np.int64)
-    is_mark = trace.by_name(names)
-    own = (is_mark | trace.lines.spread(is_thread))[events]
-    runs = trace.names.rows_where(lambda name: name.startswith(_FUNCTION_RUNS))
-    if runs.any():
-        ids = trace.stats.integers("id")
-        values = np.asarray(ids.values, np.int64)
-        of_runs = values[runs[trace.events.name[ids.events]]]
-        _, row = number_keys((of_runs[of_runs != 0],), (values,))
-        is_mark[ids.events[row >= 0]] = True
-    # What lies on pipelines' own threads is theirs already.
-    marks = np.flatnonzero(is_mark & trace.lines.spread(trace.is_host_line & ~is_thread))
-    if marks.size:
-        above = find_parents(
-            trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
-        )
-        marks = marks[above < 0]
-        has_marks = np.zeros(len(trace.lines), np.bool_)
-        has_marks[trace.lines.of_event[marks]] = True
-        rest = np.flatnonzero(~own & trace.lines.spread(has_marks)[events])
-        own[rest] = last_around(trace, marks, events[rest]) >= 0
-    return events[own]
-
-
-def _has_inside(parent: Int64s, marked: Bools) -> Bools:
-    """Whether each event is marked or has anything marked inside."""
-    result = marked.copy()
-    inner = np.flatnonzero(marked)
-    while inner.size:  # one level further out each time
-        owner = parent[inner]
-        inner = owner[(owner >= 0) & ~result[owner]]
-        result[inner] = True
-    return result
-
-
-def _is_inside(parent: Int64s, marked: Bools, events: Int64s) -> Bools:
-    """Whether each of some events lies inside anything marked."""
-    result = np.zeros(events.size, np.bool_)
-    rows, owner = np.arange(events.size), parent[events]
-    while rows.size:  # one level further out each time
-        result[rows[(owner >= 0) & marked[owner]]] = True
-        goes_on = (owner >= 0) & ~marked[owner]
-        rows, owner = rows[goes_on], parent[owner[goes_on]]
-    return result
+    ops = np.flatnonzero(is_op & is_long & ~has_inside(parent, is_call))
+    return ops[~is_inside(parent, is_op, ops)]

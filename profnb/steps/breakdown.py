@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Int8s, Int64s
+from profnb.core.columns import Int8s, Int32s, Int64s, gather
 from profnb.core.jit import tiered
 from profnb.steps.activities import (
     ACTIVITIES,
@@ -84,7 +84,7 @@ class StepBreakdown:
         return self.picoseconds[:, CATEGORIES.index(category)]
 
 
-def categorize_events(trace: Trace, steps: Steps, parent: Int64s) -> Int8s:
+def categorize_events(trace: Trace, steps: Steps, parent: Int32s) -> Int8s:
     """The category each event is charged to where nothing of higher priority runs.
 
     Args:
@@ -259,8 +259,10 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     anytime = np.flatnonzero(is_host & is_anytime)
     events = np.flatnonzero(is_host & ~is_anytime)
     parent = groups.parent[events]
-    is_hidden = (lanes[parent] == lanes[events]) & (groups.step[parent] == groups.step[events])
-    events = events[~is_hidden | (parent < 0)]
+    alike = np.flatnonzero((gather(lanes, parent) == lanes[events]) & (parent >= 0))
+    is_hidden = np.zeros(events.size, np.bool_)
+    is_hidden[alike] = gather(groups.step, parent[alike]) == groups.step[events[alike]]
+    events = events[~is_hidden]
     row = groups.step[events]
     own, free = events[row >= 0], events[row < 0]
     row = row[row >= 0]

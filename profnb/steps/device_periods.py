@@ -46,7 +46,7 @@ def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     else:
         lines = raw_device_lines(trace) & (trace.lines.plane == plane)
         work = np.flatnonzero(lines[trace.lines.of_event] & (groups.step >= 0))
-        row, ends = groups.step[work], trace.events.end_ps[work]
+        row, ends = groups.step[work].astype(np.int64), trace.events.end_ps[work]
     if not row.size:
         return steps
     last = steps.end_ps.copy()
@@ -66,7 +66,8 @@ def _programs_on_the_cpu(steps: Steps, groups: Groups) -> tuple[Int64s, Int64s]:
     """
     rows, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for runs in groups.programs if steps.roots.size else ():
-        inside = groups.step[runs.calls] >= 0
-        rows.append(groups.step[runs.calls][inside])
+        row = groups.step[runs.calls].astype(np.int64)
+        inside = row >= 0
+        rows.append(row[inside])
         ends.append(runs.ends_ps[inside])
     return np.concatenate(rows), np.concatenate(ends)

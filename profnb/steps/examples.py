@@ -3,7 +3,8 @@
 The root iterator of tf.data names the shapes and types of its elements, and each fetch the bytes it
 moved. Where the first dimension is known it is the batch size; where only the first dimension is
 unknown (``[?,28,28,1] [?]``), the bytes of the element over the bytes of one example give it. Anything
-else (strings, ragged or scalar elements) is not guessed.
+else (strings, ragged or scalar elements) is not guessed. Keras on JAX fetches batches of its own; profnb
+marks them in the trace with what Keras says of their size. On PyTorch, profnb's own step markers say it.
 
 Source: traceme_metadata of the root iterator in tensorflow/core/data (shapes, types) and of
 IteratorGetNextOp (element_size), seen in traces of TensorFlow 2.20 and 2.21.
@@ -15,9 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Int64s, match
 from profnb.steps.grouping import Groups
 from profnb.trace.model import Trace
+from profnb.trace.names import EXAMPLES, NEXT_BATCH
 
 __all__ = ["batch_size_of", "examples_per_step", "usual_batch_size"]
 
@@ -30,6 +32,7 @@ _SHAPE = re.compile(r"\[([^\]]*)\]")
 _LONGEST_SIZE = 12  # digits
 _MARKERS = frozenset({"TraceContext", "train"})
 _FETCH_PREFIX = "IteratorGetNext"
+_ROOTS = frozenset({"Iterator::Root", "Iterator::Model"})
 
 
 def _is_size(text: str) -> bool:
@@ -67,32 +70,47 @@ def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
 
 def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
     """The distinct (shapes, types) of root iterators."""
-    is_root = trace.select_named("Iterator::Root", "Iterator::Model")
     shapes, types = trace.stats.texts("shapes"), trace.stats.texts("types")
-    events, at, there = np.intersect1d(shapes.events, types.events, return_indices=True)
-    rooted = is_root[events]
+    events, at, there = match(shapes.events, types.events)
+    rooted = np.flatnonzero(trace.are_named(events, lambda name: name in _ROOTS))
     pairs = zip(
-        shapes.values[at][rooted].tolist(), types.values[there][rooted].tolist(), strict=True
+        shapes.values[at[rooted]].tolist(), types.values[there[rooted]].tolist(), strict=True
     )
     return [(shapes.texts[shape], types.texts[kind]) for shape, kind in set(pairs)]
 
 
-def _told_batch_size(trace: Trace) -> int | None:
-    """The batch size that Keras 2 wrote with its step markers, or None."""
+def _marked_batches(trace: Trace) -> tuple[Int64s, Int64s]:
+    """The N marked fetches of Keras on JAX that have a size: their events and sizes, each of shape (N,)."""
     told = trace.stats.integers("batch_size")
-    is_marker = trace.select_named(*_MARKERS)[told.events]
+    is_fetch = trace.are_named(told.events, lambda name: name == NEXT_BATCH)
+    return told.events[is_fetch], told.values[is_fetch].astype(np.int64)
+
+
+def _told_batch_size(trace: Trace) -> int | None:
+    """The batch size that most marked fetches have, or Keras 2 wrote with its step markers; or None."""
+    marked, often = np.unique(_marked_batches(trace)[1], return_counts=True)
+    if marked.size:
+        return int(marked[often.argmax()])
+    told = trace.stats.integers("batch_size")
+    is_marker = trace.are_named(told.events, lambda name: name in _MARKERS)
     sizes = np.unique(told.values[is_marker].astype(np.int64))
     return int(sizes[0]) if sizes.size == 1 and 0 < sizes[0] < 1 << 31 else None
+
+
+def _marked_batch_size(trace: Trace) -> int | None:
+    """What most of profnb's own markers say, or None."""
+    values, often = np.unique(trace.stats.integers(EXAMPLES).values, return_counts=True)
+    return int(values[often.argmax()]) if values.size else None
 
 
 def usual_batch_size(trace: Trace) -> int | None:
     """Examples in most of the elements that were fetched, by steps or between them; None if not told."""
     kinds = _element_kinds(trace)
     sizes = trace.stats.integers("element_size")
-    is_fetch = trace.select_names(lambda name: name.startswith(_FETCH_PREFIX))[sizes.events]
+    is_fetch = trace.are_named(sizes.events, lambda name: name.startswith(_FETCH_PREFIX))
     values, often = np.unique(sizes.values[is_fetch].astype(np.int64), return_counts=True)
     if not values.size:
-        return _told_batch_size(trace)
+        return _told_batch_size(trace) or _marked_batch_size(trace)
     size = int(values[often.argmax()])
     found = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
     return found.pop() if len(found) == 1 else None
@@ -111,7 +129,7 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
     """
     kinds = _element_kinds(trace)
     sizes = trace.stats.integers("element_size")
-    is_fetch = trace.select_names(lambda name: name.startswith(_FETCH_PREFIX))[sizes.events]
+    is_fetch = trace.are_named(sizes.events, lambda name: name.startswith(_FETCH_PREFIX))
     rows = groups.step[sizes.events]
     chosen = is_fetch & (rows >= 0)
     examples, unreadable = np.zeros(count, np.int64), np.zeros(count, np.bool_)
@@ -126,4 +144,12 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
         else:
             examples[row] += batch
     examples[unreadable] = 0
+    fetches, held = _marked_batches(trace)
+    if not chosen.any() and fetches.size:
+        rows = groups.step[fetches]
+        np.add.at(examples, rows[rows >= 0], held[rows >= 0])
+    marked = trace.stats.integers(EXAMPLES)
+    rows = groups.step[marked.events]
+    known = rows >= 0
+    examples[rows[known]] = marked.values[known].astype(np.int64)
     return examples

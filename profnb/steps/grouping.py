@@ -17,14 +17,13 @@ Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Int32s, Int64s, look_up, match, stable_order
+from profnb.core.columns import Int32s, Int64s, look_up, match
 from profnb.core.jit import tiered
-from profnb.core.joining import number_keys
+from profnb.core.joining import Keyed, Links, link_by_key
 from profnb.steps.launching import ProgramRuns, find_program_runs, follow_programs
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
@@ -49,9 +48,7 @@ _REGION_STOP = "ThreadpoolListener::StopRegion"
 _ITERATOR_WAITS = frozenset(
     {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
 )
-# A context this widely shared says nothing about who caused what (kMaxGroups in group_events.cc, which
-# asks for 64 on both sides; the product also bounds how many links a small file can ask for).
-_TOO_COMMON = 64
+_is_iterator_wait = _ITERATOR_WAITS.__contains__
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +63,8 @@ class Groups:
         programs: The runs of JAX's programs on a CPU, with the calls that asked for them.
     """
 
-    step: Int64s
-    parent: Int64s
+    step: Int32s
+    parent: Int32s
     end_ps: Int64s
     programs: tuple[ProgramRuns, ...] = ()
 
@@ -82,8 +79,8 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     end_ps = _close_regions(trace)
     parent = find_parents(end_ps, trace.lines.offsets)
     if steps.is_window:
-        return Groups(np.zeros(len(trace.events), np.int64), parent, end_ps)
-    step = np.full(len(trace.events), -1, np.int64)
+        return Groups(np.zeros(len(trace.events), np.int32), parent, end_ps)
+    step = np.full(len(trace.events), -1, np.int32)
     links = _find_links(trace)
     _claim(steps, parent, links, step)
     follow_programs(trace, step)
@@ -101,62 +98,35 @@ def _close_regions(trace: Trace) -> Int64s:
     Of a start event [5, 6) and a stop event at 30 on one line, the start event becomes [5, 30), so that
     what the thread pool ran in between is inside it.
     """
-    start = trace.select_named(_REGION_START)
-    stop = trace.select_named(_REGION_STOP)
-    bounds = np.flatnonzero(start | stop)
-    lines = trace.lines.of_event[bounds]
-    paired = start[bounds][:-1] & stop[bounds][1:] & (lines[:-1] == lines[1:])
+    is_start = trace.select_named(_REGION_START)
+    bounds = np.flatnonzero(is_start | trace.select_named(_REGION_STOP))
+    opens = is_start[bounds]
+    paired = np.flatnonzero(opens[:-1] & ~opens[1:])
+    start, stop = bounds[paired], bounds[paired + 1]
+    # A stop event is the next of its line, unless the line begins between the two.
+    last = np.searchsorted(start, trace.lines.offsets) - 1
+    crosses = last[(last >= 0) & (stop[last] >= trace.lines.offsets)] if start.size else last[:0]
+    if crosses.size:
+        start, stop = np.delete(start, crosses), np.delete(stop, crosses)
     end_ps = trace.events.end_ps.copy()
-    end_ps[bounds[:-1][paired]] = trace.events.begin_ps[bounds[1:][paired]]
+    end_ps[start] = trace.events.begin_ps[stop]
     return end_ps
 
 
-class _Keyed(NamedTuple):
-    """Events and the key of each, which may be several numbers: (type, id), or (run, iteration).
-
-    Attributes:
-        events: Indices of events, shape (N,).
-        keys: One column of shape (N,) for each number of the key.
-    """
-
-    events: Int64s
-    keys: tuple[Int64s, ...]
-
-    def where(self, chosen: Bools) -> "_Keyed":
-        """Those of the events that are chosen, shape (N,)."""
-        return _Keyed(self.events[chosen], tuple(key[chosen] for key in self.keys))
-
-
-class _Links(NamedTuple):
-    """Who set what going: entry i is ``producers[i]``, which set going ``consumers[first[i]:last[i]]``.
-
-    Attributes:
-        producers: Events that set others going, shape (N,); one has as many entries as it has contexts.
-        first: Where the consumers of each begin, shape (N,).
-        last: Where they end, shape (N,).
-        consumers: Events that were set going, context by context.
-    """
-
-    producers: Int64s
-    first: Int64s
-    last: Int64s
-    consumers: Int64s
-
-
-def _keyed_by(trace: Trace, first: str, second: str) -> _Keyed:
+def _keyed_by(trace: Trace, first: str, second: str) -> Keyed:
     """The events that carry both of two integer stats, by their two values."""
     one, two = trace.stats.integers(first), trace.stats.integers(second)
     events, in_one, in_two = match(one.events, two.events)
     if in_one is in_two and events.size == len(one):
-        return _Keyed(events, (_longs(one.values), _longs(two.values)))
-    return _Keyed(events, (_longs(one.values)[in_one], _longs(two.values)[in_two]))
+        return Keyed(events, (_longs(one.values), _longs(two.values)))
+    return Keyed(events, (_longs(one.values)[in_one], _longs(two.values)[in_two]))
 
 
 def _longs(values: npt.NDArray[np.generic]) -> Int64s:
     return values.astype(np.int64, copy=False)
 
 
-def _find_links(trace: Trace) -> list[_Links]:
+def _find_links(trace: Trace) -> list[Links]:
     """Links from the events that set work going to the events that are this work, of each kind of link.
 
     Both sides carry a key, and events of the same key belong together: its *context*. An example with
@@ -169,40 +139,10 @@ def _find_links(trace: Trace) -> list[_Links]:
 
     As entries: producers [3, 5, 8], first [0, 2, 2], last [2, 3, 3], consumers [10, 11, 12].
     """
-    return [_link(producing, consuming) for producing, consuming in _keyed_sides(trace)]
+    return [link_by_key(producing, consuming) for producing, consuming in _keyed_sides(trace)]
 
 
-def _link(producing: _Keyed, consuming: _Keyed) -> _Links:
-    context, wanted = number_keys(producing.keys, consuming.keys)
-    is_known = wanted >= 0
-    wanted, consumers = wanted[is_known], consuming.events[is_known]
-    consuming_count = np.bincount(wanted, minlength=int(context.max(initial=-1)) + 1)
-    tells = _tells_cause(np.bincount(context), consuming_count)
-    last = np.cumsum(consuming_count)
-    chosen = tells[context]
-    context = context[chosen]
-    return _Links(
-        producing.events[chosen], (last - consuming_count)[context], last[context],
-        consumers[stable_order(wanted)],
-    )  # fmt: skip
-
-
-def _tells_cause(producers: Int64s, consumers: Int64s) -> Bools:
-    """Which contexts link their events: those with both sides, and not too many of both.
-
-    One producer may have any number of consumers, and one consumer any number of producers; 64 of each
-    have too much in common to be cause and effect.
-
-    Args:
-        producers: How many producers each context has, shape (number of contexts,); at least one.
-        consumers: How many consumers.
-    """
-    is_telling = np.minimum(producers, consumers) <= 1
-    is_telling |= producers * consumers < _TOO_COMMON**2
-    return np.asarray(is_telling & (consumers > 0))
-
-
-def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
+def _keyed_sides(trace: Trace) -> Iterator[tuple[Keyed, Keyed]]:
     """(Producers, consumers) of each kind of link that a trace records.
 
     Contexts of thread pools and function runs; runs of an executor and the iterator that they wait for;
@@ -213,23 +153,22 @@ def _keyed_sides(trace: Trace) -> Iterator[tuple[_Keyed, _Keyed]]:
         _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
         _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
     )
-    is_wait = trace.select_named(*_ITERATOR_WAITS)
-    if is_wait.any():
-        is_run = trace.select_named(EXECUTOR_PROCESS)
+    if trace.names.rows_where(_is_iterator_wait).any():
         iterations = _keyed_by(trace, "id", "iter_num")
-        events = iterations.events
-        yield iterations.where(is_run[events]), iterations.where(is_wait[events])
+        is_wait = trace.are_named(iterations.events, _is_iterator_wait)
+        is_run = trace.are_named(iterations.events, lambda name: name == EXECUTOR_PROCESS)
+        yield iterations.where(is_run), iterations.where(is_wait)
     correlated = trace.stats.integers(CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
     if len(trace.stats.integers(RUN_ID)):
         calls, runs = find_enqueued(trace)
-        yield _Keyed(*calls), _Keyed(*runs)
+        yield Keyed(*calls), Keyed(*runs)
     if is_on_device.any():
-        launches = _Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
+        launches = Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
         yield launches.where(~is_on_device), launches.where(is_on_device)
 
 
-def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> None:
+def _claim(steps: Steps, parent: Int32s, links: list[Links], step: Int32s) -> None:
     """Fill in the step of each event that a root contains, or that its work set going."""
     link = np.full(parent.size, -1, np.int32)  # of each event the last of its entries
     others = []  # of each entry the one before it of the same event, or -1
@@ -252,8 +191,8 @@ def _claim(steps: Steps, parent: Int64s, links: list[_Links], step: Int64s) -> N
 
 @tiered
 def _spread(
-    roots: Int64s, first_root: Int64s, parent: Int64s, link: Int32s, other: Int32s, first: Int64s,
-    last: Int64s, consumers: Int64s, behind: Int32s, stack: Int64s, step: Int64s,
+    roots: Int64s, first_root: Int64s, parent: Int32s, link: Int32s, other: Int32s, first: Int64s,
+    last: Int64s, consumers: Int64s, behind: Int32s, stack: Int64s, step: Int32s,
 ) -> None:  # fmt: skip
     """Claim, step by step, what each root contains and what that set going.
 
@@ -290,7 +229,7 @@ def _spread(
                     event += 1
 
 
-def _adopt_recorded_groups(trace: Trace, step: Int64s) -> None:
+def _adopt_recorded_groups(trace: Trace, step: Int32s) -> None:
     """In a trace that was grouped when it was recorded, follow that grouping where ours is silent.
 
     Where events 4 and 9 carry the recorded group 7 and only event 4 belongs to a step, event 9 goes to
@@ -302,12 +241,12 @@ def _adopt_recorded_groups(trace: Trace, step: Int64s) -> None:
     group = np.asarray(recorded.values, np.int64)
     is_claimed = step[recorded.events] >= 0
     groups, first = np.unique(group[is_claimed], return_index=True)
-    adopted = look_up(groups, step[recorded.events[is_claimed][first]], group)
+    adopted = look_up(groups, step[recorded.events[is_claimed][first]].astype(np.int64), group)
     follows = ~is_claimed & (adopted >= 0)
     step[recorded.events[follows]] = adopted[follows]
 
 
-def _place_by_time(trace: Trace, steps: Steps, step: Int64s) -> None:
+def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:
     """Events without a cause in the trace go to the step in whose window they begin.
 
     That is device work whose launch was not recorded; and host work too in a trace that nowhere tells

@@ -1,4 +1,6 @@
-"""What set the work of devices going: the call, by correlation id, and the execution of an op.
+"""What set work going: of devices the call and the execution of an op, of threads the run of a function.
+
+A device's work carries the correlation id of its call.
 
 An execution of an op (with XLA, of an instruction) runs each of its kernels once, so the next begins with a
 kernel that the current one has run already, or with another step. Two executions that follow each other in
@@ -10,7 +12,11 @@ are those that run meanwhile.
 
 JAX's calls on a CPU return before their programs have run. The third call of ``PjitFunction(f)``
 asked for the third run of ``jit_f``, if each call has its run: nothing in the trace links the two, and a
-thread that goes on with the next program in one piece of work seems to do it for the step that began it.
+thread that goes on with the next program in one piece of work seems to do it for the step that began it. An
+instruction carries the ``run_id`` of its run, numbered in the order of calls; where that is not recorded,
+runs are told apart by their last instruction.
+
+What the executor does for a run of a user's function in tf.data carries the run's id, on whatever thread.
 
 Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_utils.cc (046d7ce2).
 """
@@ -19,21 +25,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s
 from profnb.core.jit import tiered
+from profnb.core.joining import number_keys
+from profnb.steps.nesting import find_parents, last_around
 from profnb.trace.enqueued import is_program
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE
+from profnb.trace.names import CORRELATION_ID, FUNCTION_RUNS, HLO_MODULE, RUN_ID, XLA_OPS_LINE
 
 __all__ = [
+    "FunctionRuns",
     "ProgramRuns",
     "find_executions",
+    "find_function_runs",
     "find_launches",
     "find_program_runs",
     "follow_programs",
+    "work_of_pipelines",
 ]
 
 _CALL = "PjitFunction("
+# What tf.data does for an element, on whatever thread, and its own threads.
+_OF_PIPELINES = ("Iterator::", "PrefetchProduce", FUNCTION_RUNS)
+_PIPELINE_THREADS = ("tf_data_",)
 
 
 def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
@@ -59,7 +73,7 @@ def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
     return host[at[known]], device[known]
 
 
-def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int64s | None = None) -> Bools:
+def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int32s | None = None) -> Bools:
     """Which pieces of device work begin an execution.
 
     Of an op that ran the kernels a, b, c, a, b, c the first and the fourth begin one.
@@ -88,7 +102,7 @@ def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int64s | Non
     return result
 
 
-def follow_programs(trace: Trace, step: Int64s) -> None:
+def follow_programs(trace: Trace, step: Int32s) -> None:
     """The ops of a TPU go to the step whose call enqueued the program that they run in.
 
     A program in step 2 runs from 10 to 30 on the line ``XLA Modules``: an op that begins at 20 on the line
@@ -98,6 +112,8 @@ def follow_programs(trace: Trace, step: Int64s) -> None:
         trace: The trace.
         step: Row of each event's step, or -1, shape (E,); filled in.
     """
+    if not trace.is_device_line.any():
+        return
     programs = np.flatnonzero((step >= 0) & trace.lines.spread(trace.is_device_line))
     programs = programs[is_program(trace, programs)]
     if not programs.size:
@@ -135,7 +151,7 @@ class ProgramRuns:
 
     Attributes:
         calls: The calls that asked for them, in order, shape (N,).
-        ends_ps: When each run ended, ascending, shape (N,).
+        ends_ps: When each run ended, shape (N,).
         events: Every instruction that ran in any of them.
         run: Which run each is of, or -1 for one after the last, shape as ``events``; none at all where runs
             overlap.
@@ -147,7 +163,7 @@ class ProgramRuns:
     run: Int64s
 
 
-def find_program_runs(trace: Trace, parent: Int64s) -> list[ProgramRuns]:
+def find_program_runs(trace: Trace, parent: Int32s) -> list[ProgramRuns]:
     """Pair calls of JAX's functions with runs of their programs, where a trace has no device.
 
     Args:
@@ -175,8 +191,21 @@ def find_program_runs(trace: Trace, parent: Int64s) -> list[ProgramRuns]:
     return found
 
 
+def has_replicas(trace: Trace, events: Int64s) -> bool:
+    """Whether some events of JAX's programs ran for several devices of one CPU."""
+    ordinal = trace.stats.integers("device_ordinal").of(events)
+    return bool(np.unique(ordinal[ordinal >= 0]).size > 1)
+
+
 def _runs_of(trace: Trace, calls: Int64s, events: Int64s) -> ProgramRuns | None:
-    """The runs, each ended by the instruction, of those that ran once in each, that is last in the first."""
+    """The runs, by their numbers; else ended by the instruction, of those once in each, last in the first."""
+    ids = trace.stats.integers(RUN_ID)
+    distinct, run = np.unique(ids.of(events).astype(np.int64), return_inverse=True)
+    if distinct.size == calls.size and np.isin(events, ids.events).all():
+        ends_ps = np.zeros(calls.size, np.int64)
+        np.maximum.at(ends_ps, run, trace.events.end_ps[events])
+        in_turn = np.argsort(ends_ps, kind="stable")  # numbers may be negative, and begin anew
+        return ProgramRuns(calls, ends_ps[in_turn], events, np.argsort(in_turn)[run])
     once, last = [], np.empty(0, np.int64)
     for name in np.unique(trace.events.name[events]).tolist():
         own = events[trace.events.name[events] == name]
@@ -197,3 +226,61 @@ def _run_at(last_ps: Int64s, ends_ps: Int64s) -> Int64s:
     """The run that each of some events is of, by when it ended, or -1."""
     run = np.searchsorted(last_ps, ends_ps)
     return np.asarray(np.where(run < last_ps.size, run, -1), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRuns:
+    """The runs of users' functions in tf.data, R of them, and what worked for each.
+
+    Attributes:
+        runs: The runs as events, ascending, shape (R,).
+        of_event: The run that each event has the id of, the first of several, as row of ``runs``; -1 for
+            none, shape (E,).
+    """
+
+    runs: Int64s
+    of_event: Int32s
+
+
+def find_function_runs(trace: Trace) -> FunctionRuns:
+    """Find the runs of users' functions, by the ids that the executor's events on any thread carry, too."""
+    is_run = trace.select_names(lambda name: name.startswith(FUNCTION_RUNS))
+    runs = np.flatnonzero(is_run & trace.is_host_event)
+    of_event = np.full(len(trace.events), -1, np.int32)
+    ids = trace.stats.integers("id")
+    if runs.size and len(ids):
+        numbers = ids.values.astype(np.int64, copy=False)
+        number, found = number_keys((ids.of(runs, 0),), (numbers,))
+        first = np.full(number.size + 1, -1, np.int32)  # the last: of what is not found
+        first[number[::-1]] = np.arange(number.size)[::-1]
+        known = np.flatnonzero((found >= 0) & (numbers != 0))  # 0: no id
+        of_event[ids.events[known]] = first[found[known]]
+    return FunctionRuns(runs, of_event)
+
+
+def work_of_pipelines(trace: Trace, among: Bools, function_runs: FunctionRuns) -> Bools:
+    """Which of some host events are an input pipeline's, which may work or wait there: no step's compute.
+
+    Calls of iterators, what lies inside of one or of a run of a user's function, all of tf.data's own
+    threads, and what an executor does for such a run. What a step waits for is in the wait itself.
+    """
+    is_thread = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
+    names = trace.names.rows_where(lambda name: name.startswith(_OF_PIPELINES))
+    if not names.any() and not is_thread.any():
+        return np.zeros(among.size, np.bool_)
+    is_mark = trace.by_name(names)
+    own = is_mark | trace.lines.spread(is_thread)
+    own &= among
+    is_mark |= function_runs.of_event >= 0
+    # What lies on pipelines' own threads is theirs already.
+    marks = np.flatnonzero(is_mark & trace.lines.spread(trace.is_host_line & ~is_thread))
+    if marks.size:
+        above = find_parents(
+            trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
+        )
+        marks = marks[above < 0]
+        has_marks = np.zeros(len(trace.lines), np.bool_)
+        has_marks[trace.lines.of_event[marks]] = True
+        rest = np.flatnonzero(among & ~own & trace.lines.spread(has_marks))
+        own[rest] = last_around(trace, marks, rest) >= 0
+    return own

@@ -15,15 +15,22 @@ Source: the stack walk of openxla/xla xla/tsl/profiler/utils/group_events.cc (Co
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s
 from profnb.core.jit import tiered
 from profnb.trace.model import Trace
 
-__all__ = ["find_parents", "last_around", "outermost_of", "self_times"]
+__all__ = [
+    "find_parents",
+    "has_inside",
+    "is_inside",
+    "last_around",
+    "outermost_of",
+    "self_times",
+]
 
 
 @tiered
-def _find_parents(end: Int64s, offsets: Int64s, parent: Int64s) -> None:
+def _find_parents(end: Int64s, offsets: Int64s, parent: Int32s) -> None:
     for line in range(offsets.size - 1):
         current = -1
         for event in range(offsets[line], offsets[line + 1]):
@@ -33,7 +40,7 @@ def _find_parents(end: Int64s, offsets: Int64s, parent: Int64s) -> None:
             current = event
 
 
-def find_parents(end_ps: Int64s, offsets: Int64s) -> Int64s:
+def find_parents(end_ps: Int64s, offsets: Int64s) -> Int32s:
     """The parent of each event on its own line, or -1.
 
     Args:
@@ -42,16 +49,16 @@ def find_parents(end_ps: Int64s, offsets: Int64s) -> Int64s:
         offsets: Line l owns events ``offsets[l]:offsets[l + 1]``, shape (L + 1,).
 
     Returns:
-        Index of each event's parent, shape (E,), int64. A parent stands before its children.
+        Index of each event's parent, shape (E,), int32. A parent stands before its children.
     """
-    parent = np.empty(end_ps.size, np.int64)
+    parent = np.empty(end_ps.size, np.int32)
     _find_parents(end_ps, offsets, parent)
     return parent
 
 
 @tiered
 def _self_times(
-    begin: Int64s, end: Int64s, parent: Int64s, covered_until: Int64s, self_ps: Int64s
+    begin: Int64s, end: Int64s, parent: Int32s, covered_until: Int64s, self_ps: Int64s
 ) -> None:
     """Take from each event's duration what its children cover; ``covered_until`` comes as its begin."""
     for event in range(begin.size):
@@ -65,7 +72,7 @@ def _self_times(
                 covered_until[owner] = end[event]
 
 
-def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int64s) -> Int64s:
+def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int32s) -> Int64s:
     """Each event's duration less the part that its direct children cover.
 
     Args:
@@ -104,7 +111,7 @@ def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
     return np.where(is_inside, at, -1)
 
 
-def outermost_of(chosen: Bools, parent: Int64s) -> Int64s:
+def outermost_of(chosen: Bools, parent: Int32s) -> Int64s:
     """Those of the chosen events that lie inside of no other chosen one, in order.
 
     Args:
@@ -117,3 +124,25 @@ def outermost_of(chosen: Bools, parent: Int64s) -> Int64s:
         inside |= (above >= 0) & chosen[np.maximum(above, 0)]
         above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
     return events[~inside]
+
+
+def has_inside(parent: Int32s, marked: Bools) -> Bools:
+    """Whether each event is marked or has anything marked inside."""
+    result = marked.copy()
+    inner: Int64s | Int32s = np.flatnonzero(marked)
+    while inner.size:  # one level further out each time
+        owner = parent[inner]
+        inner = owner[(owner >= 0) & ~result[owner]]
+        result[inner] = True
+    return result
+
+
+def is_inside(parent: Int32s, marked: Bools, events: Int64s) -> Bools:
+    """Whether each of some events lies inside anything marked."""
+    result = np.zeros(events.size, np.bool_)
+    rows, owner = np.arange(events.size), parent[events]
+    while rows.size:  # one level further out each time
+        result[rows[(owner >= 0) & marked[owner]]] = True
+        goes_on = (owner >= 0) & ~marked[owner]
+        rows, owner = rows[goes_on], parent[owner[goes_on]]
+    return result

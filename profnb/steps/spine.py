@@ -11,7 +11,7 @@ import numpy as np
 
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.recording import Recording
-from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.columns import Bools, Int8s, Int32s, Int64s, gather
 from profnb.steps.activities import find_activities
 from profnb.steps.breakdown import (
     Pieces,
@@ -26,6 +26,7 @@ from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.finding.sources import find_steps
 from profnb.steps.gaps import Gaps, find_gaps
 from profnb.steps.grouping import Groups, group_events
+from profnb.steps.launching import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
     StepTimes,
@@ -39,7 +40,7 @@ from profnb.steps.streams import busiest_device, raw_device_lines, working_devic
 from profnb.steps.summary import Summary, summarize
 from profnb.steps.windows import Steps
 from profnb.trace.enqueued import align_clocks
-from profnb.trace.framework import TENSORFLOW, UNKNOWN, find_framework
+from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
 __all__ = ["Spine"]
@@ -101,7 +102,14 @@ class Spine:
     def activities(self) -> Int8s:
         """What each event is, as index into ``ACTIVITIES``, where the busiest device's work counts."""
         device = busiest_device(self.trace)
-        return find_activities(self.trace, self.steps, device, self.groups.parent)
+        return find_activities(
+            self.trace, self.steps, device, self.groups.parent, self.function_runs
+        )
+
+    @cached_property
+    def function_runs(self) -> FunctionRuns:
+        """The runs of users' functions in tf.data, and what worked for each."""
+        return find_function_runs(self.trace)
 
     @cached_property
     def device_breakdowns(self) -> dict[str, StepBreakdown]:
@@ -133,7 +141,7 @@ class Spine:
         return categorize_events(self.trace, self.steps, self.groups.parent)
 
     @cached_property
-    def parent(self) -> Int64s:
+    def parent(self) -> Int32s:
         """Index of each event's parent on its own line, or -1, shape (E,)."""
         return find_parents(self.trace.events.end_ps, self.trace.lines.offsets)
 
@@ -155,6 +163,14 @@ class Spine:
         framework = find_framework(self.trace)
         was_captured = "TensorFlow" in self.recording.environment
         return TENSORFLOW if framework == UNKNOWN and was_captured else framework
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether calls return before their work is done, so that a step's time by the host may be another's.
+
+        On JAX, and on PyTorch with a device.
+        """
+        return self.framework == JAX or (self.framework == PYTORCH and self.has_device)
 
     @cached_property
     def examples(self) -> Int64s:
@@ -195,7 +211,7 @@ class Spine:
     @cached_property
     def tracing_cost(self) -> TracingCost | None:
         """What tracing did to the steps; None where it was not measured."""
-        return tracing_cost(self.step_times, self.summary.phase)
+        return None if self.runs_ahead else tracing_cost(self.step_times, self.summary.phase)
 
     @cached_property
     def in_scope(self) -> Bools:
@@ -246,7 +262,7 @@ class Spine:
         """
         is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
         is_chosen[rows] = True
-        return is_chosen[self.groups.step]
+        return gather(is_chosen, self.groups.step)
 
 
 def _with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:

@@ -32,12 +32,16 @@ def _with_device(spine: Spine, values: Int64s) -> Int64s | Floats:
 
 
 def _category_ps(category: str) -> Callable[[Spine], Int64s | Floats]:
-    """A category's time in each step; NaN where it takes a device and the trace has none."""
+    """A category's time in each step; NaN where it takes a device, and neither that nor a host has any of it.
+
+    A host without a device waits for others and exchanges with them too.
+    """
 
     def values(spine: Spine) -> Int64s | Floats:
-        if category in _DEVICE_CATEGORIES and not spine.has_device:
+        spent = spine.breakdown.of(category)
+        if category in _DEVICE_CATEGORIES and not spine.has_device and not spent.any():
             return np.full(len(spine.steps), np.nan)
-        return spine.breakdown.of(category)
+        return spent
 
     return values
 

@@ -15,9 +15,10 @@ def iterators_made(trace: Trace, steps: Steps) -> Int64s:
     """When the thread of the steps made iterators, in time order; nothing without steps of a thread."""
     if not steps.roots.size:
         return np.empty(0, np.int64)
-    making = trace.select_names(lambda name: name in _MAKES_ITERATOR) & trace.is_host_event
-    making &= trace.lines.of_event == trace.lines.of_event[steps.roots[0]]
-    return trace.events.begin_ps[making]
+    making = np.flatnonzero(trace.select_names(lambda name: name in _MAKES_ITERATOR))
+    line = trace.lines.of_event[steps.roots[0]]
+    is_own: Bools = trace.is_host_event[making] & (trace.lines.of_event[making] == line)
+    return trace.events.begin_ps[making[is_own]]
 
 
 def find_epoch_ends(trace: Trace, steps: Steps) -> Bools:

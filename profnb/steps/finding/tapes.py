@@ -154,6 +154,6 @@ def _lasts(
     updates = np.searchsorted(thread.outer, thread.updates)
     last_update = np.append(-1, updates)[np.searchsorted(updates, last)]
     last = np.minimum(last, np.maximum(gradients + usual, last_update + 1))
-    prepares = trace.select_names(lambda name: name in _PREPARES)[thread.outer]
+    prepares = trace.are_named(thread.outer, lambda name: name in _PREPARES)
     works = np.maximum.accumulate(np.where(prepares, -1, np.arange(size)))
     return np.asarray(np.maximum(gradients, works[last - 1]) + 1)
