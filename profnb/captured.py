@@ -1,11 +1,12 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
+import gzip
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
@@ -19,11 +20,16 @@ from profnb.capture.session import Capture
 from profnb.capture.underway.standing import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import whole_file
 from profnb.profile import Profile
+
+if TYPE_CHECKING:
+    from profnb.core.columns import Bytes
 
 __all__ = ["CapturedProfile", "profile", "step"]
 
 _NAMELESS = "capture"
+_LEVEL = 1  # of gzip: protobufs of runs are alike
 
 
 class CapturedProfile:
@@ -96,7 +102,7 @@ class CapturedProfile:
             if recording.graph_runs:
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
-                self._keep_runs(recording)
+                self._keep_runs(recording, runs)
             elif recording.path is not None:
                 trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
@@ -115,19 +121,19 @@ class CapturedProfile:
                 recording.cell.add(PROFNB, "reading", time.perf_counter_ns() - began_ns)
         self._write_beside()
 
-    def _keep_runs(self, recording: Recording) -> None:
-        """Keep session runs in the logdir, whose profiler's trace has nothing of them, in its place.
-
-        Chrome's format has no room for what the runs allocated: that stays with this result.
-        """
+    def _keep_runs(self, recording: Recording, runs: "Sequence[Bytes]") -> None:
+        """Keep session runs in the logdir, whose profiler's trace has nothing of them, in its place."""
         empty = recording.path
         if empty is None or self.profile.options.logdir is None or not empty.exists():
             return
-        kept = empty.with_name(empty.name.removesuffix(".xplane.pb") + ".trace.json.gz")
+        from profnb.tf1.runs_file import join_run_metadata
+
+        kept = empty.with_name(empty.name.removesuffix(".xplane.pb") + ".run_metadata.pb.gz")
         try:
-            self.profile.to_chrome_trace(kept)
+            with whole_file(kept) as partial, gzip.open(partial, "wb", _LEVEL) as packed:
+                packed.writelines(join_run_metadata(runs))
             empty.unlink()
-        except OSError as error:
+        except (OSError, TraceFormatError) as error:
             recording.messages.append(f"The session runs were not kept in the logdir: {error}")
             return
         recording.path = kept

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
+from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
-from profnb.core.units import count_text
+from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.result import is_saved, open_result
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
+    from profnb.capture.recording import Recording
+    from profnb.trace.model import Trace
     from profnb.trace.runs.grouping_files import TraceFile
 
 __all__ = ["load"]
 
 _PYTHON_SUFFIXES = (".prof", ".pstats")
+_SESSION_RUN = "session_run"
+_FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts
 
 
 def load(
@@ -74,11 +79,55 @@ def load(
     recording = recordings[0] if recordings else None
     if recording is not None and models:
         recording.models = models
-    profile = Profile(read_trace(file), recording, options, models=models)
+    trace = read_trace(file)
+    doubt, is_other = _doubt(trace, recording)
+    if is_other:
+        options, recording, recordings = (
+            replace(CaptureOptions(), warmup_steps=warmup_steps),
+            None,
+            [],
+        )
+    profile = Profile(trace, recording, options, models=models)
     profile.repeats.extend(recordings[1:])
-    profile.remarks.extend(_remarks(traces, picked, run, host))
+    profile.remarks.extend([*doubt, *_remarks(traces, picked, run, host)])
     profile.other_hosts = sum(trace.run == picked.run for trace in traces) - 1
     return profile
+
+
+def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bool]:
+    """Whether what stands beside session runs saw others than these, in sentences; and whether surely so."""
+    import numpy as np
+
+    from profnb.capture.step_records import RUN
+
+    if recording is None or recording.sessions is None:
+        return [], False
+    steps, found = recording.steps, np.flatnonzero(trace.select_names(_SESSION_RUN.__eq__))
+    seen = [
+        begin
+        for begin, kind, was_traced in zip(
+            steps.begin_ns, steps.kind, steps.was_traced, strict=True
+        )
+        if was_traced and steps.kinds[kind] == RUN
+    ]
+    if not found.size or not seen:
+        return [], False
+    began_ns = trace.epoch_ns + int(trace.events.begin_ps[found].min()) // PS_PER_NS
+    apart_ns = abs(began_ns - recording.sessions.epoch_ns - min(seen))
+    if trace.epoch_ns and apart_ns > _FAR_NS:
+        return [
+            "What stands beside the session runs was seen at another time, so it is of another capture, and "
+            "is left out."
+        ], True
+    if (
+        0.9 * len(seen) - 1 <= found.size <= len(seen)
+    ):  # a run that recorded nothing is none in the file
+        return [], False
+    return [
+        f"What stands beside the session runs saw {counted_text(len(seen), 'traced run')}, of which "
+        f"{count_text(found.size)} are in the file: what is told of the steps traced and of the whole time "
+        "is not of these alone."
+    ], False
 
 
 def _remarks(

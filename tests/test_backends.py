@@ -3,10 +3,14 @@
 Each backend runs in an environment that has it; elsewhere all of this skips.
 """
 
+import functools
+import inspect
 import os
+import signal
 import subprocess
 import sys
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -70,7 +74,11 @@ def test_steps_are_those_that_keras_counts_and_results_are_the_same():
     assert captured == plain
     assert phases(p.steps) == phases(p.step_times) == {"train": count.train, "test": count.test} == {"train": 32, "test": 6}
     assert p.study.framework == TITLE
+    assert BACKEND != "jax" or (p.study.summary.batch_size == 8 and p.study.examples.sum() == 2 * 128 + 2 * 24)
     assert p.environment["Keras backend"] == BACKEND
+    if BACKEND == "torch":  # 24 examples of validation are three batches
+        assert set(p.study.examples.tolist()) == {p.study.summary.batch_size} == {8}
+        assert p.study.summary.examples_per_second > 0
     assert not any("Keras runs on" in note or "did not start" in note or "A hook" in note or " hides " in note for note in p.notes)
 
 
@@ -134,6 +142,95 @@ def test_an_exception_stays_the_users_and_what_was_captured_is_there(error):
     with profnb.profile() as p:  # nothing was left running
         model.evaluate(X, Y, batch_size=16, verbose=0)
     assert phases(p.steps) == {"test": 8}
+
+
+def mine():
+    raise ValueError("mine")
+
+
+def interrupt_self():
+    signal.raise_signal(signal.SIGINT)
+
+
+class FailsInside(keras.layers.Layer):
+    """Raises in one of its calls: on JAX as the step is traced, on PyTorch some steps later."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.act, self.left = act, {"jax": 3, "torch": 8}[BACKEND]
+
+    def call(self, x):
+        self.left -= 1
+        if not self.left:
+            self.act()
+        return x
+
+
+def failing(act, place):
+    """What a fit leaves that fails in a layer's call or as a batch is fetched: steps, error, its frames, the model."""
+
+    def batches():
+        for at in range(8):
+            if at == 5:
+                act()
+            yield X[at * 8 : at * 8 + 8], Y[at * 8 : at * 8 + 8]
+
+    model, count = make_model(), Counter()
+    with pytest.raises((ValueError, KeyboardInterrupt)) as raised:
+        if place == "a layer":
+            model = keras.Sequential([FailsInside(act), *model.layers])
+            model.compile("adam", "sparse_categorical_crossentropy")
+            model.fit(X, Y, batch_size=8, verbose=0, callbacks=[count])
+        else:
+            model.fit(batches(), verbose=0, callbacks=[count])
+    error = raised.value
+    try:
+        weights = [np.asarray(weight).tolist() for weight in model.get_weights()]
+    except Exception as broken:  # a fit on JAX that fails while it is traced takes the weights with it
+        weights = repr(broken)
+    frames = [(frame.filename, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
+    return count.train, type(error), str(error), repr(error.__cause__), repr(error.__context__), frames, weights
+
+
+@pytest.mark.parametrize("place", ["a layer", "the data"])
+@pytest.mark.parametrize("act", [mine, interrupt_self], ids=["an error", "an interrupt"])
+def test_what_fails_inside_of_a_step_or_of_the_data_fails_as_without_us(act, place):
+    plain = failing(act, place)
+    with profnb.profile() as p:
+        captured = failing(act, place)
+    assert captured == plain
+    assert phases(p.step_times).get("train", 0) == captured[0]
+    assert (captured[0] == 0) == (BACKEND == "jax" and place == "a layer")
+    assert not any("A hook" in note for note in p.notes)
+
+
+@pytest.mark.parametrize("when", ["starts", "stops"])
+def test_an_interrupt_while_a_profiler_starts_or_stops_leaves_none_running(monkeypatch, when):
+    if BACKEND == "jax":
+        import jax
+
+        owner, name = jax.profiler, {"starts": "start_trace", "stops": "stop_trace"}[when]
+    else:
+        import torch
+
+        owner, name = torch.profiler.profile, when.removesuffix("s")
+    original, interrupts = getattr(owner, name), []
+
+    @functools.wraps(original)
+    def interrupted(*arguments, **keywords):
+        interrupts.append(when)
+        interrupt_self()
+        return original(*arguments, **keywords)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt), profnb.profile(max_steps=3):
+            make_model().evaluate(X, Y, batch_size=16, verbose=0)
+    assert interrupts == [when]
+    with profnb.profile() as p:
+        make_model().evaluate(X, Y, batch_size=16, verbose=0)
+    assert phases(p.steps) == {"test": 8}
+    assert not any("did not start" in note for note in p.notes)
 
 
 def test_nothing_is_printed(capfd):
@@ -213,11 +310,80 @@ def test_a_jax_trace_of_the_codes_own_takes_over_and_is_complete(tmp_path):
         model.evaluate(X, Y, batch_size=16, verbose=0)
         with jax.profiler.trace(str(tmp_path)):
             model.evaluate(X, Y, batch_size=16, verbose=0)
-    assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    assert b"PjitFunction" in trace.read_bytes() and b"profnb" not in trace.read_bytes()  # it is the code's alone
     assert p.recording.closed_by == "the code"
     assert any("JAX profiler of its own" in note for note in p.notes)
     assert phases(p.steps) == {"test": 8}
     assert phases(p.step_times) == {"test": 16}
+
+
+def large_model():
+    model = keras.Sequential([keras.layers.Input((512,)), keras.layers.Dense(1024), keras.layers.Dense(1024), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX computes behind Python")
+def test_training_in_flight_as_an_epoch_ends_is_charged_to_training():
+    """Sixteen steps of training and one of validation: whatever a step takes, it is not the validation that does."""
+    model, x, y = large_model(), rng.random((16 * 64, 512)).astype("float32"), rng.integers(0, 3, 16 * 64)
+    model.fit(x, y, batch_size=64, verbose=0, validation_data=(x[:64], y[:64]))
+    with profnb.profile() as p:
+        model.fit(x, y, batch_size=64, epochs=3, verbose=0, validation_data=(x[:64], y[:64]))
+        model.evaluate(x, y, batch_size=64, verbose=0)
+    took = p.cell_breakdown.set_index(["part", "name"]).wall_ms.to_dict()  # without parts that took no time
+    training = took["train steps", "fit"]
+    validating = took.get(("validation steps", "fit"), 0) + took.get(("around steps", "validation"), 0)
+    assert training > 2 * validating
+    computed = p.steps[p.steps.phase == "train"].duration_ms.sum()
+    assert 0.5 * computed < training < 1.5 * computed
+    assert "validation" not in {advice.rule for advice in p.advice}
+    assert not any("A hook" in note for note in p.notes)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+def test_the_models_state_is_made_whole_as_often_as_without_us():
+    """Keras does it for whoever asks callbacks for their model, which takes as long as a small step."""
+
+    class Counting(keras.Sequential):
+        times = 0
+
+        def jax_state_sync(self):
+            Counting.times += 1
+            super().jax_state_sync()
+
+    def count():
+        model, Counting.times = Counting(make_model().layers), 0
+        model.compile("adam", "mse")
+        model.fit(X, np.ones((128, 3)), batch_size=8, epochs=2, verbose=0, validation_data=(X[:24], np.ones((24, 3))))
+        return Counting.times
+
+    plain = count()
+    with profnb.profile(max_steps=10):
+        captured = count()
+    assert captured == plain > 0
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="TensorFlow feeds JAX")
+def test_tf_data_that_feeds_jax_is_recorded_by_its_own_profiler_beside_jaxs():
+    tf = pytest.importorskip("tensorflow")
+
+    def fed():
+        model = make_model()  # and the seed
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x * 2, y)).shuffle(64, seed=1).batch(8).prefetch(1)
+        history = model.fit(data, epochs=2, verbose=0, validation_data=data.take(3)).history
+        return history, [np.asarray(weight).tolist() for weight in model.get_weights()]
+
+    plain = fed()
+    with profnb.profile() as p:
+        captured = fed()
+    assert captured == plain
+    assert p.study.framework == "JAX"
+    assert phases(p.steps) == phases(p.step_times) == {"train": 32, "test": 6}
+    assert {"Shuffle", "Prefetch"} <= set(p.input_pipeline.kind)  # TensorFlow's
+    assert "jit_train_step" in set(p.xla_modules.module)  # JAX's
+    assert not any("A hook" in note for note in p.notes)
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
@@ -312,6 +478,58 @@ def test_modules_are_layers_by_their_names_and_results_stay():
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_ops_of_a_torch_loop_are_found_at_the_lines_that_run_them(tmp_path):
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wide = torch.nn.Linear(6, 8)
+
+        def forward(self, x):
+            h = self.wide(x)
+            return torch.tanh(h).sum(1)
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    # PyTorch's stacks tell lines too, before Python 3.12 only they do
+    with profnb.profile(python_tracer=sys.version_info < (3, 12), logdir=str(tmp_path)) as p:
+        for _ in range(12):
+            optimizer.zero_grad()
+            out = net(torch.ones(8, 6))
+            loss = torch.nn.functional.mse_loss(out, torch.zeros(8))
+            loss.backward()
+            optimizer.step()
+    lines = inspect.getsource(sys.modules[__name__]).splitlines()
+    for whole in (p.source_lines, profnb.load(tmp_path).source_lines):
+        table = whole[whole.file.str.endswith("test_backends.py")]
+        ran = {lines[row.line - 1].strip(): row for row in table.itertuples() if row.host_us > 0 or row.gradient_us > 0}
+        for text in ("h = self.wide(x)", "return torch.tanh(h).sum(1)", "loss = torch.nn.functional.mse_loss(out, torch.zeros(8))"):
+            assert ran[text].forward_us > 0 and ran[text].backward_us > 0, text
+        assert ran["optimizer.step()"].host_us > 0 and ran["optimizer.step()"].backward_us == 0
+        asked = ran["loss.backward()"].gradient_us
+        assert asked == pytest.approx(table.backward_us.sum() - ran["loss.backward()"].backward_us)
+        assert sum(row.host_us for row in ran.values()) > 0.9 * whole.host_us.sum()  # p.ops has steps that stand aside, too
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_ops_of_keras_layers_on_torch_are_found_at_the_lines_that_made_them():
+    model = keras.Sequential([
+        keras.layers.Input((6,)),
+        keras.layers.Dense(9, name="nine"),
+        keras.layers.Dense(3, name="three"),
+    ])  # fmt: skip
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    with profnb.profile() as p:
+        model.fit(X, Y, batch_size=8, verbose=0)
+    lines = inspect.getsource(sys.modules[__name__]).splitlines()
+    table = p.source_lines[p.source_lines.file.str.endswith("test_backends.py")]
+    ran = {lines[row.line - 1].strip(): row for row in table.itertuples()}
+    for text in ('keras.layers.Dense(9, name="nine"),', 'keras.layers.Dense(3, name="three"),'):
+        assert ran[text].forward_us > 0 and ran[text].backward_us > 0, text
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
 def test_what_torch_compiles_is_compiled_as_without_us():
     import torch
     from torch._dynamo.utils import counters
@@ -368,7 +586,10 @@ def said(run):
 @pytest.mark.parametrize("source", ["a PyDataset", "a generator"])
 def test_slow_input_is_blamed_first_and_in_keras_words(source):
     data, settings = (SlowData(), {}) if source == "a PyDataset" else (slow_generator(), {"steps_per_epoch": 20})
-    advice = said(lambda: make_model().fit(data, verbose=0, **settings))
+    with profnb.profile() as p:
+        make_model().fit(data, verbose=0, **settings)
+    advice = {one.rule: one for one in p.advice}
+    assert not any("A hook" in note for note in p.notes)
     assert next(iter(advice)) == "waiting-for-input"
     assert "PyDataset" in advice["waiting-for-input"].code
     assert "DataLoader" not in advice["waiting-for-input"].code
@@ -427,6 +648,18 @@ def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile():
 
 
 # Loops of one's own.
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+def test_a_window_that_closes_while_jax_still_computes_holds_all_that_its_steps_started():
+    update, w, x = large_update(400)
+    for _ in range(2):  # the second time all is compiled
+        with profnb.profile() as p:
+            for at in range(12):
+                with profnb.step(at):
+                    w, _ = update(w, x)
+    products = p.ops[p.ops.op_type == "dot_general"]
+    assert products.occurrences.sum() == 4 * 12
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
@@ -508,6 +741,27 @@ def test_a_torch_loop_has_a_step_for_each_of_the_optimizers(settings):
     assert captured == plain
     assert phases(p.step_times) == {"train": captured[0]} == {"train": 20}
     assert phases(p.steps) == {"train": 15}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_a_step_took_the_batches_of_its_loader_since_the_step_before():
+    """Five batches of 8 and one of 4; gradients of two are summed; validation, by a loader of its own, is not training."""
+    import torch
+
+    model = torch.nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = torch.utils.data.TensorDataset(torch.ones(44, 6))
+    with profnb.profile() as p:
+        for _ in range(2):
+            for at, (x,) in enumerate(torch.utils.data.DataLoader(data, batch_size=8)):
+                model(x).mean().backward()
+                if at % 2:
+                    optimizer.step()
+                    optimizer.zero_grad()
+            for (x,) in torch.utils.data.DataLoader(data, batch_size=11):
+                model(x)
+    assert p.study.examples.tolist() == [16, 16, 12, 16, 16, 12]
+    assert p.study.summary.batch_size == 16
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")

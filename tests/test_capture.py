@@ -997,6 +997,7 @@ def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tm
     assert not any("already running" in note for note in p.notes)
 
 
+@pytest.mark.hooks_fail
 @pytest.mark.parametrize(("owner", "name"), PLACES_IN_START[3:6])
 def test_no_thread_or_memory_to_be_had_while_the_profiler_starts_leaves_no_window_without_an_end(tmp_path, monkeypatch, owner, name):
     monkeypatch.setattr(doors.tempfile, "tempdir", str(tmp_path))
@@ -1046,6 +1047,43 @@ def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
         lines.append("once")
     assert lines == ["once"]
     assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
+
+
+def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is_printed(monkeypatch):
+    """At each of our instructions once."""
+
+    class Machine:
+        def step(self):
+            return 5
+
+    def trace(frame, kind, _):
+        frame.f_trace_opcodes = True
+        if kind == "opcode" and frame.f_code in code:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    code = {WatchedCall.__call__.fget.__code__, WatchedCall.of_method.__code__, WatchedCall.__init__.__code__}
+    ignored, failed, interrupts = [], [], 0
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    before_tracing = sys.gettrace()
+    with watch_method(Machine, "step", before=lambda _: None, after=lambda _: None, hook_failed=failed.append):
+        for at in range(1, 1000):
+            left = [at]
+            sys.settrace(trace)
+            try:
+                value = Machine().step()
+            except KeyboardInterrupt:
+                interrupts += 1
+                continue
+            finally:
+                sys.settrace(before_tracing)
+            if left[0] > 0:  # there were fewer
+                break
+        assert value == Machine().step() == 5
+    assert interrupts > 20
+    assert (ignored, failed) == ([], [])
 
 
 def test_without_an_interrupt_no_hook_sends_one():

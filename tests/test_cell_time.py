@@ -7,19 +7,22 @@ import sys
 import threading
 import time
 from array import array
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 import profnb
 from profnb.capture.hooks import watch_method
+from profnb.capture.library import Library
 from profnb.capture.parts import part_stack
+from profnb.capture.parts.in_flight import InFlight, watch_in_flight
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLBACKS, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FAILED, FIRST, GAPS, IMPORTS, INPUT, MARKED, OTHER, PARTS,
     PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
+from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
 from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep
 from profnb.drawing.theme import CELL_COLOURS
@@ -120,6 +123,159 @@ def test_the_example_in_the_words_of_part_clock(cell):
         (VALIDATION, "fit"): (150, 5),
         (GAPS, "validation"): (0, 4),
     }
+
+
+class Flight:
+    """Batches in flight, that land when the test says so."""
+
+    ended_ns = None
+
+    def lands(self, cell):
+        self.ended_ns = cell.now
+
+
+def test_training_that_still_runs_as_its_epoch_ends_is_training(cell):
+    """Three steps take no time to ask for and are computed 60 ms into the validation, whose own work takes 9 ms more."""
+
+    def validation():
+        cell.work(4)
+        for at in range(2):
+            cell.step(3, name="test")
+        cell.clock.batches_fly(tested)
+        cell.work(60 - 10)
+        trained.lands(cell)
+        cell.work(9)
+        tested.lands(cell)
+        cell.work(5)
+
+    def fit():
+        for _ in range(3):
+            cell.step(1)
+        cell.clock.batches_fly(trained)
+        cell.run("evaluate", validation)
+        cell.part(CALLBACKS, 7, "Timer.on_epoch_end")
+
+    trained, tested = Flight(), Flight()
+    cell.run("fit", fit)
+    cell.work(8)
+    found = cell.finish()
+    assert found == {
+        (OTHER, ""): (8, 0),
+        (AROUND, "fit"): (0, 1),
+        (TRAIN, "fit"): (3 + 60, 3),
+        (GAPS, "fit"): (0, 2),
+        (EPOCH_ENDS, "fit"): (0, 1),
+        (GAPS, "validation"): (0, 1),
+        (VALIDATION, "fit"): (9, 2),
+        (AROUND, "validation"): (5, 1),
+        (CALLBACKS, "Timer.on_epoch_end"): (7, 1),
+    }
+    told = break_down_cell(CellRecords(74 * MS, [CellPart(TRAIN, "fit", 3, 63 * MS, 1 * MS), CellPart(OTHER, "", 0, 11 * MS, 0)]), None)
+    assert told.knows_longest.tolist() == [False, False]
+
+
+def test_what_else_runs_while_batches_are_in_flight_has_its_own_time(cell):
+    def fit():
+        cell.step(1)
+        cell.step(1)
+        cell.clock.batches_fly(trained)
+        cell.work(2)
+        cell.part(CALLBACKS, 7, "Saver.on_epoch_end")
+        trained.lands(cell)
+        cell.part(PROFNB, 20, "stop")
+        cell.work(4)
+
+    trained = Flight()
+    cell.clock.batches_fly(Flight())  # of no run
+    cell.run("fit", fit)
+    found = cell.finish()
+    assert found[TRAIN, "fit"] == (2 + 2, 2)
+    assert found[CALLBACKS, "Saver.on_epoch_end"] == (7, 1)
+    assert found[PROFNB, "stop"] == (20, 1)
+    assert sum(ms for ms, _ in found.values()) == 35
+
+
+class Array:
+    """Ready when the test says so, or broken."""
+
+    def __init__(self, error=None):
+        self.error, self.ready, self.has_waited = error, threading.Event(), threading.Event()
+
+    def block_until_ready(self):
+        self.has_waited.set()
+        if self.error is not None:
+            raise self.error
+        self.ready.wait(20)
+
+
+def test_when_work_was_done_is_told_by_another_thread():
+    array = Array()
+    before = time.perf_counter_ns()
+    flight = InFlight(array)
+    assert array.has_waited.wait(20) and flight.ended_ns is None
+    array.ready.set()
+    for _ in range(2000):
+        if flight.ended_ns is not None:
+            break
+        time.sleep(0.01)
+    assert before < flight.ended_ns <= time.perf_counter_ns()
+
+
+def test_work_that_failed_or_is_gone_was_never_in_flight():
+    flight = InFlight(Array(RuntimeError("Array has been deleted")))
+    for _ in range(2000):
+        if flight.ended_ns is not None:
+            break
+        time.sleep(0.01)
+    assert flight.ended_ns <= time.perf_counter_ns()
+
+
+def test_batches_are_in_flight_where_keras_is_done_with_them_and_their_results_are_not_there(monkeypatch):
+    class JAXTrainer:
+        def __init__(self, **state):
+            self._jax_state = state or None
+
+        def jax_state_sync(self):
+            return 5
+
+    class Gone:
+        def is_ready(self):
+            raise RuntimeError("Array has been deleted")
+
+    def array(*, ready):
+        return SimpleNamespace(is_ready=lambda: ready, block_until_ready=lambda: None)
+
+    monkeypatch.setitem(sys.modules, "keras.src.backend.jax.trainer", SimpleNamespace(JAXTrainer=JAXTrainer))
+    flights, failed = [], []
+    with watch_in_flight(flights.append, failed.append):
+        for states in ({}, {"weights": []}, {"weights": [array(ready=True)]}, {"weights": [Gone()]}):
+            assert JAXTrainer(**states).jax_state_sync() == 5
+        assert not flights
+        assert JAXTrainer(weights=[array(ready=False)], metrics=[]).jax_state_sync() == 5
+    assert len(flights) == 1 and not failed
+
+
+def test_a_dataset_that_the_code_iterates_is_input_until_an_element_is_there_or_there_is_none(cell, monkeypatch):
+    class OwnedIterator:
+        left = 3
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            cell.work(5)
+            if not self.left:
+                raise StopIteration
+            self.left -= 1
+
+    monkeypatch.setitem(sys.modules, "tensorflow.python.data.ops.iterator_ops", SimpleNamespace(OwnedIterator=OwnedIterator))
+    failed = []
+    watch = PartWatch(cell.clock, failed.append, lambda **_: None)
+    with watch.watch_tensorflow(Library(ModuleType("tensorflow"), failed.append)):
+        for _ in OwnedIterator():
+            cell.work(2)
+    assert not failed
+    assert cell.finish() == {(INPUT, ""): (4 * 5, 4), (OTHER, ""): (3 * 2, 0)}
 
 
 def test_a_part_inside_another_is_charged_once_to_the_innermost(cell):

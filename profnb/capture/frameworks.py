@@ -112,6 +112,7 @@ class Frameworks:
         self._libraries: list[Library] = []
         self.tensorflow: Library | None = None
         self._others: set[str] = set()  # titles of other frameworks that were imported
+        self._keras_backend = ""
         self._thread = threading.get_ident()
 
     @property
@@ -227,12 +228,14 @@ class Frameworks:
         self._watch(library.watch(TORCH_PROFILE_START, before=partial(self._code_starts, door)))
 
     def _backend_of_keras(self) -> str:
-        """What Keras 3 runs on; "" where it is not imported."""
+        """What Keras 3 runs on, which a process keeps; "" where it is not imported."""
+        if self._keras_backend:
+            return self._keras_backend
         keras = sys.modules.get("keras")
         backend = None if keras is None else BACKEND.find(keras)
         with contextlib.suppress(Exception):  # a Keras that is being imported
-            return "" if backend is None else str(backend())
-        return ""
+            self._keras_backend = "" if backend is None else str(backend())
+        return self._keras_backend
 
     def door_of_keras(self) -> Door | None:
         """The profiler that records what Keras does; None where nobody does. PyTorch's starts here."""

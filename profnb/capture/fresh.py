@@ -17,9 +17,9 @@ from pathlib import Path
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 
-__all__ = ["JOB", "read_job", "run_fresh"]
+__all__ = ["ERROR", "JOB", "read_job", "run_fresh"]
 
-JOB = "job.json"
+JOB, ERROR = "job.json", "error.txt"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -41,7 +41,7 @@ def run_fresh(
         traces: Whether to record a trace; without one, steps are only timed.
 
     Raises:
-        CaptureError: The body failed; the message has the end of its traceback.
+        CaptureError: The body failed; the message has its error.
         KeyboardInterrupt: The process was stopped with us.
     """
     job = {
@@ -61,11 +61,20 @@ def run_fresh(
         check=False,
     )
     if done.returncode:
-        printed = _COLOURS.sub("", done.stdout.strip() or done.stderr.strip()).splitlines()
-        raise CaptureError(
-            "The cell failed in the fresh process that this setting needs; it must import and make "
-            f"all it uses itself.\n{printed[-1] if printed else 'It printed nothing.'}"
-        )
+        raise CaptureError(_failure(folder, done))
+
+
+def _failure(folder: Path, done: "subprocess.CompletedProcess[str]") -> str:
+    """Why the body's process failed: by the body's own error, else by the last line that it printed."""
+    if (folder / ERROR).exists():
+        error = (folder / ERROR).read_text(encoding="utf-8")
+        if error.startswith("NameError"):
+            return f"The cell ran in a fresh process, so it must import and make all it uses itself.\n{error}"
+        return error
+    printed = _COLOURS.sub("", done.stderr.strip() or done.stdout.strip()).splitlines()
+    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
+    last = printed[-1] if printed else "It printed nothing."
+    return f"The cell's fresh process ended with {ended}.\n{last}"
 
 
 def read_job(folder: Path) -> tuple[str, dict[str, object], CaptureOptions, bool]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.seams import RUN_BEGIN, RUN_END
+from profnb.capture.seams import CALLBACK_MODEL, RUN_BEGIN, RUN_END
 
 __all__ = ["FitResult", "watch_fits"]
 
@@ -39,11 +39,11 @@ def watch_fits(keras: Library, fit_ended: Callable[[FitResult], object]) -> Iter
     iterations_at_begin: list[int] = []
 
     def began(callback_list: Any) -> None:
-        iterations_at_begin[:] = [_iterations(getattr(callback_list, "model", None))]
+        iterations_at_begin[:] = [_iterations(CALLBACK_MODEL.of(callback_list))]
 
     def ended(callback_list: Any) -> None:
         with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
-            history = callback_list.model.history
+            history = CALLBACK_MODEL.of(callback_list).history
             metrics = {
                 str(name)[:_LONGEST_NAME]: float(values[-1])
                 for name, values in list(history.history.items())[:_MOST_METRICS]

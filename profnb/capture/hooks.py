@@ -43,7 +43,14 @@ from operator import methodcaller
 from types import ModuleType
 from typing import Any
 
-__all__ = ["WatchedCall", "on_import", "replace_attribute", "watch_arguments", "watch_method"]
+__all__ = [
+    "WatchedCall",
+    "on_import",
+    "replace_attribute",
+    "watch_arguments",
+    "watch_method",
+    "watch_next",
+]
 
 Hook = Callable[[], object]
 MethodHook = Callable[..., object]
@@ -75,9 +82,12 @@ class _Hooks:
 
 
 class _Call(functools.partial[Any]):
-    """The original call; the hook after it runs when this is released."""
+    """The original call; the hook after it runs when this is released.
 
-    hooks: _Hooks
+    An interrupt may come before it has all of its own: then nothing runs.
+    """
+
+    hooks = _Hooks(_nothing, _nothing, _nothing)
     after: MethodHook = _nothing
     arguments: tuple[Any, ...] = ()
 
@@ -146,7 +156,7 @@ class WatchedCall:
         if after is _nothing:
             return self._call
         call = _Call(self._call)
-        call.hooks, call.after, call.arguments = hooks, after, self._arguments
+        call.hooks, call.arguments, call.after = hooks, self._arguments, after
         return call
 
     @property
@@ -171,17 +181,50 @@ class WatchedCall:
 WatchedCall.__doc__ = property(lambda self: self._call.__doc__)  # type: ignore[assignment]
 
 
+class _Never:
+    """Equals nothing, whatever it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+
+_NEVER = _Never()
+
+
+class _WatchedNext(WatchedCall):
+    """A ``__next__``; the hook after it is given what came, and does not run at the end.
+
+    ``map`` and ``iter``, which are C, call the original and hand on what it gives.
+    """
+
+    __slots__ = ()
+
+    @property
+    def __call__(self) -> Callable[..., Any]:
+        """The original, ready to be called once."""
+        hooks, arguments = self._hooks, self._arguments
+        hooks.run(hooks.before, *arguments)
+
+        def came(value: Any) -> Any:
+            hooks.run(hooks.after, *arguments, value)
+            return value
+
+        return functools.partial(next, map(came, iter(self._call, _NEVER)))
+
+
 class _WatchedMethod:
     """Stands in a class for one of its methods and gives out watched bound methods."""
 
-    def __init__(self, method: Any, hooks: _Hooks) -> None:
-        self._method, self._hooks = method, hooks
+    def __init__(self, method: Any, hooks: _Hooks, kind: type[WatchedCall]) -> None:
+        self._method, self._hooks, self._kind = method, hooks, kind
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         method = self._method.__get__(instance, owner)
         if instance is None:
             return method
-        return WatchedCall.of_method(method, self._hooks, instance)
+        return self._kind.of_method(method, self._hooks, instance)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _same, (
@@ -219,10 +262,31 @@ def watch_method(
     hook_failed: MethodHook = _nothing,
 ) -> Iterator[None]:
     """Run hooks, given the instance, around a method of every instance, inside the block."""
+    with _watched(owner, name, _Hooks(before, after, hook_failed), WatchedCall):
+        yield
+
+
+@contextmanager
+def watch_next(
+    owner: type,
+    name: str,
+    before: MethodHook = _nothing,
+    after: MethodHook = _nothing,
+    hook_failed: MethodHook = _nothing,
+) -> Iterator[None]:
+    """The same around a ``__next__``, but the hook after it is given what came too, and runs only then.
+
+    Where it raises, as at the end, only the hook before it has run.
+    """
+    with _watched(owner, name, _Hooks(before, after, hook_failed), _WatchedNext):
+        yield
+
+
+@contextmanager
+def _watched(owner: type, name: str, hooks: _Hooks, kind: type[WatchedCall]) -> Iterator[None]:
     method = inspect.getattr_static(owner, name)  # as it stands there: it may be watched already
-    hooks = _Hooks(before, after, hook_failed)
     try:
-        with replace_attribute(owner, name, _WatchedMethod(method, hooks)):
+        with replace_attribute(owner, name, _WatchedMethod(method, hooks, kind)):
             yield
     finally:
         hooks.end()

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watch_arguments, watch_method
+from profnb.capture.hooks import replace_attribute, watch_arguments, watch_method, watch_next
 from profnb.capture.seams import SEAMS, Seam
 
 __all__ = ["Library", "explain_missing"]
@@ -58,10 +58,16 @@ class Library:
         """Run hooks ``before`` and ``after``, given the instance, around a method; see ``watch_method``."""
         return self._watched(watch_method, seam, hooks)
 
+    def watch_next(
+        self, seam: Seam, **hooks: Callable[..., object]
+    ) -> AbstractContextManager[None]:
+        """The same around a ``__next__``, of which ``after`` is given what came; see ``hooks.watch_next``."""
+        return self._watched(watch_next, seam, hooks)
+
     def watch_arguments(
         self, seam: Seam, **hooks: Callable[..., object]
     ) -> AbstractContextManager[None]:
-        """The same with hooks that are given the arguments too; see ``watch.watch_arguments``."""
+        """The same with hooks that are given the arguments too; see ``hooks.watch_arguments``."""
         return self._watched(watch_arguments, seam, hooks)
 
     def _watched(

@@ -144,6 +144,7 @@ JAX_STEP_INIT = Seam(
 JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", "JAX's own step markers are no steps")
 JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", "JAX's own step markers are no steps")
 # Starting the profiler sets up JAX's devices, which the code may want to choose before.
+JAX_LIVE = Seam("jax:live_arrays", "JAX's trace may end before its steps are computed", 0)
 JAX_IS_SET_UP = Seam("jax._src.xla_bridge:backends_are_initialized", _NO_JAX, 0)
 JAX_BACKENDS = Seam("jax._src.xla_bridge:backends", _NO_JAX, 0)
 # Asking jax.process_index() would set up the devices.
@@ -156,6 +157,11 @@ JAX_BATCHES = Seam(
     "keras.src.backend.jax.trainer:JAXEpochIterator._get_iterator",
     "waiting for batches is Python's", 1, is_on_objects=True,
 )  # fmt: skip
+
+_JAX_TRAINER = "keras.src.backend.jax.trainer:JAXTrainer"
+_IN_FLIGHT = "training that still runs as an epoch ends is none"
+JAX_STATE_SYNC = Seam(f"{_JAX_TRAINER}.jax_state_sync", _IN_FLIGHT, 1, is_on_objects=True)
+JAX_STATE = Seam(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT, is_on_objects=True)
 
 # PyTorch's profiler.
 _NO_TORCH = "PyTorch's work is not traced, and steps are only timed"
@@ -185,7 +191,9 @@ KERAS_METRICS = Seam("keras:Model.compute_metrics", _NO_MODULES, is_on_objects=T
 _NO_LOOPS = "loops over PyTorch make no steps"
 TORCH_STEP_HOOK = Seam("torch.optim.optimizer:register_optimizer_step_post_hook", _NO_LOOPS, 1)
 TORCH_ZERO_GRAD = Seam("torch.optim.optimizer:Optimizer.zero_grad", _NO_LOOPS, 1)
-TORCH_NEXT_BATCH = Seam("torch.utils.data.dataloader:_BaseDataLoaderIter.__next__", _NO_LOOPS, 1)
+_BATCHES = "torch.utils.data.dataloader:_BaseDataLoaderIter"
+TORCH_NEXT_BATCH = Seam(f"{_BATCHES}.__next__", _NO_LOOPS, 1)
+TORCH_COLLATES = Seam(f"{_BATCHES}._auto_collation", _NO_LOOPS, is_on_objects=True)
 
 # TensorFlow's functions, and the graphs that they are traced into.
 _NO_LINES = "ops of traced functions have no source lines"
@@ -266,6 +274,8 @@ RUN_BEGIN = {
 RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") for p in _PHASES}
 EPOCH_BEGIN = Seam(f"{_CALLBACKS}.on_epoch_begin", "how long a fit takes is not estimated", 2)
 EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
+# Keras 3's ``model`` makes the model's state whole each time on JAX, which takes longer than a small step.
+CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", is_on_objects=True)
 CALLBACK_PARAMS = Seam(
     f"{_CALLBACKS}.params", "how long a run takes is not estimated", is_on_objects=True
 )

@@ -8,6 +8,7 @@ need a fresh process.
 """
 
 import functools
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,8 @@ from profnb.capture.hooks import on_import, replace_attribute
 from profnb.capture.seams import COMPILE, DATASET, FIT, MODEL, POLICY, SET_POLICY, THREADING
 
 __all__ = [
-    "BACKEND", "FRESH", "SWITCHES", "THREADS", "apply_switches", "set_backend", "set_threads", "switches_of",
+    "BACKEND", "FRESH", "SWITCHES", "THREADS", "apply_switches", "missing_backend", "set_backend",
+    "set_threads", "switches_of",
 ]  # fmt: skip
 
 THREADS = ("intra_op_threads", "inter_op_threads")
@@ -30,6 +32,11 @@ SWITCHES = ("mixed_precision", "prefetch", *_OF_COMPILE, *FRESH)
 _KERAS = ("keras", "tf_keras")
 _KERAS_BACKEND = "KERAS_BACKEND"
 _MIXED, _PLAIN = "mixed_float16", "float32"
+_PACKAGES = {  # of Keras' backends: their names, and what of profnb's brings them
+    "tensorflow": ("TensorFlow", "profnb[cpu]' (or 'profnb[tensorflow]' for a GPU)"),
+    "jax": ("JAX", "profnb[jax]'"),
+    "torch": ("PyTorch", "profnb[torch]'"),
+}
 
 
 def switches_of(setting: Mapping[str, object], read: AbstractSet[str]) -> dict[str, object]:
@@ -111,6 +118,14 @@ def _with_prefetch(method: Callable[..., Any], buffer: object, applied: set[str]
 def set_backend(name: object) -> None:
     """Have Keras run on a backend ("tensorflow", "jax" or "torch") in this process, before it is imported."""
     os.environ[_KERAS_BACKEND] = str(name)
+
+
+def missing_backend(name: object) -> str:
+    """What to install for a backend that is not here, in a sentence; "" if it is, or is none that we know."""
+    title, extra = _PACKAGES.get(str(name), ("", ""))
+    if not title or importlib.util.find_spec(str(name)) is not None:
+        return ""
+    return f"{title} is not installed here: pip install '{extra}, then run the cell again."
 
 
 @contextmanager

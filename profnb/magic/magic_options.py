@@ -106,7 +106,8 @@ CAPTURE_ARGUMENTS = (
     argument("--python", action="store_true", help="sample Python's stack, 1000 times a second"),
     argument(
         "--python-tracer", action="store_true",
-        help="let TensorFlow record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it)",
+        help="let TensorFlow or PyTorch record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it); "
+        "tells the lines of PyTorch's ops before Python 3.12",
     ),
     argument("--no-device", action="store_true", help="do not record device activity"),
     argument(

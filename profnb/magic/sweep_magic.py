@@ -10,7 +10,14 @@ from uuid import uuid4
 from IPython.core.error import UsageError
 
 from profnb.capture.cell import body_of, names_of, run_quietly
-from profnb.capture.switches import FRESH, SWITCHES, apply_switches, switches_of
+from profnb.capture.switches import (
+    BACKEND,
+    FRESH,
+    SWITCHES,
+    apply_switches,
+    missing_backend,
+    switches_of,
+)
 from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
 from profnb.magic.magic_options import parse_settings
@@ -77,6 +84,8 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
     options = CaptureOptions(max_steps=arguments.steps)
     order = list(run_order(len(sweep.settings), arguments.repeat))
     is_fresh = any(name in FRESH for name in sweep.settings[0])
+    for row, setting in enumerate(sweep.settings):
+        sweep.errors[row] = missing_backend(setting.get(BACKEND, ""))
     heads = ("setting", "runs", "a step or run", "per second")
     with closing(Progress(len(order), heads, is_quiet=arguments.quiet)) as progress:
         for done, row in enumerate(order):

@@ -14,6 +14,7 @@ from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata, e
 from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
+    CALLBACK_MODEL,
     EPOCH_END,
     ON_BATCH,
     RUN_BEGIN,
@@ -90,11 +91,13 @@ class KerasBatches:
         one = keras.watch(ON_BATCH[phase], before=began, after=self._call_ended)
         stack.enter_context(one)
 
-    def fetching_begins(self) -> None:
-        """Keras on JAX fetches a batch."""
+    def fetching_begins(self, examples: int | None) -> None:
+        """Keras on JAX fetches a batch of so many examples, as far as is known."""
         if self._open.is_here() and self._open.is_tracing():
             door = self._door()
             self._fetching = None if door is None else door.mark(NEXT_BATCH)
+            if examples is not None and self._fetching is not None:
+                add_metadata(self._fetching, batch_size=examples)
 
     def fetching_ends(self) -> None:
         """It is there, or there is none."""
@@ -162,7 +165,7 @@ class KerasBatches:
     def _callbacks_ended(self, callbacks: Any) -> None:
         if not self._open.is_here():
             return
-        iterations = self._iterations_of(getattr(callbacks, "model", None))
+        iterations = self._iterations_of(CALLBACK_MODEL.of(callbacks))
         span = self._open.innermost()
         if span is not None and iterations > 1:
             span.iterations = iterations
@@ -189,6 +192,6 @@ class KerasBatches:
         if not self._open.is_here() or ending[0] != id(callbacks):
             return
         with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
-            number = int(callbacks.model.history.epoch[-1]) + 1
+            number = int(CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
             self._open.records.ended_at.append(ending[1])
             self._open.records.ended_epoch.append(number)

@@ -154,6 +154,8 @@ def add_metadata(trace: Any, **metadata: object) -> None:
 
 
 def end_marker(trace: Any) -> None:
-    """End a marker of ours; what goes wrong there is not the user's."""
+    """End a marker of ours, if there is one; what goes wrong there is not the user's."""
+    if trace is None:
+        return
     with contextlib.suppress(Exception):
         trace.__exit__(None, None, None)

@@ -18,6 +18,7 @@ from typing import Any
 from profnb.capture.library import Library
 from profnb.capture.models.layer_facts import ModelFacts, TracedLayer, describe_model
 from profnb.capture.seams import (
+    CALLBACK_MODEL,
     DEFAULT_GRAPH,
     EXECUTING_EAGERLY,
     FLATTEN_LAYERS,
@@ -113,12 +114,12 @@ class ModelWatch:
             self._gone.append(facts)
 
     def _run_began(self, callbacks: Any) -> None:
-        model = getattr(callbacks, "model", None)
+        model = CALLBACK_MODEL.of(callbacks)
         if model is not None:
             self._see(model)
 
     def _run_ended(self, callbacks: Any) -> None:
-        model = getattr(callbacks, "model", None)
+        model = CALLBACK_MODEL.of(callbacks)
         if model is not None:
             self._keep(model, is_final=True)
 

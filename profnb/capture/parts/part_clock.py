@@ -24,6 +24,9 @@ charged by where it stands between its batches::
 A first batch in which nothing was traced waits for the second one: which part it is depends on how long that
 takes. What lies around the batches of a run is one occurrence, charged as the run ends.
 
+On JAX batches of a run may still be computed when Keras is done with them (see ``in_flight``). Until they
+are, the time of a run around its batches, and of a validation's batches, is theirs.
+
 What turns out to be no step (a batch for which the data had run out, a user's region of the trace) gives its
 time to what it stood in. Whether a call of a ``tf.function`` is outermost is known only when what surrounds
 it has ended, so its time is kept there until then.
@@ -32,6 +35,8 @@ it has ended, so its time is kept there until then.
 from collections.abc import Callable
 
 from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.in_flight import InFlight
+from profnb.capture.parts.keras_run import BETWEEN, EPOCH_END, INSIDE, Run
 from profnb.capture.parts.part_stack import (
     MOST_ROWS,
     STEP,
@@ -47,53 +52,42 @@ __all__ = ["PartClock"]
 
 # Parts of calls that are so only if they are outermost.
 _OUTERMOST = (parts.CALLS, parts.FIRST, parts.FAILED)
-_RUN = "run"
-_START, _INSIDE, _BETWEEN, _EPOCH_END = range(4)
 _FIT, _VALIDATION = "fit", "validation"
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 
 
-class _Run(Open):
-    """A ``fit``, ``evaluate`` or ``predict``, and where it stands between its batches."""
-
-    __slots__ = (
-        "around_ns", "cut", "first", "has_stepped", "has_validated", "is_again", "method", "state",
-    )  # fmt: skip
-
-    def __init__(self, name: str, method: str, begin_ns: int, place: Place, *, again: bool) -> None:
-        super().__init__(_RUN, name, begin_ns, place)
-        self.method, self.state, self.is_again = method, _START, again
-        self.has_stepped = self.has_validated = False
-        self.cut: Open | None = None  # a batch that raised: it failed, or the data had run out
-        self.first: tuple[Open, str] | None = (
-            None  # its first batch, if nothing was traced; its part
-        )
-        self.around_ns = 0
-
-    def go_on(self) -> None:
-        """It did not end with the batch that raised, so there was no data for that."""
-        if self.cut is not None:
-            self.self_ns += self.cut.self_ns
-            self.cut = None
-
-    @property
-    def part_now(self) -> str:
-        """What its time since the last batch is."""
-        if self.state == _EPOCH_END:
-            return parts.EPOCH_ENDS
-        return parts.GAPS if self.state == _BETWEEN else parts.AROUND
-
-
 class PartClock(PartStack):
     """Charges one thread's wall time to the parts of a cell."""
 
+    def __init__(self) -> None:
+        """Nothing runs yet."""
+        super().__init__()
+        self._flying: list[tuple[InFlight, tuple[str, str], Place]] = []  # and whose they are
+
+    def _tick(self) -> int:
+        since, now = self._last_ns, super()._tick()
+        top = self._stack[-1]
+        is_run = isinstance(top, Run) or (top.span is not None and top.span.kind == KERAS)
+        while self._flying:
+            batches, key, place = self._flying[0]
+            ended_ns = batches.ended_ns
+            until = now if ended_ns is None else min(max(ended_ns, since), now)
+            if is_run:
+                top.self_ns -= until - since
+                self._row(key, since).add(since, 0, until - since, 0, place)
+            if ended_ns is None:
+                break
+            del self._flying[0]
+            since = until
+        return now
+
     def _close(self, one: Open) -> None:
-        if isinstance(one, _Run):
+        if isinstance(one, Run):
             if one.cut is not None:
                 self._close_step(one.cut, parts.FAILED, one.cut.name)
             self._settle_first(one, None)
-            if one.state == _EPOCH_END:
+            if one.state == EPOCH_END:
                 self._charge(parts.EPOCH_ENDS, one.name, one, self._last_ns - one.self_ns)
             one.self_ns += one.around_ns
             self._charge(parts.AROUND, one.name, one)
@@ -125,7 +119,7 @@ class PartClock(PartStack):
             return
         now, run = self._tick(), self._stack[-1]
         place: Place = None
-        if isinstance(run, _Run):
+        if isinstance(run, Run):
             place = run.place
             if span.kind in (KERAS, USER):
                 run.go_on()
@@ -133,7 +127,7 @@ class PartClock(PartStack):
                     run.around_ns, run.self_ns = run.around_ns + run.self_ns, 0
                 else:
                     self._charge(run.part_now, run.name, run, self._last_ns - run.self_ns)
-                run.state = _INSIDE
+                run.state = INSIDE
         elif (parts.CALLS, span.name) not in self._rows:
             place = running_line()
         step = Open(STEP, span.name, now, place, span)
@@ -160,9 +154,9 @@ class PartClock(PartStack):
         self._tick()
         self._close_from(at + 1)
         step, run = stack.pop(), stack[-1]
-        if isinstance(run, _Run) and run.state == _INSIDE:
-            run.state = _BETWEEN
-        if failed and isinstance(run, _Run) and span.kind == USER:
+        if isinstance(run, Run) and run.state == INSIDE:
+            run.state = BETWEEN
+        if failed and isinstance(run, Run) and span.kind == USER:
             run.cut = step
         elif failed and self._is_outermost(len(stack)):
             self._close_step(step, parts.FAILED, step.name)
@@ -187,7 +181,7 @@ class PartClock(PartStack):
 
     def _close_batch(self, step: Open, span: OpenStep, run: Open) -> None:
         phase = span.name
-        if not isinstance(run, _Run):
+        if not isinstance(run, Run):
             part = parts.MARKED if span.kind == USER else _PHASES.get(phase, parts.MARKED)
             name = phase if span.retraced or span.kind == USER else f"{phase}_on_batch"
             self._close_step(step, parts.FIRST if span.retraced else part, name)
@@ -206,7 +200,7 @@ class PartClock(PartStack):
             self._settle_first(run, step.self_ns)
             self._close_step(step, *usual)
 
-    def _settle_first(self, run: _Run, second_ns: int | None) -> None:
+    def _settle_first(self, run: Run, second_ns: int | None) -> None:
         """Charge a run's first batch, in which nothing was traced, now that the second one is known.
 
         Args:
@@ -216,7 +210,7 @@ class PartClock(PartStack):
         if run.first is None:
             return
         (step, part), run.first = run.first, None
-        if second_ns is not None and step.self_ns >= _FAR_LONGER * second_ns:
+        if second_ns and step.self_ns >= _FAR_LONGER * second_ns:
             self._close_step(step, parts.SLOW_FIRST, step.name)
         else:
             self._close_step(step, part, _FIT if run.name == _VALIDATION else run.name)
@@ -254,6 +248,13 @@ class PartClock(PartStack):
 
     # Keras' runs.
 
+    def batches_fly(self, batches: InFlight) -> None:
+        """The innermost run has no batch for now, and some that it had are still computed."""
+        run = self._stack[-1] if self._is_running_here() else None
+        if isinstance(run, Run):
+            self._tick()
+            self._flying.append((batches, run.batches_row, run.place))
+
     def run_began(self, method: str) -> None:
         """``fit``, ``evaluate`` or ``predict`` was called."""
         if not self._is_running_here():
@@ -266,23 +267,23 @@ class PartClock(PartStack):
         elif around.span is not None and around.span.kind == USER:  # part of a step of the user's
             return
         name, again = method, False
-        if isinstance(around, _Run) and around.method == _FIT and method == "evaluate":
+        if isinstance(around, Run) and around.method == _FIT and method == "evaluate":
             self.epoch_ends()
             name, again, around.has_validated = _VALIDATION, around.has_validated, True
-        place = around.place if isinstance(around, _Run) else running_line()
-        self._stack.append(_Run(name, method, now, place, again=again))
+        place = around.place if isinstance(around, Run) else running_line()
+        self._stack.append(Run(name, method, now, place, again=again))
 
     def epoch_ends(self) -> None:
         """The innermost run's epoch is over: what follows is its end, until a batch begins."""
         run = self.batches_end()
-        if run is not None and run.state in (_INSIDE, _BETWEEN):
-            run.state = _EPOCH_END
+        if run is not None and run.state in (INSIDE, BETWEEN):
+            run.state = EPOCH_END
 
-    def batches_end(self) -> "_Run | None":
+    def batches_end(self) -> "Run | None":
         """The innermost run, if there is one, has no batches for now."""
         if self._is_running_here():
             for one in reversed(self._stack):
-                if isinstance(one, _Run):
+                if isinstance(one, Run):
                     one.go_on()
                     return one
         return None
@@ -293,7 +294,7 @@ class PartClock(PartStack):
             return
         for at in range(len(self._stack) - 1, 0, -1):
             run = self._stack[at]
-            if isinstance(run, _Run) and run.method == method:
+            if isinstance(run, Run) and run.method == method:
                 self._tick()
                 self._close_from(at)
                 return

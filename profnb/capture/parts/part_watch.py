@@ -14,6 +14,7 @@ from typing import Any
 
 from profnb.capture.hooks import WatchedCall, replace_attribute, watch_method
 from profnb.capture.library import Library
+from profnb.capture.parts.in_flight import watch_in_flight
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import (
     BUILDING,
@@ -152,6 +153,7 @@ class PartWatch:
             for seam in RUN_END.values():
                 stack.enter_context(keras.watch(seam, before=lambda _: clock.batches_end()))
             stack.enter_context(keras.watch(EPOCH_END, before=lambda _: clock.epoch_ends()))
+            stack.enter_context(watch_in_flight(clock.batches_fly, self._hook_failed))
             yield
 
     # Models.

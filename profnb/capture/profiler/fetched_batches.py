@@ -2,11 +2,13 @@
 
 On TensorFlow and PyTorch events of their own tell (``IteratorGetNext``, ``enumerate(DataLoader)#...``). On
 JAX Keras calls ``next`` of an iterator of its own making, so that one is put into another that marks its
-calls, with no frame of ours in their tracebacks (see ``hooks``).
+calls, with no frame of ours in their tracebacks (see ``hooks``). How many examples a batch holds is what
+Keras' adapter of the data says: of arrays and datasets of one shape, not of a generator or a PyDataset.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from profnb.capture.hooks import WatchedCall, replace_attribute
@@ -15,12 +17,19 @@ from profnb.capture.seams import JAX_BATCHES
 __all__ = ["watch_fetching"]
 
 Hook = Callable[[], object]
+SizeHook = Callable[[int | None], object]
 
 
 def watch_fetching(
-    before: Hook, after: Hook, hook_failed: Callable[[Exception], object]
+    before: SizeHook, after: Hook, hook_failed: Callable[[Exception], object]
 ) -> AbstractContextManager[None]:
-    """Run hooks around each batch that Keras' trainer on JAX fetches, inside the block."""
+    """Run hooks around each batch that Keras' trainer on JAX fetches, inside the block.
+
+    Args:
+        before: Is given how many examples the batch will hold; None where Keras does not know.
+        after: Runs when the batch is there, or there is none.
+        hook_failed: Is given what a hook raised.
+    """
     owner = JAX_BATCHES.owner()
     if owner is None or JAX_BATCHES.of(owner) is None:
         return nullcontext()
@@ -34,22 +43,48 @@ def watch_fetching(
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             raise
-        return _Batches(batches, before, after, hook_failed)
+        adapter = getattr(epochs, "data_adapter", None)
+        return _Batches(batches, partial(_Sizes, adapter, before), after, hook_failed)
 
     return replace_attribute(owner, name, made)
+
+
+class _Sizes:
+    """Tells a hook the examples of one batch after the other: of the last one what is left."""
+
+    __slots__ = ("_adapter", "_before", "_left")
+
+    def __init__(self, adapter: Any, before: SizeHook) -> None:
+        self._adapter, self._before = adapter, before
+        self._left = self._told("num_batches") or 0
+
+    def __call__(self) -> None:
+        self._left -= 1
+        is_rest = self._left == 0 and self._told("has_partial_batch")
+        self._before(self._told("partial_batch_size" if is_rest else "batch_size"))
+
+    def _told(self, name: str) -> int | None:
+        """A number of the adapter's; None where it has none, or raises that it does not know."""
+        try:
+            value = getattr(self._adapter, name, None)
+        except Exception:  # noqa: BLE001 - anybody's data; the user's code comes first
+            return None
+        return value if isinstance(value, int) else None
 
 
 class _Batches:
     """Iterates what another does; hooks run around each ``next``."""
 
-    __slots__ = ("_batches", "_hooks")
+    __slots__ = ("_batches", "_hooks", "_make_before")
 
-    def __init__(self, batches: Any, *hooks: Callable[..., object]) -> None:
-        self._batches, self._hooks = batches, hooks
+    def __init__(
+        self, batches: Any, make_before: Callable[[], Hook], *hooks: Callable[..., object]
+    ) -> None:
+        self._batches, self._make_before, self._hooks = batches, make_before, hooks
 
     @property
     def __iter__(self) -> Callable[[], "_Fetching"]:
-        return lambda: _Fetching(iter(self._batches), *self._hooks)
+        return lambda: _Fetching(iter(self._batches), self._make_before(), *self._hooks)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batches, name)

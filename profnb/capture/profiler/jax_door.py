@@ -4,6 +4,7 @@ Starting it sets up JAX's devices. Code that has only imported JAX may still cho
 ``jax.distributed``), so the profiler starts when the code itself has set them up.
 """
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from profnb.capture.profiler.held_back import profiler_log_held_back
 from profnb.capture.seams import (
     JAX_ANNOTATION,
     JAX_IS_SET_UP,
+    JAX_LIVE,
     JAX_OPTIONS,
     JAX_START,
     JAX_STEP,
@@ -37,6 +39,7 @@ class JaxDoor:
         """Nothing is looked up or started yet."""
         self._options, self._messages = options, messages
         self._jax: Library | None = None
+        self._runs = False
 
     def find(self, jax: Library) -> tuple[Any, Any] | None:
         """The functions that start and stop the profiler; None where one is missing."""
@@ -65,10 +68,20 @@ class JaxDoor:
             options.python_tracer_level = int(self._options.python_tracer)
         with profiler_log_held_back():
             self._jax.take(JAX_START)(self._folder(folder), **keywords)
+        self._runs = True
 
     def stop(self, folder: Path) -> Path | None:
-        """Stop it; the trace that it wrote, if any."""
+        """Stop it when what the code has started is computed; the trace that it wrote, if any.
+
+        JAX returns before a step is computed, up to 32 of them: without waiting, the last steps of a window
+        have begun and done nothing.
+        """
         assert self._jax is not None
+        live = self._jax.take(JAX_LIVE)
+        for array in () if live is None else live():
+            with contextlib.suppress(Exception):  # what is wrong with it is for the code to find
+                array.block_until_ready()
+        self._runs = False
         with profiler_log_held_back():
             self._jax.take(JAX_STOP)()
         found = sorted(Path(self._folder(str(folder))).glob("plugins/profile/*/*.xplane.pb"))
@@ -77,13 +90,13 @@ class JaxDoor:
         return found[-1] if found else None
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
-        """A marker in JAX's trace, begun; None where JAX has none."""
-        kind = None if self._jax is None else self._jax.take(JAX_STEP)
+        """A marker in JAX's trace, begun; None where none is recorded, or JAX has none."""
+        kind = None if self._jax is None or not self._runs else self._jax.take(JAX_STEP)
         return None if kind is None else _begun(kind(phase, step_num=step_num, **metadata))
 
     def mark(self, name: str) -> Any:
-        """An event in JAX's trace, begun; None where JAX has none."""
-        kind = None if self._jax is None else self._jax.take(JAX_ANNOTATION)
+        """An event in JAX's trace, begun; None where none is recorded, or JAX has none."""
+        kind = None if self._jax is None or not self._runs else self._jax.take(JAX_ANNOTATION)
         return None if kind is None else _begun(kind(name))
 
     @staticmethod

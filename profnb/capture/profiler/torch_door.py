@@ -8,12 +8,14 @@ is known of the step (its phase, that it was given up) stands in a second event 
 event of Kineto's has no metadata: ``profnb.step#12 train``.
 """
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.profiler.held_back import profiler_log_held_back
+from profnb.capture.profiler.torch_batches import BatchCount
 from profnb.capture.seams import (
     TORCH_ACTIVITY,
     TORCH_FAST_RECORD,
@@ -24,11 +26,19 @@ from profnb.capture.seams import (
     TORCH_RECORD,
 )
 from profnb.core.options import CaptureOptions
-from profnb.trace.names import KINETO_FACTS, KINETO_SCOPE, KINETO_STEP
+from profnb.trace.names import (
+    EXAMPLES,
+    IS_ABANDONED,
+    KINETO_CLOCK,
+    KINETO_FACTS,
+    KINETO_SCOPE,
+    KINETO_STEP,
+)
 
 __all__ = ["StepMark", "TorchDoor"]
 
 _NORMAL_LEVEL = 2
+_CLOCK_READINGS = 3
 _RUN, _FILE = "torch", "torch.pt.trace.json"
 
 
@@ -38,6 +48,9 @@ class TorchDoor:
     Args:
         options: What to record.
         messages: Where what went wrong is said.
+
+    Attributes:
+        batches: What loaders have given, for the next step that ends.
     """
 
     title = "PyTorch"
@@ -48,6 +61,7 @@ class TorchDoor:
         self._options, self._messages = options, messages
         self._torch: Library | None = None
         self._running: Any = None
+        self.batches = BatchCount()
 
     def find(self, torch: Library) -> bool:
         """Whether there is all that starts, stops and saves."""
@@ -75,6 +89,15 @@ class TorchDoor:
             )
             running.start()
         self._running = running
+        if self._options.source or self._options.python:
+            self._tell_clock()
+
+    def _tell_clock(self) -> None:
+        """Write events whose begin is known by Python's clock; a later reading is the surer one."""
+        kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
+        for _ in range(_CLOCK_READINGS if kind is not None else 0):
+            with kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"):
+                pass
 
     def stop(self, folder: Path) -> Path | None:
         """Stop it; the trace that it wrote."""
@@ -90,7 +113,7 @@ class TorchDoor:
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
         """A marker in PyTorch's trace, begun; None where it has none."""
         kind = None if self._torch is None else self._torch.take(TORCH_RECORD)
-        return None if kind is None else _Marker(kind, phase, step_num, metadata)
+        return None if kind is None else _Marker(kind, phase, step_num, metadata, self.batches)
 
     @property
     def is_running(self) -> bool:
@@ -122,8 +145,15 @@ class TorchDoor:
 class _Marker:
     """A step's marker, begun, that takes metadata as TensorFlow's does."""
 
-    def __init__(self, kind: Any, phase: str, step_num: int, metadata: dict[str, object]) -> None:
-        self._kind, self._phase, self._number = kind, phase, step_num
+    def __init__(
+        self,
+        kind: Any,
+        phase: str,
+        step_num: int,
+        metadata: dict[str, object],
+        batches: BatchCount,
+    ) -> None:
+        self._kind, self._phase, self._number, self._batches = kind, phase, step_num, batches
         self._metadata = dict(metadata)
         self._event = kind(f"{KINETO_STEP}{step_num}")
         self._event.__enter__()
@@ -133,6 +163,8 @@ class _Marker:
         self._metadata |= metadata
 
     def __exit__(self, *error: object) -> None:
+        if IS_ABANDONED not in self._metadata and (examples := self._batches.taken()):
+            self._metadata[EXAMPLES] = examples
         words = (f"{name}={value}" for name, value in self._metadata.items())
         with self._kind(" ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))):
             pass

@@ -52,7 +52,9 @@ class TorchLoops:
         """See the loop inside the block."""
         register = torch.take(TORCH_STEP_HOOK)
         with ExitStack() as stack:
-            batch = torch.watch(TORCH_NEXT_BATCH, before=self._batch_asked, after=self._batch_came)
+            batch = torch.watch_next(
+                TORCH_NEXT_BATCH, before=self._batch_asked, after=self._batch_came
+            )
             stack.enter_context(batch)
             stack.enter_context(torch.watch(TORCH_ZERO_GRAD, before=self._zeroes))
             if register is not None:
@@ -78,8 +80,10 @@ class TorchLoops:
         self._recorder.loops.abandon_iteration()
         self._begun_by = 0
 
-    def _batch_came(self, _: object) -> None:
+    def _batch_came(self, loader: object, batch: object) -> None:
         if self._is_here():
+            is_batch = self._recorder.batches.keras_runs.now is not None
+            self._door.batches.came(loader, batch, is_batch=is_batch)
             self._begin(_BY_BATCH)
 
     def _zeroes(self, _: object) -> None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from profnb.capture.source.graph_shapes import GraphShapes  # noqa: TC001 - read as it runs
 
 __all__ = [
-    "CLOCK_EVENT",
-    "CLOCK_NS",
     "ENTERED",
     "LEFT",
     "GraphLines",
@@ -19,8 +17,6 @@ __all__ = [
 ]
 
 LEFT, ENTERED = 0, -1
-# An event of the trace, and its stat that holds a reading of ``time.perf_counter_ns``.
-CLOCK_EVENT, CLOCK_NS = "profnb.clock", "profnb_clock_ns"
 
 
 @dataclass

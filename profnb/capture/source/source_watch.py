@@ -22,14 +22,13 @@ from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.kept_source import shorten_files, shorten_source, shorten_stacks
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.source.source_records import (
-    CLOCK_EVENT,
-    CLOCK_NS,
     LineRecords,
     SourceRecords,
     StackRecords,
 )
 from profnb.capture.source.stacks import StackSampler, lines_of_stacks
 from profnb.capture.source.user_code import Places, number_cells, read_sources
+from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 
 __all__ = ["SourceWatch"]
 
@@ -129,7 +128,7 @@ class SourceWatch:
 
     def _tell_clock(self) -> None:
         """Write events whose begin is known by Python's clock; a later reading is the surer one."""
-        if self._trace_type is None:  # PyTorch's events have no metadata
+        if self._trace_type is None:  # PyTorch's door tells it
             return
         for _ in range(_CLOCK_READINGS):
             with self._trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):

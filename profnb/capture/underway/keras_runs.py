@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.seams import CALLBACK_PARAMS, EPOCH_BEGIN, EPOCH_END, RUN_BEGIN, RUN_END
+from profnb.capture.seams import (
+    CALLBACK_MODEL,
+    CALLBACK_PARAMS,
+    EPOCH_BEGIN,
+    EPOCH_END,
+    RUN_BEGIN,
+    RUN_END,
+)
 
 __all__ = ["KerasRun", "KerasRuns"]
 
@@ -150,7 +157,7 @@ class KerasRuns:
         run.batches = run.batches or run.batches_ended
         run.epochs_ended, run.batches_ended = run.epochs_ended + 1, 0
         with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
-            run.loss = float(callbacks.model.history.history["loss"][-1])
+            run.loss = float(CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
 
 
 def _count(value: Any) -> int:

@@ -1,0 +1,79 @@
+"""Batches of Keras on JAX that are still computed when Keras is done with them.
+
+JAX returns before a step is computed, up to 32 of them. Behind the last batch of an epoch the code then waits
+for training: in the validation, whose own work comes behind, or where the epoch ends. A thread that does
+nothing else waits too and takes the time, so the clock can charge training with it, and nothing that the
+code does is put off.
+"""
+
+import _thread
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from profnb.capture.hooks import watch_method
+from profnb.capture.seams import JAX_STATE, JAX_STATE_SYNC
+
+__all__ = ["InFlight", "watch_in_flight"]
+
+_LONGEST_START_S = 0.05
+
+
+class InFlight:
+    """Work that was asked for and is not done.
+
+    Attributes:
+        ended_ns: When it was done, by ``time.perf_counter_ns``; None before.
+    """
+
+    __slots__ = ("_has_begun", "ended_ns")
+
+    def __init__(self, array: Any) -> None:
+        """Wait for an array on another thread, from now on."""
+        self.ended_ns: int | None = None
+        self._has_begun = _thread.allocate_lock()
+        self._has_begun.acquire()
+        _thread.start_new_thread(self._wait, (array.block_until_ready,))
+        # The next step may be given the array's memory: by then the wait must have begun.
+        self._has_begun.acquire(timeout=_LONGEST_START_S)
+
+    def _wait(self, until_ready: Callable[[], object]) -> None:
+        begin_ns = time.perf_counter_ns()
+        try:
+            self._has_begun.release()
+            until_ready()
+            self.ended_ns = time.perf_counter_ns()
+        except Exception:  # noqa: BLE001 - it failed, or is gone: for the code to find, not for us
+            self.ended_ns = begin_ns
+
+
+def watch_in_flight(
+    began: Callable[[InFlight], object], hook_failed: Callable[[Exception], object]
+) -> AbstractContextManager[None]:
+    """Tell, inside the block, where Keras on JAX has no batch to compute for now and some are in flight.
+
+    Args:
+        began: Is given them.
+        hook_failed: Is given what a hook raised.
+    """
+    owner = JAX_STATE_SYNC.owner()
+    if owner is None or JAX_STATE_SYNC.of(owner) is None:
+        return nullcontext()
+
+    def batches_are_over(model: Any) -> None:
+        state = JAX_STATE.of(model)
+        arrays = [one for kind in state.values() for one in kind] if isinstance(state, dict) else []
+        if arrays and _is_in_flight(arrays[-1]):  # all of a step's are at once
+            began(InFlight(arrays[-1]))
+
+    return watch_method(
+        owner, JAX_STATE_SYNC.attributes[0], before=batches_are_over, hook_failed=hook_failed
+    )
+
+
+def _is_in_flight(array: Any) -> bool:
+    try:
+        return not array.is_ready()
+    except Exception:  # noqa: BLE001 - it is gone, as an interrupted fit's are
+        return False
