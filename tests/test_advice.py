@@ -180,6 +180,30 @@ def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_
     assert "waiting-for-input" not in rules_of(waits(490 * US))
 
 
+def feeding(wait_us, copy_us=0, environment=None):
+    """Ten steps of 10 ms that wait for their input first; then it is copied, then the device works."""
+    steps = [one for at in range(10) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), event("IteratorGetNext:IteratorGetNext", at * 10 * MS, wait_us * US))]
+    work = [one for at in range(10) for one in (*busy(at * 10 * MS + MS, share=0.5), event("MemcpyH2D", (at * 10 + 8) * MS, copy_us * US))]
+    return rules_of(Study(read(host(line("python", *steps)), gpu(line("Stream #1", *work), stats=T4)), recording=Recording(environment=environment or {})))
+
+
+@pytest.mark.parametrize(
+    ("wait_us", "copy_us", "said"),
+    [(300, 100, []), (300, 250, ["waiting-for-input"]), (250, 300, ["copying-input"]), (600, 700, ["copying-input", "waiting-for-input"])],
+)
+def test_of_waiting_and_copying_that_only_together_are_a_twentieth_the_larger_is_said(wait_us, copy_us, said):
+    assert sorted({"copying-input", "waiting-for-input"} & set(feeding(wait_us, copy_us))) == said
+
+
+def test_in_a_loop_of_keras_waiting_is_said_from_a_millisecond_a_batch_on_and_in_its_words():
+    found = feeding(1100, environment={"Keras backend": "jax"})["waiting-for-input"]
+    assert "Keras makes each batch" in found.evidence
+    assert "keras.utils.PyDataset" in found.code
+    assert "waiting-for-input" not in feeding(900, environment={"Keras backend": "jax"})
+    own = feeding(900)["waiting-for-input"]
+    assert "Keras" not in own.evidence + own.code
+
+
 @pytest.mark.parametrize(("kind", "is_told"), [("_SingleProcessDataLoaderIter", True), ("_MultiProcessingDataLoaderIter", False)])
 def test_a_loader_of_pytorch_without_workers_is_named(kind, is_told):
     study = on_gpu(lambda at: busy(at + 5 * MS, op="aten::mm", share=0.4), steps=[one for at in range(10) for one in (
@@ -564,6 +588,14 @@ def test_idle_cores_are_said_of_a_cpu_that_is_busy_for_three_tenths(busy_us, cor
     study = on_cpu([("a/MatMul:MatMul", busy_us * US)], {"CPU cores": cores, "Intra-op threads": threads})
     found = rules_of(study).get("idle-cores")
     assert (found and found.bound_fraction) == (expected and pytest.approx(expected, rel=1e-5))
+
+
+def test_idle_cores_are_not_said_of_python_that_an_op_calls():
+    """It runs, or sleeps, on one core, however many threads an op may use; what computes beside it counts alone."""
+    few = {"CPU cores": "4", "Intra-op threads": "1"}
+    assert "idle-cores" not in rules_of(on_cpu([("a/EagerPyFunc:EagerPyFunc", 8 * MS)], few))
+    study = on_cpu([("a/PyFunc:PyFunc", 3 * MS), ("a/MatMul:MatMul", 7 * MS)], few)
+    assert rules_of(study)["idle-cores"].bound_fraction == pytest.approx(0.75 * 0.4, abs=0.03)
 
 
 def test_idle_cores_are_not_said_beside_a_device():

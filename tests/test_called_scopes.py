@@ -1,6 +1,8 @@
 """PyTorch's ops to layers, by hand-made Kineto traces: what the capture marks, what Python's stacks tell, and autograd's nodes."""
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +13,10 @@ from traces import read as read_tf
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
+from profnb.compare.across.layer_differences import compare_layers, layer_guards
+from profnb.compare.across.layer_section import layer_section
 from profnb.compare.op_differences import compare_ops
+from profnb.drawing.section import section_html, section_text
 from profnb.profile import Profile
 from profnb.subjects.bounds.torch_costs import product_flops
 from profnb.subjects.layers.called_scopes import find_called_scopes
@@ -200,10 +205,44 @@ def test_two_frameworks_are_compared_by_layer():
     assert "aten::mm" in {row.op_name for row in alike}
 
 
-def test_frameworks_without_layers_are_compared_by_op():
+def test_layers_of_two_frameworks_stand_side_by_side():
+    torch = Study(read(STEPS), recording=Recording(models=(net(),)))
+    rows = {row.layer: row for row in compare_layers(Study(of_tensorflow(), recording=Recording()), torch)}
+    one = rows["Net/one"]
+    assert (one.first_forward_ps, one.first_backward_ps, one.second_ps) == (30e6, 10e6, 38e6)
+    assert (one.ratio, one.status) == (pytest.approx(38 / 40), "both")
+    assert math.isnan(one.low)  # three steps are one block, and one block tells no variation
+    assert (rows["Net/other"].status, rows["Net/two"].status, rows["optimizer"].status) == ("only in A", "only in B", "only in B")
+    assert math.isnan(rows["Net/other"].second_ps) and math.isnan(rows["Net/two"].ratio)
+    assert [row.is_layer for row in rows.values()] == sorted((row.is_layer for row in rows.values()), reverse=True)
+    shown = section_text(layer_section(("here", "there"), list(rows.values()), (47e6, 50e6), ("TensorFlow", "PyTorch")))
+    assert "1 of " in shown and "30.0 µs + 10.0 µs" in shown and "Only here has ops of other." in shown
+    none = layer_section(("here", "there"), [], (0.0, 0.0), ("TensorFlow", "PyTorch"))
+    assert "no ops in common" in section_text(none) and "<td" not in section_html(none)
+
+
+def test_the_top_of_a_model_may_be_called_differently_and_numbers_of_a_process_do_not_count():
+    def model(top, number, first, parameters):
+        us = 1_000_000
+        steps = [tf_event("train", 110 * at * us, 100 * us, step_num=at, _r=1) for at in range(9)]
+        named = (f"{top}/dense{number}/MatMul:MatMul", 10, first), (f"{top}/dense{number + '_9'}/MatMul:MatMul", 60, 20)
+        ops = [tf_event(name, (110 * at + begin) * us, spent * us) for at in range(9) for name, begin, spent in named]
+        return Study(read_tf(host(line("python", *sorted(steps + ops, key=lambda e: (e[1], -e[2]))))), recording=Recording())
+
+    rows = compare_layers(model("sequential_1", "_1", 10, 3), model("net", "_3", 30, 4))
+    assert [(row.layer, row.ratio, row.low, row.high) for row in rows if row.is_layer] == [
+        ("sequential_1/dense_1", pytest.approx(3), pytest.approx(3), pytest.approx(3)),
+        ("sequential_1/dense_1_9", pytest.approx(1), pytest.approx(1), pytest.approx(1)),
+    ]
+    assert layer_guards(rows) == []
+    known = [replace(row, first_parameters=3.0, second_parameters=4.0) for row in rows]
+    assert layer_guards(known) == ["The models differ: 6 and 8 parameters."]
+
+
+def test_frameworks_without_layers_have_nothing_to_compare_by_name():
     bare = Study(read([e for e in STEPS if not e["name"].startswith(KINETO_SCOPE)]), recording=Recording())
     rows = compare_ops(Study(of_tensorflow(), recording=Recording()), bare)
-    assert "layer" not in {row.side for row in rows}
+    assert rows == compare_layers(Study(of_tensorflow(), recording=Recording()), bare) == []
 
 
 def with_shapes(name, begin_us, duration_us, *shapes, settings=(), number=None, forward=None):

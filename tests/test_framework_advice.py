@@ -76,6 +76,50 @@ def test_reading_costs_nothing_where_the_program_is_all_there_is():
     assert "synchronising-reads" not in said(jax_loop(("update", 0, 20, 400)))
 
 
+def jit_calls(calls_us, *pieces, waits=None, numbered=True, squeezes=None, first=100):
+    """Calls of one function of jit; each one's program is pieces (begin, time), of one run by its number, and may be waited for.
+
+    A second program, of one instruction at ``squeezes``, has a number for each of its runs too, and they may be the same.
+    """
+    python, programs = [], []
+    for at, call_us in enumerate(calls_us):
+        call = event("PjitFunction(update)", call_us * US, 30 * US)
+        python += [call, call]
+        if waits:
+            python.append(event("np.asarray(jax.Array)", (1000 * at + waits[0]) * US, waits[1] * US))
+        for number, (begin, took) in enumerate(pieces):
+            stats = {"hlo_op": f"while.{number}", "hlo_module": "jit_update", "program_id": 7} | ({"run_id": first + at} if numbered else {})
+            programs.append(event(f"while.{number}", (1000 * at + begin) * US, took * US, **stats))
+        if squeezes is not None:
+            programs.append(event("copy", (1000 * at + squeezes) * US, 5 * US, hlo_op="copy", hlo_module="jit_squeeze", program_id=8, run_id=99 + at))
+    return Profile(read(plane("/host:metadata"), host(line("python", *python), line("tf_XLAPjRtCpuClient/1", *programs, line_id=2))))
+
+
+def test_a_program_runs_also_between_its_instructions():
+    once_a_step = [1000 * at for at in range(STEPS)]
+    pieces = (10, 100), (860, 100)  # lax.scan: what passes between the two is the loop's own
+    assert "synchronising-reads" not in said(jit_calls(once_a_step, *pieces, waits=(30, 940)))
+    assert "synchronising-reads" not in said(jit_calls(once_a_step, *pieces, waits=(30, 940), numbered=False))
+    assert "synchronising-reads" not in said(jit_calls(once_a_step, *pieces, waits=(30, 940), first=-2000000000))
+    assert "synchronising-reads" not in said(jit_calls(once_a_step, *pieces, waits=(30, 940), squeezes=970))
+
+
+@pytest.mark.parametrize("settings", [{}, {"numbered": False}, {"squeezes": 440}, {"first": -7}], ids=str)
+def test_time_in_which_no_program_runs_is_what_reading_can_cost(settings):
+    """From 10 to 430 us of each 1,000 the program runs, its loop between its instructions too; the squeeze takes 5 us more."""
+    calls = jit_calls([1000 * at for at in range(STEPS)], (10, 100), (330, 100), waits=(30, 940), **settings)
+    advice = said(calls)["synchronising-reads"]
+    assert advice.bound_fraction == pytest.approx(0.58, abs=0.02)
+
+
+def test_python_is_not_waited_for_where_calls_run_ahead_of_their_programs():
+    pieces = (10, 600), (620, 80)
+    ahead, in_step = [40 * at for at in range(STEPS)], [1000 * at for at in range(STEPS)]
+    assert jit_calls(ahead, *pieces).study.steps.steps_ahead > 0
+    assert "python-between-steps" not in said(jit_calls(ahead, *pieces))
+    assert "python-between-steps" in said(jit_calls(in_step, *pieces))
+
+
 # PyTorch
 
 

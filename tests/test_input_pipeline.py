@@ -127,6 +127,13 @@ def test_where_nothing_tells_why_only_the_cause_is_said():
     assert note_starvation(found)[0] == f"Input-bound: {found.sentence}"
 
 
+def test_the_outermost_iterator_is_advised_on_where_it_is_the_limit_itself():
+    for paths, rule in ((["Root", "Root::Range"], "input-bound"), (["Map"], "input-bound"), (["Generator"], "python-input")):
+        study = waiting(paths, paths[0])
+        assert study.input.diagnosis.iterator == 0
+        assert rule in {advice.rule for advice in advise(study)}
+
+
 def test_no_sentence_on_input_speaks_of_a_training():
     for what, fix in CAUSES.values():
         assert "train" not in f"{what} {fix}".lower().replace("keras.utils", "")

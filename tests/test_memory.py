@@ -111,6 +111,30 @@ def test_kinds_of_numbers_are_those_of_tensorflows_types_proto():
     assert {int(row.op_name[3:]): row.dtype for row in rows if row.dtype} == names
 
 
+def test_the_limit_is_of_the_events_that_tell_it_be_the_allocator_full_or_empty():
+    def limit_of(*states):
+        told = [{"bytes_allocated": held, **({} if room is None else {"bytes_available": room})} for held, room in states]
+        events = [event("MemoryAllocation", at * MS, 0, allocator_name="GPU_0_bfc", **stats) for at, stats in enumerate(told)]
+        [allocator] = find_allocators(read(host(line("t", *events))))
+        return allocator.limit
+
+    assert limit_of((40, None), (30, 70), (90, None)) == 100
+    assert limit_of((100, 0)) == limit_of((0, 100)) == 100
+    assert limit_of((40, None)) == -1
+
+
+def test_an_allocator_is_one_where_any_event_tells_what_is_in_use():
+    events = [event("MemoryAllocation", 1, 0, allocator_name="GPU_0_bfc", allocation_bytes=8), event("MemoryAllocation", 2, 0, allocator_name="GPU_0_bfc", bytes_allocated=24),
+              event("MemoryAllocation", 3, 0, allocator_name="mute", allocation_bytes=8)]  # fmt: skip
+    assert [(found.name, found.in_use.tolist()) for found in find_allocators(read(host(line("p", *events))))] == [("GPU_0_bfc", [-1, 24])]
+
+
+def test_a_block_is_in_use_from_its_allocation_until_its_free():
+    events = [allocate(1, 8 * MB, 8 * MB, 1, "a"), allocate(5, 9 * MB, MB, 2, "b"), free(7, MB, 8 * MB, 1), allocate(9, 9 * MB, 8 * MB, 1, "c")]
+    [allocator] = find_allocators(read(host(line("p", *events))))
+    assert [allocator.alive_at(row).tolist() for row in range(4)] == [[0], [0, 1], [1], [1, 3]]
+
+
 def test_the_step_around_a_moment_is_the_rows_between_its_begin_and_its_end():
     """Blocks at 1, 5, 8, 10, 12 and 25 ms; steps from 4 to 10 and from 20 to 30 ms."""
     steps = [event("train", begin * MS, size * MS, step_num=number, _r=1) for number, (begin, size) in enumerate([(4, 6), (20, 10)])]

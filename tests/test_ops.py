@@ -121,6 +121,17 @@ def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twic
     ]
 
 
+def test_instructions_of_many_programs_and_kernels_beside_them_are_executions_of_their_own():
+    """Twelve programs, in each an instruction of the same name and op, and four kernels that XLA did not make."""
+    body = [parameter("x", 0, shape(F32, 4)), op("tanh.1", "tanh", shape(F32, 4), "x", op_name="model/act/Tanh", op_type="Tanh")]
+    work = [event("fused", at * 10, 5, hlo_op="tanh.1", hlo_module=f"jit_{at}", program_id=at + 1) for at in range(12)]
+    others = [event(f"k{at}", 200 + at * 10, 5 - at) for at in range(4)]
+    programs = {f"jit_{at}": (at + 1, program(f"jit_{at}", {"main": body}, "main")) for at in range(12)}
+    trace = read(metadata_plane(**programs), gpu(line("Stream #1", *work, *others)))
+    found = rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace))))
+    assert found == [("device", "model/act/Tanh", "Tanh", 12, 60, 60), *(("device", f"k{at}", "", 1, 5 - at, 5 - at) for at in range(4))]
+
+
 def test_shares_are_of_one_side():
     trace = read(
         host(line("a", event("f:F", 0, 30), event("g:G", 30, 10))),

@@ -7,7 +7,8 @@ import pytest
 from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
-from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords, SourceRecords
+from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
+from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 from profnb.report.controls import _SCOPES, _choose, answer_choice
 from profnb.report.report import build_report
 from profnb.subjects.source.section import source_sections

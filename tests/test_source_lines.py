@@ -23,7 +23,8 @@ from profnb.subjects.source.op_lines import NOWHERE, LineIndex
 from profnb.subjects.source.source_charges import tabulate_source_lines
 from profnb.subjects.study import Study
 from profnb.capture.source import user_code
-from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
+from profnb.capture.source.source_records import ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
+from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 from profnb.capture.source import line_watch
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording

@@ -210,13 +210,15 @@ def input_shares(study: Study) -> tuple[float, float]:
     # A thread that fetches ahead waits for nobody: what belongs to no step is left out, as in the breakdown.
     roots = study.steps.roots
     of_loop = study.trace.lines.of_event[roots[0]] if roots.size else -1
+    waits = np.flatnonzero(activity == WAITING_FOR_INPUT)
     # PyTorch's loops fetch a batch between two steps, on the thread that makes them.
-    is_asked = study.groups.step >= 0
-    is_asked |= (activity == WAITING_FOR_INPUT) & (study.trace.lines.of_event == of_loop)
-    is_input = np.isin(activity, (COPYING_IN, WAITING_FOR_INPUT)) & is_asked
+    is_of_loop = study.trace.lines.of_event[waits] == of_loop
+    waits = waits[is_of_loop | (study.groups.step[waits] >= 0)]
+    calls = np.flatnonzero(activity == COPYING_IN)
+    calls = calls[study.groups.step[calls] >= 0]
+    copies = np.flatnonzero(activity == HOST_TO_DEVICE)
     work = np.flatnonzero((activity >= FIRST_OF_DEVICE) & (activity != HOST_TO_DEVICE))
-    waits = np.flatnonzero(is_input & (activity == WAITING_FOR_INPUT))
-    moves = np.flatnonzero((activity == HOST_TO_DEVICE) | (is_input & (activity == COPYING_IN)))
+    moves = np.concatenate([copies, calls])
     of_work = covered_share(study, work)
     of_moves = covered_share(study, np.concatenate([work, moves]))
     of_all = covered_share(study, np.concatenate([work, moves, waits]))
@@ -266,11 +268,17 @@ def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
 
 def covered_share(study: Study, events: Int64s) -> float:
     """Share of the counted steps' periods in which at least one of these events runs, on any thread."""
+    return share_of_spans(
+        study, study.trace.events.begin_ps[events], study.trace.events.end_ps[events]
+    )
+
+
+def share_of_spans(study: Study, begin: Int64s, end: Int64s) -> float:
+    """Share of the counted steps' periods that at least one of N spans covers."""
     steps, counted = study.steps, study.summary.counted
     whole = period_ps(study)
-    if not events.size or not whole:
+    if not begin.size or not whole:
         return 0.0
-    begin, end = study.trace.events.begin_ps[events], study.trace.events.end_ps[events]
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], np.maximum.accumulate(end[order])
     opens = np.append(True, begin[1:] > end[:-1])

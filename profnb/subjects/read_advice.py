@@ -3,7 +3,7 @@
 import numpy as np
 
 from profnb.core.columns import Int64s
-from profnb.core.units import count_text, percent_text
+from profnb.core.units import count_text, counted_text, percent_text
 from profnb.steps.activities import AWAITING, COPYING_IN, COPYING_OUT, SYNCHRONISING
 from profnb.subjects.advising import (
     Advice,
@@ -12,9 +12,11 @@ from profnb.subjects.advising import (
     idle_share_of,
     in_periods,
     is_loop_of_keras,
+    share_of_spans,
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
+from profnb.trace.names import HLO_MODULE, RUN_ID
 
 __all__ = ["fewer_reads", "synchronising_reads"]
 
@@ -96,19 +98,42 @@ def _reads_of_jax_on_a_cpu(study: Study) -> Advice | None:
     if reads.size * 2 < counted.size:
         return None
     waiting = covered_share(study, reads)
-    unused = 1 - covered_share(study, study.xla.hlo.events)
+    unused = 1 - share_of_spans(study, *_runs_of_programs(study))
     share = min(waiting, unused)
     if share < _LEAST_ON_CPU:
         return None
     return Advice(
         "synchronising-reads", "Read results less often",
-        f"{count_text(reads.size)} times in {count_text(counted.size)} steps the loop waits for a result, "
-        f"{percent_text(waiting)} of the time; for {percent_text(unused)} of it no program runs. Without the "
-        "waiting programs and Python go on side by side.",
+        f"{counted_text(reads.size, 'time')} in {counted_text(counted.size, 'step')} the loop waits for a "
+        f"result, {percent_text(waiting)} of the time; for {percent_text(unused)} of it no program runs. "
+        "Without the waiting programs and Python go on side by side.",
         share,
         fewer_reads(study),
         guide(study, "gpu_performance_analysis"),
     )  # fmt: skip
+
+
+def _runs_of_programs(study: Study) -> tuple[Int64s, Int64s]:
+    """When JAX's programs ran: from the first instruction of a run to its last, as one may wait for another.
+
+    Where the trace does not number a run, what one program ran for a step is one.
+
+    Returns:
+        Begins and ends, shape (N,).
+    """
+    trace, events = study.trace, study.xla.hlo.events
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    ids, step = trace.stats.integers(RUN_ID), study.groups.step[events].astype(np.int64)
+    module = trace.stats.texts(HLO_MODULE).of(events).astype(np.int64)
+    numbers, number = np.unique(ids.of(events), return_inverse=True)  # which may be negative
+    by_step = numbers.size + np.where(step >= 0, step, len(study.steps) + np.arange(events.size))
+    number = np.where(np.isin(events, ids.events), number, by_step)
+    keys = module * (number.max(initial=0) + 1) + number
+    distinct, run = np.unique(keys, return_inverse=True)
+    first, last = np.full(distinct.size, np.iinfo(np.int64).max), np.zeros(distinct.size, np.int64)
+    np.minimum.at(first, run, begin)
+    np.maximum.at(last, run, end)
+    return first, last
 
 
 def _waiting_op(study: Study) -> tuple[str, float]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import NOT_ENDED
-from profnb.core.units import count_text, duration_text
+from profnb.core.units import count_text, counted_text, duration_text
 from profnb.steps.windows import outermost
 from profnb.subjects.study import Study
 from profnb.trace.framework import TENSORFLOW
@@ -71,11 +71,12 @@ def note_window(study: Study) -> str:
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
         again = "running the cell again skips what is done once."
         if any(message.startswith(NOT_ENDED) for message in recording.messages):
-            return f"None of {count_text(len(steps))} steps was traced, all were timed; {again}"
+            none = f"None of {counted_text(len(steps), 'step')} was traced, all were timed"
+            return f"{none}; {again}"
         return (
-            f"The window closed before a first step had ended, so none of {count_text(len(steps))} steps was "
-            "traced. Where building, tracing or compiling takes that long, -t SECONDS keeps the window open "
-            f"longer; {again}"
+            "The window closed before a first step had ended, so none of "
+            f"{counted_text(len(steps), 'step')} was traced. Where building, tracing or compiling takes "
+            f"that long, -t SECONDS keeps the window open longer; {again}"
         )
     once = _called_once(study)
     if once:

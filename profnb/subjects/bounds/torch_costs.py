@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s, look_up
+from profnb.core.columns import Floats, Int32s, Int64s, look_up
 from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace
 
@@ -40,7 +40,7 @@ _BY_PARTS = "math"  # attention whose products are ops of their own
 _LONGEST = 10_000
 
 
-def product_flops(trace: Trace, parent: Int64s) -> tuple[Int64s, Floats]:
+def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
     """The products of a trace, and the operations of each.
 
     Args:

@@ -10,10 +10,19 @@ from itertools import chain
 
 import numpy as np
 
-from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
+from profnb.capture.parts.part_records import (
+    EVALUATION,
+    OTHER,
+    PARTS,
+    PREDICT,
+    TRAIN,
+    VALIDATION,
+    CellPart,
+    CellRecords,
+)
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 from profnb.subjects.source.code_times import Clock, busy_within, follow_lines
@@ -22,6 +31,7 @@ __all__ = ["CELL_BREAKDOWN", "CellBreakdown", "break_down_cell"]
 
 _MOST_LINES, _LONGEST = 20, 110
 _WRAP = 1 << 64
+_BATCHES = (TRAIN, VALIDATION, EVALUATION, PREDICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,13 @@ class CellBreakdown:
         return int(self.wall_ps.sum())
 
     @property
+    def knows_longest(self) -> Bools:
+        """Whether the longest occurrence is known, shape (N,): not of batches that took time behind them."""
+        may_fly = np.array([part in _BATCHES for part in self.part], np.bool_)
+        has_all = self.longest_ps * self.occurrences >= self.wall_ps
+        return (self.occurrences > 0) & (has_all | ~may_fly)
+
+    @property
     def fraction(self) -> Floats:
         """Each part's share of the cell, shape (N,)."""
         return self.wall_ps / (self.whole_ps or np.nan)
@@ -80,8 +97,8 @@ CELL_BREAKDOWN = Table[CellBreakdown](
         Column("mean_ms", lambda c: c.wall_ps / _counted(c), "mean of the occurrences"),
         Column(
             "longest_ms",
-            lambda c: np.where(c.occurrences > 0, c.longest_ps, np.nan),
-            "the longest occurrence",
+            lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
+            "the longest occurrence; missing where work went on behind them (JAX)",
         ),
         Column(
             "line",

@@ -158,7 +158,11 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
     def part(row: int) -> Cell:
         return cell.part[row], "", shortened(cell.name[row], _LONGEST)
 
+    knows_longest = cell.knows_longest
+
     def longest(row: int) -> str:
+        if not knows_longest[row]:
+            return MISSING if cell.occurrences[row] else ""
         return duration_text(int(cell.longest_ps[row])) if cell.occurrences[row] > 1 else ""
 
     def occurrences(row: int) -> str:

@@ -12,7 +12,7 @@ from profnb.capture.parts.part_records import (
     VALIDATION,
     CellPart,
 )
-from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.core.units import PS_PER_NS, counted_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
 from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns
 from profnb.subjects.study import Study
@@ -50,7 +50,7 @@ def validation(study: Study) -> Advice | None:
     return Advice(
         "validation", "Validate less",
         f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
-        f"{cell_share_text(study, spent_ns / whole_ns)} ({count_text(steps)} steps); training took "
+        f"{cell_share_text(study, spent_ns / whole_ns)} ({counted_text(steps, 'step')}); training took "
         f"{duration_text(took_ns(training) * PS_PER_NS)}.",
         spent_ns / whole_ns,
         f"fit(...): {seldom}validation_steps=... ({data}) looks at a part of the data; a "
@@ -82,7 +82,7 @@ def own_validation(study: Study) -> Advice | None:
         "validation", "Validate less",
         f"{names}, which {'has' if len(validating) == 1 else 'have'} no gradients, took "
         f"{duration_text(spent_ns * PS_PER_NS)}, {cell_share_text(study, spent_ns / whole_ns)} "
-        f"({count_text(calls)} calls); training took {duration_text(took_ns(training) * PS_PER_NS)}.",
+        f"({counted_text(calls, 'call')}); training took {duration_text(took_ns(training) * PS_PER_NS)}.",
         spent_ns / whole_ns,
         "Validate after every few epochs, or on a part of the data: for batch in validation.take(n). Larger "
         "batches make fewer calls; nothing is kept for gradients, so they fit.",

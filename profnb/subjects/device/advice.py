@@ -6,6 +6,8 @@ import numpy as np
 
 from profnb.core.columns import Bools
 from profnb.core.units import percent_text
+from profnb.steps.activities import EXCHANGING
+from profnb.steps.launching import has_replicas
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import (
     FIND_WORKER,
@@ -148,7 +150,8 @@ def exposed_collectives(study: Study) -> Advice | None:
     if not study.has_device or 2 * on_host >= share:
         # Several replicas of one process meet in one number: nobody else's trace says more of them.
         keys = study.trace.stats.integers("instance_key").values
-        if keys.size > 1.5 * np.unique(keys).size:
+        exchanging = np.flatnonzero(study.activities == EXCHANGING)
+        if keys.size > 1.5 * np.unique(keys).size or has_replicas(study.trace, exchanging):
             return None
         return Advice(
             "exposed-collectives", "Find out which worker is waited for",
@@ -160,11 +163,15 @@ def exposed_collectives(study: Study) -> Advice | None:
             FIND_WORKER,
             guide(study, "distributed_training"),
         )  # fmt: skip
+    # Where several devices of the trace meet, the fleet's definitions tell them apart.
+    is_alone = int((study.device.use.collective_ps > 0).sum()) < 2
     return Advice(
         "exposed-collectives", "Hide the exchange between devices",
-        f"{percent_text(share)} of the step is collectives during which the device computes nothing.",
+        f"{percent_text(share)} of the step is collectives during which the device computes nothing."
+        + (" One trace does not tell how much of it is waiting for others." if is_alone else ""),
         share,
-        "A larger batch per device, mixed precision (half the bytes), or gradient accumulation over several "
+        ("profnb.load_fleet of all ranks' traces tells the two apart. For exchange: a" if is_alone else "A")
+        + " larger batch per device, mixed precision (half the bytes), or gradient accumulation over several "
         "steps.",
         guide(study, "distributed_training"),
     )  # fmt: skip
@@ -177,7 +184,10 @@ def imbalance(study: Study) -> Advice | None:
     """
     devices = study.device.use
     computes = devices.compute_ps > 0
-    busy = devices.utilization[computes]
+    exposed = (
+        devices.collective_ps - devices.hidden_collective_ps
+    )  # mostly waiting for those that work
+    busy = ((devices.busy_ps - exposed) / max(devices.window_ps, 1))[computes]
     if busy.size < 2 or study.steps.is_window or busy.max() < _AT_WORK:
         return None
     imbalance_of = float(busy.max() / busy.mean() - 1)
@@ -186,8 +196,7 @@ def imbalance(study: Study) -> Advice | None:
     return Advice(
         "imbalance", "Spread the work evenly",
         f"The busiest of {busy.size} devices that compute is at work {percent_text(float(busy.max()))} "
-        f"of the "
-        f"time, {percent_text(imbalance_of)} longer than their mean.",
+        f"of the time, collectives left out, {percent_text(imbalance_of)} longer than their mean.",
         float(busy.max() - busy.mean()),
         words(
             study.framework,

@@ -42,6 +42,8 @@ class Devices:
     def idle(self) -> IdleTable | None:
         """Why the busiest device was idle; None without a device."""
         spine = self._spine
+        if busiest_device(spine.trace) is None:  # so that the host's pieces are not looked for
+            return None
         return attribute_idle(
             spine.trace,
             spine.steps,
@@ -54,7 +56,7 @@ class Devices:
     @cached_property
     def unused(self) -> tuple[str, ...]:
         """The GPUs that are there and that the steps do not use."""
-        return find_unused_gpus(self._spine, self._memory.allocators)
+        return find_unused_gpus(self._spine, self._memory)
 
     @cached_property
     def kernels(self) -> KernelTable:

@@ -188,7 +188,7 @@ def _copies_by_itself(study: Study) -> bool:
     trace = study.trace
     copies = trace.lines.events_of(raw_device_lines(trace))
     to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
-    of_xla = trace.select_names(lambda name: name.lstrip("%").startswith("copy-"))[copies]
+    of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
     spent = trace.events.duration_ps[copies]
     return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from profnb.steps.spine import Spine
 from profnb.subjects.memory.allocators import Allocator
+from profnb.subjects.memory.find import Memory
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID
 
@@ -33,12 +34,12 @@ def gpu_worked(trace: Trace, allocators: Sequence[Allocator]) -> bool:
     )
 
 
-def find_unused_gpus(spine: Spine, allocators: Sequence[Allocator]) -> tuple[str, ...]:
+def find_unused_gpus(spine: Spine, memory: Memory) -> tuple[str, ...]:
     """The GPUs that are there and that the steps, which compute on the CPU, do not use.
 
     Args:
         spine: The steps and where their time went.
-        allocators: The allocators of memory.
+        memory: What was allocated, which is looked at only where there is a GPU.
 
     Returns:
         The names of the devices; none where one of them worked, or where the steps compute little.
@@ -48,7 +49,7 @@ def find_unused_gpus(spine: Spine, allocators: Sequence[Allocator]) -> tuple[str
         plane.name for plane in trace.planes if plane.is_device and "GPU" in plane.name
     )
     present = in_trace or tuple(name for name in spine.recording.devices if "GPU" in name)
-    if not present or spine.steps.is_window or gpu_worked(trace, allocators):
+    if not present or spine.steps.is_window or gpu_worked(trace, memory.allocators):
         return ()
     shares = {share.category: share.fraction for share in spine.summary.shares}
     return present if shares.get("host compute", 0.0) >= _MOSTLY else ()

@@ -1,20 +1,20 @@
 """Rules of advice on TensorFlow 1's input: arrays that Python makes between session runs, and queues."""
 
 from profnb.capture.session_records import BEFORE, FEEDS
-from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Advice, share_of
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.input_functions import SmallFiles, files_text
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
+from profnb.trace.names import PYTHON_OPS
 
 __all__ = ["empty_queue", "feeding_by_hand", "note_files", "note_queues", "small_files"]
 
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
 _LARGE_BYTES, _LONG_FILL_PS = 1 << 30, 1_000_000_000_000
-_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _READS = ("ReaderRead", "ReadFile")
 _DECODES = (
     "DecodeJpeg", "DecodePng", "DecodeAndCropJpeg", "DecodeImage", "DecodeBmp", "DecodeGif", "DecodeWebP",
@@ -77,7 +77,7 @@ def empty_queue(study: Study) -> Advice | None:
     return Advice(
         rule, title,
         f"{percent_text(share)} of the time is waiting for the next batch: {count_text(use.steps_empty)} of "
-        f"{count_text(study.summary.counted.size)} steps found too few elements in the queue "
+        f"{counted_text(study.summary.counted.size, 'step')} found too few elements in the queue "
         f"{record.name[:80]}{kept}. {_filling(use, cause)}",
         share,
         _REPAIRS[cause],
@@ -90,7 +90,7 @@ def _cause(use: QueueUse) -> str:
     sources = use.record.sources
     if use.threads and use.busy_fraction < _BUSY:
         return "upstream"
-    if any(op in _PYTHON for op in sources):
+    if any(op in PYTHON_OPS for op in sources):
         return "python"
     if any(op.startswith(_DECODES) for op in sources):
         return "decode"
@@ -109,7 +109,7 @@ def _filling(use: QueueUse, cause: str) -> str:
         if use.made_per_second != use.made_per_second
         else f" {use.made_per_second:,.0f} a second"
     )
-    named = {"python": _PYTHON, "decode": _DECODES, "read": _READS}.get(cause, ())
+    named = {"python": PYTHON_OPS, "decode": _DECODES, "read": _READS}.get(cause, ())
     found = ", ".join(op for op in record.sources if op.startswith(named)) if named else ""
     if cause == "python":
         found = "a function of Python (PyFunc)"
@@ -128,7 +128,7 @@ def _files(use: QueueUse) -> str:
     if not named:
         return ""
     most = max(named, key=lambda queue: queue.files)
-    return f", {count_text(most.files)} files of {bytes_text(most.file_bytes)} on average"
+    return f", {counted_text(most.files, 'file')} of {bytes_text(most.file_bytes)} on average"
 
 
 def small_files(study: Study) -> Advice | None:

@@ -15,6 +15,7 @@ from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.iterators import keras_array_rows
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import Waiting
+from profnb.trace.names import PYTHON_OPS
 
 __all__ = [
     "InputDiagnosis",
@@ -39,7 +40,6 @@ _READERS = (
     "RecordIO",
     "ArrayRecord",
 )
-_PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _MAPS = ("Map", "ParallelMap", "MapAndBatch")
 _DECODERS = ("Decode", "ParseExample", "ParseSingleExample", "ParseSequenceExample")
 # Iterators that make nothing: a cache behind them would hold what the one before has made already.
@@ -228,7 +228,7 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
     kind = table.kind[row]
     ops = table.function_ops[row]
     cause = "other"
-    if kind == "Generator" or any(name in _PYTHON_OPS for name, *_ in ops):
+    if kind == "Generator" or any(name in PYTHON_OPS for name, *_ in ops):
         cause = "python"
     elif in_function and kind not in _MAPS:
         cause = "busy"

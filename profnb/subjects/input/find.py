@@ -38,7 +38,8 @@ class Input:
     @cached_property
     def iterators(self) -> IteratorTree:
         """The iterators of tf.data."""
-        return find_iterators(self._spine.trace, self._spine.parent)
+        spine = self._spine
+        return find_iterators(spine.trace, spine.parent, spine.function_runs)
 
     @cached_property
     def _charges(self) -> Charges:

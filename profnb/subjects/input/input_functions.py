@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.datasets import Chain
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s, gather
 from profnb.core.units import bytes_text, count_text
 from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import Trace
@@ -20,6 +20,7 @@ __all__ = [
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")
 _MOST_OPS = 3
+_MOST_CODES = 1 << 20  # so many are counted without sorting
 _FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
 _WITH_FUNCTION = frozenset(
     {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
@@ -69,7 +70,7 @@ def _links(chain: Chain) -> list[tuple[str, str]]:
 
 
 def find_function_ops(
-    trace: Trace, tree: IteratorTree, outside: Int64s
+    trace: Trace, tree: IteratorTree, outside: Int32s
 ) -> tuple[tuple[OpShare, ...], ...]:
     """The ops inside each iterator's function that took most time, at most three, most time first.
 
@@ -87,7 +88,7 @@ def find_function_ops(
         is_op = np.array([text != "" for text in types] or [False], np.bool_)
         ops, iterator = _ops_of_runs(trace, tree, outside, is_op)
         pairs = iterator * len(types) + trace.events.name[ops]
-        distinct, row, often = np.unique(pairs, return_inverse=True, return_counts=True)
+        distinct, row, often = _count(pairs)
         time_ps = np.zeros(distinct.size, np.int64)
         np.add.at(time_ps, row, trace.events.duration_ps[ops])
         for pair, time, count in zip(
@@ -105,8 +106,20 @@ def find_function_ops(
     )
 
 
+def _count(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The distinct ones of N codes, ascending, the row in them of each, and how often each is there."""
+    if codes.size and codes.max() > _MOST_CODES:
+        distinct, row, often = np.unique(codes, return_inverse=True, return_counts=True)
+        return distinct, row, often
+    counts = np.bincount(codes)
+    distinct = np.flatnonzero(counts)
+    rows = np.zeros(counts.size, np.int64)
+    rows[distinct] = np.arange(distinct.size)
+    return distinct, rows[codes], counts[distinct]
+
+
 def _ops_of_runs(
-    trace: Trace, tree: IteratorTree, outside: Int64s, is_op: Bools
+    trace: Trace, tree: IteratorTree, outside: Int32s, is_op: Bools
 ) -> tuple[Int64s, Int64s]:
     """Events of ops that ran in users' functions, and the iterator of each.
 
@@ -116,11 +129,13 @@ def _ops_of_runs(
         outside: Each event's parent on its line, or -1, shape (E,).
         is_op: Which of the trace's names are of ops.
     """
-    is_work = trace.select_named(*_FUNCTION_WORK)
-    is_piece = is_work & (tree.run_of_event >= 0)
-    ops = np.flatnonzero(trace.by_name(is_op) & trace.is_host_event & (outside >= 0))
-    ops = ops[is_piece[outside[ops]]]
-    iterator = tree.run_node[tree.run_of_event[outside[ops]]]
+    pieces = np.flatnonzero(tree.run_of_event >= 0)
+    pieces = pieces[trace.are_named(pieces, lambda name: name in _FUNCTION_WORK)]
+    is_piece = np.zeros(outside.size + 1, np.bool_)  # the last one is nobody's parent
+    is_piece[pieces] = True
+    ops = np.flatnonzero(gather(is_piece, outside) & trace.is_host_event)
+    ops = ops[gather(is_op, trace.events.name[ops])]
+    iterator = gather(tree.run_node, gather(tree.run_of_event, outside[ops]))
     return ops[iterator >= 0], iterator[iterator >= 0]
 
 

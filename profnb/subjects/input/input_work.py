@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Int32s, Int64s
 from profnb.steps.nesting import last_around
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
@@ -12,7 +12,7 @@ __all__ = ["NOT_INPUT", "NO_FUNCTION", "find_input_work"]
 NOT_INPUT, NO_FUNCTION = -2, -1
 
 
-def find_input_work(trace: Trace, tree: IteratorTree, parent: Int64s, wanted: Int64s) -> Int64s:
+def find_input_work(trace: Trace, tree: IteratorTree, parent: Int32s, wanted: Int64s) -> Int64s:
     """What the input pipeline ran: inside a call of an iterator of tf.data's, or in a run of its function.
 
     Args:

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int32s, Int64s
-from profnb.core.joining import number_keys
+from profnb.steps.launching import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 
 __all__ = ["IteratorTree", "count_first_fill", "find_iterators", "keras_array_rows", "label_of"]
 
 PREFIX = "Iterator::"
-_FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
 # Here an index counts elements, files or windows; elsewhere (Zip, DirectedInterleave) it numbers branches.
 _COUNTED = re.compile(
@@ -65,7 +64,7 @@ class IteratorTree:
     is_async: Bools
     events: Int64s
     node: Int64s
-    above: Int64s
+    above: Int32s
     self_ps: Int64s
     runs: Int64s
     run_node: Int64s
@@ -77,12 +76,15 @@ class IteratorTree:
         return len(self.path)
 
 
-def find_iterators(trace: Trace, outside: Int64s | None = None) -> IteratorTree:
+def find_iterators(
+    trace: Trace, outside: Int32s | None = None, function_runs: FunctionRuns | None = None
+) -> IteratorTree:
     """Find the iterators of a trace, and which calls and runs of functions are whose.
 
     Args:
         trace: The trace.
         outside: Each event's parent on its line, or -1, shape (E,); found if not given.
+        function_runs: Runs of users' functions; found if not given.
     """
     if outside is None:
         outside = find_parents(trace.events.end_ps, trace.lines.offsets)
@@ -110,9 +112,9 @@ def find_iterators(trace: Trace, outside: Int64s | None = None) -> IteratorTree:
     is_outer = (above < 0) & (parent[node] >= 0) if node.size else above < 0
     asked_elsewhere = np.bincount(parent[node[is_outer]], minlength=len(ordered))
     asked_inside = np.bincount(node[above[above >= 0]], minlength=len(ordered))
-    is_run = trace.select_names(lambda name: name.startswith(_FUNCTION_RUNS))
-    runs = np.flatnonzero(is_run & trace.is_host_event)
-    run_of_event = _run_of_event(trace, runs)
+    if function_runs is None:
+        function_runs = find_function_runs(trace)
+    runs, run_of_event = function_runs.runs, function_runs.of_event
     run_end, run_busy = _work_of_runs(trace, runs, run_of_event)
     return IteratorTree(
         tuple(ordered), parent, depth, asked_elsewhere > asked_inside, events, node, above, alone,
@@ -130,7 +132,7 @@ def _parent_of(path: str, rows: dict[str, int]) -> int:
     return -1
 
 
-def _owners(outside: Int64s, runs: Int64s, calls: Int64s, node: Int64s, parent: Int64s) -> Int64s:
+def _owners(outside: Int32s, runs: Int64s, calls: Int64s, node: Int64s, parent: Int64s) -> Int64s:
     """The iterator whose function each run is of, or -1, shape (R,).
 
     A run lies inside the call of a synchronous iterator. One of an asynchronous iterator lies beside the
@@ -164,29 +166,15 @@ def _owners(outside: Int64s, runs: Int64s, calls: Int64s, node: Int64s, parent: 
     return owner
 
 
-def _run_of_event(trace: Trace, runs: Int64s) -> Int32s:
-    """Which of some runs each event has the id of, the first of several; -1 for none, shape (E,)."""
-    of_event = np.full(len(trace.events), -1, np.int32)
-    ids = trace.stats.integers("id")
-    if not runs.size or not len(ids):
-        return of_event
-    numbers = ids.values.astype(np.int64, copy=False)
-    number, found = number_keys((ids.of(runs, 0),), (numbers,))
-    first = np.full(number.size + 1, -1, np.int32)  # the last: of what is not found
-    first[number[::-1]] = np.arange(number.size)[::-1]
-    of_event[ids.events] = np.where(numbers == 0, -1, first[found])  # 0: no id
-    return of_event
-
-
 def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int64s, Int64s]:
     """When the last work for each run ended, and how long threads worked for it, both shape (R,).
 
     What the executor does for a run carries the run's id, on whatever thread.
     """
     end, busy = trace.events.end_ps[runs], np.zeros(runs.size, np.int64)
-    work = np.flatnonzero(trace.select_named(*_EXECUTOR))
+    work = np.flatnonzero(run_of_event >= 0)
+    work = work[trace.are_named(work, lambda name: name in _EXECUTOR)]
     row = run_of_event[work]
-    work, row = work[row >= 0], row[row >= 0]
     np.maximum.at(end, row, trace.events.end_ps[work])
     np.add.at(busy, row, trace.events.duration_ps[work])
     return end, np.where(busy == 0, trace.events.duration_ps[runs], busy)  # 0: ran inline

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.datasets import Chain
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int32s, Int64s, look_up
 from profnb.core.table import Column, Table
 from profnb.subjects.input.charges import Charges
 from profnb.subjects.input.input_functions import OpShare, find_function_ops, name_functions
@@ -116,7 +116,7 @@ def tabulate_input_pipeline(
     trace: Trace,
     tree: IteratorTree,
     charges: Charges,
-    outside: Int64s,
+    outside: Int32s,
     chains: Sequence[Chain] = (),
 ) -> InputPipeline:
     """Sum up the iterators of a trace.
@@ -166,14 +166,13 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     """Mean number of buffered elements when asked, and how often there was none."""
     sums, empties, asked = (np.zeros(len(tree)) for _ in range(3))
     stats = trace.stats.integers("buffered_elements")
-    value = np.zeros(len(trace.events), np.int64)
-    value[stats.events] = stats.values.astype(np.int64)
     limits = trace.stats.integers("buffer_limit").events if len(stats) else stats.events
     has_buffer = np.zeros(len(tree), np.bool_)
     node = look_up(tree.events, tree.node, np.union1d(stats.events, limits))
     has_buffer[node[node >= 0]] = True
     calls = np.flatnonzero(has_buffer[tree.node]) if tree.node.size else tree.node
-    amount = value[tree.events[calls]]  # a call without the stat found nothing in the buffer
+    # A call without the stat found nothing in the buffer.
+    amount = stats.of(tree.events[calls], 0).astype(np.int64, copy=False)
     np.add.at(asked, tree.node[calls], 1)
     np.add.at(sums, tree.node[calls], amount)
     np.add.at(empties, tree.node[calls], amount == 0)

@@ -4,7 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.units import PS_PER_MS, bar_text, count_text, duration_text, percent_text
+from profnb.core.units import (
+    PS_PER_MS,
+    bar_text,
+    count_text,
+    counted_text,
+    duration_text,
+    percent_text,
+)
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import Cell
 from profnb.drawing.markup import figure_text
@@ -156,7 +163,7 @@ def _wait_section(study: Study) -> Section:
     return Section(
         title="Waiting for the next element",
         sentence=(
-            f"{count_text(waiting.starved)} of {count_text(counted.size)} steps waited for more than a "
+            f"{count_text(waiting.starved)} of {counted_text(counted.size, 'step')} waited for more than a "
             f"tenth of their time; {percent_text(waiting.fraction)} of all time was waiting."
         ),
         headings=("", "wait", "time"),

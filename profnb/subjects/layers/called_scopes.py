@@ -9,15 +9,11 @@ it, and the node carries the sequence number of the forward op that made it:
     evaluate_function: AddmmBackward0 8 [ aten::mm ]               Net/fc, backward
     evaluate_function: torch::autograd::AccumulateGrad [ ... ]     Net/fc, backward
 
-An op carries the number that the next node will get; so of all that carry one, the last to begin made it.
-The sums of gradients (``AccumulateGrad``) have no number; autograd runs them right behind the node whose
-result they add up. Inside a node, the call of a layer repeats the way forward (checkpointing).
-
-Source: torch/csrc/autograd/profiler_kineto.cpp, torch/csrc/autograd/engine.cpp (2.15).
+Which op made a node is told in ``ops.autograd_nodes``. Inside a node, the call of a layer repeats the way
+forward (checkpointing).
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,13 +22,12 @@ from profnb.core.columns import Bools, Int64s, look_up
 from profnb.steps.launching import find_launches
 from profnb.steps.nesting import find_parents
 from profnb.subjects.layers.name_scopes import OpScope
+from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, nearest_of, on_hosts
 from profnb.trace.model import Trace
 from profnb.trace.names import KINETO_SCOPE
 
 __all__ = ["CalledScopes", "find_called_scopes"]
 
-_SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
-_NODE, _SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
 _MODULE = "nn.Module: "
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#(\w+)\..*")
 _LOADER = "enumerate(DataLoader)#"
@@ -86,15 +81,15 @@ class _Around:
         self._trace = trace
         self._codes: dict[OpScope, int] = {}
         self._parent = find_parents(trace.events.end_ps, trace.lines.offsets)
-        is_node = self._named(lambda name: name.startswith(_NODE))
-        is_outer = self._named(
-            lambda name: bool(_OPTIMIZER.fullmatch(name)) or name.startswith(_LOADER)
+        is_node = find_nodes(trace)
+        is_outer = on_hosts(
+            trace, lambda name: bool(_OPTIMIZER.fullmatch(name)) or name.startswith(_LOADER)
         )
         is_layer = trace.by_name(is_own | is_module) & trace.is_host_event
-        anchor = self._nearest(is_node | is_outer | is_layer)
-        is_loss = self._named(lambda name: bool(_LOSS.fullmatch(name))) & (anchor < 0)
+        anchor = nearest_of(self._parent, is_node | is_outer | is_layer)
+        is_loss = on_hosts(trace, lambda name: bool(_LOSS.fullmatch(name))) & (anchor < 0)
         is_anchor = is_node | is_outer | is_layer | is_loss
-        anchor = self._nearest(is_anchor)
+        anchor = nearest_of(self._parent, is_anchor)
         anchors = np.flatnonzero(is_anchor)
         above = np.where(self._parent[anchors] >= 0, anchor[self._parent[anchors]], -1)
         code = np.full(len(trace.events), -1, np.int64)
@@ -102,17 +97,6 @@ class _Around:
         self._name_nodes(np.flatnonzero(is_node), anchor, is_node, code)
         self.code = np.where(anchor >= 0, code[anchor], -1)
         self.scopes = list(self._codes)
-
-    def _named(self, is_meant: Callable[[str], bool]) -> Bools:
-        trace = self._trace
-        return np.asarray(trace.by_name(trace.names.rows_where(is_meant)) & trace.is_host_event)
-
-    def _nearest(self, is_wanted: Bools) -> Int64s:
-        """The innermost of some events around each event, itself included, or -1."""
-        nearest = np.where(is_wanted, np.arange(is_wanted.size), self._parent)
-        while (waiting := np.flatnonzero((nearest >= 0) & ~is_wanted[nearest])).size:
-            nearest[waiting] = nearest[nearest[waiting]]
-        return nearest
 
     def _code_of(self, scope: OpScope) -> int:
         return self._codes.setdefault(scope, len(self._codes))
@@ -136,23 +120,10 @@ class _Around:
 
     def _name_nodes(self, nodes: Int64s, anchor: Int64s, is_node: Bools, code: Int64s) -> None:
         """Scopes of autograd's nodes: those of the forward ops that made them."""
-        trace = self._trace
-        number, thread = (trace.stats.integers(name) for name in (_SEQUENCE, _FORWARD_THREAD))
-        backward = look_up(thread.events, thread.values.astype(np.int64), number.events) > 0
-        in_node = (anchor[number.events] >= 0) & is_node[anchor[number.events]]
-        kept = ~backward & ~in_node & trace.is_host_event[number.events]
-        made, numbers = number.events[kept], number.values[kept].astype(np.int64)
-        order = np.lexsort((trace.events.begin_ps[made], numbers))
-        made, numbers = made[order], numbers[order]
-        wanted = look_up(number.events, number.values.astype(np.int64), nodes)
-        at = np.searchsorted(numbers, wanted, side="right") - 1
-        found = (wanted >= 0) & (at >= 0)
-        found[found] = numbers[at[found]] == wanted[found]
-        forward = np.full(nodes.size, -1, np.int64)
-        maker = anchor[made[at[found]]]
-        forward[found] = np.where(maker >= 0, code[maker], -1)
-        is_sum = self._named(lambda name: name.startswith(_NODE) and _SUM in name)[nodes]
-        forward = forward[_last_before(is_sum, trace.lines.of_event[nodes].astype(np.int64))]
+        in_node = (anchor >= 0) & is_node[anchor]
+        made = find_makers(self._trace, nodes, in_node)
+        maker = np.where(made >= 0, anchor[made], -1)
+        forward = np.where(maker >= 0, code[maker], -1)
         scopes = list(self._codes)
         codes = {
             row: self._code_of(
@@ -163,13 +134,6 @@ class _Around:
             for row in np.unique(forward).tolist()
         }
         code[nodes] = [codes[row] for row in forward.tolist()]
-
-
-def _last_before(is_sum: Bools, line: Int64s) -> Int64s:
-    """For each node its own row, for a sum of gradients that of the last other node of its line."""
-    rows = np.arange(is_sum.size)
-    starts = np.append(True, np.diff(line) != 0)[: rows.size]
-    return np.asarray(np.maximum.accumulate(np.where(is_sum & ~starts, 0, rows)), np.int64)
 
 
 def _path_of(name: str, above: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, words
-from profnb.trace.names import is_host_collective
+from profnb.trace.names import PYTHON_OPS, is_host_collective
 from profnb.trace.op_names import is_packing, packing_scopes
 
 __all__ = [
@@ -194,10 +194,16 @@ def _threads_at_work(study: Study) -> float:
 
 
 def idle_cores(study: Study) -> Advice | None:
-    """TensorFlow was told to use fewer threads for an op than there are cores, on a CPU that is the limit."""
+    """TensorFlow was told to use fewer threads for an op than there are cores, on a CPU that is the limit.
+
+    Functions of Python that ops call are left out: these run on one core.
+    """
     cores, threads = _count_of(study, CORES), _count_of(study, INTRA_OP)
-    busy = share_of(study, "host compute")
-    if cores is None or threads is None or threads >= cores or study.has_device or busy < 0.3:
+    if cores is None or threads is None or threads >= cores or study.has_device:
+        return None
+    of_python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
+    busy = share_of(study, "host compute") - covered_share(study, of_python)
+    if busy < 0.3:
         return None
     return Advice(
         "idle-cores", "Use all cores",

@@ -44,7 +44,13 @@ class Ops:
         Args:
             rows: The steps, as rows of ``Spine.steps``.
         """
+        if rows is self._spine.summary.counted:
+            return self._counted
         return sum_op_runs(self.runs, self._spine.events_of(rows))
+
+    @cached_property
+    def _counted(self) -> OpTable:
+        return sum_op_runs(self.runs, self._spine.events_of(self._spine.summary.counted))
 
     @cached_property
     def iterator(self) -> Int64s:

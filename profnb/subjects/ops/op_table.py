@@ -27,20 +27,19 @@ from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
 __all__ = ["OPS", "OpRuns", "OpTable", "find_op_runs", "runs_within", "sum_op_runs"]
 
-_EAGER = "EagerLocalExecute: "
-_NO_EAGER_OPS = ("__",)
-# What they call is recorded inside them, and they take time of their own.
-_DATASET = "Dataset"
+_EAGER_OP = (
+    -2
+)  # the code of an eager op's name, until it is known whether the op is recorded inside
 # A call that runs a program of XLA's on the CPU (TensorFlow 2.21): its ops are recorded on their own, on
 # whatever thread, and the rest of it waits for them.
 _PROGRAMS = frozenset({"CpuExecutable::ExecuteAsyncOnStream"})
-_ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class OpRuns:
         return self.events.size
 
 
-def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int64s | None = None) -> OpRuns:
+def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int32s | None = None) -> OpRuns:
     """Find every run of an op.
 
     Args:
@@ -153,7 +152,7 @@ def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
 
 
 def _begins(
-    trace: Trace, work: Int64s, code: Int64s, hlo: HloOps | None, step: Int64s | None
+    trace: Trace, work: Int64s, code: Int64s, hlo: HloOps | None, step: Int32s | None
 ) -> Bools:
     """Which work of devices begins an execution: of an instruction, where XLA ran one, else of its op."""
     instruction = hlo.codes_of(work) if hlo is not None and len(hlo) else np.full(work.size, -1)
@@ -206,12 +205,14 @@ def _host_runs(
             key = text, op_type if scope else ""
         if key is not None:
             code_of_name[row] = codes_of.setdefault(key, len(codes_of))
+    code_of_name[(code_of_name < 0) & trace.names.rows_where(is_eager_op)] = _EAGER_OP
     events = trace.events
     codes = trace.by_name(code_of_name)
+    eager = np.flatnonzero(codes == _EAGER_OP)
     if hlo is not None and len(hlo):
         keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
         codes[hlo.events] = keys[hlo.code]
-    _add_eager_ops(trace, codes, codes_of)
+    add_eager_ops(trace, codes, codes_of, eager[trace.is_host_event[eager]])
     is_op = (codes >= 0) & trace.is_host_event
     is_program = np.zeros(len(events), np.bool_)
     if hlo is not None and len(hlo):
@@ -223,36 +224,6 @@ def _host_runs(
     is_kept = is_op[counted]
     ops = counted[is_kept]
     return list(codes_of), codes[ops].astype(np.int64), ops, own[is_kept]
-
-
-def _add_eager_ops(trace: Trace, codes: Int32s, codes_of: dict[tuple[str, str], int]) -> None:
-    """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
-
-    Calls of functions are not ops: what they run is recorded on its own. Ops on iterators are, although the
-    iterators that they call are recorded inside: making one, and asking it, takes time of its own.
-    """
-    eager = np.full(len(trace.names), -1, np.int64)
-    has_own_time = trace.names.rows_where(
-        lambda text: text.removeprefix(_EAGER).startswith(_ITERATOR_OPS)
-    )
-    for row, text in enumerate(trace.names.texts):
-        name = text.removeprefix(_EAGER)
-        if name != text and name.isidentifier() and not name.startswith(_NO_EAGER_OPS):
-            eager[row] = codes_of.setdefault((name, name), len(codes_of))
-    chosen = np.flatnonzero(trace.by_name(eager >= 0) & trace.is_host_event)
-    if not chosen.size:
-        return
-    known = np.flatnonzero(codes >= 0)
-    following = np.searchsorted(known, chosen, side="right")
-    inside = following < known.size
-    inside[inside] = (
-        trace.events.begin_ps[known[following[inside]]] < trace.events.end_ps[chosen[inside]]
-    ) & (trace.lines.of_event[known[following[inside]]] == trace.lines.of_event[chosen[inside]])
-    datasets = np.array([op_type == _DATASET for _, op_type in codes_of], np.bool_)
-    calls_iterator = inside.copy()
-    calls_iterator[inside] = datasets[codes[known[following[inside]]]]
-    chosen = chosen[~inside | (calls_iterator & has_own_time[trace.events.name[chosen]])]
-    codes[chosen] = eager[trace.events.name[chosen]]
 
 
 def _device_runs(

@@ -16,6 +16,7 @@ from profnb.subjects.advising import (
 from profnb.subjects.crowded import is_crowded, is_crowded_by_others
 from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
 from profnb.subjects.study import Study
+from profnb.trace.names import PYTHON_OPS
 
 __all__ = ["checkpoints_often", "note_threads", "note_waits", "summaries_each_step"]
 
@@ -25,7 +26,6 @@ _SUMMARY_OPS = (
 )  # fmt: skip
 _WRITES = ("add_summary", "SummarySaverHook.")
 _LEAST_SHARE, _FEWEST_STEPS = 0.05, 5
-_PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _LONGEST_NAME = 60
 _LONG_START = 0.1  # of a step's period
 _LINK = "https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/"
@@ -179,7 +179,7 @@ def _note_starts(study: Study, pool: int) -> list[str]:
     fillers = [
         q
         for q in study.input.queues
-        if q.threads and any(op in _PYTHON_OPS for op in q.record.sources)
+        if q.threads and any(op in PYTHON_OPS for op in q.record.sources)
     ]
     if gaps is None or not fillers or not pool or rows.size < _FEWEST_STEPS:
         return []

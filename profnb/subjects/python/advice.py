@@ -25,7 +25,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy
 from profnb.subjects.study import Study
-from profnb.trace.framework import PYTORCH, words
+from profnb.trace.framework import JAX, PYTORCH, words
 
 __all__ = ["epoch_ends", "python_between_steps"]
 
@@ -42,10 +42,12 @@ def python_between_steps(study: Study) -> Advice | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
     That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
-    nothing was active (Keras 2 calls callbacks there), unless they run their ops one by one.
+    nothing was active (Keras 2 calls callbacks there), unless they run their ops one by one. Where JAX's
+    calls run ahead of their programs, Python is not what the programs wait for.
     """
     if not study.summary.counted.size or study.steps.is_window or study.summary.all_warm_up:
         return None  # of steps in which a function was traced: that is what Python did
+    is_hidden = study.framework == JAX and study.steps.steps_ahead > 0
     rows = study.summary.counted
     in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
     shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
@@ -62,7 +64,7 @@ def python_between_steps(study: Study) -> Advice | None:
         rest += inside
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
-    if share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
+    if is_hidden or share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
     feeding = study.input.feeding
     if _has_another_cause(study):

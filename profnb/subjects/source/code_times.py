@@ -9,21 +9,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.source.source_records import CLOCK_EVENT, CLOCK_NS, ENTERED, LEFT, LineRecords
+from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
 from profnb.core.columns import Int64s
 from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.trace.model import Trace
+from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 from profnb.trace.op_names import parse_op
 
 __all__ = [
     "Clock",
     "LineHistory",
+    "LineTimes",
     "busy_within",
     "find_busy",
     "follow_lines",
     "read_clock",
     "spans_in_both",
+    "times_of_lines",
 ]
 
 _DEEPEST = 4000
@@ -38,6 +41,8 @@ _TENSORFLOW = (
     "PjRt",
     "Tfrt",
 )
+# What PyTorch calls besides its ops: CUDA's and ROCm's runtime and drivers.
+_RUNTIME = ("cuda", "cuLaunch", "cuStream", "cuCtx", "hip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +156,16 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory
 
 
 def find_busy(trace: Trace, thread_line: int) -> tuple[Int64s, Int64s]:
-    """When TensorFlow's own code ran on one thread: begins and ends that do not overlap, in order."""
+    """When the framework's own code ran on one thread: begins and ends that do not overlap, in order."""
     first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
-    is_tensorflow = trace.names.rows_where(
-        lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None
-    )
-    chosen = first + np.flatnonzero(is_tensorflow[trace.events.name[first:last]])
+    is_own = trace.names.rows_where(lambda name: name.startswith(_RUNTIME))
+    if trace.is_op_name is not None:
+        is_own |= trace.is_op_name
+    else:
+        is_own = trace.names.rows_where(
+            lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None
+        )
+    chosen = first + np.flatnonzero(is_own[trace.events.name[first:last]])
     begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
     if not begin.size:
         return begin, end
@@ -186,3 +195,60 @@ def spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tup
         row = np.searchsorted(begin, edges[:-1], side="right") - 1
         inside &= (row >= 0) & (edges[:-1] < np.append(end, 0)[row])
     return edges[:-1][inside], edges[1:][inside]
+
+
+@dataclass(frozen=True, slots=True)
+class LineTimes:
+    """What lines took, by row of a table of places.
+
+    Attributes:
+        rows: The rows, shape (P,).
+        wall_ps: Time at each, in what was asked for, shape (P,).
+        python_ps: The part of it in which the framework did not run, shape (P,).
+        occurrences: How often it began to run then, shape (P,).
+        capture_ps: Time at it in the whole capture, shape (P,).
+    """
+
+    rows: Int64s
+    wall_ps: Int64s
+    python_ps: Int64s
+    occurrences: Int64s
+    capture_ps: Int64s
+
+
+def times_of_lines(
+    history: LineHistory,
+    busy: tuple[Int64s, Int64s] | None,
+    rows: list[int],
+    within: tuple[Int64s, Int64s] | None,
+) -> LineTimes:
+    """Add up the time at each line.
+
+    Args:
+        history: Where the user's code was.
+        busy: When the framework ran on the same thread; None where nothing was watched.
+        rows: The row of each of the history's places.
+        within: Begins and ends of what is asked for, in order; None for the whole capture.
+    """
+    count = len(rows)
+    wall, python, occurrences, capture = (np.zeros(count, np.int64) for _ in range(4))
+    at = history.place >= 0
+    if count and busy is not None:
+        whole = took = np.diff(history.begin_ps)
+        is_begin = history.is_begin
+        if within is not None:
+            took = np.diff(busy_within(within, history.begin_ps))
+            busy = spans_in_both(busy, within)
+            row = np.searchsorted(within[0], history.begin_ps[:-1], side="right") - 1
+            is_begin = is_begin * (
+                (row >= 0) & (history.begin_ps[:-1] < np.append(within[1], 0)[row])
+            )
+        idle = took - np.diff(busy_within(busy, history.begin_ps))
+        for column, values in (
+            (wall, took),
+            (python, idle),
+            (occurrences, is_begin),
+            (capture, whole),
+        ):
+            np.add.at(column, history.place[at], values[at])
+    return LineTimes(np.array(rows, np.int64), wall, python, occurrences, capture)

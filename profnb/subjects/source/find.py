@@ -4,12 +4,14 @@ from functools import cached_property
 
 import numpy as np
 
+from profnb.capture.source.source_records import SourceRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import runs_within
 from profnb.subjects.source.source_charges import tabulate_source_lines
 from profnb.subjects.source.source_lines import SourceLines
+from profnb.subjects.source.stack_lines import StackLines, find_stack_lines
 from profnb.subjects.xla.find import Xla
 
 __all__ = ["Source"]
@@ -31,10 +33,14 @@ class Source:
         Times are of the steps that averages are of; of the whole capture where there are none, or where they
         ran no op.
         """
+        return self.lines_without(np.zeros(len(self._spine.trace.events), np.bool_))
+
+    def lines_without(self, left_out: Bools) -> SourceLines | None:
+        """The same without the ops of some events, shape (E,)."""
         spine = self._spine
         if not self._has_scope:
-            return self.lines_of(np.ones(len(spine.trace.events), np.bool_))
-        return self.lines_of(spine.in_scope, spine.loop_times(spine.summary.counted))
+            return self.lines_of(~left_out)
+        return self.lines_of(spine.in_scope & ~left_out, spine.loop_times(spine.summary.counted))
 
     @property
     def scope(self) -> str:
@@ -48,6 +54,14 @@ class Source:
             return False
         return bool(spine.in_scope[self._ops.runs.events].any())
 
+    @cached_property
+    def _stacks(self) -> StackLines | None:
+        """What the trace itself tells, where the capture did not follow the user's lines."""
+        records = self._spine.recording.source
+        if records is not None and len(records.lines):
+            return None
+        return find_stack_lines(self._spine.trace)
+
     def lines_of(
         self, within: Bools, times_ps: tuple[Int64s, Int64s] | None = None
     ) -> SourceLines | None:
@@ -58,7 +72,7 @@ class Source:
             times_ps: Begins and ends of what Python's time is of; None for the whole capture.
         """
         records = self._spine.recording.source
-        if records is None:
+        if records is None and self._stacks is None:
             return None
         kept = within[self._ops.runs.events]
         runs, iterator = runs_within(self._ops.runs, kept), self._ops.iterator[kept]
@@ -67,7 +81,8 @@ class Source:
             self._xla.hlo,
             runs,
             iterator,
-            records,
+            records or SourceRecords(),
             has_device=self._spine.has_device,
             within=times_ps,
+            stacks=self._stacks,
         )

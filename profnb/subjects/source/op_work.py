@@ -27,6 +27,7 @@ class Work:
         name: Row of ``keys``, shape (N,).
         keys: Op names.
         self_ps: Time, shape (N,).
+        asked: The event that asked for it: its launch, or itself, shape (N,).
         asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
         is_watched: Whether it ran on that thread or was launched from it, shape (N,).
         input_of: The iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,).
@@ -38,6 +39,7 @@ class Work:
     name: Int64s
     keys: tuple[str, ...]
     self_ps: Int64s
+    asked: Int64s
     asked_ps: Int64s
     is_watched: Bools
     input_of: Int64s
@@ -94,7 +96,7 @@ def find_host_work(trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: in
     name = runs.code[chosen]
     name[is_elsewhere] = np.append(name[~is_elsewhere], len(keys) - 1)[caller]  # -1: the last, ""
     return Work(
-        name, keys, runs.self_ps[chosen], begin, is_watched, input_of[chosen], is_elsewhere,
+        name, keys, runs.self_ps[chosen], events, begin, is_watched, input_of[chosen], is_elsewhere,
         runs.is_execution[chosen],
     )  # fmt: skip
 
@@ -113,11 +115,11 @@ def find_device_work(trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: 
     work = runs.events[chosen]
     launches, launched = find_launches(trace)
     launch = look_up(launched, launches, work)
-    asked = np.where(launch >= 0, trace.events.begin_ps[launch], trace.events.begin_ps[work])
+    asked = np.where(launch >= 0, launch, work)
     is_watched = (launch >= 0) & (trace.lines.of_event[launch] == thread_line)
     keys = tuple(name for name, _ in runs.keys)
     nowhere = np.zeros(work.size, np.bool_)
     return Work(
-        runs.code[chosen], keys, runs.self_ps[chosen], asked, is_watched, input_of[chosen], nowhere,
-        runs.is_execution[chosen],
+        runs.code[chosen], keys, runs.self_ps[chosen], asked, trace.events.begin_ps[asked], is_watched,
+        input_of[chosen], nowhere, runs.is_execution[chosen],
     )  # fmt: skip

@@ -16,25 +16,25 @@ Besides, each line has the time that Python spent at it (``code_times``): in the
 the gaps that belong to them, and in the whole capture.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
+from profnb.subjects.source.called_lines import CalledRows
 from profnb.subjects.source.code_times import (
     LineHistory,
-    busy_within,
+    LineTimes,
     find_busy,
     follow_lines,
     read_clock,
-    spans_in_both,
+    times_of_lines,
 )
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex, OpLine
 from profnb.subjects.source.op_work import Calls, Work, find_calls, find_device_work, find_host_work
 from profnb.subjects.source.source_lines import SourceLines
+from profnb.subjects.source.stack_lines import StackLines
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 
@@ -52,6 +52,7 @@ def tabulate_source_lines(
     *,
     has_device: bool,
     within: tuple[Int64s, Int64s] | None = None,
+    stacks: StackLines | None = None,
 ) -> SourceLines:
     """Charge the time of all ops to source lines.
 
@@ -63,6 +64,7 @@ def tabulate_source_lines(
         records: What the capture knows of the user's source.
         has_device: Whether anything ran on a device.
         within: Begins and ends of what Python's time is of, in order; None for the whole capture.
+        stacks: What PyTorch's stacks tell, where the lines were not followed.
     """
     clock = read_clock(trace)
     end_ps = int(trace.events.end_ps.max(initial=0))
@@ -77,14 +79,20 @@ def tabulate_source_lines(
     host = find_host_work(trace, runs, input_of, thread_line)
     device = find_device_work(trace, runs, input_of, thread_line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
-    rows = _SourceRows(places, records, history, calls, hlo)
+    rows: _SourceRows | CalledRows
+    if trace.is_op_name is None:
+        rows = _SourceRows(places, records, history, calls, hlo)
+    else:
+        layers = {name: records.places[row] for name, row in records.layers.items()}
+        rows = CalledRows(trace, places, layers, stacks or (history, thread_line))
     host_rows, device_rows = rows.charge(host), rows.charge(device)
     busy = None if clock is None else find_busy(trace, clock.thread_line)
-    times = _times_of_lines(
+    times = times_of_lines(
         history, busy, [places.setdefault(p, len(places)) for p in history.places], within
     )
     table = _add_up(places, (host, *host_rows), (device, *device_rows), times, records)
-    return _tabulate(table, list(places), records, has_device=has_device)
+    remarks = _remarks(records.lines, stacks, is_called=trace.is_op_name is not None)
+    return _tabulate(table, list(places), records, stacks, remarks, has_device=has_device)
 
 
 class _SourceRows:
@@ -163,47 +171,6 @@ class _SourceRows:
         return op_line
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """Per row of source lines that ran: wall time, Python's part of it, how often; in the whole capture."""
-
-    rows: Int64s
-    wall_ps: Int64s
-    python_ps: Int64s
-    occurrences: Int64s
-    capture_ps: Int64s
-
-
-def _times_of_lines(
-    history: LineHistory,
-    busy: tuple[Int64s, Int64s] | None,
-    rows: list[int],
-    within: tuple[Int64s, Int64s] | None,
-) -> _Times:
-    count = len(rows)
-    wall, python, occurrences, capture = (np.zeros(count, np.int64) for _ in range(4))
-    at = history.place >= 0
-    if count and busy is not None:
-        whole = took = np.diff(history.begin_ps)
-        is_begin = history.is_begin
-        if within is not None:
-            took = np.diff(busy_within(within, history.begin_ps))
-            busy = spans_in_both(busy, within)
-            row = np.searchsorted(within[0], history.begin_ps[:-1], side="right") - 1
-            is_begin = is_begin * (
-                (row >= 0) & (history.begin_ps[:-1] < np.append(within[1], 0)[row])
-            )
-        idle = took - np.diff(busy_within(busy, history.begin_ps))
-        for column, values in (
-            (wall, took),
-            (python, idle),
-            (occurrences, is_begin),
-            (capture, whole),
-        ):
-            np.add.at(column, history.place[at], values[at])
-    return _Times(np.array(rows, np.int64), wall, python, occurrences, capture)
-
-
 # The rows of a table that is added up: one column per place, in the order of ``SourceLines``.
 _HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _CAPTURE, _OPS = range(9)
 
@@ -212,7 +179,7 @@ def _add_up(
     places: dict[tuple[str, int], int],
     host: tuple[Work, Int64s, Int64s, Bools],
     device: tuple[Work, Int64s, Int64s, Bools],
-    times: _Times,
+    times: LineTimes,
     records: SourceRecords,
 ) -> Int64s:
     """Times and occurrences of each place, shape (9, places)."""
@@ -235,7 +202,13 @@ def _add_up(
 
 
 def _tabulate(
-    table: Int64s, places: list[tuple[str, int]], records: SourceRecords, *, has_device: bool
+    table: Int64s,
+    places: list[tuple[str, int]],
+    records: SourceRecords,
+    stacks: StackLines | None,
+    remarks: tuple[str, ...],
+    *,
+    has_device: bool,
 ) -> SourceLines:
     """The places that cost anything, most op time first."""
     cost = table[_HOST] + table[_DEVICE]
@@ -245,15 +218,18 @@ def _tabulate(
     order = np.lexsort((-table[_CAPTURE], -table[_WALL], -cost))
     order = order[is_costly[order]]
     host, device, backward, gradient, python, wall, begun, capture, ops = table[:, order]
+    named = {} if stacks is None else dict(zip(stacks.places, stacks.functions, strict=True))
+    texts = (_text(records.texts, *places[row]) for row in order)
+    functions = (named.get(places[row], "") for row in order)
     return SourceLines(
         tuple(places[row][0] for row in order),
         np.array([places[row][1] for row in order], np.int64),
-        tuple(_text(records.texts, *places[row]) for row in order),
+        tuple(t or (f"in {f}" if f else "") for t, f in zip(texts, functions, strict=True)),
         host, device, backward, gradient, python, wall, begun, capture, ops,
         has_device,
         records.texts,
         records.cells,
-        _remarks(records.lines),
+        remarks,
     )  # fmt: skip
 
 
@@ -262,12 +238,24 @@ def _text(texts: dict[str, tuple[str, ...]], file: str, line: int) -> str:
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-def _remarks(lines: LineRecords) -> tuple[str, ...]:
+def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) -> tuple[str, ...]:
+    """What the numbers do not say; ``is_called``: of ops that Python calls one by one, as PyTorch's."""
     remarks = []
-    if lines.is_sampled:
+    if stacks is not None:
+        remarks.append("Lines are those of the stacks that PyTorch recorded.")
+        if any(stacks.functions):
+            remarks.append(
+                "Where these tell only the function, its time stands at the function's first line."
+            )
+    elif lines.is_sampled:
         remarks.append(
             "This Python cannot tell of lines as they run (3.12 can), so Python's lines were sampled every "
             "millisecond; shorter ones may be missing."
+        )
+    elif not len(lines) and is_called:
+        remarks.append(
+            "Lines of Python were not followed as they ran (that needs Python 3.12, or --python-tracer), so "
+            "only layers of Keras have lines: those that made them."
         )
     elif not len(lines):
         remarks.append(

@@ -17,13 +17,13 @@ class SourceLines:
     Attributes:
         file: Files; "" in the row of what no line is known of.
         line: Line numbers; 0 in that row, shape (N,).
-        text: The source; "" where it is not at hand.
+        text: The source; "" where it is not at hand, "in NAME" where only the function is known.
         host_ps: Self time of its ops on hosts, shape (N,).
         device_ps: Time of its ops on devices, shape (N,).
         backward_ps: The part of both in gradient ops, shape (N,).
         gradient_ps: Time of gradient ops that the line asked for and that other lines caused, which
             are charged to those, shape (N,).
-        python_ps: Time at the line in which TensorFlow did not run, in the same steps and the gaps that
+        python_ps: Time at the line in which the framework did not run, in the same steps and the gaps that
             belong to them; -1 where Python was not watched, shape (N,).
         wall_ps: Time at the line then, shape (N,); -1 likewise.
         occurrences: How often it began to run then; -1 likewise or where lines were sampled, shape (N,).
@@ -80,13 +80,17 @@ SOURCE_LINES = Table[SourceLines](
             "line made",
         ),
         Column("line", lambda t: t.line, "its number in the file, 0 in that row"),
-        Column("source", lambda t: [text.strip() for text in t.text], "its text"),
+        Column(
+            "source",
+            lambda t: [text.strip() for text in t.text],
+            'its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it is',
+        ),
         Column("host_us", lambda t: t.host_ps, "self time on hosts of the ops that it made"),
         Column("device_us", _device_ps, "... on devices, NaN without a device"),
         Column(
             "python_us",
             lambda t: _if_watched(t.python_ps),
-            "time at the line without TensorFlow",
+            "time at the line in which the framework did not run",
             "Python",
         ),
         Column("wall_us", lambda t: _if_watched(t.wall_ps), "time at the line"),
@@ -121,6 +125,6 @@ SOURCE_LINES = Table[SourceLines](
     ),
     "Ops are those of the steady steps and of what ran beside them, and Python's time is of those steps and "
     "of the gaps that belong to them (``capture_us`` has it of all); of everything without steps. With the "
-    "row of no file, host and device times add up to all those ops'. No row for a saved trace or without "
-    "``source``; what was not watched is NaN.",
+    "row of no file, host and device times add up to all those ops'. No row without ``source``, nor for a "
+    "saved trace that has no stacks of PyTorch's; what was not watched is NaN.",
 )

@@ -1,0 +1,57 @@
+"""Ops that Python ran one by one: which of their executions stand for the op itself."""
+
+import numpy as np
+
+from profnb.core.columns import Int32s, Int64s
+from profnb.trace.model import Trace
+
+__all__ = ["add_eager_ops", "is_eager_op"]
+
+_EAGER = "EagerLocalExecute: "
+_NO_EAGER_OPS = ("__",)
+# What they call is recorded inside them, and they take time of their own.
+_DATASET = "Dataset"
+_ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
+
+
+def is_eager_op(name: str) -> bool:
+    """Whether an event of this name is Python's execution of an op, not the call of a function."""
+    op = name.removeprefix(_EAGER)
+    return op != name and op.isidentifier() and not op.startswith(_NO_EAGER_OPS)
+
+
+def add_eager_ops(
+    trace: Trace, codes: Int32s, codes_of: dict[tuple[str, str], int], chosen: Int64s
+) -> None:
+    """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
+
+    Calls of functions are not ops: what they run is recorded on its own. Ops on iterators are, although the
+    iterators that they call are recorded inside: making one, and asking it, takes time of its own.
+
+    Args:
+        trace: The trace.
+        codes: The op of each event; negative for none, shape (E,); filled in.
+        codes_of: The code of each (op name, op type).
+        chosen: The executions of eager ops on the host.
+    """
+    eager = np.full(len(trace.names), -1, np.int64)
+    has_own_time = trace.names.rows_where(
+        lambda text: text.removeprefix(_EAGER).startswith(_ITERATOR_OPS)
+    )
+    for row, text in enumerate(trace.names.texts):
+        name = text.removeprefix(_EAGER)
+        if is_eager_op(text):
+            eager[row] = codes_of.setdefault((name, name), len(codes_of))
+    if not chosen.size:
+        return
+    known = np.flatnonzero(codes >= 0)
+    following = np.searchsorted(known, chosen, side="right")
+    inside = following < known.size
+    inside[inside] = (
+        trace.events.begin_ps[known[following[inside]]] < trace.events.end_ps[chosen[inside]]
+    ) & (trace.lines.of_event[known[following[inside]]] == trace.lines.of_event[chosen[inside]])
+    datasets = np.array([op_type == _DATASET for _, op_type in codes_of], np.bool_)
+    calls_iterator = inside.copy()
+    calls_iterator[inside] = datasets[codes[known[following[inside]]]]
+    chosen = chosen[~inside | (calls_iterator & has_own_time[trace.events.name[chosen]])]
+    codes[chosen] = eager[trace.events.name[chosen]]
