@@ -7,16 +7,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profnb.compared_runs import (
+    NOT_ALIKE,
+    Source,
+    differing_parts,
+    distinct,
+    one_per_capture,
+    profiles_of,
+)
 from profnb.core.errors import CaptureError
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
 from profnb.lite.result import LiteResult, is_saved, open_result
-from profnb.loading import load
 from profnb.profile import Profile
 from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
     from profnb.capture.histories import FitResult
+    from profnb.compare.across.layer_differences import LayerDifference
     from profnb.compare.differences import CategoryDifference
     from profnb.compare.op_differences import OpDifference
     from profnb.compare.quality import MetricDifference
@@ -27,9 +35,6 @@ if TYPE_CHECKING:
     from profnb.lite_comparison import LiteComparison
 
 __all__ = ["Comparison", "compare"]
-
-_NOT_ALIKE = "A result of profnb.lite is compared with another one, not with a profile."
-Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 
 class Comparison:
@@ -45,6 +50,7 @@ class Comparison:
     """
 
     table = TableOf("profnb.compare.op_differences", "OP_DIFFERENCES", "_ops")
+    layers = TableOf("profnb.compare.across.layer_differences", "LAYER_DIFFERENCES", "_layers")
     categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
     quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
@@ -57,13 +63,13 @@ class Comparison:
     ) -> None:
         """Compare nothing yet; of sides that are fleets, their own steps are compared."""
         given = len(first) + len(second)
-        first, second = _distinct(first), _distinct(second)
+        first, second = distinct(first), distinct(second)
         self._given_again = given - len(first) - len(second)
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
                 raise CaptureError("Both sides of a comparison need a profile that has a trace.")
-        self.first, first_aside = _one_per_capture(first)
-        self.second, second_aside = _one_per_capture(second)
+        self.first, first_aside = one_per_capture(first)
+        self.second, second_aside = one_per_capture(second)
         self.labels, self._fleets = labels, fleets
         self._aside = first_aside, second_aside
 
@@ -152,11 +158,12 @@ class Comparison:
     @cached_property
     def guards(self) -> list[str]:
         """What differs besides what was meant to, in sentences; read them before the verdict."""
+        from profnb.compare.across.layer_differences import layer_guards
         from profnb.compare.differences import find_guards
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
-        if self._given_again or len(_distinct([*self.first, *self.second])) < len(
+        if self._given_again or len(distinct([*self.first, *self.second])) < len(
             [*self.first, *self.second]
         ):
             guards.append(
@@ -166,6 +173,7 @@ class Comparison:
             guards.append(
                 "Steps of one side were timed under tracing, of the other without: tracing slows them."
             )
+        guards.extend(layer_guards(self._across[0]))
         guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
@@ -228,6 +236,7 @@ class Comparison:
             self._categories,
             self._ops,
             self._metrics,
+            *self._across,
         )
 
     @cached_property
@@ -241,6 +250,22 @@ class Comparison:
         from profnb.compare.op_differences import compare_ops
 
         return compare_ops(self.first[0].study, self.second[0].study)
+
+    @cached_property
+    def _layers(self) -> "list[LayerDifference]":
+        from profnb.compare.across.layer_differences import compare_layers
+
+        return compare_layers(self.first[0].study, self.second[0].study)
+
+    @property
+    def _across(self) -> "tuple[list[LayerDifference], tuple[str, str], tuple[float, float]]":
+        """The layers, the two frameworks, and op time of a mean step; nothing where it is one framework."""
+        from profnb.compare.across.layer_differences import op_time
+
+        one, two = self.first[0].study, self.second[0].study
+        if one.framework == two.framework:
+            return [], ("", ""), (0.0, 0.0)
+        return self._layers, (one.framework, two.framework), (op_time(one), op_time(two))
 
     @property
     def figures(self) -> "Figures":
@@ -312,47 +337,16 @@ def compare(
         single = isinstance(source, Profile | Fleet | LiteResult | str | os.PathLike)
         listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
         fleets.append([item for item in listed if isinstance(item, Fleet)])
-        profiles = [profile for item in listed for profile in _profiles_of(item, opened)]
+        profiles = [profile for item in listed for profile in profiles_of(item, opened)]
         sides.append(profiles)
         labelled.append(profiles[0].options.label if profiles else None)
         is_named = not listed or isinstance(listed[0], Profile | Fleet)
         paths.append("" if is_named else os.fspath(listed[0]))
-    given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
+    given, short = labels or (None, None), differing_parts(paths[0], paths[1])
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
     both = (one, two) if one != two else ("A", "B")
     return Comparison(sides[0], sides[1], both, (fleets[0], fleets[1]))
-
-
-def _distinct(profiles: Sequence[Profile]) -> list[Profile]:
-    """The profiles without those given again: as the same object, or as the same capture opened twice."""
-    kept: list[Profile] = []
-    for profile in dict.fromkeys(profiles):
-        time = profile.capture_time if profile.has_trace else None
-        again = [
-            one
-            for one in kept
-            if time is not None
-            and time.is_known
-            and one.has_trace
-            and one.capture_time == time
-            and one.trace.hostnames == profile.trace.hostnames
-            and len(one.trace.events) == len(profile.trace.events)
-        ]
-        if not again:
-            kept.append(profile)
-    return kept
-
-
-def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:
-    """The profiles without those that another host recorded while one before them was recorded."""
-    kept: list[Profile] = []
-    for profile in profiles:
-        time = profile.capture_time
-        others = [one.capture_time for one in kept if one.capture_time.hostname != time.hostname]
-        if not any(time.overlaps(other) for other in others):
-            kept.append(profile)
-    return tuple(kept), len(profiles) - len(kept)
 
 
 def _lite_result(source: Any) -> LiteResult | None:
@@ -370,45 +364,7 @@ def _compare_lite(
 
     one, two = results
     if one is None or two is None:
-        raise CaptureError(_NOT_ALIKE)
+        raise CaptureError(NOT_ALIKE)
     own = one.findings.title, two.findings.title
     given = tuple(asked or name for asked, name in zip(labels or (None, None), own, strict=True))
     return LiteComparison(one, two, (given[0], given[1]) if given[0] != given[1] else ("A", "B"))
-
-
-def _differing_parts(first: str, second: str) -> tuple[str, str]:
-    """Two paths without the parts that they share: ``a`` and ``b`` of ``logs/a/x.pb`` and ``logs/b/x.pb``."""
-    one, two = list(Path(first).parts), list(Path(second).parts)
-    for end in (0, -1):
-        while len(one) > 1 and len(two) > 1 and one[end] == two[end]:
-            del one[end], two[end]
-    return "/".join(one), "/".join(two)
-
-
-def _profiles_of(source: Source, opened: dict[Path, Profile]) -> list[Profile]:
-    """The profiles of one source; of a fleet, that of its first host."""
-    if isinstance(source, Profile):
-        return [source]
-    if isinstance(source, LiteResult):
-        raise CaptureError(_NOT_ALIKE)
-    return [source[next(iter(source))]] if isinstance(source, Fleet) else _load_runs(source, opened)
-
-
-def _load_runs(path: str | os.PathLike[str], opened: dict[Path, Profile]) -> list[Profile]:
-    """Every run of a logdir, the oldest first; the trace, if the path is one.
-
-    Args:
-        path: A logdir or a trace.
-        opened: What each file gave before, which it gives again: a file is one run however often it is named.
-    """
-    from profnb.trace.files import find_traces, pick_trace
-
-    traces = find_traces(path)
-    runs = dict.fromkeys(trace.run for trace in traces)
-    profiles = []
-    for run in runs if len(runs) > 1 else [None]:
-        file = pick_trace(traces, run, None).path.resolve()
-        if file not in opened:
-            opened[file] = load(path, run=run)
-        profiles.append(opened[file])
-    return profiles

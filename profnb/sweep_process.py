@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from profnb.capture.cell import names_of
-from profnb.capture.fresh import read_job
+from profnb.capture.fresh import ERROR, read_job
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.session import Capture
 from profnb.capture.switches import (
@@ -19,7 +19,6 @@ from profnb.capture.switches import (
     switches_of,
 )
 from profnb.captured import CapturedProfile
-from profnb.core.errors import CaptureError
 
 __all__ = ["UNTRACED", "WITHOUT_EFFECT", "main"]
 
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of a folder.
 
     Returns:
-        0; 1 if the body failed, whose traceback was printed.
+        0; 1 if the body failed, whose error is then in a file of the folder.
     """
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -51,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with set_threads(threads), apply_switches(switches) as applied:
         (capture or captured).start()
         result = shell.run_cell(body)
+    failed = result.error_in_exec or result.error_before_exec
+    if failed is not None:
+        text = f"{type(failed).__name__}: {' '.join(str(failed).split())}".removesuffix(": ")
+        _say(folder, text)
     idle = sorted(switches.keys() - applied)
     (folder / WITHOUT_EFFECT).write_text(json.dumps(idle), encoding="utf-8")
     if capture is not None:
@@ -60,8 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if profile.has_trace and profile.recordings[0].path is None:  # runs of TF1's sessions
             profile.save(folder)
         elif not profile.has_trace and result.success:
-            raise CaptureError(" ".join(profile.notes))
+            _say(folder, " ".join(profile.notes))
+            return 1
     return 0 if result.success else 1
+
+
+def _say(folder: Path, error: str) -> None:
+    """Tell the process that asked for this one why there is no result."""
+    (folder / ERROR).write_text(error, encoding="utf-8", errors="replace")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ from traces import event, gpu, host, line, plane, read, xspace
 import profnb
 from profnb.__main__ import main
 from profnb.compare.box_chart import box_figures
-from profnb.compare.speedup import RunSet, _block_medians, _freedom_of, _resampled_medians, compare_runs, estimate_mean, estimate_step, mann_whitney, student_factor
+from profnb.compare.estimates import estimate_mean, mann_whitney, student_factor
+from profnb.compare.speedup import RunSet, _block_medians, _freedom_of, _resampled_medians, compare_runs, estimate_step
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
+from profnb.compare.steady import steady_step_times
+from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.comparison import Comparison, compare
@@ -81,6 +85,15 @@ def test_verdicts():
     nothing = compare_runs(RunSet("a", ()), slow)
     assert math.isnan(nothing.ratio)
     assert "cannot be compared" in nothing.verdict("a", "b")
+
+
+def test_a_mean_that_stands_for_many_steps_is_one_measurement():
+    """JAX's steps are measured some 32 at a time: the interval is that of the stretches, however many steps each has."""
+    a, b = (np.random.default_rng(seed).normal(mean, 1, 9) * MS for seed, mean in ((1, 10), (2, 11)))
+    together = compare_runs(*(RunSet("x", (np.repeat(means, 32),)) for means in (a, b)))
+    each = compare_runs(*(RunSet("x", (means,)) for means in (a, b)))
+    assert (together.low, together.high, together.p_value) == pytest.approx((each.low, each.high, each.p_value), nan_ok=True)
+    assert together.steps == (288, 288) and together.high / together.low > 1.1
 
 
 def test_the_same_runs_give_the_same_answer_and_huge_ones_are_quick():
@@ -155,6 +168,12 @@ def test_mann_whitney_against_known_answers():
     assert math.isnan(mann_whitney(np.empty(0), np.ones(3)))
 
 
+def test_one_run_against_two_proves_nothing_and_is_no_certainty():
+    """Of 3 orders the lowest one: U is 0 where 1 is expected, less 0.5 for continuity, over the root of 2/3."""
+    assert mann_whitney(np.array([1.0]), np.array([2.0, 3.0])) == pytest.approx(math.erfc(0.5 / math.sqrt(2 / 3) / math.sqrt(2)))
+    assert mann_whitney(np.array([1.0]), np.array([2.0])) == 1
+
+
 def profile(kernel="gemm_a", matmul=4, relu=1, extra=None, gap=1, steps=12, batch=None):
     """Steps of a matmul and a relu on a GPU, launched by the host."""
     markers, ops, work = [], [], []
@@ -217,6 +236,25 @@ def test_a_difference_of_steps_becomes_one_of_examples():
     assert far.verdict("a", "b").startswith("b is 35x faster than a (95 % interval 35 to 35, ")
 
 
+@pytest.mark.parametrize("runs_ahead", [False, True])
+def test_steps_that_only_hand_work_over_count_as_the_mean_of_those_around_them(runs_ahead):
+    # Two epochs of 64 steps of a fit: seven in eight take 1 ms to hand over, the eighth waits 9 ms for all; 30 ms behind an epoch's end
+    # are of it, and 5 s behind the fit are not.
+    begin = np.cumsum([0.0, *([1] * 7 + [9]) * 8, *([1] * 7 + [9]) * 8])[:-1] * MS
+    begin[64:] += 30 * MS
+    times = StepTimes(
+        begin.astype(np.int64), np.array(([1] * 7 + [9]) * 16, np.int64) * MS, np.zeros(128, bool), np.zeros(128, bool), ("train",) * 128,
+        np.arange(128), np.zeros(128, np.int64), epoch=np.array([0] * 63 + [1] + [0] * 63 + [2]),
+    )  # fmt: skip
+    summary = SimpleNamespace(phase="train", iterations=1, counted=np.arange(0))
+    study = SimpleNamespace(summary=summary, warmup_steps=0, runs_ahead=runs_ahead)
+    found, was_traced = steady_step_times(study, times)
+    assert not was_traced
+    means = [2, 2, 2, 2 + 30 / 16, 2, 2, 2, 2] if runs_ahead else [1] * 8
+    assert [float(np.median(found[at : at + 16])) for at in range(0, 128, 16)] == pytest.approx([mean * MS for mean in means])
+    assert not runs_ahead or np.median(found) == 2 * MS
+
+
 def test_the_same_result_twice_is_one_run():
     one, two = profile(gap=1), profile(gap=4)
     found = compare([one, one, one], [two, two])
@@ -259,11 +297,11 @@ def test_the_same_capture_under_another_name_is_one_run(tmp_path):
 
 
 def test_in_ci_a_larger_batch_that_is_faster_per_example_is_no_failure(monkeypatch):
-    import profnb.comparison
+    import profnb.compared_runs
     from profnb.__main__ import main
 
     results = {"small": profile(batch=32), "large": profile(batch=64), "slow": profile(batch=16)}
-    monkeypatch.setattr(profnb.comparison, "_load_runs", lambda path, _: [results[path]])
+    monkeypatch.setattr(profnb.compared_runs, "_load_runs", lambda path, _: [results[path]])
     assert main(["compare", "small", "large", "--fail-if-slower", "5%"]) == 0
     assert main(["compare", "small", "slow", "--fail-if-slower", "5%"]) == 1
 

@@ -32,6 +32,11 @@ def test_the_metric_to_look_at_first_is_of_validation_and_a_score():
     assert pick_metric(["reward"]) is None
 
 
+def test_the_metric_to_look_at_first_stands_in_front_and_the_others_as_they_came():
+    runs = [[FitResult(dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy", "lr"), 0.5), 3, False)]]
+    assert [row.metric for row in compare_metrics(runs, runs)] == ["val_accuracy", "loss", "accuracy", "val_loss"]
+
+
 def test_a_worst_case_that_fell_is_visible():
     [found] = compare_metrics(fits("accuracy", 0.87, 0.88, 0.86, 0.87), fits("accuracy", 0.80, 0.66, 0.78, 0.74))
     assert found.is_different
@@ -78,6 +83,13 @@ def test_the_last_fit_counts_settings_do_not_and_a_broken_run_has_no_interval():
     assert math.isnan(broken.low)
     assert "no finite number in 0 of 2 runs of a and 1 of 2 of b" in broken.sentence("a", "b")
     assert compare_metrics([], []) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_loss_that_grew_without_bound_has_no_interval_and_warns_nobody():
+    [broken] = compare_metrics(fits("loss", float("inf"), 1.1), fits("loss", 1.2, 1.0))
+    assert math.isnan(broken.low) and math.isnan(broken.high)
+    assert "no finite number in 1 of 2 runs of a and 0 of 2 of b" in broken.sentence("a", "b")
 
 
 def test_ops_of_the_same_model_made_again_have_the_same_paths():

@@ -341,8 +341,10 @@ def test_a_step_of_several_iterations_counts_as_many(shell):
     one, eight = shell.user_ns["_tfsweep"].profiles
     assert [set(p.steps.iterations) for p in (one, eight)] == [{1}, {8}]
     compared = compare(one, eight)
-    # Eight examples an iteration, and the times compared are of iterations.
-    assert [found.examples_per_second[n] for n in (1, 8)] == pytest.approx([8e12 / np.median(own.medians) for own in compared.runs], rel=0.5)
+    # Eight examples an iteration; and the times compared are of iterations, eight of which a step took.
+    assert (found.examples_per_second * found.step_ms).tolist() == pytest.approx([8000, 8000])
+    for own, iterations in zip(compared.runs, (1, 8), strict=True):
+        assert all(iterations * steps.sum() <= whole for steps, whole in zip(own.step_ps[-len(own.run_ps) :], own.run_ps, strict=True))
     assert any("per iteration" in guard for guard in compared.guards)
 
 
@@ -385,6 +387,48 @@ model.fit(np.ones((64, 64), "float32"), np.ones((64, 8), "float32"), batch_size=
     assert threads == [["1"], ["2"]]
     shell.run_cell("%%tfsweep intra_op_threads=1 -q\nmade.append(1)")
     assert shell.user_ns["_tfsweep"].errors[0].endswith("NameError: name 'made' is not defined")
+
+
+@pytest.mark.tensorflow
+def test_a_backend_that_is_not_installed_is_said_without_a_process(shell, monkeypatch, capsys):
+    import importlib.util
+
+    from profnb.capture.switches import missing_backend
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else real(name, *rest))
+    assert missing_backend("torch") == "PyTorch is not installed here: pip install 'profnb[torch]', then run the cell again."
+    assert missing_backend("tensorflow") == missing_backend("no backend") == missing_backend("") == ""
+    shell.run_cell("%%tfsweep backend=torch -o found\nmade.append(1)")
+    assert shell.user_ns["found"].runs.tolist() == [0]
+    assert "Note: backend=torch: PyTorch is not installed here: pip install 'profnb[torch]'" in capsys.readouterr().out
+
+
+def test_the_error_of_a_fresh_process_is_the_cells(tmp_path):
+    import subprocess
+
+    from profnb.capture.fresh import ERROR, _failure
+
+    done = subprocess.CompletedProcess([], 1, "printed\n", "\x1b[31mlast words\x1b[0m\n")
+    assert _failure(tmp_path, done) == "The cell's fresh process ended with code 1.\nlast words"
+    assert "signal 11" in _failure(tmp_path, subprocess.CompletedProcess([], -11, "", ""))
+    (tmp_path / ERROR).write_text("RuntimeError: only here and there")
+    assert _failure(tmp_path, done) == "RuntimeError: only here and there"
+    (tmp_path / ERROR).write_text("NameError: name 'x' is not defined")
+    assert "it must import and make all it uses itself" in _failure(tmp_path, done)
+
+
+def test_what_backends_learned_of_one_seed_is_not_weighed():
+    def of(name, step_ms, *losses):
+        fits = [[FitResult({"loss": loss}, 1, False)] for loss in losses]
+        return SweepPoint({"backend": name}, [np.full(30, step_ms * MS)] * len(losses), [1e12] * len(losses), False, 32, fits)
+
+    seeded = tabulate_sweep([of("tensorflow", 8.0, 0.1, 0.1, 0.1), of("jax", 4.0, 0.2, 0.2, 0.2)])
+    assert (seeded.against, seeded.is_best.tolist()) == ("", [False, True])
+    assert any("may be chance" in note for note in seeded.notes)
+    drawn = tabulate_sweep([of("tensorflow", 8.0, 0.1, 0.11, 0.12), of("jax", 4.0, 0.2, 0.21, 0.22)])
+    assert (drawn.against, drawn.is_best.tolist()) == ("loss", [True, True])
+    assert not any("may be chance" in note for note in drawn.notes)
 
 
 def test_a_row_of_a_sweep_that_goes_on_has_its_rate():

@@ -7,6 +7,7 @@ import numpy as np
 
 from profnb.compare.speedup import RunSet
 from profnb.core.columns import Floats
+from profnb.core.units import duration_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import COLOURS
@@ -50,7 +51,7 @@ def _box_figure(
         colour = COLOURS[("device compute", "device collectives")[side]]
         data += _box(place, values, end, unit, colour)
         most = float(values.max())
-        labels.append(f"{label} (to {most:.3g} {unit} →)" if most > end else label)
+        labels.append(f"{label} (to {duration_text(most * scale)} →)" if most > end else label)
     layout = figure_layout(title, 110 + 34 * len(boxes))
     layout |= {
         "barmode": "overlay",

@@ -4,8 +4,8 @@ Keras numbers what is made without a name through the whole process (``sequentia
 same model made again has other op names. An op is matched by its path with each scope's number replaced by
 its rank among the scopes of that base name beside it: the second dense layer of A meets the second of B.
 
-Two frameworks have no ops in common. There the rows are the layers, and what is none (loss, optimizer), where
-both sides have some.
+Two frameworks have no ops in common. There the rows are the layers, and what is none (loss, optimizer); there
+are none where one side has no layers (see ``across.layer_differences`` for what the comparison shows).
 """
 
 import re
@@ -65,10 +65,10 @@ class _Op:
 
 def compare_ops(first: Study, second: Study) -> list[OpDifference]:
     """The ops of both, or the layers where two frameworks ran; the largest difference first."""
-    studies = first, second
-    tables = [_layers_per_step(study) for study in studies]
-    if first.framework == second.framework or not all(tables):
-        tables = [_ops_per_step(study) for study in studies]
+    is_one = first.framework == second.framework
+    tables = [(_ops_per_step if is_one else _layers_per_step)(study) for study in (first, second)]
+    if not all(tables) and not is_one:
+        return []
     nan, rows = float("nan"), []
     for key in tables[0].keys() | tables[1].keys():
         one, two = tables[0].get(key), tables[1].get(key)

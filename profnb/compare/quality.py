@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.histories import FitResult
-from profnb.compare.speedup import estimate_mean
+from profnb.compare.estimates import estimate_mean
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import metric_text
 

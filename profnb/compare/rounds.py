@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.compare.dunnett import dunnett_factor
-from profnb.compare.speedup import Estimate, student_factor
+from profnb.compare.estimates import Estimate, student_factor
 from profnb.core.columns import Bools, Floats, Int64s
 
 __all__ = ["RoundFit", "fit_rounds", "of_single_runs"]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from profnb.compare.across.layer_differences import LayerDifference
+from profnb.compare.across.layer_section import layer_section
 from profnb.compare.box_chart import box_figures
 from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
 from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
@@ -39,6 +41,9 @@ class ComparisonView:
         categories: The categories of both.
         ops: The ops of both.
         metrics: The metrics of both.
+        layers: The layers of both, where two frameworks ran.
+        frameworks: Which frameworks those are; "" for both where it is one, and ops are compared.
+        op_ps: Op time of a mean step of both.
     """
 
     verdict: str
@@ -49,6 +54,9 @@ class ComparisonView:
     categories: Sequence[CategoryDifference]
     ops: Sequence[OpDifference]
     metrics: Sequence[MetricDifference] = ()
+    layers: Sequence[LayerDifference] = ()
+    frameworks: tuple[str, str] = ("", "")
+    op_ps: tuple[float, float] = (0.0, 0.0)
 
     def sections(self) -> list[Section]:
         """Its tables."""
@@ -57,8 +65,15 @@ class ComparisonView:
             _time_section(self.runs, self.p_value),
             *quality,
             _category_section(self.runs, self.categories),
-            _op_section(self.runs, self.ops),
+            self._last_section(),
         ]
+
+    def _last_section(self) -> Section:
+        """What accounts for the difference: ops, or layers where two frameworks ran."""
+        one, two = self.runs
+        if not any(self.frameworks):
+            return _op_section(self.runs, self.ops)
+        return layer_section((one.label, two.label), self.layers, self.op_ps, self.frameworks)
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """The charts by title, in plotly's schema: what the runs took."""
@@ -188,7 +203,6 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
     most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
-    are_layers = any(row.side == "layer" for row in shown)
     titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
 
     def status(row: int) -> str:
@@ -198,19 +212,15 @@ def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Sec
         OP_DIFFERENCES,
         shown,
         (
-            Shown(
-                "layer" if are_layers else "op",
-                lambda row: shown[row].op_name if are_layers else titles[row].cell,
-            ),
+            Shown("op", lambda row: titles[row].cell),
             "side",
             *_sides(runs, shown),
             "difference_us",
             Shown("", status),
         ),
-        title=f"{'Layers' if are_layers else 'Ops'} that account for it",
+        title="Ops that account for it",
         tab="",
-        sentence=f"{'Op time' if are_layers else 'Self time'} of a mean step; "
-        f"these are {percent_text(share)} of all differences.",
+        sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
         bar=Bar(
             lambda row: abs(shown[row].difference_ps) / most,
             lambda row: COLOURS["input" if shown[row].difference_ps > 0 else "host compute"],

@@ -14,7 +14,7 @@ outliers, the 95 % interval holds the truth in 93 to 97 % of runs by three or mo
 programs are called different in at most 5 % (``tests/test_comparison.py``).
 
 Source: Kuensch, "The jackknife and the bootstrap for general stationary observations" (1989); Davison and
-Hinkley, "Bootstrap methods", 3.8; Mann and Whitney (1947).
+Hinkley, "Bootstrap methods", 3.8.
 """
 
 import math
@@ -23,29 +23,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from profnb.compare.estimates import Estimate, mann_whitney
 from profnb.core.columns import Floats
 
-__all__ = [
-    "Difference",
-    "Estimate",
-    "RunSet",
-    "compare_runs",
-    "estimate_mean",
-    "estimate_step",
-    "mann_whitney",
-    "student_factor",
-]  # fmt: skip
+__all__ = ["Difference", "RunSet", "compare_runs", "estimate_step"]
 
 _MOST_STEPS = 1000
 _SAMPLES = 1000
 _FEWEST_STEPS = 2
 _FEWEST_RANKED = 4
-# Student's t, 97.5 %, for 1, 2, ... degrees of freedom; further on it is near the normal's 1.96.
-_STUDENT = (
-    12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-    2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-    2.045, 2.042,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,46 +166,6 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean and how sure it is.
-
-    Attributes:
-        mean: The mean; NaN if there is none.
-        variance: Of the mean; NaN where one value cannot tell it.
-        freedom: Its degrees of freedom.
-    """
-
-    mean: float
-    variance: float = math.nan
-    freedom: int = 1
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Where the 95 % interval begins and ends."""
-        reach = student_factor([self.variance], [self.freedom]) * math.sqrt(self.variance)
-        return self.mean - reach, self.mean + reach
-
-    def less(self, other: "Estimate") -> tuple[float, float]:
-        """The 95 % interval of the difference: this mean less the other's."""
-        variances = [self.variance, other.variance]
-        factor = student_factor(variances, [self.freedom, other.freedom])
-        reach = factor * math.sqrt(sum(variances))
-        return self.mean - other.mean - reach, self.mean - other.mean + reach
-
-    def exceeds(self, other: "Estimate") -> bool:
-        """Whether it is surely larger: the 95 % interval of the difference lies above 0."""
-        return self.less(other)[0] > 0
-
-
-def estimate_mean(values: Sequence[float]) -> Estimate:
-    """The mean of independent values, of runs for instance."""
-    if not len(values):
-        return Estimate(math.nan)
-    variance = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else math.nan
-    return Estimate(float(np.mean(values)), variance, max(len(values) - 1, 1))
-
-
 def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = None) -> Estimate:
     """The logarithm of the typical step time of one set of runs.
 
@@ -245,6 +191,7 @@ def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:
 
 def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
     """Log medians of a run's steps, resampled in blocks of neighbours; shape (samples,)."""
+    steps = _measured_apart(steps)
     if steps.size > _MOST_STEPS:  # neighbours' medians: the typical step stays what it is
         width = -(-steps.size // _MOST_STEPS)
         whole_blocks = steps[: steps.size // width * width]
@@ -263,6 +210,7 @@ def _block_length(count: int) -> int:
 
 def _block_medians(steps: Floats) -> Floats:
     """One median for each block of neighbours, which are nearly independent; what is left over is dropped."""
+    steps = _measured_apart(steps)
     length = _block_length(steps.size)
     whole_blocks = steps[: steps.size // length * length]
     return np.asarray(np.median(whole_blocks.reshape(-1, length), axis=1))
@@ -273,43 +221,13 @@ def _freedom_of(runs: Sequence[Floats]) -> int:
     count = len(runs)
     if count > 1:
         return count - 1
-    return max(runs[0].size // _block_length(runs[0].size) - 1, 1)
+    steps = _measured_apart(runs[0])
+    return max(steps.size // _block_length(steps.size) - 1, 1)
 
 
-def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float:
-    """How many standard errors a 95 % interval reaches: Student's, with Welch's degrees of freedom.
+def _measured_apart(steps: Floats) -> Floats:
+    """One time for each stretch of steps that have the same: those were measured together, as one mean.
 
-    Args:
-        variances: Of each side's mean.
-        freedoms: Each side's degrees of freedom.
+    For example 5 5 5 5 7 7 7 7 is 5 7: two things are known, not eight.
     """
-    parts = [variance**2 / free for variance, free in zip(variances, freedoms, strict=True)]
-    if not sum(parts):
-        return 1.96
-    freedom = max(sum(variances) ** 2 / sum(parts), 1.0)
-    reciprocals = 1 / np.arange(
-        1.0, len(_STUDENT) + 1
-    )  # in 1 / freedom the factor is nearly a line
-    return float(np.interp(1 / freedom, [0.0, *reciprocals[::-1]], [1.96, *_STUDENT[::-1]]))
-
-
-def mann_whitney(first: Floats, second: Floats) -> float:
-    """Mann and Whitney's test that one sample tends to larger values: the two-sided p-value.
-
-    By the normal approximation with a correction for ties and continuity; NaN for an empty sample.
-    """
-    n, m = len(first), len(second)
-    if not n or not m:
-        return float("nan")
-    pooled = np.concatenate([first, second])
-    _, inverse, tied = np.unique(pooled, return_inverse=True, return_counts=True)
-    ends = np.cumsum(tied)
-    ranks = (ends - (tied - 1) / 2)[inverse]
-    u = float(ranks[:n].sum()) - n * (n + 1) / 2
-    total = n + m
-    ties = float((tied.astype(np.float64) ** 3 - tied).sum())
-    variance = n * m / 12 * (total + 1 - ties / (total * (total - 1))) if total > 1 else 0.0
-    if variance <= 0:
-        return 1.0
-    z = max(abs(u - n * m / 2) - 0.5, 0) / math.sqrt(variance)
-    return math.erfc(z / math.sqrt(2))
+    return steps[np.append(True, np.diff(steps) != 0)] if steps.size else steps

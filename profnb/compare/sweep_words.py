@@ -1,13 +1,14 @@
 """What a sweep can tell and what it cannot, in sentences: ties, what more rounds would show, its power."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from profnb.capture.switches import BACKEND
 from profnb.compare.best_setting import MOST_ROUNDS, Ranking
 from profnb.compare.rounds import RoundFit
 from profnb.core.units import count_text
 
-__all__ = ["ranking_notes", "slower_text"]
+__all__ = ["ranking_notes", "seed_note", "slower_text"]
 
 _TIE, _MOST_NAMED, _LONGEST = math.log(1.02), 3, 60
 _ALWAYS = 1e-4  # a difference below which nothing was left to chance
@@ -55,6 +56,25 @@ def ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit)
             "in common does not count."
         )
     return notes
+
+
+def seed_note(
+    settings: Sequence[Mapping[str, object]], learned: Sequence[Sequence[float]], metric: str | None
+) -> str:
+    """That what backends learned is one draw each, in a sentence; "" where it is not.
+
+    Args:
+        settings: What was set.
+        learned: The metric's last value in each run of each setting.
+        metric: Its name.
+    """
+    own = {setting.get(BACKEND) for setting, runs in zip(settings, learned, strict=True) if runs}
+    if len(own) < 2 or not any(len(runs) > 1 and len(set(runs)) == 1 for runs in learned):
+        return ""
+    return (
+        "Every run of a backend learned exactly the same: the cell sets a seed. Of one seed each backend "
+        f"makes other random numbers, so how they differ in {metric} may be chance, and is not weighed."
+    )
 
 
 def slower_text(log: float) -> str:

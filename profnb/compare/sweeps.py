@@ -12,10 +12,11 @@ import numpy as np
 
 from profnb.capture.histories import FitResult
 from profnb.compare.best_setting import Ranking, rank
+from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.quality import is_higher_better, pick_metric
 from profnb.compare.rounds import RoundFit, fit_rounds, of_single_runs
-from profnb.compare.speedup import Estimate, estimate_mean, estimate_step
-from profnb.compare.sweep_words import ranking_notes
+from profnb.compare.speedup import estimate_step
+from profnb.compare.sweep_words import ranking_notes, seed_note
 from profnb.core.columns import Bools, Floats
 from profnb.subjects.study import Study
 
@@ -182,7 +183,9 @@ def tabulate_sweep(
     rates = np.log(counts) - fit.means  # what is larger is better
     ranking = rank(fit, rates)
     against, prices = "", [Estimate(0.0, 0.0)] * len(points)
-    if np.isfinite(quality).sum() > 1:
+    settings = [point.setting for point in points]
+    of_one_seed = seed_note(settings, learned, metric)
+    if np.isfinite(quality).sum() > 1 and not of_one_seed:
         sign = -1 if falls else 1
         against = str(metric)
         prices = [estimate_mean([sign * value for value in values]) for values in learned]
@@ -190,8 +193,9 @@ def tabulate_sweep(
         against = "memory"
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
     is_best = _front(rates, fit, prices)
-    labels = [setting_text(point.setting) for point in points]
-    notes = (*remarks, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
+    labels = [setting_text(setting) for setting in settings]
+    told = [*remarks, of_one_seed] if of_one_seed else remarks
+    notes = (*told, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
     equals = 0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0)
     per_second = counts * 1e12 / bounds[:, 0]
     return SweepTable(
