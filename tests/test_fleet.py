@@ -4,18 +4,26 @@ import gc
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import profnb
+from profnb.capture.recording import Recording
+from profnb.capture.source.source_records import GraphLines, SourceRecords
 from profnb.core.errors import TraceFormatError
 from profnb.several import letting_go
 from profnb.several.fleet_loading import find_fleet
 from profnb.trace.model import Trace
 from profnb.fleet.own_work import OWN_CATEGORIES
-from profnb.fleet.verdict import _median_interval
-from made_hosts import EVEN, MS, SLOW, STEPS, hosts_of
+from profnb.fleet.costs import median_interval
+from profnb.fleet.digest import digest_study
+from profnb.subjects.study import Study
+from profnb.trace.files import read_trace
+from profnb.trace.runs.capture_times import CaptureTime
+from profnb.trace.runs.remote_files import fetch_traces
+from made_hosts import EVEN, MS, REDUCE, SLOW, STEPS, hosts_of
 from traces import event, host, line, xspace
 
 
@@ -90,9 +98,9 @@ def test_a_slow_host_is_named_among_noise(tmp_path, seed):
 
 
 def test_bounds_of_a_median_are_the_sign_tests_of_few_steps_and_of_many():
-    assert [_median_interval(np.arange(count)) for count in (6, 8, 20)] == [(0, 5), (0, 7), (5, 14)]  # the tables'
+    assert [median_interval(np.arange(count)) for count in (6, 8, 20)] == [(0, 5), (0, 7), (5, 14)]  # the tables'
     for count in (1023, 1024, 5000):  # more than a float counts ways of
-        low, high = _median_interval(np.arange(count))
+        low, high = median_interval(np.arange(count))
         assert low == pytest.approx(count / 2 - 0.98 * np.sqrt(count), abs=2) and low + high == count - 1
 
 
@@ -179,7 +187,7 @@ def test_a_host_that_restarted_is_a_capture_of_its_own(tmp_path):
     fleet = profnb.load_fleet(tmp_path)
     assert fleet.hosts.host.tolist() == ["worker-0", "worker-1", "worker-2"]
     assert fleet.stragglers == ("worker-1",)
-    assert any("newest of 2 runs that has several hosts" in note for note in fleet.notes)
+    assert any("Of 2 runs the newest that has several hosts was opened, " in note for note in fleet.notes)
 
 
 def test_numbers_that_begin_anew_in_the_middle_are_no_other_collectives(tmp_path):
@@ -198,6 +206,8 @@ def test_collectives_that_cannot_be_the_same_get_no_verdict(tmp_path):
     files[1].write_bytes(other[1].read_bytes())
     fleet = profnb.load_fleet(files)
     assert fleet.stragglers == () and "cannot be the same collectives" in fleet.verdict
+    assert not fleet.has_met and fleet.hosts.empty and fleet.collectives.empty  # whose waiting would be nobody's
+    assert "waits" not in fleet.summary() and json.loads(fleet.to_json())["hosts"] == []
 
 
 def without_keys(folder, counts, name="all-reduce.1", marked=True):
@@ -240,6 +250,33 @@ def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
     assert any("by twos (parameter servers" in note for note in fleet.notes)
     assert fleet.hosts.empty and fleet.steps.empty and "no verdict" in fleet.summary()
     assert find_fleet(tmp_path) is None  # one of them says more
+
+
+def test_one_host_alone_is_no_fleet_and_nothing_is_said_of_parameter_servers(tmp_path):
+    fleet = profnb.load_fleet(hosts_of(tmp_path, SLOW)[1])
+    assert "1 host, and no verdict" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
+    assert any("trace of one host" in note for note in fleet.notes)
+    assert not any("parameter servers" in note for note in fleet.notes)
+
+
+def test_replicas_on_the_cpus_of_one_process_cannot_tell_and_it_is_said(tmp_path):
+    """MirroredStrategy on logical devices: each collective has its number once per replica, on anybody's thread."""
+    calls = [event("train_step", at * 20 * MS, 18 * MS, step_num=at, _r=1) for at in range(8)]
+    runs = [
+        line("collective_ops", *(event(f"Reduce_{one}:CollectiveReduceV2", (at * 20 + 2 * one + 1) * MS, (12 - 2 * one) * MS, instance_key=7, group_key=1) for at in range(8)), line_id=9 + one)
+        for one in range(3)
+    ]
+    file = tmp_path / "worker-0.xplane.pb"
+    file.write_bytes(xspace(host(line("python", *calls), *runs), hostnames=["worker-0"]))
+    fleet = profnb.load_fleet(file)
+    assert fleet.stragglers == () and any("Replicas of this process share its CPUs" in note for note in fleet.notes)
+
+
+def test_runs_of_one_host_each_are_not_said_to_have_several(tmp_path):
+    for at in range(2):
+        hosts_of(tmp_path / "plugins" / "profile", EVEN[:1], runs=(f"0{at}",), start_s=10**9 + 100 * at)
+    (note, *_) = profnb.load_fleet(tmp_path).notes
+    assert note == "Of 2 runs the newest was opened, 01; run= opens another. None has several hosts."
 
 
 def test_a_broken_file_is_left_out_and_said(tmp_path):
@@ -302,6 +339,13 @@ def test_the_report_says_it_as_text_as_html_and_for_programs(slow, tmp_path):
     assert set(slow._repr_mimebundle_()) == {"text/html", "text/plain"}
 
 
+def test_marks_of_late_steps_have_the_texts_own_colour_and_are_not_read_out(slow):
+    html = slow._repr_mimebundle_()["text/html"]
+    for marks in ("▁" * 11, "·" * 11, "█" * 11):
+        (style,) = re.findall(rf'<td style="([^"]*)"><span aria-hidden="true">{marks}</span>', html)
+        assert "color:currentColor" in style
+
+
 def test_many_hosts_and_steps_are_drawn_together_and_the_slow_one_stays_in_sight(tmp_path):
     works = [[10] * 8 for _ in range(130)]
     works[100] = [40] * 8
@@ -309,7 +353,7 @@ def test_many_hosts_and_steps_are_drawn_together_and_the_slow_one_stays_in_sight
     fleet = profnb.load_fleet(tmp_path)
     text = fleet.summary()
     assert "worker-100 holds the others up" in text
-    assert "Of 130 hosts the 64 of the longest own work" in text
+    assert "Of 130 hosts the 64 of the longest own work" in " ".join(text.split())
     rows = re.findall(r"^([·▁▂▃▄▅▆▇█]{7})  (\S.*)$", text, re.MULTILINE)
     assert len(rows) == 44 and rows[0][1] == "worker-0 to worker-2" and rows[-1][1] == "worker-129"
     assert [name for marks, name in rows if marks == "█" * 7] == ["worker-99 to worker-101"]
@@ -393,6 +437,23 @@ def test_a_url_is_opened_as_a_path_is(bucket):
     assert find_fleet(bucket).stragglers == ("worker-1",)
 
 
+def test_what_stands_beside_a_trace_comes_with_it_whatever_its_format(bucket):
+    files = pytest.importorskip("fsspec").filesystem("memory")
+    for name in ("a.xplane.pb", "a.profnb.json.gz", "b.run_metadata.pb.gz", "b.run_metadata.pb.gz.profnb.json.gz", "c.pt.trace.json", "c.pt.trace.json.profnb.json.gz", "d.txt"):
+        files.pipe_file(f"/bucket/other/{name}", b"{}")
+    with fetch_traces("memory://bucket/other") as folder:
+        found = sorted(file.name for file in Path(folder).rglob("*.*"))
+    assert found == sorted(file.rpartition("/")[2] for file in files.find("/bucket/other") if not file.endswith(".txt"))
+
+
+def test_traces_under_a_url_are_summarized(bucket):
+    rows = profnb.summarize(bucket)
+    assert len(rows) == 6 and rows.path.str.startswith("memory://").all() and (rows.error == "").all()
+    assert rows.steps.tolist() == profnb.summarize(list(rows.path)).steps.tolist()
+    with pytest.raises(FileNotFoundError, match="memory://bucket/nowhere"):
+        profnb.summarize("memory://bucket/nowhere")
+
+
 def test_what_is_wrong_with_a_url_is_said(bucket, monkeypatch):
     with pytest.raises(FileNotFoundError, match="memory://bucket/nowhere"):
         profnb.load("memory://bucket/nowhere")
@@ -412,3 +473,39 @@ def test_fsspec_is_imported_for_urls_only(tmp_path):
     hosts_of(tmp_path, SLOW)
     code = f"import sys, profnb; profnb.load_fleet({str(tmp_path)!r}).summary(); print('fsspec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+def test_a_pause_of_one_host_is_in_no_average_but_said(tmp_path):
+    """A checkpoint of the chief's: its steps are no usual ones, and the others wait for it all the same."""
+    chief = [10] * 24
+    chief[7] = chief[17] = 400
+    hosts_of(tmp_path, [chief, [11] * 24])
+    fleet = profnb.load_fleet(tmp_path)
+    assert "No host holds the others up" in fleet.verdict
+    assert "Besides, worker-0 holds the others up in 2 pauses that no average has, by 389 ms on average." in fleet.verdict
+    assert set(fleet.hosts.step_ms) == {18.0}
+    hosts_of(tmp_path / "alike", [chief, chief])  # nobody is waited for
+    assert "pause" not in profnb.load_fleet(tmp_path / "alike").verdict
+
+
+def test_lines_are_compared_without_what_all_exchange_in_them(tmp_path):
+    """A line whose graph exchanges is longest on those who wait for the others."""
+    source = SourceRecords(places=[("train.py", 8)], graphs=(GraphLines("train_step", ("work", REDUCE.partition(":")[0]), ("MatMul", "CollectiveReduceV2"), (0, 0), (False, False), {}),))
+    found = []
+    for file in hosts_of(tmp_path, SLOW):
+        study = Study(read_trace(file), recording=Recording(path=None, source=source))
+        assert study.source.lines.host_ps.max() > 400 * MS
+        found.append(digest_study(study, "a", "", CaptureTime()).line_ps)
+    assert [list(one.values()) for one in found] == [[10 * MS], [40 * MS], [12 * MS]]
+
+
+def test_a_port_in_a_files_name_is_no_rank(tmp_path):
+    """What TensorFlow's service wrote: ranks that nobody has are not missed."""
+    for port, file in zip((6009, 27010, 6011), hosts_of(tmp_path, SLOW), strict=True):
+        file.rename(file.with_name(f"localhost_{port}.xplane.pb"))
+    fleet = profnb.load_fleet(tmp_path)
+    assert list(fleet) == ["localhost_6009", "localhost_6011", "localhost_27010"] and fleet.stragglers == ("localhost_27010",)
+    assert fleet.hosts["rank"].tolist() == [-1] * 3 and not any("no trace of rank" in note for note in fleet.notes)
+    for one, file in enumerate(sorted(tmp_path.rglob("*.pb"))):
+        file.rename(file.with_name(f"node_{2 * one}.xplane.pb"))
+    assert any("no trace of rank 1, 3" in note for note in profnb.load_fleet(tmp_path).notes)

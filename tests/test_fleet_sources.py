@@ -1,5 +1,6 @@
 """Hosts of other programs than TensorFlow's: ranks of PyTorch as Kineto writes them."""
 
+import gzip
 import json
 import lzma
 from pathlib import Path
@@ -179,3 +180,37 @@ def test_the_waiting_of_a_recorded_rank_is_no_ops_and_no_layers(recorded_ranks):
     assert rows.self_us.sum() / 1e3 < 12 * 15  # of 12 steps of 50 ms and more
     rules = {one.rule for one in p.advice}
     assert "exposed-collectives" in rules and "idle-cores" not in rules
+
+
+def test_kernels_of_nccl_as_recorded_wait_as_long_as_a_rank_comes_late(shared_traces, tmp_path):
+    """A rank's trace as PyTorch wrote it, all-reduces and all-to-alls, and again with each exchange begun 3 ms later."""
+    told = json.loads(gzip.decompress((shared_traces / "kineto" / "control.json.gz").read_bytes()))
+    kernels = [one for one in told["traceEvents"] if one.get("cat", "").lower() == "kernel" and one["name"].startswith("nccl")]
+    kernels.sort(key=lambda one: one["ts"])
+    late_us = [min(3000, one["dur"] - 1) for one in kernels]
+    files = [tmp_path / f"node_{rank}.pt.trace.json" for rank in range(2)]
+    files[0].write_text(json.dumps({**told, "distributedInfo": {"rank": 0}}))
+    for one, late in zip(kernels, late_us, strict=True):
+        one["ts"], one["dur"] = one["ts"] + late, one["dur"] - late
+    files[1].write_text(json.dumps({**told, "distributedInfo": {"rank": 1}}))
+    fleet = profnb.load_fleet(files)
+    waits = fleet.collectives[fleet.collectives.host == "node_0"].wait_ms
+    assert len(waits) == 59 and waits.tolist() == pytest.approx([late / 1e3 for late in late_us[1:]], abs=1e-3)
+    assert fleet.collectives[fleet.collectives.host == "node_1"].wait_ms.max() == 0
+    # Its compute stays where it was, and most of what it waits beside that: a step would hardly be shorter.
+    assert fleet.stragglers == () and "beside which they compute" in fleet.verdict
+    assert (fleet.hosts.low_ms > 0).tolist() == [False, True]
+    merged = fleet._merged
+    assert (merged.own_ps + merged.wait_ps + merged.exchange_ps == merged.step_ps).all()
+    files[1].write_text(files[0].read_text())
+    assert profnb.load_fleet(files).stragglers == ()  # the same rank twice
+
+
+def test_ranks_beyond_the_highest_are_missed_where_a_trace_tells_how_many_there_are(tmp_path):
+    *kept, last = kineto_ranks(tmp_path, [[10] * STEPS for _ in range(4)])
+    assert not any("no trace of rank" in note for note in profnb.load_fleet(tmp_path).notes)
+    last.unlink()
+    assert any("no trace of rank 3:" in note for note in profnb.load_fleet(tmp_path).notes)
+    for file in kept:  # a number that cannot be is no number
+        file.write_text(file.read_text().replace('"world_size": 4', '"world_size": -4'))
+    assert not any("no trace of rank" in note for note in profnb.load_fleet(tmp_path).notes)

@@ -7,6 +7,7 @@ from base64 import b64decode
 import pytest
 
 import profnb
+from traces import event, host, line, xspace
 from made_hosts import EVEN, EXCHANGE, MS, SLOW, STEPS, hosts_of
 from profnb.fleet.fleet_timeline import build_fleet_timeline
 from profnb.fleet.joined_hosts import EXCHANGE as EXCHANGING
@@ -65,6 +66,25 @@ def test_threads_stand_behind_the_lines_of_all_hosts_on_the_same_clock(tmp_path)
     named = {trace.names[trace.events.name[event]]: int(study.categories[event]) for event in range(len(trace.events))}
     for event in range(len(own.trace.events)):
         assert named[own.trace.names[own.trace.events.name[event]]] == int(own.categories[event])
+
+
+def test_threads_of_hosts_that_are_alike_stand_in_one_order(tmp_path):
+    """Two pools; which of them did more differs from host to host, and the names end in numbers of their own."""
+    files = []
+    for one, (compute, data) in enumerate(((9, 4), (3, 8), (9, 8))):
+        begin = [at * 20 * MS for at in range(8)]
+        calls = [event("train_step", b, 18 * MS, step_num=at, _r=1) for at, b in enumerate(begin)]
+        work = [event("work:MatMul", b, compute * MS) for b in begin]
+        fetch = [event("fetch:Cast", b, data * MS) for b in begin]
+        meet = [event("r:CollectiveReduceV2", b + 10 * MS, 5 * MS, instance_key=at, group_key=1) for at, b in enumerate(begin)]
+        lines = [line(f"tf_data/{one + 77}", *fetch, line_id=5), line("python", *calls, line_id=1), line(f"tf_Compute/{900 - one}", *work, line_id=2), line(f"ops-{one}", *meet, line_id=3)]
+        file = tmp_path / f"worker-{one}.xplane.pb"
+        file.write_bytes(xspace(host(*lines), hostnames=[f"worker-{one}"]))
+        files.append(file)
+    fleet = profnb.load_fleet(files)
+    trace = joined(fleet).trace
+    names = [trace.lines.names[row].rstrip("0123456789/-") for row in range(3, len(trace.lines))]
+    assert names == ["python", "tf_Compute", "tf_data", "ops"] * 3
 
 
 def test_what_the_clocks_may_be_wrong_by_is_said_first(tmp_path):

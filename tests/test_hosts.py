@@ -19,6 +19,8 @@ from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
+from profnb.report.ranking import advise
+from profnb.subjects.study import Study
 from profnb.trace import files
 from profnb.subjects.layers.layer_rows import LayerRows
 from profnb.trace.files import find_traces, pick_trace, read_trace
@@ -87,13 +89,13 @@ REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 
 @pytest.mark.parametrize("name", [REDUCE, "a/b:CollectiveGatherV2", "x:CollectiveBcastSendV2", "c:CollectiveAllToAllV2", "all-reduce.1",
                                   "%all-gather-start.3", "Rendezvous", "loss/HorovodAllreduce_x_0:HorovodAllreduce", "nccl:NcclAllReduce",
-                                  "CollectiveExecutor::RunClosure", "gloo:all_reduce"])
+                                  "CollectiveExecutor::RunClosure", "gloo:all_reduce", "psum.7", "%psum = f32[8]{0} all-reduce(%x)", "all_gather_invariant.2", "ppermute"])
 def test_what_waits_for_others_is_told(name):
     assert is_host_collective(name)
 
 
 @pytest.mark.parametrize("name", ["a:GatherV2", "a:ReduceJoin", "b:BroadcastTo", "reduce.3", "all", "AllReduce", "embedding/collective:MatMul",
-                                  "call-reduce", "fusion.1", "sgd/AllToAllish:Mul"])
+                                  "call-reduce", "fusion.1", "sgd/AllToAllish:Mul", "psum_fusion.1", "upsum.1", "jit(f)/psum", "all_gathered"])
 def test_what_only_sounds_so_is_not(name):
     assert not is_host_collective(name)
 
@@ -128,6 +130,8 @@ def test_waiting_for_workers_is_collectives_in_steps_and_between_them():
     assert of.of("device collectives").tolist() == [70 * MS] * 8
     assert of.of("host compute").tolist() == [11 * MS] * 8
     assert of.of("all others").tolist() == [MS] * 8
+    assert p.steps.device_collectives_ms.tolist() == [70] * 8  # a column of p.steps without any device
+    assert p.steps.device_compute_ms.isna().all()
     assert of.gap_picoseconds[:-1].sum(axis=1).tolist() == [18 * MS] * 7
     assert of.gap_picoseconds[:-1, 2].tolist() == [6 * MS] * 7  # device collectives
     rules = {one.rule: one for one in p.advice}
@@ -497,3 +501,25 @@ def test_two_processes_of_one_machine_keep_their_own_traces(tmp_path):
     assert [rest for _, *rest in told] == [["5", "True"], ["6", "True"]]
     assert len(find_traces(tmp_path)) == 2
     assert [len(profnb.load(path).steps) for path, *_ in told] == [5, 6]
+
+
+def replicas(count):
+    """Six calls of a JAX program that a CPU runs for some devices at once, each of which waits for the last in psum."""
+    calls, threads = [], [[] for _ in range(count)]
+    for step in range(6):
+        at = step * 20 * MS
+        calls += [event("train", at, 19 * MS, step_num=step, _r=1), event("PjitFunction(f)", at, 18 * MS)]
+        for one, own in enumerate(threads):
+            stats = {"hlo_module": "jit_f", "run_id": step - 3, "device_ordinal": one}
+            own += [event("dot.1", at + MS, (2 + one) * MS, **stats), event("psum.7", at + (3 + one) * MS, (12 - one) * MS, **stats)]
+    return read(host(line("python", *calls), *(line("pool", *own, line_id=2 + one) for one, own in enumerate(threads))))
+
+
+def test_devices_of_one_cpu_are_replicas_and_no_workers():
+    """jax.pmap on four CPU devices: one process, whose steps are its calls', however many programs each runs."""
+    study = Study(replicas(4))
+    assert study.steps.duration_ps.tolist() == [19 * MS] * 6 and study.steps.steps_ahead == 0
+    assert study.summary.shares[0].category == "device collectives"
+    assert "exposed-collectives" not in {one.rule for one in advise(study)}
+    alone = Study(replicas(1))  # one of several processes: its peers have traces of their own
+    assert "exposed-collectives" in {one.rule for one in advise(alone)}

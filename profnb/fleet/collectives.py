@@ -3,27 +3,45 @@
 TensorFlow numbers its collectives alike on all hosts (``group_key``, ``instance_key``: stats of
 ``CollectiveReduceV2`` and its kind). A device's kernels (NCCL), XLA's collectives on a CPU and PyTorch's
 backends have no such number: they are the Nth of their name (and of PyTorch's process group), in the step of
-a number that the program gave where it gave one.
+a number that the program gave where it gave one. Devices of one process share its steps: theirs are the Nth
+of the step that launched them.
+
+TPU cores wait for one another before a program that exchanges (``barrier-cores``), and its collectives then
+begin on all at one moment: that barrier is a collective of its own.
+
+What only two take part in (NCCL's sends and receives, of a pipeline's stages) is none, nor is what only
+starts a collective (``all-reduce-start``): nobody waits for all in it.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s, look_up
 from profnb.steps.activities import COLLECTIVES, EXCHANGING
+from profnb.steps.launching import has_replicas
 from profnb.steps.nesting import outermost_of
 from profnb.steps.spine import Spine
+from profnb.steps.streams import COLLECTIVE, kinds_of_work, raw_device_lines
+from profnb.trace.model import Trace
 from profnb.trace.names import STEP_NUM, is_host_collective
 
-__all__ = ["HostCollectives", "Key", "find_collectives"]
+__all__ = ["HostCollectives", "Key", "find_collectives", "has_pairs"]
 
 Key = tuple[str, int, int, int]  # group or name, instance, step or -1, occurrence
 
 _INSTANCE, _GROUP = "instance_key", "group_key"
 _MARKED, _PYTORCH = "step markers", "ProfilerStep#"
 _RANKS = "Process Group Ranks"  # of PyTorch's, beside its kernels
+_KIND = "Collective name"  # likewise
+_PAIRS, _ALL_TO_ALL = "sendrecv", ("all_to_all", "alltoall")
+# What PyTorch calls on the host for each: NCCL exchanges all with all by the kernels that send by twos.
+_CALLS_OF_ALL = ("nccl:all_to_all", "nccl:alltoall", "c10d::alltoall")
+_CALLS_OF_TWO = ("nccl:send", "nccl:recv", "c10d::send", "c10d::recv")
+_BARRIER = "barrier-cores"  # beside a TPU's ops, from the begin of its program on
+_START = re.compile(r"%?[a-z-]+-start\b")
 _MOST_NAME = 80
 
 
@@ -39,6 +57,7 @@ class HostCollectives:
             keys are the same collective though hosts began to record at different steps.
         is_unclear: Whether processes exchange in several groups, and nothing tells which collective is of
             which: then none is here.
+        has_replicas: Whether one process runs each several times, for its replicas.
     """
 
     keys: tuple[Key, ...]
@@ -46,38 +65,40 @@ class HostCollectives:
     leave_ps: Int64s
     is_numbered: bool
     is_unclear: bool = False
+    has_replicas: bool = False
 
     def __len__(self) -> int:
         return self.enter_ps.size
 
 
-def find_collectives(spine: Spine) -> HostCollectives:
+def find_collectives(
+    spine: Spine, device: int | None = None, most: int | None = None
+) -> HostCollectives:
     """The collectives of a trace between its first step's begin and its last one's end.
 
     Args:
         spine: The trace and its steps.
+        device: The plane of the device whose collectives are wanted; None for the host's, which are its
+            busiest device's where devices exchange.
+        most: How many of a device's are wanted, the last ones; None for all.
     """
+    if device is not None:
+        return _find_of_device(spine, device, most)
     trace = spine.trace
     instances = trace.stats.integers(_INSTANCE)
     numbered = dict(zip(instances.events.tolist(), instances.values.tolist(), strict=True))
     on_device = np.flatnonzero(spine.activities == COLLECTIVES)
     if on_device.size:
-        events = on_device
+        events = on_device[_is_meeting(trace, on_device)]
     else:
         is_wanted = trace.select_names(is_host_collective) & (spine.activities == EXCHANGING)
         if numbered:
             is_wanted &= np.isin(np.arange(len(trace.events)), instances.events)
         events = outermost_of(is_wanted, spine.groups.parent)
-    steps = spine.steps
-    if not len(steps):
-        events = events[:0]
-    else:
-        begin, end = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-        inside = (trace.events.begin_ps[events] >= begin) & (trace.events.end_ps[events] <= end)
-        events = events[inside]
-    events = events[np.argsort(trace.events.begin_ps[events], kind="stable")]
+    events = _in_steps(spine, events)
     enter, leave = trace.events.begin_ps[events], trace.events.end_ps[events]
-    if numbered and not on_device.size:
+    several = bool(numbered) and not on_device.size
+    if several:
         keys, is_unique = _numbered_keys(spine, events, numbered)
         if is_unique:
             return HostCollectives(keys, enter, leave, is_numbered=True)
@@ -86,7 +107,79 @@ def find_collectives(spine: Spine) -> HostCollectives:
         none = np.empty(0, np.int64)
         return HostCollectives((), none, none, is_numbered=False, is_unclear=True)
     keys, by_step = _counted_keys(spine, events)
-    return HostCollectives(keys, enter, leave, is_numbered=by_step)
+    several |= not on_device.size and has_replicas(trace, events)
+    return HostCollectives(keys, enter, leave, is_numbered=by_step, has_replicas=several)
+
+
+def _find_of_device(spine: Spine, device: int, most: int | None) -> HostCollectives:
+    trace, steps = spine.trace, spine.steps
+    work = trace.lines.events_of(raw_device_lines(trace) & (trace.lines.plane == device))
+    exchanging = work[kinds_of_work(trace, work) == COLLECTIVE]
+    barriers, behind = _find_barriers(trace, device, work)
+    events = np.concatenate([exchanging[_is_meeting(trace, exchanging)], barriers])
+    events = _in_steps(spine, events)
+    events = events if most is None else events[-most:]
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    # A barrier is in its program's step, and ends where that begins to work.
+    first = look_up(barriers, behind, events)
+    end = np.where(first >= 0, np.minimum(end, trace.events.begin_ps[first]), end)
+    row = spine.groups.step[np.where(first >= 0, first, events)].astype(np.int64)
+    row = np.where(row >= 0, row, np.searchsorted(steps.begin_ps, begin, side="right") - 1).astype(
+        np.int64
+    )
+    keys = _nth_of_names(trace, events, row)
+    return HostCollectives(keys, begin, end, is_numbered=True)
+
+
+def _find_barriers(trace: Trace, device: int, work: Int64s) -> tuple[Int64s, Int64s]:
+    """Where a TPU waits for the others before a program, and the first event of its work behind each."""
+    is_barrier = trace.select_names(_BARRIER.__eq__)
+    of_plane = trace.lines.events_of(trace.lines.plane == device)
+    barriers = of_plane[is_barrier[of_plane]]
+    begins = trace.events.begin_ps[work]
+    order = np.argsort(begins, kind="stable")
+    at = np.searchsorted(begins[order], trace.events.begin_ps[barriers])
+    is_followed = at < work.size
+    return barriers[is_followed], work[order[at[is_followed]]]
+
+
+def _in_steps(spine: Spine, events: Int64s) -> Int64s:
+    """Those between the first step's begin and the last one's end, by begin."""
+    times, steps = spine.trace.events, spine.steps
+    if not len(steps):
+        return events[:0]
+    first, last = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    inside = (times.begin_ps[events] >= first) & (times.end_ps[events] <= last)
+    events = events[inside]
+    return events[np.argsort(times.begin_ps[events], kind="stable")]
+
+
+def _is_meeting(trace: Trace, events: Int64s) -> Bools:
+    """In which of N collectives all wait for all, shape (N,)."""
+    kinds = trace.stats.texts(_KIND)
+    row = kinds.of(events)
+    is_told = np.array([text.startswith(_ALL_TO_ALL) for text in kinds.texts] + [False], np.bool_)
+    names = trace.events.name[events]
+    is_of_twos = has_pairs(trace)
+    told = {
+        name: not ((is_of_twos and _is_pair(trace.names[name])) or _START.match(trace.names[name]))
+        for name in np.unique(names).tolist()
+    }
+    is_of_all = np.array([told[name] for name in names.tolist()], np.bool_)
+    return np.asarray(is_of_all | is_told[row])
+
+
+def has_pairs(trace: Trace) -> bool:
+    """Whether devices send to one another by twos."""
+    texts = trace.names.texts
+    if not any(map(_is_pair, texts)):
+        return False
+    is_of_all = any(name.startswith(_CALLS_OF_ALL) for name in texts)
+    return not is_of_all or any(name.startswith(_CALLS_OF_TWO) for name in texts)
+
+
+def _is_pair(name: str) -> bool:
+    return _PAIRS in name.lower()
 
 
 def _numbered_keys(
@@ -123,6 +216,12 @@ def _counted_keys(spine: Spine, events: Int64s) -> tuple[tuple[Key, ...], bool]:
     trace, steps = spine.trace, spine.steps
     by_step = _has_numbers(spine)
     row = np.searchsorted(steps.begin_ps, trace.events.begin_ps[events], side="right") - 1
+    number = np.where(row >= 0, steps.step_num[row], -1) if by_step else np.full(row.size, -1)
+    return _nth_of_names(trace, events, number), by_step
+
+
+def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ...]:
+    """Keys of N collectives by name, process group and a number of each."""
     told = trace.stats.texts(_RANKS)
     group_of = {
         event: f" of {told.texts[row]}"[:_MOST_NAME]
@@ -130,9 +229,8 @@ def _counted_keys(spine: Spine, events: Int64s) -> tuple[tuple[Key, ...], bool]:
     }
     seen: Counter[tuple[str, int]] = Counter()
     keys = []
-    for event, at in zip(events.tolist(), row.tolist(), strict=True):
+    for event, at in zip(events.tolist(), number.tolist(), strict=True):
         name = trace.names[trace.events.name[event]][:_MOST_NAME] + group_of.get(event, "")
-        number = int(steps.step_num[at]) if by_step and at >= 0 else -1
-        keys.append((name, -1, number, seen[name, number]))
-        seen[name, number] += 1
-    return tuple(keys), by_step
+        keys.append((name, -1, at, seen[name, at]))
+        seen[name, at] += 1
+    return tuple(keys)

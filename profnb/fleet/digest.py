@@ -5,6 +5,7 @@ lines that took most of its steps.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,16 +13,19 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s
 from profnb.core.printable import printable
-from profnb.fleet.collectives import HostCollectives, find_collectives
+from profnb.core.units import counted_text
+from profnb.fleet.collectives import HostCollectives, find_collectives, has_pairs
 from profnb.fleet.own_work import Doings, find_doings
+from profnb.steps.activities import COLLECTIVES, EXCHANGING
 from profnb.subjects.advising import line_text
 from profnb.subjects.study import Study
 from profnb.trace.names import is_host_collective
 from profnb.trace.runs.capture_times import CaptureTime
 
-__all__ = ["Digest", "digest_study", "rank_of_name"]
+__all__ = ["Digest", "count_of", "digest_study", "noun_of", "rank_of_name"]
 
 _MOST_OPS = 60
+_FIRST_PORT = 1024  # that a process may open without being root
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class Digest:
         framework: Whose trace it is.
         has_device: Whether anything ran on a device.
         has_transfers: Whether it sent values to other hosts, or received them, outside of collectives.
+        is_device: Whether it is no host, but one of several devices of a process: these have one clock.
+        ranks: How many the job has; 0 where nothing tells.
+        copied_in_ps: Of such a device, time of copies from the host of a mean step.
     """
 
     host: str
@@ -59,12 +66,29 @@ class Digest:
     framework: str
     has_device: bool
     has_transfers: bool
+    is_device: bool = False
+    ranks: int = 0
+    copied_in_ps: float = 0.0
+
+
+def noun_of(digests: Sequence[Digest]) -> str:
+    """What one of a fleet is called: "host", or "device" where all are of one process."""
+    return "device" if digests and all(one.is_device for one in digests) else "host"
+
+
+def count_of(digests: Sequence[Digest]) -> str:
+    """How many there are, with the noun: "3 hosts", "1 host"."""
+    return counted_text(len(digests), noun_of(digests))
 
 
 def rank_of_name(host: str) -> int:
-    """The rank in a name HOST_RANK, as captures of profnb's have it; -1 for none."""
+    """The rank in a name HOST_RANK, as captures of profnb's have it; -1 for none.
+
+    TensorFlow's service, which ``serve`` starts, names files HOST_PORT: no rank is as large as a port.
+    """
     number = host.rpartition("_")[2]
-    return int(number) if "_" in host and number.isdecimal() and len(number) < 7 else -1
+    is_rank = "_" in host and number.isdecimal() and len(number) < 7
+    return int(number) if is_rank and int(number) < _FIRST_PORT else -1
 
 
 def digest_study(
@@ -84,7 +108,7 @@ def digest_study(
     spent: dict[
         str, float
     ] = {}  # names of ops stand in sentences, so nothing in them commands a terminal
-    has_transfers = False
+    has_transfers = has_pairs(study.trace)
     exchanged = find_collectives(study)
     edges = np.concatenate([exchanged.enter_ps, exchanged.leave_ps])
     for row in of_side.nonzero()[0].tolist():
@@ -108,12 +132,16 @@ def digest_study(
         framework=study.framework,
         has_device=study.has_device,
         has_transfers=has_transfers,
+        ranks=study.trace.ranks,
     )
 
 
 def _lines_of(study: Study, steps: int) -> dict[str, float]:
-    """Time of a mean step at each line of the user's code, as far as the capture looked; most first."""
-    lines = study.source.lines
+    """Time of a mean step at each line of the user's code, as far as the capture looked; most first.
+
+    Collectives are left out: a line that all exchange in is longest where the others are waited for.
+    """
+    lines = study.source.lines_without(np.isin(study.activities, (COLLECTIVES, EXCHANGING)))
     if lines is None:
         return {}
     spent = (lines.host_ps + lines.device_ps + np.maximum(lines.python_ps, 0)) / steps

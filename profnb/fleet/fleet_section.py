@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from profnb.core.columns import Floats
 from profnb.core.printable import printable
-from profnb.core.units import duration_text, percent_text
+from profnb.core.units import counted_text, duration_text, percent_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
@@ -56,7 +56,8 @@ class FleetView:
         if self.times is None or self.merged is None:
             return []
         listed = [_host_section(self.times), _own_section(self.times, self.merged)]
-        return [*listed, _late_section(self.times, self.merged), _clock_section(self.times)]
+        listed.append(_late_section(self.times, self.merged))
+        return [*listed, *([_clock_section(self.times)] if self.times.noun == "host" else [])]
 
 
 def _rows(times: HostTimes) -> list[int]:
@@ -69,7 +70,12 @@ def _more(times: HostTimes) -> str:
     left = len(times.host) - _MOST_HOSTS
     if left <= 0:
         return ""
-    return f" Of {len(times.host):,} hosts the {_MOST_HOSTS} of the longest own work; all are in fleet.hosts."
+    count = counted_text(len(times.host), times.noun)
+    return f" Of {count} the {_MOST_HOSTS} of the longest own work; all are in fleet.hosts."
+
+
+def _name_of(times: HostTimes) -> Shown:
+    return Shown(times.noun, lambda row: times.host[row])
 
 
 def _host_section(times: HostTimes) -> Section:
@@ -77,13 +83,23 @@ def _host_section(times: HostTimes) -> Section:
     return section_of(
         FLEET_HOSTS,
         times,
-        ("host", "step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction"),
-        title="Hosts",
+        (
+            _name_of(times),
+            "step_ms",
+            "own_ms",
+            "wait_ms",
+            "exchange_ms",
+            "caused_ms",
+            "last_fraction",
+        ),
+        title=f"{times.noun.capitalize()}s",
         tab="",
-        bar=Bar(lambda row: float(times.own_ps[row]) / most, colour_of("host compute"), 12),
+        bar=Bar(
+            lambda row: float(times.own_ps[row]) / most, colour_of(f"{times.noun} compute"), 12
+        ),
         rows=_rows(times),
-        sentence="Of a mean step; own work, waiting and exchange add up to it. Bars are own work."
-        + _more(times),
+        sentence="Of a mean step; own work, waiting and exchange add up to it. Bars are own work. What one "
+        "holds up is counted from the slowest of the others." + _more(times),
     )
 
 
@@ -101,7 +117,7 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
     return section_of(
         FLEET_HOSTS,
         times,
-        ("host", *columns),
+        (_name_of(times), *columns),
         title="Own work by what it is",
         tab="",
         bar=Bar(
@@ -112,7 +128,7 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
             12,
         ),
         rows=_rows(times),
-        sentence=f"The hosts differ most in {widest}, which the bars are of.",
+        sentence=f"The {times.noun}s differ most in {widest}, which the bars are of.",
     )
 
 
@@ -133,15 +149,15 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
         for row, at in enumerate(begins.tolist())
     ]
     several = f" Each mark is the mean of {each} steps." if each > 1 else ""
-    several += f" Each row is the latest of {together} hosts." if together > 1 else ""
+    several += f" Each row is the latest of {together} {times.noun}s." if together > 1 else ""
     return Section(
         title="Who was late in which step",
-        sentence="One mark a step, from the first common one to the last: how much longer the host's own "
-        f"work was than the shortest of all; a full block is {duration_text(most)}.{several}",
-        headings=("steps", "host"),
+        sentence="One mark a step, from the first common one to the last: how much longer the own work of "
+        f"the {times.noun} was than the shortest of all; a full block is {duration_text(most)}.{several}",
+        headings=("steps", times.noun),
         rows=rows,
         numbers=(False, False),
-        colours=[colour_of("input")] * len(rows),
+        colours=["currentColor"] * len(rows),  # the least marks are as thin as a letter
         tab="",
         plain="Who was late in which step (a full block is "
         f"{duration_text(most)})\n"
@@ -194,14 +210,14 @@ def fleet_text(view: FleetView) -> str:
 
 
 def _what_if(view: FleetView) -> str:
-    """What a step would take if the slow were like the others."""
+    """What a step would take if the slow were as fast as the slowest of the others."""
     if view.times is None or not view.verdict.gain_fraction:
         return ""
     step = float(view.times.step_ps.mean())
     left = 1 - view.verdict.gain_fraction
     they = "it" if len(view.verdict.hosts) == 1 else "they"
     return (
-        f"Were {they} like the others, a step would take {duration_text(step * left)}, "
+        f"Were {they} as fast as the slowest of the others, a step would take {duration_text(step * left)}, "
         f"{percent_text(view.verdict.gain_fraction)} less."
     )
 

@@ -64,7 +64,8 @@ FLEET_HOSTS = Table[HostTimes](
         Column(
             "caused_ms",
             lambda t: t.caused_ps,
-            "what all others wait because of it: its own work beyond the second longest, where it is last",
+            "what a step would be shorter, were it alone as fast as the slowest of the others: its own work "
+            "beyond theirs, where it is last, and no more than what they compute while they wait leaves",
             "holds up",
         ),
         Column(
@@ -103,7 +104,7 @@ FLEET_STEPS = Table[FleetSteps](
         Column(
             "is_steady",
             lambda f: f.spread(f.merged.is_steady.astype(np.int64)).astype(np.bool_),
-            "whether averages count it: no warm-up on any host, no pause",
+            "whether averages count it: whole, no warm-up on any host, no pause",
         ),
         Column("step_ms", lambda f: f.merged.step_ps.T.ravel(), "the step on this host"),
         Column("own_ms", lambda f: f.merged.own_ps.T.ravel(), "own work"),

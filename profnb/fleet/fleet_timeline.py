@@ -18,8 +18,8 @@ __all__ = ["FleetTimeline", "build_fleet_timeline", "show_fleet_timeline"]
 
 _MOST_NAMES = 8
 _READING = (
-    "A line per host: own work, then exchange; what is blank between them is waiting for others. Steps are "
-    "the first host's."
+    "A line per {noun}: own work, then exchange; what is blank between them is waiting for others. Steps are "
+    "the first {noun}'s."
 )
 
 
@@ -63,7 +63,7 @@ class FleetTimeline:
 
 def build_fleet_timeline(
     merged: Merged, names: Sequence[str], studies: Sequence[Study | None], notes: Sequence[str],
-    *, is_page: bool = False,
+    *, is_page: bool = False, noun: str = "host",
 ) -> FleetTimeline:  # fmt: skip
     """The timeline of a fleet.
 
@@ -73,8 +73,15 @@ def build_fleet_timeline(
         studies: The analyses of their traces; None for one that is a line only.
         notes: What is to be said of the fleet first.
         is_page: Whether it stands in a page.
+        noun: What one of them is; devices have one clock, and their streams are in their trace's timeline.
     """
-    told = [_READING, _clock_note(merged.clocks, names), *notes]
+    told = [_READING.format(noun=noun), *notes]
+    if noun == "device":
+        told.insert(1, f"fleet[{names[0]!r}].timeline() shows all streams and threads.")
+        return FleetTimeline(
+            join_hosts(merged, names, studies, has_device=True), told, is_page=is_page
+        )
+    told.insert(1, _clock_note(merged.clocks, names))
     if any(study is None for study in studies):
         told.insert(
             1,

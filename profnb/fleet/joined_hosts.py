@@ -1,11 +1,14 @@
 """Hosts of one capture to one trace on the first one's clock, so that one picture shows all of them.
 
 First comes a line per host: its own work, and its exchange with the others; what is blank between the two is
-waiting. Behind them come the threads and streams of each host, where its trace was opened. What has to be
+waiting. Behind them come the threads and streams of each host, where its trace was opened, those of one kind
+(``tf_Compute``) at one place in all hosts, by how busy the kind is in all of them. What has to be
 added to a clock is an estimate (``merging.Clocks``).
 """
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +29,7 @@ __all__ = ["EXCHANGE", "OWN_WORK", "JoinedStudy", "join_hosts"]
 
 OWN_WORK, EXCHANGE = "own work", "exchange"
 _BARS = (OWN_WORK, EXCHANGE)
+_ID = re.compile(r"[/ #-]*\d+$")  # of a thread, behind the name of its kind
 _MOST_LINES, _MOST_THREADS = 400, 40  # as many as a timeline shows, and of one host
 
 
@@ -90,7 +94,7 @@ class JoinedStudy(Study):
         events = self.trace.events
         at = np.searchsorted(self.steps.begin_ps, events.begin_ps, side="right") - 1
         is_inside = (at >= 0) & (events.begin_ps < self.steps.end_ps[np.maximum(at, 0)])
-        return Groups(np.where(is_inside, at, -1), self.parent, events.end_ps)
+        return Groups(np.where(is_inside, at, -1).astype(np.int32), self.parent, events.end_ps)
 
     @cached_property
     def categories(self) -> Int8s:
@@ -107,7 +111,11 @@ class JoinedStudy(Study):
 
 
 def join_hosts(
-    merged: Merged, names: Sequence[str], studies: Sequence[Study | None]
+    merged: Merged,
+    names: Sequence[str],
+    studies: Sequence[Study | None],
+    *,
+    has_device: bool = False,
 ) -> JoinedStudy:
     """Put hosts on one clock.
 
@@ -115,14 +123,16 @@ def join_hosts(
         merged: Their steps.
         names: What the H hosts are called.
         studies: The analyses of each one's trace; None for one of which a line is enough.
+        has_device: Whether own work is a device's, also where no study says so.
     """
     pieces = _Pieces()
-    _add_bars(pieces, merged, names, any(one is not None and one.has_device for one in studies))
+    has_device |= any(one is not None and one.has_device for one in studies)
+    _add_bars(pieces, merged, names, has_device)
     shift = merged.clocks.shift_ps
     most = min(_MOST_THREADS, max(_MOST_LINES // max(len(names), 1) - 1, 0))
-    for host, study in enumerate(studies):
-        if study is not None:
-            _add_threads(pieces, study, names[host], host, int(shift[host]), most)
+    opened = {host: study for host, study in enumerate(studies) if study is not None}
+    for host, lines in _in_one_order(opened, most).items():
+        _add_threads(pieces, opened[host], names[host], host, int(shift[host]), lines)
     name, begin, duration, category, row, line, source = pieces.columns
     origin = int(begin.min())
     orders: list[Int64s] = []
@@ -168,13 +178,30 @@ def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device:
             pieces.add(told, first[some], last[some], kind, -1, np.zeros(count, np.int64))
 
 
+def _in_one_order(opened: Mapping[int, Study], most: int) -> dict[int, list[int]]:
+    """The lines of each host, those that do most, in an order that is the same for hosts that are alike."""
+    found: dict[int, list[tuple[int, str, int]]] = {}  # of each line its place, kind and number
+    busy_ps: Counter[tuple[int, str]] = Counter()
+    for host, study in opened.items():
+        lanes = lay_out_lanes(study.trace, study.steps, study.parent)
+        rows = found.setdefault(host, [])
+        for at, line in enumerate(lanes.lines[:most].tolist()):
+            is_device = bool(study.trace.is_device_line[line])
+            place = 0 if is_device else 1 if at == lanes.steps_line else 2
+            # A device's streams are few and keep the recorder's order.
+            kind = f"{at:4}" if is_device else _ID.sub("", study.trace.lines.names[line])
+            rows.append((place, kind, line))
+            busy_ps[place, kind] += int(lanes.busy_ps[at])
+    for rows in found.values():
+        rows.sort(key=lambda row: (row[0], -busy_ps[row[:2]] if row[0] else 0, row[1]))
+    return {host: [line for *_, line in rows] for host, rows in found.items()}
+
+
 def _add_threads(
-    pieces: _Pieces, study: Study, name: str, host: int, shift_ps: int, most: int
+    pieces: _Pieces, study: Study, name: str, host: int, shift_ps: int, chosen: Sequence[int]
 ) -> None:
-    """A host's own threads and streams in reading order, those that do most."""
+    """Some of a host's own threads and streams."""
     trace = study.trace
-    lanes = lay_out_lanes(trace, study.steps, study.parent)
-    chosen = lanes.lines[:most].tolist()
     is_used: Bools = np.zeros(len(trace.names), np.bool_)
     for line in chosen:
         is_used[trace.events.name[trace.lines.offsets[line] : trace.lines.offsets[line + 1]]] = True

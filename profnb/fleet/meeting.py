@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profnb.core.units import count_text
-from profnb.fleet.digest import Digest
+from profnb.fleet.digest import Digest, count_of, noun_of
 
 if TYPE_CHECKING:
     from profnb.fleet.collectives import Key
@@ -46,10 +46,10 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
     if others:
         notes.append(
             f"{_listed(others)} took part in no collective with the others, so this is of "
-            f"{count_text(len(group))} of {count_text(len(digests))} hosts."
+            f"{count_text(len(group))} of {count_of(digests)}."
         )
         apart, _ = _largest_group(others)
-        if apart:
+        if apart and noun_of(digests) == "host":
             notes.append(
                 f"{_listed(apart)} exchange among themselves: profnb.load_fleet([their files]) shows them."
             )
@@ -88,11 +88,12 @@ def _listed(digests: Sequence[Digest]) -> str:
 
 
 def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
-    """Ranks below the highest one that left no trace."""
+    """Ranks that left no trace, of as many as a trace tells of, else of those below the highest."""
     ranks = {one.rank for one in digests if one.rank >= 0}
     if len(ranks) < len(digests):
         return []
-    missing = sorted(set(range(max(ranks, default=-1) + 1)) - ranks)
+    count = max([*ranks, *(one.ranks - 1 for one in digests)], default=-1) + 1
+    missing = sorted(set(range(count)) - ranks)
     if not missing:
         return []
     listed = ", ".join(map(str, missing[:_MOST_NAMES]))
@@ -101,11 +102,10 @@ def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
 
 
 def _why_nobody(digests: Sequence[Digest]) -> str:
-    if any(one.has_transfers for one in digests):
-        return (
-            "These hosts send to one another by twos (parameter servers, stages of a pipeline) and meet in "
-            "no collective, so nobody waits for all, and no host can be said to hold the others up."
-        )
+    if noun_of(digests) == "device":
+        return _why_no_device(digests)
+    if len(digests) == 1:
+        return _why_not_alone(digests[0])
     if any(one.collectives.is_unclear for one in digests):
         return (
             "These processes exchange in several groups, and their collectives do not say of which each is, "
@@ -116,7 +116,37 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
             "No two collectives have all these hosts in common: their captures may not have been of the same "
             "steps. Bound them by steps (-n), not by seconds."
         )
+    if any(one.has_transfers for one in digests):
+        return (
+            "These hosts meet in no collective: they send to one another by twos (parameter servers, stages "
+            "of a pipeline) or not at all, so nobody waits for all, and no host can be said to hold the "
+            "others up."
+        )
     return "No trace has a collective in its steps, so what the hosts waited for one another cannot be told."
+
+
+def _why_not_alone(digest: Digest) -> str:
+    if digest.collectives.has_replicas and not digest.has_device:
+        return (
+            "Replicas of this process share its CPUs (logical devices), whose threads do not tell which "
+            "replica they work for, so what one waited for another cannot be told."
+        )
+    return (
+        "This is the trace of one host, which does not tell what it waited for: give load_fleet the traces "
+        "of all that were captured with it."
+    )
+
+
+def _why_no_device(digests: Sequence[Digest]) -> str:
+    if any(one.collectives.is_unclear for one in digests):
+        return (
+            "The collectives of these devices that should be the same ran at different times, so which "
+            "belong together cannot be told."
+        )
+    return (
+        "These devices met in fewer than two collectives in the steps of this trace, so nobody can be said "
+        "to hold the others up."
+    )
 
 
 def _unmatched(group: Sequence[Digest]) -> list[str]:

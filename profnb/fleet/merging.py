@@ -7,7 +7,8 @@ when the last of them is entered and left when all are left:
     host b    own 30                  [ 5  ]    own 30, wait  0, exchange 5
 
 What lies before the first joint and behind the last one counts for nobody. Clocks: nobody leaves a joint
-before everybody has entered it, which bounds what lies between two clocks from both sides.
+before everybody has entered it, which bounds what lies between two clocks from both sides. Devices of
+one process have one clock.
 
 Source: definitions of waiting and its cause as in DeepSpeed#3579 and TraceLens' nccl_analyser (the latest
 start less one's own), by durations of one clock each instead of time stamps of all.
@@ -22,11 +23,13 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.fleet.collectives import Key
 from profnb.fleet.digest import Digest
+from profnb.fleet.own_work import DEVICE_COMPUTE, OWN_CATEGORIES
 from profnb.steps.gaps import is_pause
 
 __all__ = ["Clocks", "Joints", "Merged", "merge"]
 
 _FEWEST = 2
+_COMPUTING = [DEVICE_COMPUTE, OWN_CATEGORIES.index("host compute")]
 _LONGEST_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit
 
 
@@ -75,7 +78,11 @@ class Merged:
         clocks: What lies between their clocks.
         step_of: The step that each joint but the first ends a piece of, shape (K - 1,).
         step_num: The steps' numbers on the first host, shape (S,).
-        is_steady: Which are neither warm-up on any host nor pauses, shape (S,).
+        stride: How many of the first host's steps lie between two of these: more than 1 where hosts meet in
+            some of their steps only.
+        is_steady: Which are whole, no warm-up on any host and no pauses, shape (S,).
+        is_telling: The same, with a first step of which only the begin is missing: it tells who was late.
+        is_pause: Which took far longer than the rest: on some host a checkpoint or the like, shape (S,).
         piece_own_ps: Own work before each joint but the first, shape (H, K - 1).
         piece_wait_ps: Waiting in it, likewise.
         piece_exchange_ps: Exchange, likewise.
@@ -83,13 +90,17 @@ class Merged:
         wait_ps: Waiting, likewise.
         exchange_ps: Exchange, likewise.
         categories_ps: Own work by ``own_work.OWN_CATEGORIES``, shape (H, S, number of them).
+        beside_ps: What a host computed while it was in collectives, which is no own work, likewise.
     """
 
     joints: Joints
     clocks: Clocks
     step_of: Int64s
     step_num: Int64s
+    stride: int
     is_steady: Bools
+    is_telling: Bools
+    is_pause: Bools
     piece_own_ps: Int64s
     piece_wait_ps: Int64s
     piece_exchange_ps: Int64s
@@ -97,6 +108,7 @@ class Merged:
     wait_ps: Int64s
     exchange_ps: Int64s
     categories_ps: Int64s
+    beside_ps: Int64s
 
     @property
     def step_ps(self) -> Int64s:
@@ -108,6 +120,11 @@ class Merged:
         """The steps that averages are of; all where none is steady."""
         rows = np.flatnonzero(self.is_steady)
         return rows if rows.size else np.arange(self.step_num.size)
+
+    @property
+    def telling(self) -> Int64s:
+        """The steps that say who is late."""
+        return np.flatnonzero(self.is_telling) if self.is_telling.any() else self.steady
 
 
 def merge(digests: Sequence[Digest]) -> Merged | None:
@@ -122,9 +139,13 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
         [digest.doings.between(begin[row], end[row]) for row, digest in enumerate(digests)]
     )
     own = by_category.sum(axis=2)
+    beside = np.zeros_like(by_category)
+    for row, digest in enumerate(digests):
+        inside = digest.doings.between(end[row], np.maximum(joints.leave_ps[row, 1:], end[row]))
+        beside[row][:, _COMPUTING] = inside[:, _COMPUTING]
     rest = joints.leave_ps[:, 1:] - begin - own
     wait = np.minimum(own.max(axis=0) - own, rest)
-    step_of, step_num = _steps_of(digests[0], joints.enter_ps[0, 1:])
+    step_of, step_num, stride = _steps_of(digests[0], joints.enter_ps[0, 1:])
     count = step_num.size
     is_warm_up = np.zeros(count, np.bool_)
     for row, digest in enumerate(digests):
@@ -132,16 +153,22 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
         if digest.is_warmup.size:
             is_warm_up[step_of[digest.is_warmup[np.maximum(at, 0)] & (at >= 0)]] = True
     exchange = rest - wait
-    is_steady = ~is_warm_up
+    is_telling = ~is_warm_up
     times = _by_step(own + rest, step_of, count)[0]
-    rows = np.flatnonzero(is_steady)
-    is_steady[rows[is_pause(times[rows])]] = False
+    rows = np.flatnonzero(is_telling)
+    paused = rows[is_pause(times[rows])]
+    is_telling[paused] = False
+    is_steady = is_telling.copy()
+    is_steady[0] &= not _begins_inside(digests[0], joints)
     return Merged(
         joints=joints,
         clocks=clocks,
         step_of=step_of,
         step_num=step_num,
+        stride=stride,
         is_steady=is_steady,
+        is_telling=is_telling,
+        is_pause=np.isin(np.arange(count), paused),
         piece_own_ps=own,
         piece_wait_ps=wait,
         piece_exchange_ps=exchange,
@@ -149,6 +176,7 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
         wait_ps=_by_step(wait, step_of, count),
         exchange_ps=_by_step(exchange, step_of, count),
         categories_ps=_by_step(by_category, step_of, count),
+        beside_ps=_by_step(beside, step_of, count),
     )
 
 
@@ -191,11 +219,19 @@ def _begins_of_joints(enter: Int64s, leave: Int64s) -> Int64s:
     return np.flatnonzero(is_begin)
 
 
-def _steps_of(digest: Digest, enter_ps: Int64s) -> tuple[Int64s, Int64s]:
-    """The step of each joint by one host's steps, from 0 on without holes; and the steps' numbers."""
+def _steps_of(digest: Digest, enter_ps: Int64s) -> tuple[Int64s, Int64s, int]:
+    """The step of each joint by one host's steps, from 0 on without holes; their numbers; and the stride."""
     at = np.searchsorted(digest.step_begin_ps, enter_ps, side="right") - 1
     rows, step_of = np.unique(np.maximum(at, 0), return_inverse=True)
-    return step_of.astype(np.int64), digest.step_num[rows].astype(np.int64)
+    stride = int(np.median(np.diff(rows))) if rows.size > 1 else 1
+    return step_of.astype(np.int64), digest.step_num[rows].astype(np.int64), stride
+
+
+def _begins_inside(digest: Digest, joints: Joints) -> bool:
+    """Whether the first step is cut: the first joint, behind which counting begins, is in it as well."""
+    first = joints.enter_ps[0, :2]
+    at = np.searchsorted(digest.step_begin_ps, first, side="right")
+    return bool(at[0] == at[1])
 
 
 def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
@@ -205,6 +241,9 @@ def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
         since_ns = [0] * len(digests)  # between the traces' own zeros, then
     starts = np.array(since_ns, np.int64) * PS_PER_NS
     enter, leave = joints.enter_ps, joints.leave_ps
+    if all(one.is_device for one in digests):
+        none = np.zeros(len(digests), np.int64)
+        return Clocks(none, none, none, is_possible=True, shift_ps=none)
     low = (enter[0] - leave).max(axis=1)
     high = (leave[0] - enter).min(axis=1)
     offset = np.median(leave[0] - leave, axis=1).astype(np.int64)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.units import count_text
+from profnb.core.units import count_text, counted_text
 from profnb.loading import load
+from profnb.profile import Profile
 from profnb.several.fleets import Fleet
 from profnb.several.letting_go import let_go
 
@@ -22,12 +23,16 @@ Source = str | os.PathLike[str]
 
 
 def load_fleet(
-    path: Source | Sequence[Source], *, run: str | None = None, executor: Executor | None = None
+    path: Source | Sequence[Source] | Profile,
+    *,
+    run: str | None = None,
+    executor: Executor | None = None,
 ) -> Fleet:
-    """Open the traces of several hosts of one capture.
+    """Open the traces of several hosts of one capture, or the several devices of one trace.
 
     Args:
-        path: A logdir or a run's folder, also as a URL; or the hosts' trace files.
+        path: A logdir or a run's folder, also as a URL; or the hosts' trace files. One trace, or a profile,
+            is a fleet of its devices where several of them ran collectives.
         run: Which run of a logdir; by default the newest of several hosts.
         executor: Where to read the traces: any ``concurrent.futures.Executor`` whose workers see the files (a
             process pool, Dask's ``Client.get_executor()``); here, one after the other, by default.
@@ -39,11 +44,18 @@ def load_fleet(
     """
     from profnb.trace.runs.remote_files import fetch_traces, is_url
 
+    if isinstance(path, Profile):
+        return _fleet_of_one(path, "", path.capture_time.hostname, path.options.label or "", [])
     folder = None
     if isinstance(path, str) and is_url(path):
         folder = fetch_traces(path, run)
         path = folder.name
     files, label, notes = _pick_files(path, run)
+    if len(files) == 1:
+        (file,) = files
+        fleet = _fleet_of_one(load(file.path), str(file.path), file.host, label, notes)
+        fleet.folder = folder
+        return fleet
     tasks = [(str(file.path), file.host) for file in files]
     results = map(read_digest, tasks) if executor is None else executor.map(read_digest, tasks)
     digests = []
@@ -57,6 +69,25 @@ def load_fleet(
     fleet = Fleet(digests, label, notes)
     fleet.folder = folder
     return fleet
+
+
+def _fleet_of_one(profile: Profile, path: str, host: str, label: str, notes: list[str]) -> Fleet:
+    """The devices of a trace as a fleet; where they did not meet, a fleet of one host, which says so."""
+    from profnb.fleet.device_digests import digest_devices
+    from profnb.fleet.digest import digest_study
+    from profnb.steps.streams import working_devices
+
+    study, time = profile.study, profile.capture_time
+    digests = digest_devices(study, path, time)
+    if not digests:
+        count = len(working_devices(study.trace))
+        if count > 1:
+            notes.append(
+                f"{counted_text(count, 'device')} of this trace ran something, but fewer than two of them "
+                "collectives in its steps, so what they waited for one another cannot be told."
+            )
+        digests = [digest_study(study, host, path, time)]
+    return Fleet(digests, label, notes, opened=None if path else profile)
 
 
 def find_fleet(path: Source, run: str | None = None) -> Fleet | None:
@@ -115,7 +146,7 @@ def _pick_files(
 
     if not isinstance(path, str | os.PathLike):
         listed = [file for one in path for file in find_traces(one)]
-        return name_hosts(listed), f"{len(listed)} files", []
+        return name_hosts(listed), counted_text(len(listed), "file"), []
     files = find_traces(path)
     runs = runs_of(files)
     if run is not None:
@@ -127,8 +158,10 @@ def _pick_files(
     chosen = (several or list(runs))[-1]
     notes = []
     if len(runs) > 1:
+        what = " that has several hosts" if several else ""
+        none = "" if several else " None has several hosts."
         notes.append(
-            f"The newest of {count_text(len(runs))} runs that has several hosts was opened, "
-            f"{printable(chosen)}; run= opens another."
+            f"Of {count_text(len(runs))} runs the newest{what} was opened, {printable(chosen)}; run= opens "
+            f"another.{none}"
         )
     return runs[chosen], chosen, notes

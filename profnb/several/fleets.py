@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.core.printable import printable
 from profnb.core.table import TableOf
-from profnb.core.units import count_text
 from profnb.core.whole_files import whole_file
 from profnb.loading import load
 from profnb.profile import Profile
@@ -34,7 +33,7 @@ _MOST_OPENED, _MOST_BYTES = 8, 100_000_000  # hosts whose threads a timeline sho
 
 
 class Fleet:
-    """Several hosts of one capture, merged by their collectives.
+    """Several hosts of one capture, or devices of one trace, merged by their collectives.
 
     Tables are pandas DataFrames made fresh on access; ``fleet["worker-2"]`` is the profile of one host. Shown
     in a notebook, a fleet is its report.
@@ -49,7 +48,11 @@ class Fleet:
     collectives = TableOf("profnb.fleet.fleet_tables", "FLEET_COLLECTIVES", "_steps")
 
     def __init__(
-        self, digests: "Sequence[Digest]", label: str = "", notes: Sequence[str] = ()
+        self,
+        digests: "Sequence[Digest]",
+        label: str = "",
+        notes: Sequence[str] = (),
+        opened: Profile | None = None,
     ) -> None:
         """Hosts by rank, or by name where nothing tells ranks.
 
@@ -57,8 +60,9 @@ class Fleet:
             digests: What is known of each.
             label: What it is called.
             notes: What is to be said first.
+            opened: The profile whose devices they are, where that is no file.
         """
-        self.label = label
+        self.label, self._opened = label, opened
         self._digests = sorted(digests, key=lambda one: (one.rank, _natural(one.host)))
         self._first_notes = tuple(notes)
         self.folder: object = None
@@ -74,10 +78,15 @@ class Fleet:
         return find_meeting(self._digests)
 
     @cached_property
-    def _merged(self) -> "Merged | None":
+    def _joined(self) -> "Merged | None":
         from profnb.fleet.merging import merge
 
         return merge(self._meeting.digests)
+
+    @property
+    def _merged(self) -> "Merged | None":
+        """What the hosts have in common; None also where it cannot have been the same."""
+        return self._joined if self._joined and self._joined.clocks.is_possible else None
 
     @property
     def has_met(self) -> bool:
@@ -100,15 +109,16 @@ class Fleet:
 
     @cached_property
     def _verdict(self) -> "Verdict":
+        from profnb.fleet.digest import count_of
         from profnb.fleet.verdict import Verdict, judge
 
-        if self._merged is None or self._times is None:
-            return Verdict(f"{count_text(len(self._digests))} hosts, and no verdict.")
-        if not self._merged.clocks.is_possible:
+        if self._joined is not None and self._merged is None:
             return Verdict(
-                f"{count_text(len(self._digests))} hosts, and no verdict: these cannot be the same "
+                f"{count_of(self._digests)}, and no verdict: these cannot be the same "
                 "collectives, as some were left before all had entered them, whatever the clocks."
             )
+        if self._merged is None or self._times is None:
+            return Verdict(f"{count_of(self._digests)}, and no verdict.")
         return judge(self._meeting.digests, self._merged, self._times)
 
     @property
@@ -140,16 +150,18 @@ class Fleet:
         return np.empty(0) if merged is None else merged.step_ps[:, merged.steady].mean(axis=0)
 
     def __getitem__(self, host: str) -> Profile:
-        """The profile of one host, opened when asked for.
+        """The profile of one host, or of the trace that a device is of, opened when asked for.
 
         Raises:
             KeyError: There is no such host.
         """
+        from profnb.fleet.digest import noun_of
+
         for one in self._digests:
             if one.host == host:
-                return load(one.path)
+                return self._opened or load(one.path)
         names = printable(", ".join(one.host for one in self._digests))
-        raise KeyError(f"No host {host!r}; there are: {names}.")
+        raise KeyError(f"No {noun_of(self._digests)} {host!r}; there are: {names}.")
 
     def __iter__(self) -> Iterator[str]:
         return iter([one.host for one in self._digests])
@@ -205,19 +217,22 @@ class Fleet:
 
     def _timeline(self, notes: Sequence[str], *, is_page: bool = False) -> "FleetTimeline | None":
         """All hosts on one axis; None where nothing joins their clocks."""
+        from profnb.fleet.digest import noun_of
         from profnb.fleet.fleet_timeline import build_fleet_timeline
 
         merged = self._merged
-        if merged is None or not merged.clocks.is_possible:
+        if merged is None:
             return None
         met = self._meeting.digests
         files = [Path(one.path) for one in met]
         has_files = all(one.path for one in met) and all(file.is_file() for file in files)
         is_few = has_files and len(files) <= _MOST_OPENED
         is_small = is_few and sum(file.stat().st_size for file in files) <= _MOST_BYTES
+        is_small &= not met[0].is_device  # whose streams their trace's own timeline has
         studies = [load(one.path).study if is_small else None for one in met]
         names = [one.host for one in met]
-        return build_fleet_timeline(merged, names, studies, notes, is_page=is_page)
+        noun = noun_of(met)
+        return build_fleet_timeline(merged, names, studies, notes, is_page=is_page, noun=noun)
 
     def to_html(self, path: Source, *, timeline: bool = True) -> Path:
         """Write the report as one HTML file that needs no network.
@@ -270,7 +285,9 @@ class Fleet:
         return fleet_bundle(self._view)
 
     def __repr__(self) -> str:
-        return f"<Fleet of {len(self)} hosts>"
+        from profnb.fleet.digest import count_of
+
+        return f"<Fleet of {count_of(self._digests)}>"
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

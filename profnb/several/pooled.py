@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from profnb.core.printable import printable
 
-__all__ = ["LostWorkerError", "call_on_workers"]
+__all__ = ["MOST_TEXT", "LostWorkerError", "call_on_workers"]
 
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
-_MOST_TEXT = 300
+MOST_TEXT = 300  # characters of what others say, a worker or a machine
 
 
 class LostWorkerError(Exception):
@@ -50,4 +50,4 @@ def call_on_workers(
 
 def _lost(error: Exception) -> LostWorkerError:
     said = f"The worker was lost ({type(error).__name__}: {error!s})"
-    return LostWorkerError(printable(said.replace("\n", " "))[:_MOST_TEXT])
+    return LostWorkerError(printable(said.replace("\n", " "))[:MOST_TEXT])

@@ -19,7 +19,7 @@ from profnb.core.printable import printable
 from profnb.core.table import Column, Table, of_each
 from profnb.loading import load
 from profnb.several.letting_go import let_go
-from profnb.several.pooled import LostWorkerError, call_on_workers
+from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
 from profnb.steps.summary import GAP, GAP_WORK
@@ -31,7 +31,6 @@ __all__ = ["SUMMARIES", "TraceSummary", "summarize", "summarize_trace"]
 
 Source = str | os.PathLike[str]
 _PARTS = (*CATEGORIES, GAP, GAP_WORK)
-_MOST_TEXT = 300
 _FEWEST_FOR_PROGRESS = 8
 
 
@@ -139,7 +138,7 @@ def _summarize(path: str) -> TraceSummary:
             notes=len(profile.notes),
         )
     except (ProfnbError, OSError, ValueError) as error:
-        return TraceSummary(path, error=printable(str(error))[:_MOST_TEXT])
+        return TraceSummary(path, error=printable(str(error))[:MOST_TEXT])
 
 
 def summarize(
@@ -148,7 +147,7 @@ def summarize(
     """Summarize many traces, one row each.
 
     Args:
-        paths: A folder, of which every trace is taken, or traces.
+        paths: A folder, of which every trace is taken, or traces; also as URLs.
         executor: Where to read them: any ``concurrent.futures.Executor`` whose workers see the files, as a
             ``ProcessPoolExecutor`` or Dask's ``Client.get_executor()``; here, one after the other, by
             default. A pool takes seconds to start: it pays from some fifty traces on.
@@ -171,7 +170,10 @@ def _listed(paths: Source | Iterable[Source]) -> list[str]:
     if not isinstance(paths, str | os.PathLike):
         return [os.fspath(path) for path in paths]
     from profnb.trace.files import find_traces
+    from profnb.trace.runs.remote_files import is_url, list_traces
 
+    if isinstance(paths, str) and is_url(paths):
+        return list_traces(paths)
     return [str(file.path) for file in find_traces(Path(paths))]
 
 

@@ -19,13 +19,12 @@ from pathlib import Path
 from profnb.capture.fresh import JOB, run_fresh
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
-from profnb.several.pooled import LostWorkerError, call_on_workers
+from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
 
 __all__ = ["DoneRun", "FreshRound", "RoundResult", "Worker", "run_round", "run_rounds"]
 
 _ONE_AT_A_TIME = threading.Lock()
 _CPU_FACTS = Path("/proc/cpuinfo")
-_MOST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def _processor() -> str:
         for line in _CPU_FACTS.read_text("utf-8", "replace").splitlines():
             name, _, value = line.partition(":")
             if name.strip() == "model name":
-                return value.strip()[:_MOST_TEXT]
+                return value.strip()[:MOST_TEXT]
     return platform.processor()
 
 
