@@ -22,7 +22,8 @@ back up this list; each folder's own docstring says what is in it.
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
     several/    several traces at once: fleets, running processes, many traces to one row each
-    tables, profile, loading, captured, *comparison, sweep*, warm   the API, from a path or a block to answers
+    tables, profile, loading, captured, *comparison, compared_runs, sweep*, warm   the API, from a path or a
+                block to answers
     magic/, magics, demo, __main__                                  the doors: magics and the command line
 """
 
@@ -119,7 +120,7 @@ def summarize(
     """Summarize many traces, one row each; see ``profnb.several.summaries.summarize``.
 
     Args:
-        paths: A folder, of which every trace is taken, or traces.
+        paths: A folder, of which every trace is taken, or traces; also as URLs.
         executor: Where to read them: any ``concurrent.futures.Executor`` whose workers see the files; here,
             one after the other, by default.
 

@@ -245,9 +245,10 @@ class Profile(Tables):
     @cached_property
     def advice(self) -> "list[Advice]":
         """What to change, with the numbers that say so; what can gain most comes first."""
+        from profnb.fleet.device_advice import refine_with_devices
         from profnb.report.ranking import advise
 
-        return advise(self.study) if self.has_trace else []
+        return advise(self.study, refine_with_devices) if self.has_trace else []
 
     @cached_property
     def notes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Nothing serious for keyboards and screen readers: axe-core on the pages of a report, a comparison, a sweep and a timeline.
+"""Nothing serious for keyboards and screen readers: axe-core on the pages of a report, a comparison, a sweep, a fleet and a timeline.
 
 axe-core comes from the npm registry: ``PROFNB_AXE`` names its axe.min.js (``.ci/run`` fetches it). Without it only what needs
 no axe-core is tested.
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chromium import browser, one_page, open_page  # noqa: F401
+from made_hosts import hosts_of
 
 import profnb
 from profnb.compare.section import comparison_bundle
@@ -31,6 +32,9 @@ def pages(tmp_path_factory):
     random = np.random.default_rng(0)
     points = [SweepPoint({"batch_size": size}, [random.normal(took * MS, 0.1 * MS, 40) for _ in range(3)], [1e12] * 3, False, size, (), 1e6 * size) for size, took in ((32, 4), (64, 5), (128, 16))]
     bundles = {"comparison": comparison_bundle(profnb.compare(profile, profnb.load(HERE / "cpu-cnn.xplane.pb"))._view), "sweep": sweep_bundle(tabulate_sweep(points))}
+    random_works = np.random.default_rng(2).integers(5, 30, (3, 40))
+    hosts_of(folder / "run", (random_works + np.array([[0], [40], [1]])).tolist())
+    profnb.load_fleet(folder / "run").to_html(folder / "fleet.html", timeline=False)
     profile.to_html(folder / "report.html")  # the timeline stands below it
     for name, bundle in bundles.items():
         (folder / f"{name}.html").write_text(PAGE.format(name, bundle["text/html"], report_script()), "utf-8")
@@ -43,7 +47,7 @@ def serious(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["report", "comparison", "sweep"])
+@pytest.mark.parametrize("name", ["report", "comparison", "sweep", "fleet"])
 def test_axe_finds_nothing_serious(open_page, pages, name, scheme):
     axe = os.environ.get("PROFNB_AXE", "")
     if not Path(axe).is_file():

@@ -13,10 +13,10 @@ import profnb
 from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
-from profnb.report.step_chart import step_chart, step_figure
+from profnb.report.step_chart import step_chart, step_figure, step_table_html, strip_caption
 from profnb.drawing.html_table import html_table
 from profnb.drawing.plain import plain_table
-from profnb.report.text import fact_rows, headline_text, run_facts
+from profnb.report.text import answer_text, fact_rows, headline_text, run_facts
 
 pytestmark = pytest.mark.versions
 
@@ -72,6 +72,18 @@ def test_the_answer_says_most_only_of_more_than_half():
     assert answer(45).startswith("The largest part is host compute, 45.0 %")
 
 
+def test_that_nothing_could_explain_the_time_is_said_only_of_what_nothing_explains_where_no_host_was_recorded():
+    def answer(busy, has_host):
+        study = Study(read(host(line("p", marker(0, 100, 0))), gpu(line("Stream #1", event("k", 0, busy)))))
+        return answer_text(study.summary, has_host=has_host)
+
+    nothing = "nothing that could explain it was recorded"
+    assert nothing in answer(10, has_host=False)
+    assert nothing not in answer(10, has_host=True)
+    assert answer(90, has_host=False) == answer(90, has_host=True)
+    assert answer(90, has_host=False).startswith("Most of it is device compute, 90.0 %")
+
+
 def test_the_text_is_a_short_read(cpu_trace_path):
     lines = profnb.load(cpu_trace_path).summary().splitlines()
     assert len(lines) < 48
@@ -103,6 +115,7 @@ def test_many_steps_are_averaged_and_the_slowest_is_still_shown():
     chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert len(chart.labels) == 120
     assert chart.labels[0] == "train 0 to 3 (mean of 4)"
+    assert strip_caption(chart).startswith("Each bar is the mean of several steps (0 to 479), ")
     assert max(chart.slowest_ms) == pytest.approx(900 / 1e9, abs=1e-4)
 
 
@@ -120,6 +133,43 @@ def test_a_long_warm_up_step_does_not_flatten_the_chart():
     layout = step_figure(step_chart(study.steps, study.breakdown, study.gaps))["layout"]
     assert layout["yaxis"]["range"][1] < 2
     assert layout["annotations"][0]["text"] == "↑ 1.00 s"
+
+
+def chart_of(durations_ms, **options):
+    """The chart of steps that follow each other without a gap."""
+    ends = np.cumsum([0, *durations_ms]) * 10**9
+    study = Study(read(host(line("python", *(marker(int(a), int(b), at) for at, (a, b) in enumerate(zip(ends, ends[1:])))))), **options)
+    return step_chart(study.steps, study.breakdown, study.gaps)
+
+
+def test_the_twelve_slowest_steps_stand_in_a_table_in_the_order_of_time():
+    cells = parse(step_table_html(chart_of([at * 7 % 20 + 1 for at in range(20)]))).text
+    assert cells[:2] == ["slowest steps", "step time"]
+    assert cells[2:-1:3] == [f"train {at}" for at in (2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19)]
+    assert cells[4:-1:3] == [f"{ms} ms" for ms in ("15.0", "9.00", "16.0", "10.0", "17.0", "11.0", "18.0", "12.0", "19.0", "13.0", "20.0", "14.0")]
+    assert cells[-1] == "and 8 faster ones"
+
+
+def test_bars_of_the_table_are_of_the_slowest_step_past_warm_up():
+    cells = parse(step_table_html(chart_of([100] + [10] * 10 + [5], warmup_steps=1))).text
+    assert [len(bar) for bar in cells[3::3]] == [24] * 11 + [12]
+    assert cells[2] == "train 0, warm-up"
+    assert cells[-1] == "5.00 ms"  # these are all
+
+
+@pytest.mark.parametrize(
+    ("durations", "said"),
+    [
+        ([], ""),
+        ([5], "Each bar is a step (0), 5.60 ms at full height."),
+        ([5, 5, 5], "Each bar is a step (0 to 2), 5.60 ms at full height."),
+        ([100, 10, 10], "Each bar is a step (0 to 2), 11.2 ms at full height; faint: warm-up, cut off above that."),
+    ],
+)
+def test_what_the_bars_of_the_strip_are_is_said_under_it(durations, said):
+    chart = chart_of(durations, warmup_steps=int(100 in durations))
+    assert strip_caption(chart) == said
+    assert step_figure(chart)["layout"]["yaxis"]["range"] == [0, pytest.approx(max(durations[-2:], default=1 / 1.12) * 1.12)]
 
 
 def test_the_bars_of_a_chart_by_hand():

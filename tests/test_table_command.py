@@ -7,7 +7,11 @@ import pytest
 
 import profnb
 from profnb.__main__ import main
+from profnb.comparison import Comparison
 from profnb.core.table import Table, TableOf, tables_of
+from profnb.lite.result import LiteTables
+from profnb.lite_comparison import LiteComparison
+from profnb.several.fleets import Fleet
 from profnb.tables import Tables
 
 TRACE = str(Path(__file__).parent / "data" / "cpu-cnn.xplane.pb")
@@ -82,6 +86,13 @@ def test_tables_are_declarations_and_properties_that_speak_of_rows():
     tables = tables_of(Both)
     assert list(tables) == ["copies", "made"]
     assert tables["made"] == Table("made", "One row per thing, the largest first.", ())
+
+
+@pytest.mark.parametrize("owner", [Tables, LiteTables, Fleet, Comparison, LiteComparison])
+def test_a_table_is_declared_under_the_name_that_it_has(owner):
+    declared = {name: place.table for name, place in vars(owner).items() if isinstance(place, TableOf)}
+    assert [table.name for table in declared.values()] == list(declared)
+    assert all(table.rows.startswith("One row per ") and table.rows.endswith(".") for table in declared.values())
 
 
 @pytest.mark.parametrize("name", list(tables_of(Tables)))

@@ -14,6 +14,7 @@ from profnb.steps.launching import find_launches
 from profnb.timeline.marks import merge_events, pick_marks
 from profnb.timeline.lanes import busy_in_bins
 from profnb.subjects.study import Study
+from profnb.timeline import pack
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.files import read_trace
 from profnb.trace.model import StringTable
@@ -182,6 +183,20 @@ def test_the_browser_gets_every_number():
     assert [(entry["label"], entry["row"], entry["device"], entry["steps"]) for entry in head["lines"]] == [("GPU:0 Stream #1", 0, True, False), ("Python (steps)", 1, False, True)]
 
 
+def test_times_count_from_the_first_event_even_where_it_is_before_its_lines_begin():
+    study = study_of(host(line("t", event("early", -5 * US, 2 * US), event("a", 0, 10 * US))))
+    head, columns = unpack(pack_timeline(Scene(study), 10, 0).data)
+    assert (head["begin_ps"], head["span"]) == (-5 * US, 15_000)
+    assert (columns["begin"].tolist(), columns["duration"].tolist()) == ([0, 5000], [2000, 10_000])
+
+
+def test_a_block_tells_how_long_its_events_ran():
+    study = study_of(host(line("t", *(event("a", at * 3 * US, 2 * US) for at in range(100)))))
+    _, columns = unpack(pack_timeline(Scene(study), 10, 0).data)
+    assert (columns["occurrences"] > 1).all()
+    assert columns["busy"].tolist() == (columns["occurrences"] * 2000).tolist()
+
+
 def test_a_long_trace_gets_a_coarser_unit_that_fits_32_bits():
     study = study_of(host(line("t", event("a", 0, 10), event("b", 60 * 10**12, 10**6))))
     head, columns = unpack(pack_timeline(Scene(study), 10, 0).data)
@@ -232,6 +247,15 @@ def test_a_timeline_coarsens_until_it_fits_and_says_so():
     assert "drawn as blocks of several" in timeline.remarks[0]
     assert "p.to_html(path)" in timeline.remarks[0]
     assert build_timeline(Study(many(1000))).remarks == ()
+
+
+def test_what_fits_is_found_in_a_few_tries(monkeypatch):
+    """The whole takes 89 kB: what is almost small enough already is no reason to try one mark less each time."""
+    tries = []
+    monkeypatch.setattr(pack, "pack_timeline", lambda *given: tries.append(pack_timeline(*given)) or tries[-1])
+    assert fit_timeline(Scene(Study(many(20_000))), 20_000, 100, 85_000) is tries[-1]
+    assert len(tries[-1].data) <= 85_000 < len(tries[-2].data)
+    assert len(tries) <= 4
 
 
 def test_a_page_holds_every_event():

@@ -22,7 +22,7 @@ Cell = str | tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]
 # Where a long name may break: between the parts of a path, never inside a word. An untrusted notebook drops
 # overflow-wrap and a sanitized page shows <wbr> as text, but between inline blocks a line may break.
 _BREAKS = re.compile(r"(?<=[/:])(?=[^/:])")
-_BAR = re.compile(r"\s*[\u2580-\u259f][\u2580-\u259f\s·]*")
+_BAR = re.compile(r"[\s·]*[\u2580-\u259f][\u2580-\u259f\s·]*|·{2,}")
 _LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
 
 

@@ -10,7 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.compare.speedup import Estimate, estimate_step
+from profnb.compare.estimates import Estimate
+from profnb.compare.speedup import estimate_step
 from profnb.lite.judging import Price, mean_interval, paired_price, share_interval
 from profnb.subjects.advising import Advice
 

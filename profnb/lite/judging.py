@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.compare.speedup import estimate_mean
+from profnb.compare.estimates import estimate_mean
 from profnb.core.columns import Floats
 
 __all__ = [

@@ -250,5 +250,5 @@ LITE_DIFFERENCES: Table[Sequence[Any]] = Table(
         Column("difference_low", _price_of("low"), "where its 95 % interval begins"),
         Column("difference_high", _price_of("high"), "where it ends"),
     ),
-    owner="lite_comparison",
+    owner="c",
 )

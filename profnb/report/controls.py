@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.core.units import count_text, duration_text
+from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.kernel_bridge import show_bridge
 from profnb.drawing.section import Section
 from profnb.report.forms.as_html import live_parts
@@ -120,7 +120,7 @@ def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
     end_ps = int(ends[last]) if last < ends.size else np.iinfo(np.int64).max
     begins = study.trace.events.begin_ps
     beside = (study.groups.step < 0) & (begins >= begin_ps) & (begins < end_ps)
-    words = f"everything, {count_text(rows.size)} steps and what ran between and around them"
+    words = f"everything, {counted_text(rows.size, 'step')} and what ran between and around them"
     times = None if every else (np.array([begin_ps]), np.array([end_ps]))
     return _Choice(rows, of_steps | beside, of_steps | beside, times, words)
 

@@ -64,6 +64,7 @@ from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 __all__ = ["RULES", "Advice", "advise"]
 
 Rule = Callable[[Study], Advice | None]
+Refinement = Callable[[Study, list[Advice]], list[Advice]]
 
 RULES: tuple[Rule, ...] = (
     predict_in_a_loop,
@@ -117,11 +118,15 @@ _SAID_BY = {
 }
 
 
-def advise(study: Study) -> list[Advice]:
+def advise(study: Study, refine: Refinement | None = None) -> list[Advice]:
     """Everything the rules have to say about a trace, what can gain most first.
 
     That is of the cell: of what is a share of a step's time, the steps' share of it. What has no bound is
     ranked by the time it speaks of. Nothing where the work was not recorded.
+
+    Args:
+        study: The trace's analyses.
+        refine: What knows more than any rule of it, and replaces what the rules found; None for nothing.
     """
     if unrecorded_backend(study):
         return []
@@ -129,6 +134,7 @@ def advise(study: Study) -> list[Advice]:
     found = [advice for advice in found if _weight(advice) >= LEAST]
     said = {rule for advice in found for rule in _SAID_BY.get(advice.rule, ())}
     found = [advice for advice in found if advice.rule not in said]
+    found = found if refine is None else refine(study, found)
     idle = idle_device(study, found)
     if idle is not None:
         found.append(idle)

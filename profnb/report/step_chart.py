@@ -46,6 +46,7 @@ class StepChart:
         is_warmup: Whether a bar is of warm-up steps.
         ceiling_ms: Where the axis ends; warm-up bars may be cut off there.
         pauses: After which bar the work stopped for more than 100 ms, and for how many picoseconds.
+        last: The number of the last step, where the last bar is of several; else "".
         others: What the category "all others" is called.
     """
 
@@ -57,6 +58,7 @@ class StepChart:
     is_warmup: list[bool]
     ceiling_ms: float
     pauses: list[tuple[int, float]]
+    last: str = ""
     others: str = OTHERS
 
 
@@ -94,6 +96,7 @@ def step_chart(steps: Steps, breakdown: StepBreakdown, gaps: Gaps) -> StepChart:
                 np.searchsorted(starts, gaps.long, side="right") - 1, gaps.long, strict=True
             )
         ],
+        last=str(steps.step_num[-1]) if size.size and size[-1] > 1 else "",
     )
 
 
@@ -184,7 +187,8 @@ def strip_caption(chart: StepChart) -> str:
     if not chart.labels:
         return ""
     kind = "a step" if chart.slowest_ms is None else "the mean of several steps"
-    ticks = chart.ticks[0] if len(chart.ticks) == 1 else f"{chart.ticks[0]} to {chart.ticks[-1]}"
+    first, last = chart.ticks[0], chart.last or chart.ticks[-1]
+    ticks = first if first == last else f"{first} to {last}"
     top = duration_text(chart.ceiling_ms * PS_PER_MS)
     warm = "; faint: warm-up, cut off above that" if any(chart.is_warmup) else ""
     return f"Each bar is {kind} ({ticks}), {top} at full height{warm}."

@@ -40,14 +40,14 @@ class Lanes:
     lines: Int64s
     first_lane: Int64s
     lane: Int32s
-    parent: Int64s
+    parent: Int32s
     busy_ps: Int64s
     steps_line: int
 
 
 @tiered
 def _stack(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, held_until: Int64s, depth: Int32s,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int32s, held_until: Int64s, depth: Int32s,
     depths: Int64s, busy: Int64s,
 ) -> None:  # fmt: skip
     """Depth of each event, lanes and busy time of each line; the last lane takes what is deeper."""
@@ -76,7 +76,7 @@ def _stack(
         depths[line] = used
 
 
-def lay_out_lanes(trace: Trace, steps: Steps, parent: Int64s) -> Lanes:
+def lay_out_lanes(trace: Trace, steps: Steps, parent: Int32s) -> Lanes:
     """Find the lane of every event.
 
     Args:

@@ -70,7 +70,7 @@ class _Columns(NamedTuple):
 
 @tiered
 def _merge(
-    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int64s, lanes: Int32s,
+    begin: Int64s, end: Int64s, offsets: Int64s, parent: Int32s, lanes: Int32s,
     resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, block: Int64s,
     around: Int64s, marked_lane: Int32s, marked_begin: Int64s, marked_end: Int64s, marked_busy: Int64s,
     occurrences: Int64s, longest_event: Int64s,

@@ -129,7 +129,7 @@ def _columns(
     )
     children = (marks.busy_ps - self_ps.astype(np.int64)) // unit_ps
     names, name = np.unique(_name_rows(scene, marks), return_inverse=True)
-    step = scene.study.groups.step[marks.event] + 1
+    step = scene.study.groups.step[marks.event].astype(np.int64) + 1
     category = scene.study.categories[marks.event].astype(np.int64)
     columns = [
         first_mark, delta, end - begin, busy, children, marks.occurrences, name, step, category
