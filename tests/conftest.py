@@ -79,6 +79,33 @@ def _nothing_left_behind():
     gc.collect()
 
 
+_hook_errors = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watch_hooks():
+    """Know of every error of a hook of ours, of which a capture only leaves a note."""
+    from profnb.capture.session import Capture
+
+    keep = Capture._hook_failed
+
+    def hook_failed(capture, error):
+        _hook_errors.append(error)
+        keep(capture, error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Capture, "_hook_failed", hook_failed)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _hooks_work(request, _watch_hooks):
+    """No hook fails in a test, nor in what its file made for it, but where it is meant to."""
+    yield
+    errors, _hook_errors[:] = list(_hook_errors), []
+    assert errors == [] or request.node.get_closest_marker("hooks_fail")
+
+
 @pytest.fixture(scope="session")
 def cpu_trace_path():
     """A real CPU trace: eight steps of a small CNN, recorded by tests/data/record.py."""

@@ -7,8 +7,9 @@ import pytest
 from traces import event, gpu, host, line, read, ref
 
 from profnb.steps.streams import raw_device_lines
-from profnb.subjects.device.copies import tabulate_copies
+from profnb.subjects.device.copies import COPIES, tabulate_copies
 from profnb.subjects.device.kernels import (
+    KERNELS,
     LaunchShape,
     is_tensor_core_eligible,
     parse_launch_shape,
@@ -39,6 +40,19 @@ def test_a_kernel_has_a_row_per_op_and_launch_shape():
     assert table.fraction.tolist() == [12 / 15, 2 / 15, 1 / 15]
 
 
+def test_the_times_of_a_kernel_are_of_all_its_runs_and_their_mean():
+    work = line("Stream #1", event("relu", 0, 5 * US, tf_op=ref("a/Relu:Relu")), event("relu", 10 * US, 7 * US, tf_op=ref("a/Relu:Relu")))
+    [row] = KERNELS.frame(tabulate_kernels(read(gpu(work)))).to_dict("records")
+    assert [row[f"{name}_us"] for name in ("total", "mean", "min", "max")] == [12, 6, 5, 7]
+
+
+@pytest.mark.parametrize("names", [("k",), ("k", "k2")])
+def test_kernels_without_an_op_stand_under_their_own_names(names):
+    work = line("Stream #1", *(event(name, at * 10 * US, (5 - at) * US) for at, name in enumerate(names)))
+    table = tabulate_kernels(read(host(line("python", event("a", 0, 1), event("b", 2, 1), event("c", 4, 1))), gpu(work)))
+    assert (table.kernel_name, table.op_name) == (names, names)
+
+
 @pytest.mark.parametrize(
     ("details", "expected"),
     [
@@ -46,7 +60,8 @@ def test_a_kernel_has_a_row_per_op_and_launch_shape():
         (" grid:2048,1,1 block:256,1,1 private_mem:0 group_mem:8192 occ_pct:0", LaunchShape(None, 8192, None, "2048,1,1", "256,1,1", None)),
         ("occ_pct:37.5", LaunchShape(occupancy_percent=37.5)),
         ("regs:-1 grid:<script> block: occ_pct:nan", LaunchShape()),
-        ("regs:99999999999999999999", LaunchShape()),
+        ("regs:99999999999", LaunchShape(registers=99_999_999_999)),  # nobody reads more digits than these
+        ("regs:999999999999", LaunchShape()),
         ("", LaunchShape()),
     ],
 )
@@ -138,6 +153,22 @@ def test_copies_add_up_by_direction_and_kind_of_memory():
     ]  # fmt: skip
     assert table.bandwidth[:2].tolist() == [4e9, 8e9]  # bytes a second: 8 MB in 2 ms, 8 MB in 1 ms
     assert np.isnan(table.bandwidth[2])
+    frame = COPIES.frame(table)
+    assert frame.bytes[:2].tolist() == [8_000_000, 8_000_000]
+    assert frame.bytes.isna().tolist() == [False, False, True]  # missing, not zero
+
+
+@pytest.mark.parametrize(("duration_ps", "bandwidth"), [(0, np.nan), (1, 8e12), (1000, 8e9)])
+def test_a_copy_that_took_no_time_has_no_bandwidth_and_any_other_has(duration_ps, bandwidth):
+    trace = read(gpu(line("Stream #1", event("MemcpyH2D", 0, duration_ps, memcpy_details=ref("size:8")))))
+    np.testing.assert_allclose(tabulate_copies(trace).bandwidth, [bandwidth])
+
+
+def test_the_size_of_a_copy_has_one_of_two_names():
+    """``size:``, or ``num_bytes:``, for which the official tool looks."""
+    told = [event("MemcpyH2D", at * US, US, memcpy_details=ref(text)) for at, text in enumerate(("num_bytes:112", "size:8", "size:x"))]
+    table = tabulate_copies(read(gpu(line("Stream #1", *told))))
+    assert (table.occurrences.tolist(), table.sized.tolist(), table.bytes.tolist()) == ([3], [2], [120])
 
 
 def test_only_the_copies_that_are_asked_for_count():
