@@ -146,8 +146,15 @@ def tidy(notebook: Any) -> None:
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
-        "profnb": {"code": source_mark(notebook), "tensorflow": _tensorflow()},
+        "profnb": {"code": source_mark(notebook), "tensorflow": _tensorflow(), "frameworks": frameworks()},
     }
+
+
+def frameworks() -> list[str]:
+    """The frameworks that are installed here; what a notebook shows of others is that they are not."""
+    from importlib.util import find_spec
+
+    return [name for name in ("tensorflow", "jax", "torch") if find_spec(name)]
 
 
 def _tensorflow() -> str:

@@ -7,9 +7,11 @@ python docs/make.py --check    exit with 1 if they are not what would be written
 import sys
 from pathlib import Path
 
+from profnb.comparison import Comparison
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
 from profnb.lite.result import LiteTables
+from profnb.lite_comparison import LiteComparison
 from profnb.several.fleets import Fleet
 from profnb.several.summaries import SUMMARIES
 from profnb.tables import Tables
@@ -19,7 +21,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def tables_markdown() -> str:
     """The page on the tables that are declared, in the order of ``profnb.tables``."""
-    owners = (Tables, LiteTables)
+    owners = (Tables, Comparison, LiteTables, LiteComparison)
     tables = [table for owner in owners for table in tables_of(owner).values() if table.columns]
     tables += [*tables_of(Fleet).values(), SUMMARIES]
     listed = "\n".join(
@@ -27,8 +29,8 @@ def tables_markdown() -> str:
     )
     head = (
         "# Tables\n\nEach is a pandas DataFrame, made fresh on access: `p.NAME`, or "
-        "`python -m profnb table PATH NAME`; `f.NAME` of a fleet (`profnb.load_fleet`), `lite.NAME` of "
-        "what `profnb.lite` gives. Written by `docs/make.py` from the declarations."
+        "`python -m profnb table PATH NAME`; `f.NAME` of a fleet (`profnb.load_fleet`), `c.NAME` of a "
+        "comparison (`profnb.compare`), `lite.NAME` of what `profnb.lite` gives. Written by `docs/make.py` from the declarations."
     )
     return "\n\n".join([head, listed, *(table.markdown().rstrip() for table in tables)]) + "\n"
 
