@@ -93,10 +93,41 @@ def test_a_slow_callback_after_each_step_is_still_python_between_steps():
 def test_what_runs_every_tenth_step_is_not_told_to_return_to_python_less_often():
     """40 steps of 10 ms, wholly at work; 0.1 ms behind 36 of them, 50 ms behind every tenth but the last."""
     found = rules(loop(([0.1] * 9 + [50]) * 3 + [0.1] * 9, work=1))["python-between-steps"]
-    assert "97.7 % of that comes after 3 of 40 steps, 50.0 ms each time" in found.evidence
+    assert "97.7 % of that comes after 3 of 40 steps, 50.0 ms each time, mostly 10 steps apart." in found.evidence
     assert "less often" in found.code
     assert "steps_per_execution" not in found.code
     assert "tf.function" not in found.code
+
+
+def behind(steps, ms, others_ms):
+    """39 gaps, those behind ``steps`` of another length."""
+    return [ms if step in steps else others_ms for step in range(39)]
+
+
+@pytest.mark.parametrize("steps", [(7,), (3, 30), (9, 10, 11), (2, 13, 17, 36), (1, 5, 20, 22, 35), (0, 10, 20, 23, 38)])
+def test_few_long_gaps_at_no_regular_distance_may_be_another_programs(steps):
+    """A processor that others had for 90 ms: nothing of the program's need have run there."""
+    found = rules(loop(behind(steps, 90, 0.1), work=1))["python-between-steps"]
+    assert f"of that comes after {len(steps)} of 40 steps, 90.0 ms each time." in found.evidence
+    assert "another program" in found.code
+    assert "smaller part" not in found.code
+    assert "several steps" not in found.code
+
+
+@pytest.mark.parametrize("steps", [(3, 30), (2, 13, 17, 36), (1, 5, 20, 22, 35)])
+def test_few_long_gaps_at_no_regular_distance_leave_the_remedy_of_the_others(steps):
+    """2 ms of Python behind each step of 10 ms is a sixth of the time, whatever a busy machine adds to some."""
+    found = rules(loop(behind(steps, 90, 2), work=1))["python-between-steps"]
+    assert f"of that comes after {len(steps)} of 40 steps" in found.evidence
+    assert "several steps" in found.code
+    assert "those steps" not in found.code
+
+
+@pytest.mark.parametrize(("steps", "apart"), [((9, 19, 29), 10), ((3, 9, 15, 21, 27, 33), 6), ((3, 9, 11, 15, 21, 27, 33), 0), ((3, 9, 15, 21, 26, 33), 0), ((8, 10, 12, 14, 33), 2)])
+def test_long_gaps_recur_that_are_nearly_always_as_many_steps_apart(steps, apart):
+    found = rules(loop(behind(steps, 50, 0.1), work=1))["python-between-steps"]
+    assert (f"mostly {apart} steps apart" in found.evidence) == bool(apart)
+    assert ("smaller part" in found.code) == bool(apart)
 
 
 @pytest.mark.parametrize("gaps_ms", [[8] * 40, [8, 3] * 20, [0.5, 0.5, 0.5, 20] * 10, [4] * 36 + [30] * 3])

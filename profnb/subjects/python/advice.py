@@ -4,7 +4,7 @@ import numpy as np
 
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING
 from profnb.capture.session_records import GapRecords
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
@@ -36,6 +36,8 @@ _NEARLY_ALL = 0.9
 _FEWEST_ENDS = 5  # of fewer the first, in which things are set up, is too large a part
 _WITH_OPS = 1.1  # times what is Python of it: from here on what is named runs ops too
 _FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
+_NEARLY_ALWAYS = 0.75  # of the distances; of ones that chance gives hardly any such part is one
+_LEAST_SHARE = 0.1
 
 
 def python_between_steps(study: Study) -> Advice | None:
@@ -64,7 +66,7 @@ def python_between_steps(study: Study) -> Advice | None:
         rest += inside
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
-    if is_hidden or share < 0.1 or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
+    if is_hidden or share < _LEAST_SHARE or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
         return None
     feeding = study.input.feeding
     if _has_another_cause(study):
@@ -74,8 +76,8 @@ def python_between_steps(study: Study) -> Advice | None:
     if is_marked and inside > rest / 2 and share >= _NEARLY_ALL:
         return _python_is_the_step(study, share, f"{each} a step", inside / rest)
     # Of a gap between session runs only the sum over all is known to be Python's, not that of each.
-    few, seldom = _few_gaps(in_gaps[:, -1], rest) if runs is None else ("", "")
     remedy = find_remedy(study, rest / rows.size)
+    few, seldom = _few_gaps(in_gaps[:, -1], rest, whole, remedy.name) if runs is None else ("", "")
     if feeding is not None and feeding.named():
         cause = f" Most of it is {feeding.named()}.{few}"
     else:
@@ -155,10 +157,12 @@ def _is_paced_by_input(study: Study) -> bool:
     return bool((is_async & is_last).any()) and waiting.starved >= many
 
 
-def _few_gaps(python_ps: Int64s, rest_ps: float) -> tuple[str, str]:
+def _few_gaps(python_ps: Int64s, rest_ps: float, whole_ps: float, name: str) -> tuple[str, str]:
     """Where most of it lies after few steps: (that, in a sentence; what helps then), else empty.
 
     What runs every tenth step (a checkpoint) is no cost of each: to return to Python less often cannot help.
+    What comes at no regular distance need not be the program's: another program may have had the processor.
+    There the remedy of each step stands where the other steps alone ask for it, or what took most has a name.
     """
     far = python_ps > _FAR_LONGER * np.median(python_ps)
     found = int(python_ps[far].sum())
@@ -166,12 +170,31 @@ def _few_gaps(python_ps: Int64s, rest_ps: float) -> tuple[str, str]:
         return "", ""
     count = int(far.sum())
     many = f"{count_text(count)} of {count_text(far.size)} steps"
-    return (
+    evidence = (
         f" {percent_text(min(found / rest_ps, 1.0))} of that comes after {many}, "
-        f"{duration_text(found / count)} each time.",
-        "Do what runs after those steps (saving a model, logging, looking at results) less often: "
-        "what comes after each step is the smaller part.",
+        f"{duration_text(found / count)} each time"
     )
+    distance = _distance(far)
+    if distance:
+        return f"{evidence}, mostly {count_text(distance)} steps apart.", (
+            "Do what runs after those steps (saving a model, logging, looking at results) less often: "
+            "what comes after each step is the smaller part."
+        )
+    if name or rest_ps - found >= _LEAST_SHARE * (whole_ps - found):
+        return f"{evidence}.", ""
+    return f"{evidence}.", (
+        "Look at what runs after those steps (saving, logging): do it less often. If nothing of yours runs "
+        "there, another program may have had the processor: measure again without others."
+    )
+
+
+def _distance(far: Bools) -> int:
+    """How many steps lie from one to the next, of three or more, nearly always; 0 where that varies."""
+    distances = np.diff(np.flatnonzero(far))
+    if distances.size < 2:
+        return 0
+    usual = int(np.bincount(distances).argmax())
+    return usual if usual > 1 and (distances == usual).mean() >= _NEARLY_ALWAYS else 0
 
 
 def _whose(study: Study) -> str:
