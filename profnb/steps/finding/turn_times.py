@@ -12,6 +12,7 @@ The last time an iterator is asked it has nothing more, or its loop was left: no
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = ["TurnTimes", "time_turns"]
 
 _NEAR_PS, _NEAR_OF_TURN, _ALIKE = 2_000_000_000, 0.25, 0.9
 _CANDIDATES = 8
+_CLOCKS_PS = 100_000_000  # what two clocks of one machine may drift apart while a trace is recorded
 _LONG_LAST = 3  # times the median: the last turn and what the code did behind it
 _UNKNOWN = "loop"
 
@@ -146,27 +148,50 @@ def _found(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     """(the row of each of S traced turns, -1 for none of its own, by how much the trace's clock is ahead).
 
     The two clocks differ by a constant: the one under which most of the traced turns begin each in a turn of
-    its own that began under trace. An op may begin late in its turn, and hardly before it. None where that is
-    not so for nine of ten of either.
+    its own that began under trace. An op never begins before its turn, and may begin late where another
+    program had the processor: the turn whose op came soonest tells the clocks apart. None where that is not
+    so for nine of ten of either.
     """
     if not turns.begin_ps.size:
         return None
     usual = float(np.median(turns.end_ps - turns.begin_ps))
-    near, best = min(_NEAR_PS, _NEAR_OF_TURN * usual), 0
-    found: tuple[Int64s, int] | None = None
-    for turn in turns.begin_ps[turns.is_traced][:_CANDIDATES].tolist():
-        for first in traced_ps[:_CANDIDATES].tolist():
-            row = _around(turns, traced_ps - (first - turn), near)
-            count = np.unique(row[(row >= 0) & turns.is_traced[row]]).size
-            if count > best:
-                best, found = count, (row, first - turn)
+    near = min(_NEAR_PS, _NEAR_OF_TURN * usual)
+    return _found_within(min(near, _CLOCKS_PS), traced_ps, turns) or _found_within(
+        near, traced_ps, turns
+    )
+
+
+def _found_within(near: float, traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
+    """The same, given how long before its turn an op may seem to begin."""
+    best, found = 0, (np.zeros(0, np.int64), 0)
+    for apart in _offsets(traced_ps, turns.begin_ps[turns.is_traced]):
+        row = _around(turns, traced_ps - apart, near)
+        count = np.unique(row[(row >= 0) & turns.is_traced[row]]).size
+        if count > best:
+            best, found = count, (row, apart)
     least = _ALIKE * (max(traced_ps.size, int(turns.is_traced.sum())) - 1)
-    if found is None or best < max(least, 1):
+    if best < max(least, 1):
         return None
     row, apart = found
-    kept = row >= 0  # the first turn's own first op may have come late: the others correct it
-    apart += int(np.median(traced_ps[kept] - apart - turns.begin_ps[row[kept]]))
+    kept = row >= 0
+    apart += int((traced_ps[kept] - apart - turns.begin_ps[row[kept]]).min())
     return _around(turns, traced_ps - apart, near), apart
+
+
+def _offsets(traced_ps: Int64s, seen_ps: Int64s) -> Iterator[int]:
+    """By how much the trace's clock may be ahead, given S traced turns and those seen under trace.
+
+    First as if either had all of the other, then as if it lacked some at the begin; then, as if some were
+    missing in between, each of the first ones against each.
+    """
+    for shift in sorted(range(1 - _CANDIDATES, _CANDIDATES), key=abs):
+        one, other = traced_ps[max(shift, 0) :], seen_ps[max(-shift, 0) :]
+        both = min(one.size, other.size)
+        if both:
+            yield int((one[:both] - other[:both]).min())
+    for turn in seen_ps[:_CANDIDATES].tolist():
+        for first in traced_ps[:_CANDIDATES].tolist():
+            yield first - turn
 
 
 def _around(turns: _Turns, at_ps: Int64s, near: float) -> Int64s:
