@@ -55,7 +55,7 @@ def saved(tf, tmp_path_factory):
     x = inner(x)
     y = keras.layers.MultiHeadAttention(2, 4)(keras.layers.Reshape((2, 4))(x), keras.layers.Reshape((2, 4))(x))
     model = keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Flatten()(y)), name="whole")
-    model.compile("adam", "mse", metrics=["mae"])
+    model.compile("sgd", "mse", metrics=["mae"])
     with profnb.profile(python=True) as p:
         model.fit(np.ones((64, 12, 12, 3), "float32"), np.ones((64, 3), "float32"), batch_size=8, verbose=0)
         tf.linalg.inv(tf.eye(50)) + 1.0

@@ -278,7 +278,7 @@ x = np.random.default_rng(0).random((128, 64), "float32"); y = (x.sum(1) > 32).a
 """
 FIT = """
 model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(width, activation="relu"), keras.layers.Dense(2)])
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
 made.append(width)
 model.fit(x, y, batch_size=batch_size, epochs=3, verbose=0)
 """
