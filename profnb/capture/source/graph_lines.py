@@ -3,8 +3,9 @@
 TensorFlow keeps with each op the Python frames that made it, already led back from AutoGraph's copies to the
 original source. What is read of them is the innermost line of the user's own code. Reading them takes 30 us
 an op, so graphs are read when the capture has ended; one that dies before is read as it dies, in a
-``__del__`` that its class has while the capture runs. Where several lines of the user's stand one inside
-the other, the innermost one is the one that called TensorFlow or Keras.
+``__del__`` that its class has while the capture runs. What was read of graphs that are older than a capture
+is kept as long as they live: the next capture would read all of them again. Where several lines of the user's
+stand one inside the other, the innermost one is the one that called TensorFlow or Keras.
 
 A model made of layers only has no line of the user's inside its traced function. The line that made the layer
 tells more there than the call of ``fit``; it is seen for layers that are made while the capture runs, and of
@@ -14,6 +15,7 @@ older ones looked for in the text of the cells (``layer_lines``).
 import gc
 import inspect
 import re
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
@@ -50,20 +52,24 @@ _CALLED = {
 }
 
 
+_Place = tuple[str, int]  # a file, and a line of it
+
+
 class _Reading:
     """A graph, and what was read of it."""
 
-    __slots__ = ("calls", "driver", "name", "names", "places", "types")
+    __slots__ = ("calls", "driver", "name", "names", "places", "shapes", "types")
 
-    def __init__(self, driver: int | None) -> None:
+    def __init__(self, driver: _Place | None) -> None:
         self.name = ""
         self.driver = driver
         self.names: list[str] = []
         self.types: list[str] = []
-        self.places: list[int] = []
+        self.places: list[_Place | None] = []
         self.calls: dict[str, tuple[str, ...]] = {}
+        self.shapes: GraphShapes | None = None
 
-    def read(self, graph: Any, places: Places, most: int) -> int:
+    def read(self, graph: Any, most: int) -> int:
         """Take in the ops of the graph; how many.
 
         What TensorFlow gives out as an op's traceback lives as long as the graph does and no longer, so
@@ -71,31 +77,39 @@ class _Reading:
         """
         self.name = str(getattr(graph, "name", ""))
         if self.driver is None:
-            self.driver = _driver_of(graph, places)
+            self.driver = _driver_of(graph)
+        alike: dict[_Place | None, _Place | None] = {}
         for operation in GRAPH_OPERATIONS.of(graph)():
             kind = operation.type
             if kind in _UNSEEN:
                 continue
             if len(self.names) >= most:
                 break
-            place = _innermost(OP_TRACEBACK.of(operation), places)
+            place = _innermost(OP_TRACEBACK.of(operation))
             self.names.append(operation.name)
             self.types.append(kind)
-            self.places.append(place)
+            self.places.append(alike.setdefault(place, place))
             called = _CALLED.get(kind)
             if called is not None:
                 names = (operation.get_attr(attribute).name for attribute in called)
                 self.calls[operation.name] = tuple(map(str, names))
         return len(self.names)
 
-    def lines(self) -> GraphLines:
+    def lines(self, places: Places) -> GraphLines:
         """What was read, as a value."""
-        is_outside = tuple(place == self.driver for place in self.places)
-        columns = tuple(self.names), tuple(self.types), tuple(self.places)
-        return GraphLines(self.name, *columns, is_outside, self.calls)
+        row_of = {place: places.row_of(*place) for place in dict.fromkeys(self.places) if place}
+        is_outside = tuple(place is not None and place == self.driver for place in self.places)
+        rows = tuple(-1 if place is None else row_of[place] for place in self.places)
+        return GraphLines(
+            self.name, tuple(self.names), tuple(self.types), rows, is_outside, self.calls
+        )
 
 
-def _driver_of(graph: Any, places: Places) -> int | None:
+# What was read of graphs that were older than a capture, and how many ops they had.
+_older: weakref.WeakKeyDictionary[Any, tuple[int, _Reading]] = weakref.WeakKeyDictionary()
+
+
+def _driver_of(graph: Any) -> _Place | None:
     """The line that had a graph traced: it made the placeholders of the arguments, not those of captures.
 
     A branch or a loop's body without any belongs to the function around it.
@@ -104,19 +118,19 @@ def _driver_of(graph: Any, places: Places) -> int | None:
         captured = {inner.op.name for inner in INTERNAL_CAPTURES.of(graph, ())}
         for operation in GRAPH_OPERATIONS.of(graph)():
             if operation.type == "Placeholder" and operation.name not in captured:
-                return _innermost(OP_TRACEBACK.of(operation), places)
+                return _innermost(OP_TRACEBACK.of(operation))
         graph = OUTER_GRAPH.of(graph)
         if INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
             return None
     return None
 
 
-def _innermost(traceback: Any, places: Places) -> int:
-    """The place of the innermost line of the user's own in an op's traceback, or -1."""
+def _innermost(traceback: Any) -> _Place | None:
+    """The innermost line of the user's own in an op's traceback."""
     for frame in reversed(USER_FRAMES.of(traceback)()):
         if is_user_file(frame.filename):
-            return places.row_of(frame.filename, frame.lineno or 0)
-    return -1
+            return frame.filename, frame.lineno or 0
+    return None
 
 
 class GraphWatch:
@@ -130,7 +144,7 @@ class GraphWatch:
         """Nothing is watched yet."""
         self._places = places
         self._readings: list[_Reading] = []
-        self._drivers: dict[int, int | None] = {}  # who traced each living graph, by its id
+        self._drivers: dict[int, _Place | None] = {}  # who traced each living graph, by its id
         self._ops = 0
         self.layers: dict[str, int] = {}
         self.shapes: list[GraphShapes] = []
@@ -170,9 +184,7 @@ class GraphWatch:
 
     def _graph_made(self, graph: Any) -> None:
         if self.is_reading:
-            place = user_place(inspect.currentframe())
-            driver = None if place is None else self._places.row_of(*place)
-            self._drivers[id(graph)] = driver
+            self._drivers[id(graph)] = user_place(inspect.currentframe())
 
     def _graph_dies(self, graph: Any) -> None:
         """Nothing refers to a graph any more; it is whole until this returns."""
@@ -180,18 +192,36 @@ class GraphWatch:
         if self.is_reading:
             self._read(graph, driver)
 
-    def _read(self, graph: Any, driver: int | None) -> None:
+    def _read(self, graph: Any, driver: _Place | None) -> _Reading | None:
         if self._ops >= _MOST_OPS or getattr(graph, "name", "") in _SCRATCH:
-            return
+            return None
         reading, most = _Reading(driver), _MOST_OPS - self._ops
         try:
-            self._ops += reading.read(graph, self._places, most)
+            self._ops += reading.read(graph, most)
         except Exception:  # noqa: BLE001 - a graph half made, or of another version's making
-            return
+            return None
+        with suppress(Exception):  # likewise
+            reading.shapes = read_shapes(graph, 2 * most) if reading.names else None
+        self._take(reading)
+        return reading
+
+    def _take(self, reading: _Reading) -> None:
         if reading.names:
             self._readings.append(reading)
-            with suppress(Exception):  # likewise
-                self.shapes.append(read_shapes(graph, 2 * most))
+        if reading.shapes is not None:
+            self.shapes.append(reading.shapes)
+
+    def _read_older(self, graph: Any) -> None:
+        """A graph that no capture saw made: read once, as long as no op is added to it."""
+        count = len(GRAPH_OPERATIONS.of(graph, list)())
+        known, reading = _older.get(graph, (-1, None))
+        if reading is not None and known == count and self._ops + len(reading.names) <= _MOST_OPS:
+            self._ops += len(reading.names)
+            self._take(reading)
+            return
+        reading = self._read(graph, None)
+        if reading is not None and self._ops < _MOST_OPS:  # it was read to its end
+            _older[graph] = count, reading
 
     def finish(
         self, graph_of_runs: Any = None, models: Iterable[object] = ()
@@ -218,7 +248,7 @@ class GraphWatch:
         # The youngest first: there may be more than will be read.
         for graph in sorted(graphs, key=_age):
             if id(graph) not in self._drivers:
-                self._read(graph, None)
+                self._read_older(graph)
         older, self._readings = self._readings[::-1], []
         readings = (*older, *traced)
         names = {name for reading in readings for name in reading.names}
@@ -227,7 +257,7 @@ class GraphWatch:
         for name, place in find_layer_lines(models, living, scopes).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         self._drivers.clear()
-        return tuple(reading.lines() for reading in readings)
+        return tuple(reading.lines(self._places) for reading in readings)
 
 
 def _age(graph: Any) -> int:
