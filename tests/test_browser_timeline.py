@@ -279,12 +279,14 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
     page = Page(browser)
     page.page.expose_function("askPython", lambda question: answer_question(Scene(study), question))
     page.page.add_init_script(
-        "window.google = {colab: {kernel: {accessAllowed: true, invokeFunction: async (name, [question]) =>"
-        " ({data: {'application/json': {answer: name === 'profnb.abc' ? await window.askPython(question) : ''}}})}}}"
+        "const mayAnswer = new Promise((let_answer) => { window.letAnswer = let_answer; });"
+        "window.google = {colab: {kernel: {accessAllowed: true, invokeFunction: async (name, [question]) => { await mayAnswer; return"
+        " ({data: {'application/json': {answer: name === 'profnb.abc' ? await window.askPython(question) : ''}}}); }}}}"
     )
     page.page.goto(file.as_uri())
     page.page.wait_for_selector(".profnb-timeline[data-ms]")
-    assert view(page)["marks"] <= 200
+    assert view(page)["marks"] <= 200  # before the kernel answers
+    page.page.evaluate("letAnswer()")
     wait_until(page.page, f"{VIEW}.detail.source")
     page.page.get_by_label("next step (])").click()
     wait_until(page.page, f"{VIEW}.picture.marks !== {VIEW}.whole")
