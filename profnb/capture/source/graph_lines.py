@@ -51,7 +51,6 @@ _CALLED = {
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
 }
 
-
 _Place = tuple[str, int]  # a file, and a line of it
 
 
@@ -105,10 +104,6 @@ class _Reading:
         )
 
 
-# What was read of graphs that were older than a capture, and how many ops they had.
-_older: weakref.WeakKeyDictionary[Any, tuple[int, _Reading]] = weakref.WeakKeyDictionary()
-
-
 def _driver_of(graph: Any) -> _Place | None:
     """The line that had a graph traced: it made the placeholders of the arguments, not those of captures.
 
@@ -131,6 +126,10 @@ def _innermost(traceback: Any) -> _Place | None:
         if is_user_file(frame.filename):
             return frame.filename, frame.lineno or 0
     return None
+
+
+# What was read of graphs that were older than a capture, and how many ops they had.
+_older: weakref.WeakKeyDictionary[Any, tuple[int, _Reading]] = weakref.WeakKeyDictionary()
 
 
 class GraphWatch:
@@ -213,7 +212,9 @@ class GraphWatch:
 
     def _read_older(self, graph: Any) -> None:
         """A graph that no capture saw made: read once, as long as no op is added to it."""
-        count = len(GRAPH_OPERATIONS.of(graph, list)())
+        count = 0
+        with suppress(Exception):  # as in reading it
+            count = len(GRAPH_OPERATIONS.of(graph)())
         known, reading = _older.get(graph, (-1, None))
         if reading is not None and known == count and self._ops + len(reading.names) <= _MOST_OPS:
             self._ops += len(reading.names)
