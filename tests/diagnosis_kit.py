@@ -152,6 +152,7 @@ def is_of_the_machine(advice, program):
 def diagnose(program):
     """Run a program under a capture as users have it, and judge what is said of it."""
     import profnb
+    from profnb.subjects.crowded import is_shared
 
     cell = program.make()
     if isinstance(cell, profnb.Profile):
@@ -162,8 +163,7 @@ def diagnose(program):
     advice = [one for one in p.advice if not is_of_the_machine(one, program)]
     headline = p.summary().split("\n", 1)[0]
     texts = [f"{one.title}. {one.evidence} {one.code}" for one in advice]
-    waits = p.recording.core_waits if p.recording else None
-    is_crowded = waits is not None and waits.others_cores >= waits.cores / 4 > 0
+    is_crowded = p.recording is not None and is_shared(p.recording.core_waits)
     outcome = replace(judge(program, [one.rule for one in advice], texts, headline), is_crowded=is_crowded)
     del cell, p
     tidy_up()

@@ -6,7 +6,7 @@ from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.core.columns import Int64s
 
-__all__ = ["is_crowded", "is_crowded_by_others", "is_slowed_by_others"]
+__all__ = ["is_crowded", "is_crowded_by_others", "is_shared", "is_slowed_by_others"]
 
 _LONG_WAIT, _LEAST_RAN_NS = 0.5, 100_000_000
 _MANY_OTHERS = 0.25
@@ -20,7 +20,12 @@ def is_crowded(waits: CoreWaits) -> bool:
 
 def is_crowded_by_others(waits: CoreWaits) -> bool:
     """Whether that is so and other programs had a quarter of the cores or more."""
-    return is_crowded(waits) and waits.others_cores >= _MANY_OTHERS * waits.cores > 0
+    return is_crowded(waits) and is_shared(waits)
+
+
+def is_shared(waits: CoreWaits) -> bool:
+    """Whether other programs had a quarter of the cores or more, however little this process ran."""
+    return waits.others_cores >= _MANY_OTHERS * waits.cores > 0
 
 
 def is_slowed_by_others(
