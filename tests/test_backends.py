@@ -4,6 +4,7 @@ Each backend runs in an environment that has it; elsewhere all of this skips.
 """
 
 import functools
+import gc
 import inspect
 import os
 import signal
@@ -202,6 +203,126 @@ def test_what_fails_inside_of_a_step_or_of_the_data_fails_as_without_us(act, pla
     assert phases(p.step_times).get("train", 0) == captured[0]
     assert (captured[0] == 0) == (BACKEND == "jax" and place == "a layer")
     assert not any("A hook" in note for note in p.notes)
+
+
+@pytest.mark.parametrize("place", ["a layer", "the data"])
+def test_a_step_that_failed_is_in_no_later_trace(place):
+    with profnb.profile() as failed:
+        failing(mine, place)
+    with profnb.profile() as p:
+        del failed  # with all that it began
+        gc.collect()
+        make_model().evaluate(X, Y, batch_size=16, verbose=0)
+    assert phases(p.steps) == phases(p.step_times) == {"test": 8}
+
+
+@pytest.fixture
+def torch_sessions(monkeypatch):
+    """The events of PyTorch's profiler that ended, or were forgotten, in another session than they began in.
+
+    Such an event writes into what the profiler has freed.
+    """
+    import torch
+
+    sessions, outlived = [0], []  # odd while one runs
+    enable, disable = torch.autograd.profiler._enable_profiler, torch.autograd.profiler._disable_profiler
+    kinds = {torch._C._profiler: "_RecordFunctionFast", torch.profiler: "record_function"}
+
+    def began(*arguments, **keywords):
+        sessions[0] += 1
+        return enable(*arguments, **keywords)
+
+    def ended():
+        sessions[0] += 1
+        return disable()
+
+    def watched(kind):
+        class Watched:
+            def __init__(self, name):
+                self.name, self.event, self.session = name, kind(name), 0
+
+            def __enter__(self):
+                self.session = sessions[0]
+                return self.event.__enter__()
+
+            def __exit__(self, *error):
+                self.check()
+                return self.event.__exit__(*error)
+
+            def check(self):
+                session, self.session = self.session, 0
+                if session % 2 and session != sessions[0]:
+                    outlived.append(self.name)
+
+            __del__ = check
+
+        return Watched
+
+    monkeypatch.setattr(torch.autograd.profiler, "_enable_profiler", began)
+    monkeypatch.setattr(torch.autograd.profiler, "_disable_profiler", ended)
+    for owner, name in kinds.items():
+        monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
+    yield outlived
+    gc.collect()
+    assert not outlived
+    assert sessions[0] > 1
+    assert not sessions[0] % 2
+
+
+def raises_in_forward(torch):
+    class Fails(torch.nn.Module):
+        def forward(self, x):
+            raise ValueError("mine")
+
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), Fails())
+    for x, _ in torch.utils.data.DataLoader(torch_data(0), batch_size=8):
+        model(x)
+
+
+def leaves_the_loop(torch):
+    for _ in torch.utils.data.DataLoader(torch_data(0), batch_size=8):
+        raise ValueError("mine")
+
+
+def leaves_a_marked_step(torch):
+    with profnb.step(phase="train", step_num=0):
+        torch.ones(3).sum()
+        raise ValueError("mine")
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+@pytest.mark.parametrize("fails", [raises_in_forward, leaves_the_loop, leaves_a_marked_step, failing])
+def test_events_of_what_fails_end_with_their_session(torch_sessions, fails):
+    import torch
+
+    if fails is failing:
+        with profnb.profile() as p:
+            failing(mine, "a layer")
+    else:
+        with pytest.raises(ValueError, match="mine"), profnb.profile() as p:
+            fails(torch)
+        assert set(p.steps.phase) <= {"train" if fails is leaves_a_marked_step else "window"}
+    with profnb.profile() as later:
+        torch_loop()
+    assert phases(later.steps) == {"train": 20}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_events_end_before_a_profiler_of_the_codes_own_begins_inside_of_a_step(torch_sessions):
+    import torch
+
+    model = torch.nn.Linear(6, 1)
+    optimizer, own = torch.optim.SGD(model.parameters(), 0.1), torch.profiler.profile()
+    with profnb.profile() as p:
+        for at, (x, _) in enumerate(torch.utils.data.DataLoader(torch_data(0), batch_size=8)):
+            if at == 5:
+                own.start()
+            model(x).mean().backward()
+            optimizer.step()
+        own.stop()
+    assert phases(p.step_times) == {"train": 10}
+    assert phases(p.steps) == {"train": 5}
+    assert len(own.events()) > 10
 
 
 @pytest.mark.parametrize("when", ["starts", "stops"])

@@ -6,8 +6,12 @@ stop it.
 A step is an event ``ProfilerStep#12``, as PyTorch's own schedule writes it and its tools read it. What else
 is known of the step (its phase, that it was given up) stands in a second event that its end has, because an
 event of Kineto's has no metadata: ``profnb.step#12 train``.
+
+Kineto frees what it recorded when it stops, and an event that ends while it records again is written where it
+began: an event of ours that outlives its session would write into freed memory. So all end before it stops.
 """
 
+import contextlib
 import time
 import warnings
 from pathlib import Path
@@ -61,6 +65,7 @@ class TorchDoor:
         self._options, self._messages = options, messages
         self._torch: Library | None = None
         self._running: Any = None
+        self._open: dict[_Event, None] = {}
         self.batches = BatchCount()
 
     def find(self, torch: Library) -> bool:
@@ -100,20 +105,25 @@ class TorchDoor:
                 pass
 
     def stop(self, folder: Path) -> Path | None:
-        """Stop it; the trace that it wrote."""
+        """Stop it; the trace that it wrote. A step that is open ends here, and is none."""
         running, self._running = self._running, None
+        for event in reversed(tuple(self._open)):
+            with contextlib.suppress(Exception):  # the profiler must not be left running
+                event.give_up()
         target = folder / "plugins" / "profile" / _RUN
-        target.mkdir(parents=True, exist_ok=True)
         with profiler_log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             running.stop()
+            target.mkdir(parents=True, exist_ok=True)
             running.export_chrome_trace(str(target / _FILE))
         return target / _FILE
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
-        """A marker in PyTorch's trace, begun; None where it has none."""
-        kind = None if self._torch is None else self._torch.take(TORCH_RECORD)
-        return None if kind is None else _Marker(kind, phase, step_num, metadata, self.batches)
+        """A marker in PyTorch's trace, begun; None where none is recorded, or PyTorch has none."""
+        kind = self._kind_of_mark()
+        if kind is None:
+            return None
+        return _Marker(kind, phase, step_num, metadata, self.batches, self._open)
 
     @property
     def is_running(self) -> bool:
@@ -123,27 +133,47 @@ class TorchDoor:
     def mark_scope(self, path: str) -> Any:
         """The call of a layer in PyTorch's trace, begun, by the cheapest event there is; None without one."""
         kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
-        if kind is None:
-            return None
-        event = kind(f"{KINETO_SCOPE}{path}")
-        event.__enter__()
-        return event
-
-    def _kind_of_mark(self) -> Any:
-        return None if self._torch is None else self._torch.take(TORCH_RECORD)
+        return None if kind is None else _Event(kind(f"{KINETO_SCOPE}{path}"), self._open)
 
     def mark(self, name: str) -> Any:
-        """An event in PyTorch's trace, begun; None where it has none."""
-        kind = None if self._torch is None else self._torch.take(TORCH_RECORD)
-        if kind is None:
+        """An event in PyTorch's trace, begun; None where none is recorded, or PyTorch has none."""
+        kind = self._kind_of_mark()
+        return None if kind is None else _Event(kind(name), self._open)
+
+    def _kind_of_mark(self) -> Any:
+        if self._torch is None or not self.is_running:
             return None
-        event = kind(name)
+        return self._torch.take(TORCH_RECORD)
+
+
+class _Event:
+    """An event, begun; it ends once, by who began it or before the profiler stops.
+
+    Args:
+        event: One of PyTorch's kinds.
+        all_open: Holds it until it ends.
+    """
+
+    __slots__ = "_all_open", "_event"
+
+    def __init__(self, event: Any, all_open: "dict[_Event, None]") -> None:
+        self._event, self._all_open = event, all_open
         event.__enter__()
-        return event
+        all_open[self] = None
+
+    def give_up(self) -> None:
+        self.__exit__()
+
+    def __exit__(self, *error: object) -> None:
+        if self in self._all_open:
+            del self._all_open[self]
+            self._event.__exit__(None, None, None)
 
 
-class _Marker:
+class _Marker(_Event):
     """A step's marker, begun, that takes metadata as TensorFlow's does."""
+
+    __slots__ = "_batches", "_kind", "_metadata", "_number", "_phase"
 
     def __init__(
         self,
@@ -152,23 +182,29 @@ class _Marker:
         step_num: int,
         metadata: dict[str, object],
         batches: BatchCount,
+        all_open: dict[_Event, None],
     ) -> None:
         self._kind, self._phase, self._number, self._batches = kind, phase, step_num, batches
         self._metadata = dict(metadata)
-        self._event = kind(f"{KINETO_STEP}{step_num}")
-        self._event.__enter__()
+        super().__init__(kind(f"{KINETO_STEP}{step_num}"), all_open)
 
     def set_metadata(self, **metadata: object) -> None:
         """Add what is known only now."""
         self._metadata |= metadata
 
+    def give_up(self) -> None:
+        self.set_metadata(**{IS_ABANDONED: 1})
+        self.__exit__()
+
     def __exit__(self, *error: object) -> None:
+        if self not in self._all_open:
+            return
         if IS_ABANDONED not in self._metadata and (examples := self._batches.taken()):
             self._metadata[EXAMPLES] = examples
         words = (f"{name}={value}" for name, value in self._metadata.items())
         with self._kind(" ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))):
             pass
-        self._event.__exit__(None, None, None)
+        super().__exit__()
 
 
 class StepMark:
