@@ -22,7 +22,7 @@ DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 # How long nbclient waits at most, in seconds: a busy machine takes its time, and output that comes late is output.
 PATIENT = {"timeout": 900, "iopub_timeout": 120, "startup_timeout": 300}
-SLOW = {"tensorflow", "kernel", "browser", "slow"}
+SLOW = {"tensorflow", "kernel", "browser", "slow", "long"}
 # The files that take longest, in that order: workers begin with them, so that none works alone at the end.
 LONGEST = (
     "notebooks", "layer_programs", "seams", "diagnosis", "capture", "jupyterlab", "browser", "sweep", "cells", "browser_timeline", "saved", "repeats",
@@ -34,6 +34,10 @@ LONGEST = (
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="only what takes no TensorFlow, kernel, browser or patience: two minutes at most")
     parser.addoption("--cpu", metavar="FILE", help="add each test's processor seconds, its ended children's with them, to FILE (tests/benchmarks/cpu.py sums)")
+
+
+# jsonschema, which nbformat and JupyterLab bring, would have it build 38 grammars, which takes three seconds of each worker.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def pytest_configure(config):

@@ -8,6 +8,12 @@ import pytest
 from diagnosis import LEAST_RIGHT, MISSES, MOST_WRONG, OF_BACKENDS, PROGRAMS, score
 from diagnosis_kit import Program, begin, diagnose_again, judge
 
+# Those that take the processor longest, from four seconds on.
+LONG = {
+    "fit_from_a_generator_dataset", "a_model_called_in_a_loop", "validation_that_is_larger_than_training", "fit_of_an_lstm_on_a_cpu",
+    "fit_that_runs_eagerly", "a_large_optimizer", "a_python_number_in_each_call", "steps_that_slow_down_bit_by_bit",
+    "a_second_fit_of_larger_batches", "many_epochs_of_few_steps", "predict_of_one_example_in_a_loop", "folds_of_a_cross_validation",
+}  # fmt: skip
 QUESTIONS_OF_A_CPU = {1, 3, 4, 5, 6, 7, 8, 9, 12, 14, 16, 17, 18, 19, 20, 21, 22}
 
 
@@ -24,7 +30,7 @@ def _tensorflow():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("_tensorflow")
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [pytest.param(one, id=one.name, marks=[pytest.mark.long] * (one.name in LONG)) for one in PROGRAMS])
 def test_the_planted_cause_comes_first_and_nothing_that_is_said_is_false(program):
     outcome = diagnose_again(program)
     said = "\n".join((str(outcome), *outcome.texts))

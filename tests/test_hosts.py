@@ -488,7 +488,7 @@ RANKED = """
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_of_one_machine_keep_their_own_traces(tmp_path):
     code = textwrap.dedent(RANKED)
     jobs = [

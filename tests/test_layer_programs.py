@@ -16,6 +16,7 @@ from profnb.capture.models.op_order import METRICS
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.tensorflow
+BOTH = ["keras", pytest.param("tf_keras", marks=pytest.mark.long)]
 
 BATCH, STEPS = 32, 6
 
@@ -152,7 +153,8 @@ def sums_exactly(p):
     ("jit", "which", "name"),
     [(False, "keras", name) for name in MODELS]
     + [(False, "tf_keras", name) for name in ("sequential", "subclassed", "shared")]  # all are of Keras 2 with the oldest versions
-    + [pytest.param(True, which, name, marks=pytest.mark.slow) for which, names in (("keras", MODELS), ("tf_keras", ("sequential", "shared"))) for name in names],
+    + [pytest.param(True, "keras", "sequential", marks=pytest.mark.slow)]
+    + [pytest.param(True, which, name, marks=pytest.mark.long) for which, names in (("keras", list(MODELS)[1:]), ("tf_keras", ("sequential", "shared"))) for name in names],
 )  # fmt: skip
 def test_every_layer_is_found_with_its_phases_and_parameters(which, name, jit):
     p, model = fitted(which, name, jit)
@@ -183,7 +185,7 @@ def test_every_layer_is_found_with_its_phases_and_parameters(which, name, jit):
         assert table.loc["metrics", "other_us"] > 0
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 @pytest.mark.parametrize("was_traced", [False, True])
 def test_gradients_that_a_function_defines_itself_are_of_its_layer(which, was_traced):
     """swish has a gradient of its own, whose ops have names without a scope: mul_3, Sigmoid_1."""
@@ -221,7 +223,7 @@ def test_a_loss_of_a_loop_of_ones_own_is_no_metric_of_the_compiled_model():
     assert not [name for name, fact in facts.ops[""][0].items() if fact.part == METRICS]
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_operations_equal_those_worked_out_by_hand(which):
     p, _ = fitted(which, "sequential")
     table = rows_of(p)
@@ -238,7 +240,7 @@ def test_operations_equal_those_worked_out_by_hand(which):
     assert np.isnan(kinds["BatchNormalization"].flops)
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_operations_of_attention_equal_those_worked_out_by_hand(which):
     table = rows_of(fitted(which, "transformer")[0])
     attention = next(path for path in table.index if path.endswith("/attention"))
@@ -249,7 +251,7 @@ def test_operations_of_attention_equal_those_worked_out_by_hand(which):
     assert table.with_parts_us[attention] > table.total_us[attention]
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_a_shared_layer_is_one_row_with_both_calls(which):
     p, model = fitted(which, "shared")
     table = rows_of(p)
@@ -260,7 +262,7 @@ def test_a_shared_layer_is_one_row_with_both_calls(which):
     assert not table.is_shared[f"{model.name}/head"]
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_a_nested_model_keeps_its_place_in_the_path(which):
     p, _ = fitted(which, "nested")
     table = rows_of(p)
@@ -405,7 +407,7 @@ def test_a_layer_that_a_gradient_runs_again_shows_recomputation():
     assert (table.recomputation_us > 0).sum() == 1
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_models_that_one_step_trains_in_turn_have_no_recomputation(which):
     """A GAN: after the first gradient both models run forward again, which repeats nothing."""
     k = library(which)
@@ -438,7 +440,7 @@ def test_models_that_one_step_trains_in_turn_have_no_recomputation(which):
     assert sums_exactly(p)
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_no_hook_and_no_model_outlives_the_capture(which):
     k = library(which)
     call, batch = k.layers.Layer.__call__, k.Model.train_on_batch
@@ -532,7 +534,7 @@ def small_model(k, name, width=16, inside="h", last=None):
 WIDE = np.ones((8 * BATCH, 8), "float32"), np.ones((8 * BATCH, 4), "float32")
 
 
-@pytest.mark.parametrize("which", ["keras", "tf_keras"])
+@pytest.mark.parametrize("which", BOTH)
 def test_a_model_that_lives_but_does_not_run_is_given_no_update(which):
     k = library(which)
     one, two = small_model(k, "first_one", inside="h1"), small_model(k, "second_one", inside="h2")

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.tensorflow]
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 GALLERY = sorted(FOLDER.glob("*.ipynb"))
+LONG = {"03", "04", "05", "07", "08"}  # those that train most, or in many processes
 # Fewer rounds of the same code, and fewer layers of a kind, than a reader is given: the third of any says nothing new.
 FEWER = {
     "01-quickstart": [("(6400, 28", "(1600, 28")],
@@ -46,7 +47,7 @@ READABLE = {
 }
 
 
-@pytest.fixture(scope="session", params=GALLERY, ids=lambda p: p.stem)
+@pytest.fixture(scope="session", params=[pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem[:2] in LONG)) for path in GALLERY])
 def executed(request, tmp_path_factory):
     """A notebook of the gallery after it ran, as saved."""
     if request.param.stem == "09-litert":

@@ -46,7 +46,7 @@ SERVED = """
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_running_processes_are_traced_in_one_window():
     import socket
 

@@ -71,7 +71,7 @@ def test_a_cell_runs_as_often_as_asked_and_results_are_known_by_label(shell, cap
 
 
 @pytest.mark.tensorflow
-@pytest.mark.newest
+@pytest.mark.long
 def test_a_repetition_that_fails_or_is_interrupted_keeps_those_before(shell, capsys):
     fail = FIT + "\nif len(runs) == 3: raise {error}"
     shell.run_cell("runs.clear()")

@@ -115,7 +115,7 @@ def assert_nothing_runs(tf, stop):
 
 
 @tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seam", OF_TENSORFLOW, ids=lambda seam: seam.path)
 def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam, traced_model):
     pytest.importorskip("keras")

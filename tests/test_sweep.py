@@ -333,7 +333,7 @@ def test_failures_and_interrupts_keep_what_is_done(shell, capsys):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_step_of_several_iterations_counts_as_many(shell):
     cell = FIT.replace("width", "16").replace("batch_size=batch_size, epochs=3", "batch_size=8, epochs=4").replace("made.append(16)\n", "")
     assert shell.run_cell("%%tfsweep steps_per_execution=1,8 --repeat 3 -q -o found\n" + cell).success
@@ -349,7 +349,7 @@ def test_a_step_of_several_iterations_counts_as_many(shell):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_switch_without_effect_and_one_with_a_value_that_cannot_be(shell):
     cell = FIT.replace("width", "16").replace("batch_size=batch_size, epochs=3", "batch_size=64").replace("made.append(16)\n", "")
     shell.run_cell("%%tfsweep prefetch=0,2 -q\n" + cell)
@@ -371,7 +371,7 @@ def test_sweeps_that_cannot_be_meant(shell, line, capsys):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.newest
+@pytest.mark.long
 def test_threads_are_set_in_fresh_processes(shell):
     cell = """
 import os, keras, numpy as np

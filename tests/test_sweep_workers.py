@@ -233,7 +233,7 @@ def shell():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.newest
+@pytest.mark.long
 def test_a_real_sweep_on_a_pool_of_threads(shell, capsys):
     with ThreadPoolExecutor(2) as pool:
         shell.user_ns["pool"] = pool
