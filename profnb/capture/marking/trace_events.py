@@ -98,10 +98,12 @@ class TraceEvents:
         if not self._open.is_inside_step:
             self._open.stack.append(self._open.begin(mark, USER, mark.phase, mark.step_num))
 
-    def mark_ended(self, mark: Any) -> None:
-        """It ends."""
+    def mark_ended(self, mark: Any, *, failed: bool) -> None:
+        """It ends; one that raised is no step."""
+        if failed:
+            add_metadata(mark.marker, profnb_abandoned=1)
         end_marker(mark.marker)
-        self._trace_ended(mark, failed=False)
+        self._trace_ended(mark, failed=failed)
 
     def _is_of_batch(self, trace: object) -> bool:
         batch = self._open.batch

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.hooks import watch_method
+from profnb.capture.hooks import watch_arguments, watch_method
 from profnb.capture.library import Library
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
@@ -59,8 +59,11 @@ class TorchLoops:
             stack.enter_context(torch.watch(TORCH_ZERO_GRAD, before=self._zeroes))
             if register is not None:
                 stack.callback(register(self._stepped).remove)
-            began = watch_method(StepMark, "__enter__", after=self._mark_began)
-            ended = watch_method(StepMark, "__exit__", before=self._mark_ended)
+            failed = self._hook_failed
+            began = watch_method(StepMark, "__enter__", after=self._mark_began, hook_failed=failed)
+            ended = watch_arguments(
+                StepMark, "__exit__", before=self._mark_ended, hook_failed=failed
+            )
             stack.enter_context(began)
             stack.enter_context(ended)
             stack.callback(self._recorder.loops.abandon_iteration)
@@ -120,6 +123,6 @@ class TorchLoops:
             mark.begin(self._door)
             self._recorder.events.mark_began(mark)
 
-    def _mark_ended(self, mark: Any) -> None:
+    def _mark_ended(self, mark: Any, kind: Any = None, *_: Any) -> None:
         if self._is_here():
-            self._recorder.events.mark_ended(mark)
+            self._recorder.events.mark_ended(mark, failed=kind is not None)
