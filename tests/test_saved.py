@@ -191,7 +191,7 @@ def test_no_file_does_more_than_be_refused(saved, tmp_path):
     chance = random.Random(0)
     text = json.dumps(told_beside(path))
     opened = 0
-    for _ in range(15):
+    for _ in range(30):
         told = json.loads(text)
         run = told["runs"][0]
         chosen = leaves({name: run[name] for name in chance.sample(["models", "source", "stacks", "cell"], 1)}, [])
