@@ -10,7 +10,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata, end_marker
+from profnb.capture.marking.open_steps import (
+    MARKER,
+    OpenSteps,
+    abandon_marker,
+    add_metadata,
+    end_marker,
+)
 from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
@@ -146,8 +152,7 @@ class KerasBatches:
             return
         batch, self._open.batch = self._open.batch, None
         self._open.drop(batch, failed=failed)
-        add_metadata(batch.marker, profnb_abandoned=1)
-        end_marker(batch.marker)
+        abandon_marker(batch.marker)
         self._batches_begun -= 1
         self._open.records.truncate(batch.first_record)
 

@@ -30,7 +30,7 @@ from typing import Any
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.step_records import CALL, USER, OpenStep, StepRecords
 
-__all__ = ["MARKER", "OpenSteps", "add_metadata", "end_marker"]
+__all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]
 
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
@@ -151,6 +151,12 @@ def add_metadata(trace: Any, **metadata: object) -> None:
     """Add metadata of ours to a trace event; where TensorFlow takes it no more, that is in the notes."""
     with contextlib.suppress(Exception):
         trace.set_metadata(**metadata)
+
+
+def abandon_marker(trace: Any) -> None:
+    """End a marker of ours, if there is one, of what is no step."""
+    add_metadata(trace, profnb_abandoned=1)
+    end_marker(trace)
 
 
 def end_marker(trace: Any) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from profnb.capture.marking.open_steps import OpenSteps, add_metadata, end_marker
+from profnb.capture.marking.open_steps import OpenSteps, abandon_marker, end_marker
 from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
 __all__ = ["OwnLoops"]
@@ -52,8 +52,7 @@ class OwnLoops:
         """The open iteration, if there is one, is no step."""
         span, self._iteration = self._iteration, None
         if span is not None and span in self._open.stack:
-            add_metadata(span.marker, profnb_abandoned=1)
-            end_marker(span.marker)
+            abandon_marker(span.marker)
             self._open.stack.remove(span)
             self._open.drop(span)
             self._iterations_begun -= 1

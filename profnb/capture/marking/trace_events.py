@@ -13,7 +13,13 @@ from types import FrameType
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata, end_marker
+from profnb.capture.marking.open_steps import (
+    MARKER,
+    OpenSteps,
+    abandon_marker,
+    add_metadata,
+    end_marker,
+)
 from profnb.capture.marking.retracings import FunctionLog, function_of
 from profnb.capture.seams import (
     JAX_STEP_ENTER,
@@ -100,9 +106,7 @@ class TraceEvents:
 
     def mark_ended(self, mark: Any, *, failed: bool) -> None:
         """It ends; one that raised is no step."""
-        if failed:
-            add_metadata(mark.marker, profnb_abandoned=1)
-        end_marker(mark.marker)
+        (abandon_marker if failed else end_marker)(mark.marker)
         self._trace_ended(mark, failed=failed)
 
     def _is_of_batch(self, trace: object) -> bool:
