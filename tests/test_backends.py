@@ -558,8 +558,12 @@ def test_layers_have_the_same_names_and_parameters_everywhere(number):
     assert {"loss", "optimizer"} <= set(table.index[table.total_us > 0])
     if number == 1:
         assert table.is_shared[f"{model.name}/twice"]
-    if BACKEND == "torch" or model.name == "cnn":  # of a small program of XLA's a fifth may be copies
-        assert table.fraction.get("outside the model", 0.0) < 0.2
+    # By what is counted, not by its time: a program of XLA's copies a lot outside of its layers, and computes next to nothing there.
+    outside = table.loc[["outside the model"]].sum()
+    if BACKEND == "jax":
+        assert outside.flops_forward < 0.1 * (table.flops_forward + table.flops_backward).sum()
+    else:
+        assert outside.occurrences < 0.1 * table.occurrences.sum()
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
@@ -630,7 +634,7 @@ def test_ops_of_a_torch_loop_are_found_at_the_lines_that_run_them(tmp_path):
         assert ran["optimizer.step()"].host_us > 0 and ran["optimizer.step()"].backward_us == 0
         asked = ran["loss.backward()"].gradient_us
         assert asked == pytest.approx(table.backward_us.sum() - ran["loss.backward()"].backward_us)
-        assert sum(row.host_us for row in ran.values()) > 0.9 * whole.host_us.sum()  # p.ops has steps that stand aside, too
+        assert sum(row.op_occurrences for row in ran.values()) > 0.9 * whole.op_occurrences.sum()  # p.ops has steps that stand aside, too
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
