@@ -387,6 +387,7 @@ get_ipython().run_cell("%%tfprofile\\nmodel.fit(x, y, batch_size=8, verbose=0);"
 """
 
 
+@pytest.mark.long
 def test_a_terminal_is_given_plain_text(tmp_path):
     import os
     import subprocess

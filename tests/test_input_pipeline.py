@@ -419,6 +419,7 @@ def test_a_keras_generator_that_runs_here_is_seen_as_python():
 
 
 @pytest.mark.tensorflow
+@pytest.mark.long
 def test_what_keras_makes_of_arrays_here_is_known_as_its_own():
     """Of Keras 3, and of Keras 2 where it is installed; a dataset of the user's is none of theirs."""
     tf = pytest.importorskip("tensorflow")

@@ -236,6 +236,7 @@ def test_predict_in_a_loop_runs_here_and_comes_back_from_a_file(keras, tmp_path)
 
 
 @pytest.mark.tensorflow
+@pytest.mark.long
 def test_new_models_in_a_loop_run_here_and_their_first_tracings_are_nobodys_retracing(keras, tmp_path):
     x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
     with profnb.profile() as p:

@@ -206,6 +206,7 @@ def test_a_file_that_is_cut_or_too_large_is_one_clear_error(tmp_path):
 
 @pytest.mark.kernel
 @pytest.mark.tensorflow
+@pytest.mark.long
 def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
     nbformat, nbclient, nbconvert = (pytest.importorskip(name) for name in ("nbformat", "nbclient", "nbconvert"))
     pytest.importorskip("ipykernel")

@@ -946,6 +946,7 @@ def test_a_model_that_ran_is_found_among_many_that_did_not(tf, all_graphs):
 
 @tensorflow
 @pytest.mark.kernel
+@pytest.mark.long
 def test_a_cell_of_a_notebook_shows_its_own_lines(tf):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     cells = [
