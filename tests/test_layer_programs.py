@@ -152,7 +152,7 @@ def sums_exactly(p):
 @pytest.mark.parametrize(
     ("jit", "which", "name"),
     [(False, "keras", name) for name in MODELS]
-    + [(False, "tf_keras", name) for name in ("sequential", "subclassed", "shared")]  # all are of Keras 2 with the oldest versions
+    + [pytest.param(False, "tf_keras", name, marks=pytest.mark.long) for name in ("sequential", "subclassed", "shared")]  # all are of Keras 2 with the oldest versions
     + [pytest.param(True, "keras", "sequential", marks=pytest.mark.slow)]
     + [pytest.param(True, which, name, marks=pytest.mark.long) for which, names in (("keras", list(MODELS)[1:]), ("tf_keras", ("sequential", "shared"))) for name in names],
 )  # fmt: skip
@@ -274,7 +274,9 @@ def test_a_nested_model_keeps_its_place_in_the_path(which):
 
 @pytest.mark.parametrize(
     ("which", "name", "jit"),
-    [(which, name, False) for which in ("keras", "tf_keras") for name in ("sequential", "subclassed", "shared")] + [("keras", "transformer", True), ("tf_keras", "shared", True)],
+    [("keras", name, False) for name in ("sequential", "subclassed", "shared")]
+    + [pytest.param("tf_keras", name, False, marks=pytest.mark.long) for name in ("sequential", "subclassed", "shared")]
+    + [pytest.param(which, name, True, marks=pytest.mark.long) for which, name in (("keras", "transformer"), ("tf_keras", "shared"))],
 )
 def test_layers_are_found_though_the_model_was_traced_before(which, name, jit):
     """No call of a layer is seen then: names alone must do."""

@@ -300,7 +300,7 @@ def test_without_style_and_script_the_tables_still_read():
     assert "function" not in text  # no program text
 
 
-@pytest.mark.newest
+@pytest.mark.long
 def test_the_payload_is_bounded_for_a_trace_with_very_many_ops():
     events = [event(f"{'long/' * 100}op{i}:Type", i, 1) for i in range(5000)]
     html = profile_of(host(line("p", *events)))._repr_mimebundle_()["text/html"]

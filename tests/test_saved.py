@@ -379,7 +379,7 @@ def values_of(hint, column=None):
     return st.lists(values_of(arguments[0]), max_size=5).map(kind)
 
 
-@pytest.mark.newest  # Python alone
+@pytest.mark.long
 @given(recording=values_of(Recording))
 @settings(max_examples=60, deadline=None)
 def test_whatever_is_written_is_read_at_and_beyond_each_limit(tmp_path_factory, recording):

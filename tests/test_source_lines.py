@@ -1046,7 +1046,7 @@ def test_the_hooks_are_gone_and_no_graph_is_held(tf):
     assert len(p.recording.source.graphs)
 
 
-@pytest.mark.newest
+@pytest.mark.long
 @tensorflow
 def test_a_report_of_2000_ops_stays_small_and_shows_the_code(tf):
     source = "\n".join(["import tensorflow as tf", "@tf.function", "def many(x):", *(f"    x = x * {n}.5 + 1.0" for n in range(1000)), "    return x"])

@@ -173,6 +173,7 @@ def test_ties_and_what_more_rounds_would_tell_are_said():
         assert not any("round" in note for note in table.notes)
 
 
+@pytest.mark.long
 def test_more_rounds_are_enough_rounds():
     """As many more as it says show the difference four times of five, and one less does not."""
     chance, gap = np.random.default_rng(5), 0.05
@@ -207,7 +208,7 @@ def test_factors_are_scipys(others, runs):
     assert dunnett_factor(others, (others + 1) * (runs - 1)) == pytest.approx(reach[0] / error, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_simulated_sweeps_say_what_is_true(case):
     covers, wrong, _, own = simulate(5, 3, sweeps=500, **CASES[case])
