@@ -174,6 +174,7 @@ class Capture:
             self._window.stop_clock()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
+        recording.steps.truncate(len(recording.steps))
         recording.machine = self.machine.records if len(self.machine.records) else None
         recording.messages.extend(self._explain_losses())
         try:

@@ -74,7 +74,8 @@ class StepRecords:
     kinds: tuple[str, ...] = (KERAS, USER, CALL, RUN)
 
     def __len__(self) -> int:
-        return len(self.begin_ns)
+        """Rows that are whole: an interrupt may come between two columns of one."""
+        return min(map(len, self._columns()))
 
     def _columns(self) -> tuple[array[int], ...]:
         return (
@@ -91,11 +92,13 @@ class StepRecords:
 
     def append(self, *values: int) -> None:
         """Add one row, values in the order of the attributes."""
+        whole = len(self)
         for column, value in zip(self._columns(), values, strict=True):
+            del column[whole:]
             column.append(value)
 
     def truncate(self, length: int) -> None:
-        """Forget the rows from ``length`` on."""
-        if len(self) > length:
-            for column in self._columns():
-                del column[length:]
+        """Forget the rows from ``length`` on, and one that is not whole."""
+        length = min(length, len(self))
+        for column in self._columns():
+            del column[length:]
