@@ -4,6 +4,7 @@ import copy
 import inspect
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -14,7 +15,8 @@ import pytest
 import profnb
 from profnb.capture.profiler import doors, held_back, profiler_door
 from profnb.capture import frameworks, session, window
-from profnb.capture.hooks import WatchedCall, on_import, watch_method
+from profnb.capture.step_records import StepRecords
+from profnb.capture.hooks import OwnFaults, WatchedCall, on_import, watch_method
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -1047,6 +1049,53 @@ def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
         lines.append("once")
     assert lines == ["once"]
     assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_the_handler_of_a_signal_raises_in_a_hook_reaches_the_code(when):
+    """A time limit of the code's own, by SIGALRM for instance, that comes while a hook runs; a fault of ours does not."""
+
+    class Machine:
+        def step(self):
+            return 5
+
+    def late(*_):
+        raise TimeoutError("mine")
+
+    def comes(_):
+        if sent:
+            raise TimeoutError("ours")
+        sent.append(when)
+        with OwnFaults():
+            raise ValueError("ours, too")
+        with OwnFaults():
+            signal.raise_signal(signal.SIGUSR1)
+
+    sent, lines, failed = [], [], []
+    before = signal.signal(signal.SIGUSR1, late)
+    try:
+        with watch_method(Machine, "step", **{when: comes}, hook_failed=failed.append):
+            with pytest.raises(TimeoutError, match="mine"):
+                lines.append(Machine().step())
+                lines.append("went on")
+            lines.append(Machine().step())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert lines == [5]
+    assert [str(error) for error in failed] == ["ours"]
+
+
+def test_a_row_of_steps_that_an_interrupt_left_half_written_is_none():
+    steps = StepRecords()
+    steps.append(1, 2, 0, 0, 1, 0, 1, 0, 0)
+    steps.begin_ns.append(3)
+    steps.end_ns.append(4)
+    assert len(steps) == 1
+    steps.append(5, 6, 0, 0, 1, 0, 1, 1, 0)
+    assert (steps.begin_ns.tolist(), steps.step_num.tolist()) == ([1, 5], [0, 1])
+    steps.begin_ns.append(7)
+    steps.truncate(len(steps))
+    assert len(steps.begin_ns) == len(steps.run) == 2
 
 
 def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is_printed(monkeypatch):

@@ -30,23 +30,27 @@ Relies on CPython releasing an object as soon as nothing refers to it.
 """
 
 import _thread
+import contextlib
 import functools
 import importlib.abc
 import importlib.util
 import inspect
+import signal
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from operator import methodcaller
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 __all__ = [
+    "OwnFaults",
     "WatchedCall",
     "on_import",
     "replace_attribute",
+    "signal_of",
     "watch_arguments",
     "watch_method",
     "watch_next",
@@ -70,10 +74,12 @@ class _Hooks:
         self.before, self.after, self.failed = before, after, failed
 
     def run(self, hook: MethodHook, /, *arguments: Any, **keywords: Any) -> None:
-        """Run one of the hooks; its errors stay here."""
+        """Run one of the hooks; its errors stay here, but for what a signal's handler raises meanwhile."""
         try:
             hook(*arguments, **keywords)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+        except Exception as error:
+            if signal_of(error) is not None:
+                raise
             self.failed(error)
 
     def end(self) -> None:
@@ -95,7 +101,9 @@ class _Call(functools.partial[Any]):
         try:
             self.hooks.run(self.after, *self.arguments)
         except KeyboardInterrupt:
-            _send_again(self)
+            _send_again(self, signal.SIGINT)
+        except Exception as error:  # noqa: BLE001 - of a signal: nothing can be raised from here
+            _send_again(self, signal_of(error) or signal.SIGINT)
 
 
 class _Gone:
@@ -103,15 +111,44 @@ class _Gone:
 
 
 class _Sender(weakref.ref[_Gone]):
-    """Interrupts without a line of Python, so that the interrupt comes in the user's code, not here."""
+    """Interrupts without a line of Python, so that the signal comes in the user's code, not here."""
 
     interrupt = staticmethod(_thread.interrupt_main)
 
 
-def _send_again(call: _Call) -> None:
-    """Interrupt the code that made a call once the hook after the call is over."""
+def _send_again(call: _Call, number: int) -> None:
+    """Send a signal to the code that made a call once the hook after the call is over."""
     call.gone = _Gone()  # type: ignore[attr-defined]
-    call.hooks.sender = _Sender(call.gone, methodcaller("interrupt"))  # type: ignore[attr-defined]
+    call.hooks.sender = _Sender(call.gone, methodcaller("interrupt", number))  # type: ignore[attr-defined]
+
+
+class OwnFaults(contextlib.suppress):
+    """Keeps faults of ours from the user's code, but not what the handler of a signal raises meanwhile."""
+
+    def __init__(self) -> None:
+        """Nothing was raised yet."""
+        super().__init__(Exception)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        is_fault = isinstance(error, Exception) and signal_of(error) is None
+        return is_fault and bool(super().__exit__(kind, error, traceback))
+
+
+def signal_of(error: Exception) -> int | None:
+    """The signal whose handler, a function of somebody's, raised the error; None where none did."""
+    codes, at = set(), error.__traceback__
+    while at is not None:
+        codes.add(at.tb_frame.f_code)
+        at = at.tb_next
+    for number in signal.valid_signals():
+        if getattr(signal.getsignal(number), "__code__", None) in codes:
+            return number
+    return None
 
 
 class WatchedCall:

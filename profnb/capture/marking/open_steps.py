@@ -21,12 +21,12 @@ it began (``first_record``) is taken back when it ends::
     ends                                    -           -                         0..3 (call, "outer")
 """
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from profnb.capture.hooks import OwnFaults
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.step_records import CALL, USER, OpenStep, StepRecords
 
@@ -149,7 +149,7 @@ class OpenSteps:
 
 def add_metadata(trace: Any, **metadata: object) -> None:
     """Add metadata of ours to a trace event; where TensorFlow takes it no more, that is in the notes."""
-    with contextlib.suppress(Exception):
+    with OwnFaults():
         trace.set_metadata(**metadata)
 
 
@@ -163,5 +163,5 @@ def end_marker(trace: Any) -> None:
     """End a marker of ours, if there is one; what goes wrong there is not the user's."""
     if trace is None:
         return
-    with contextlib.suppress(Exception):
+    with OwnFaults():
         trace.__exit__(None, None, None)
