@@ -1,5 +1,6 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
+import atexit
 import gzip
 import sys
 import time
@@ -178,14 +179,25 @@ def profile(
     ):
         caller = caller.f_back
     has_begun = False
+
+    # A block that is still open as Python exits (a generator's, waiting at its yield) ends before modules
+    # and profilers are taken down around it: PyTorch's would end the process.
+    def end() -> None:
+        nonlocal has_begun
+        with interrupt_held_back():
+            if has_begun:
+                has_begun = False
+                atexit.unregister(end)
+                captured.finish(caller.f_globals, as_models(model))
+
     try:
         with interrupt_held_back():
             captured.start()
             has_begun = True
+            atexit.register(end)
         yield captured.profile
     finally:
-        if has_begun:
-            captured.finish(caller.f_globals, as_models(model))
+        end()
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
