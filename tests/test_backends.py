@@ -325,6 +325,137 @@ def test_events_end_before_a_profiler_of_the_codes_own_begins_inside_of_a_step(t
     assert len(own.events()) > 10
 
 
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+@pytest.mark.parametrize("name", ["__enter__", "__exit__"])
+def test_an_event_that_an_interrupt_left_half_begun_or_ended_ends_with_its_session(monkeypatch, torch_sessions, name):
+    import torch
+
+    kind = torch.profiler.record_function
+    original, kept, interrupts = getattr(kind, name), [], []
+
+    def interrupted(event, *arguments):
+        if name == "__enter__":
+            original(event)
+        if event.name == "ProfilerStep#3" and not interrupts:
+            kept.append(event)
+            interrupts.append(name)
+            raise KeyboardInterrupt
+        return event if name == "__enter__" else original(event, *arguments)
+
+    monkeypatch.setattr(kind, name, interrupted)
+    with pytest.raises(KeyboardInterrupt) as left, profnb.profile():  # the exception keeps what was interrupted
+        for number in range(6):
+            with profnb.step(number):
+                torch.ones(3).sum()
+    with profnb.profile() as later:
+        assert kept[0].session == 0 and left  # it has ended
+        kept.clear()
+        del left
+        gc.collect()
+        torch_loop()
+    assert phases(later.steps) == {"train": 20}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+@pytest.mark.parametrize("ends", ["inside of the capture", "after it"])
+def test_a_profiler_of_the_codes_own_that_runs_already_keeps_what_it_records(ends):
+    import torch
+
+    own = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    own.start()
+    with profnb.profile() as p:
+        torch_loop()
+        if ends == "inside of the capture":
+            own.stop()
+            torch_loop()
+    if ends == "after it":
+        own.stop()
+    assert len(own.events()) > 100
+    assert phases(p.step_times)["train"] >= 20
+    with pytest.raises(profnb.CaptureError, match="another PyTorch profiler runs already"):
+        len(p.steps)
+    with profnb.profile() as p:
+        torch_loop()
+    assert phases(p.steps) == {"train": 20}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_a_profiler_of_the_codes_own_on_another_thread_takes_all_and_that_is_said():
+    import threading
+
+    import torch
+
+    seen = []
+
+    def elsewhere():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+            torch.ones(3).sum()
+        seen.append(len(own.events()))
+
+    with profnb.profile() as p:
+        torch_loop()
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        torch_loop()
+    assert seen[0] > 0
+    with pytest.raises(profnb.CaptureError, match="on another thread"):
+        len(p.steps)
+    with profnb.profile() as p:
+        torch_loop()
+    assert phases(p.steps) == {"train": 20}
+
+
+def test_a_capture_that_is_open_as_python_exits_ends_with_it():
+    runs = "torch.nn.Linear(3, 2)(torch.ones(2, 3))" if BACKEND == "torch" else "keras.Sequential([keras.layers.Dense(2)])(np.ones((2, 3), 'float32'))"
+    code = f"""if True:
+        import {"torch" if BACKEND == "torch" else "keras, numpy as np"}, profnb
+        def left_open():
+            with profnb.profile():
+                {runs}
+                yield
+        waiting = left_open()
+        next(waiting)
+        print("{BACKEND} worked")
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    assert (ran.returncode, ran.stdout) == (0, f"{BACKEND} worked\n"), ran.stderr[-1000:]
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_a_marked_step_inside_of_a_marked_step_is_part_of_it():
+    import torch
+
+    with profnb.profile() as p:
+        for number in range(4):
+            with profnb.step(number):
+                for inner in range(3):
+                    with profnb.step(inner):
+                        torch.ones(9, 9) @ torch.ones(9, 9)
+    assert phases(p.steps) == phases(p.step_times) == {"train": 4}
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_a_layer_that_has_something_compiled_is_left_there():
+    import torch
+
+    class Compiles(torch.nn.Module):
+        def forward(self, x):
+            torch.compile(lambda y: y, backend="eager")
+            return x + 1
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), Compiles())
+    with profnb.profile() as p:
+        torch.optim.SGD(model.parameters(), 0.1).zero_grad()  # from here on PyTorch works
+        model(torch.ones(2, 3))
+        for _ in range(50):
+            torch.ones(3, 3) @ torch.ones(3, 3)
+    count = p.layers.set_index("layer").occurrences
+    assert count["outside the model"] >= 150
+    assert count.drop("outside the model").sum() < 20
+    assert any("torch.compile was used" in note for note in p.notes)
+
+
 @pytest.mark.parametrize("when", ["starts", "stops"])
 def test_an_interrupt_while_a_profiler_starts_or_stops_leaves_none_running(monkeypatch, when):
     if BACKEND == "jax":

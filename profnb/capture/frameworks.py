@@ -280,7 +280,9 @@ class Frameworks:
             self._watch(self._to.source.watch_keras(keras))
 
     def _code_starts(self, door: Door, _: object = None) -> None:
-        if self._profilers.runs(door):
+        if door is self._profilers.torch and threading.get_ident() != self._thread:
+            self._profilers.torch.lose()
+        elif self._profilers.runs(door):
             is_ours = is_called_by_a_capture()
             self._window.close("the code")
             what = "a profnb capture" if is_ours else f"a {door.title} profiler"

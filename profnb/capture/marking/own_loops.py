@@ -1,8 +1,8 @@
 """Steps of loops of the user's own: iterations over PyTorch, and session runs."""
 
-import contextlib
 import time
 
+from profnb.capture.hooks import OwnFaults
 from profnb.capture.marking.open_steps import OpenSteps, abandon_marker, end_marker
 from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
@@ -32,7 +32,7 @@ class OwnLoops:
         self._open.report()
         number = self._iterations_begun
         span = self._open.begin(None, USER, "train", number)
-        with contextlib.suppress(Exception):  # then the step has no marker
+        with OwnFaults():  # then the step has no marker
             span.marker = door.mark_step("train", number)
         self._iterations_begun += 1
         self._iteration = span
@@ -43,8 +43,8 @@ class OwnLoops:
         span, self._iteration = self._iteration, None
         if span is not None and span in self._open.stack:
             end_ns = time.perf_counter_ns()
+            self._open.stack.remove(span)  # first: an interrupt behind it leaves no step open
             end_marker(span.marker)
-            self._open.stack.remove(span)
             self._open.record(span, end_ns)
             self._open.report()
 
@@ -52,10 +52,10 @@ class OwnLoops:
         """The open iteration, if there is one, is no step."""
         span, self._iteration = self._iteration, None
         if span is not None and span in self._open.stack:
-            abandon_marker(span.marker)
             self._open.stack.remove(span)
-            self._open.drop(span)
             self._iterations_begun -= 1
+            abandon_marker(span.marker)
+            self._open.drop(span)
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""

@@ -99,15 +99,20 @@ class TraceEvents:
                 stack.enter_context(jax.watch_arguments(JAX_STEP_ENTER, after=began))
             yield
 
-    def mark_began(self, mark: Any) -> None:
-        """A step of a loop over PyTorch that the user marks began."""
-        if not self._open.is_inside_step:
+    def mark_began(self, mark: Any, door: Any) -> None:
+        """A step of a loop over PyTorch that the user marks began; inside a step there is none."""
+        outer = self._open.innermost()
+        if outer is None or outer.marker is mark.also:
+            mark.begin(door)
+        if outer is None:
             self._open.stack.append(self._open.begin(mark, USER, mark.phase, mark.step_num))
 
     def mark_ended(self, mark: Any, *, failed: bool) -> None:
         """It ends; one that raised is no step."""
-        (abandon_marker if failed else end_marker)(mark.marker)
-        self._trace_ended(mark, failed=failed)
+        try:
+            (abandon_marker if failed else end_marker)(mark.marker)
+        finally:  # an interrupt there leaves no step open, which all that follow would be part of
+            self._trace_ended(mark, failed=failed)
 
     def _is_of_batch(self, trace: object) -> bool:
         batch = self._open.batch

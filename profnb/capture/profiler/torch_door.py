@@ -28,6 +28,8 @@ from profnb.capture.seams import (
     TORCH_PROFILE_START,
     TORCH_PROFILE_STOP,
     TORCH_RECORD,
+    TORCH_RUNS,
+    TORCH_RUNS_HERE,
 )
 from profnb.core.options import CaptureOptions
 from profnb.trace.names import (
@@ -43,6 +45,7 @@ __all__ = ["StepMark", "TorchDoor"]
 
 _NORMAL_LEVEL = 2
 _CLOCK_READINGS = 3
+_RECORDING: "set[TorchDoor]" = set()  # captures of ours that record PyTorch
 _RUN, _FILE = "torch", "torch.pt.trace.json"
 
 
@@ -65,6 +68,7 @@ class TorchDoor:
         self._options, self._messages = options, messages
         self._torch: Library | None = None
         self._running: Any = None
+        self._is_lost = False
         self._open: dict[_Event, None] = {}
         self.batches = BatchCount()
 
@@ -78,10 +82,15 @@ class TorchDoor:
         """Start the profiler.
 
         Raises:
-            RuntimeError: It runs already, for code that has not stopped it.
+            RuntimeError: It runs already, for code that has not stopped it, which PyTorch itself would let
+                happen: the profiler that came second takes all, and stopping the first one then ends both.
         """
         del folder
         assert self._torch is not None
+        if (TORCH_RUNS.find() or _runs_here()) and not _RECORDING:  # which ends as this one starts
+            raise RuntimeError(
+                "another PyTorch profiler runs already, and only one can: stop it first"
+            )
         activities = None  # all that this PyTorch can record
         if not self._options.device_tracer:
             activities = [self._torch.take(TORCH_ACTIVITY).CPU]
@@ -93,7 +102,8 @@ class TorchDoor:
                 record_shapes=self._options.host_level > _NORMAL_LEVEL,
             )
             running.start()
-        self._running = running
+        self._running, self._is_lost = running, False
+        _RECORDING.add(self)
         if self._options.source or self._options.python:
             self._tell_clock()
 
@@ -101,19 +111,32 @@ class TorchDoor:
         """Write events whose begin is known by Python's clock; a later reading is the surer one."""
         kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
         for _ in range(_CLOCK_READINGS if kind is not None else 0):
-            with kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"):
-                pass
+            _Event(kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"), self._open).__exit__()
 
     def stop(self, folder: Path) -> Path | None:
-        """Stop it; the trace that it wrote. A step that is open ends here, and is none."""
+        """Stop it; the trace that it wrote. A step that is open ends here, and is none.
+
+        Where it runs no more, or on another thread, there is nothing to stop, and where another one has
+        taken what it recorded, nothing to write: PyTorch would end the process.
+        """
         running, self._running = self._running, None
+        _RECORDING.discard(self)
         for event in reversed(tuple(self._open)):
             with contextlib.suppress(Exception):  # the profiler must not be left running
                 event.give_up()
+        self._open.clear()
+        if _runs_here() is False:
+            self._messages.append(
+                "PyTorch's profiler was stopped by the code, or runs on another thread, so there is no trace "
+                "of PyTorch."
+            )
+            return None
         target = folder / "plugins" / "profile" / _RUN
         with profiler_log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             running.stop()
+            if self._is_lost:
+                return None
             target.mkdir(parents=True, exist_ok=True)
             running.export_chrome_trace(str(target / _FILE))
         return target / _FILE
@@ -125,10 +148,19 @@ class TorchDoor:
             return None
         return _Marker(kind, phase, step_num, metadata, self.batches, self._open)
 
+    def lose(self) -> None:
+        """The code starts a profiler on another thread: PyTorch then drops what this one has recorded."""
+        if self.is_running:
+            self._is_lost = True
+            self._messages.append(
+                "The code started a PyTorch profiler of its own on another thread, and only one can run: "
+                "there is no trace of PyTorch."
+            )
+
     @property
     def is_running(self) -> bool:
         """Whether PyTorch's profiler records for us."""
-        return self._running is not None
+        return self._running is not None and not self._is_lost
 
     def mark_scope(self, path: str) -> Any:
         """The call of a layer in PyTorch's trace, begun, by the cheapest event there is; None without one."""
@@ -146,8 +178,17 @@ class TorchDoor:
         return self._torch.take(TORCH_RECORD)
 
 
+def _runs_here() -> bool | None:
+    """Whether a profiler of PyTorch's records this thread; None where this PyTorch does not tell."""
+    runs = TORCH_RUNS_HERE.find()
+    return None if runs is None else bool(runs())
+
+
 class _Event:
     """An event, begun; it ends once, by who began it or before the profiler stops.
+
+    It is in the ledger before it begins and until after it has ended: an interrupt may come at any line of
+    PyTorch's, and the exception would keep an event alive that nobody ends. One that ends twice ended once.
 
     Args:
         event: One of PyTorch's kinds.
@@ -158,16 +199,16 @@ class _Event:
 
     def __init__(self, event: Any, all_open: "dict[_Event, None]") -> None:
         self._event, self._all_open = event, all_open
-        event.__enter__()
         all_open[self] = None
+        event.__enter__()
 
     def give_up(self) -> None:
         self.__exit__()
 
     def __exit__(self, *error: object) -> None:
         if self in self._all_open:
-            del self._all_open[self]
             self._event.__exit__(None, None, None)
+            self._all_open.pop(self, None)
 
 
 class _Marker(_Event):
@@ -202,9 +243,11 @@ class _Marker(_Event):
         if IS_ABANDONED not in self._metadata and (examples := self._batches.taken()):
             self._metadata[EXAMPLES] = examples
         words = (f"{name}={value}" for name, value in self._metadata.items())
-        with self._kind(" ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))):
-            pass
-        super().__exit__()
+        try:
+            facts = " ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))
+            _Event(self._kind(facts), self._all_open).__exit__()
+        finally:
+            super().__exit__()
 
 
 class StepMark:
@@ -220,7 +263,7 @@ class StepMark:
         """Nothing is marked yet."""
         self.phase, self.step_num = phase, step_num
         self.marker: Any = None
-        self._also = also
+        self.also = also
 
     def begin(self, door: TorchDoor) -> None:
         """Mark the step in PyTorch's trace."""
@@ -228,10 +271,10 @@ class StepMark:
 
     def __enter__(self) -> None:
         """See ``TorchLoops``, which watches it."""
-        if self._also is not None:
-            self._also.__enter__()
+        if self.also is not None:
+            self.also.__enter__()
 
     def __exit__(self, *error: object) -> None:
         """Likewise."""
-        if self._also is not None:
-            self._also.__exit__(*error)
+        if self.also is not None:
+            self.also.__exit__(*error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.hooks import watch_arguments, watch_method
+from profnb.capture.hooks import signal_of, watch_arguments, watch_method
 from profnb.capture.library import Library
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
@@ -113,15 +113,16 @@ class TorchLoops:
                 self._recorder.loops.iteration_ended()
                 if begun_by in (0, _BY_END):
                     self._begin(_BY_END)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+        except Exception as error:
+            if signal_of(error) is not None:  # the user's own, not a fault of ours
+                raise
             self._hook_failed(error)
 
     def _mark_began(self, mark: Any) -> None:
         if self._is_here():
             self._use()
             self._recorder.loops.abandon_iteration()
-            mark.begin(self._door)
-            self._recorder.events.mark_began(mark)
+            self._recorder.events.mark_began(mark, self._door)
 
     def _mark_ended(self, mark: Any, kind: Any = None, *_: Any) -> None:
         if self._is_here():
