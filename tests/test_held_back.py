@@ -42,6 +42,17 @@ def test_a_process_that_lives_on_shows_what_others_wrote_once_and_the_profilers_
     assert lived.returncode == 0
 
 
+def test_what_abseil_says_once_of_the_first_line_goes_where_that_line_goes(capfd):
+    first = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+    with held_back.profiler_log_held_back() as log:
+        os.write(2, first + PROFILERS)
+    assert (b"".join(log), capfd.readouterr().err) == (first + PROFILERS, "")
+    for another in (b"another line\n", b""):
+        with held_back.profiler_log_held_back():
+            os.write(2, first + another + PROFILERS * bool(another))
+        assert capfd.readouterr().err.encode() == first + another
+
+
 def test_nothing_stays_open_and_no_child_is_left(capfd):
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(20):

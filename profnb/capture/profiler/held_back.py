@@ -16,6 +16,7 @@ _PROFILER_LOG = re.compile(
     rb"(profiler_session|session_manager|save_profile|xplane_to_step_stats)\.cc:\d+\]"
     rb"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \w+\.(cpp|h):\d+\]"  # Kineto's
 )
+_FIRST_LOG = b"WARNING: All log messages before absl::InitializeLog() is called"
 
 
 @contextlib.contextmanager
@@ -113,6 +114,8 @@ class LogHolder:
         held.seek(0)
         held.truncate()
         kept = [_PROFILER_LOG.search(line) is not None for line in written]
+        for at in range(len(written) - 1):  # what Abseil says once, of the line below it
+            kept[at] |= kept[at + 1] and written[at].startswith(_FIRST_LOG)
         others = b"".join(line for line, is_kept in zip(written, kept, strict=True) if not is_kept)
         if others:
             os.write(2, others)
