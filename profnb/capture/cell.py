@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
+from profnb.core.parsing import parse_again
 
 __all__ = [
     "as_written",
@@ -151,7 +152,7 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
     Raises:
         SyntaxError: It is no Python.
     """
-    tree = ast.parse(shell.transform_cell(body))
+    tree = parse_again(shell.transform_cell(body))
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from profnb.core.parsing import parse_again, warned_before
+
 __all__ = ["Around", "copy_inside", "run_around"]
 
 # Given the instance and the arguments' values: a context manager that yields their values to use.
@@ -63,7 +65,7 @@ def copy_inside(method: Any, around: Around, arguments: Sequence[str]) -> types.
     try:
         lines, first = inspect.getsourcelines(method)
         indented = lines[0][:1].isspace()
-        tree = ast.parse(("if True:\n" if indented else "\n") + "".join(lines))
+        tree = parse_again(("if True:\n" if indented else "\n") + "".join(lines))
     except (OSError, SyntaxError, IndexError):
         return None
     ast.increment_lineno(tree, first - 2)
@@ -99,7 +101,10 @@ def _definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
 def _compile(tree: ast.Module, like: types.CodeType) -> types.CodeType | None:
     """The code of the function in ``tree`` that has the name of ``like``."""
     flags = like.co_flags & _future_flags()
-    whole: types.CodeType = compile(tree, like.co_filename, "exec", flags=flags, dont_inherit=True)
+    with warned_before():
+        whole: types.CodeType = compile(
+            tree, like.co_filename, "exec", flags=flags, dont_inherit=True
+        )
     waiting = [whole]
     while waiting:
         code = waiting.pop()

@@ -8,6 +8,8 @@ import ast
 import linecache
 from collections.abc import Iterator
 
+from profnb.core.parsing import parse_again
+
 __all__ = ["Source", "comes_from", "fed_names", "is_fed", "loaded_names", "only_shows"]
 
 _LONGEST = 110
@@ -27,7 +29,7 @@ class Source:
         """Read it as the interpreter would for a traceback."""
         self.lines = linecache.getlines(file)
         try:
-            self.tree: ast.Module | None = ast.parse("".join(self.lines))
+            self.tree: ast.Module | None = parse_again("".join(self.lines))
         except (SyntaxError, ValueError):
             self.tree = None
         self.parent: dict[ast.AST, ast.AST] = {}

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from profnb.capture.source.source_records import SourceRecords, StackRecords
+from profnb.core.parsing import parse_again
 
 __all__ = ["keep_near", "shorten_files", "shorten_source", "shorten_stacks"]
 
@@ -46,7 +47,7 @@ def _scopes(lines: Sequence[str]) -> list[int]:
     """The line at which the innermost function or class around each line begins; 0 for none."""
     scopes = [0] * len(lines)
     try:
-        tree = ast.parse("\n".join(_MAGIC.sub(r"\1pass", line) for line in lines))
+        tree = parse_again("\n".join(_MAGIC.sub(r"\1pass", line) for line in lines))
     except (
         SyntaxError,
         ValueError,

@@ -14,11 +14,14 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import compress
 from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
 from profnb.capture.source.user_code import is_user_file
+from profnb.core.parsing import parse_again
 
 __all__ = ["find_layer_lines", "model_types", "of_types"]
 
@@ -94,9 +97,30 @@ def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
     """Those of some objects that are of certain types.
 
     By type: isinstance would ask proxies of other libraries for their class, which may raise. They may be
-    hundreds of thousands, of some thousands of types: each type is asked once, in one pass, as to look at an
-    object at all is what takes time.
+    hundreds of thousands, and to look at one at all is what takes time: in one pass, which no Python is run
+    for, they are compared with the wanted types and those derived from them.
     """
+    things = things if isinstance(things, list) else list(things)
+    try:
+        wanted = _with_derived(kinds)
+        return list(compress(things, map(wanted.__contains__, map(type, things))))
+    except TypeError:  # a class of classes may forbid to hash them
+        return _of_types_one_by_one(things, kinds)
+
+
+def _with_derived(kinds: Iterable[type]) -> set[type]:
+    """Types with all that are derived from them and alive."""
+    found: set[type] = set()
+    left = list(kinds)
+    while left:
+        kind = left.pop()
+        if kind not in found:
+            found.add(kind)
+            left += type.__subclasses__(kind)
+    return found
+
+
+def _of_types_one_by_one(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
     is_wanted: dict[type, bool] = {}
     found = []
     for thing in things:
@@ -139,7 +163,7 @@ def find_layer_lines(
     # Those of whose layers all are named first: one called "dense" alone may be any model's.
     named.sort(key=itemgetter(0), reverse=True)
     likely = [layers for share, layers in named if share][:_MOST_MODELS]
-    wanted = {layer.kind for layers in (*sure, *likely) for layer in layers}
+    wanted = frozenset(layer.kind for layers in (*sure, *likely) for layer in layers)
     if not wanted:
         return {}
     files = [calls for file in _texts() if (calls := _calls_in(*file, wanted))]
@@ -197,11 +221,14 @@ def _texts() -> Iterable[tuple[str, str]]:
             yield file, text
 
 
-def _calls_in(file: str, text: str, wanted: set[str]) -> list[_Call]:
+@lru_cache(
+    maxsize=64
+)  # the cells and modules of a notebook, which most captures find as the one before did
+def _calls_in(file: str, text: str, wanted: frozenset[str]) -> list[_Call]:
     if not any(name in text for name in wanted):
         return []
     try:
-        tree = ast.parse(text)
+        tree = parse_again(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     calls = []
