@@ -7,6 +7,7 @@ import pytest
 from test_steps import marker
 from traces import event, host, line, read
 
+from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
@@ -214,7 +215,31 @@ def test_steps_slowed_by_others_after_the_trace_get_no_advice():
     assert slowing_down(of(lambda at: 0.9 if at < 2 else 0.3)) is None
 
 
-def test_nobody_is_blamed_where_hardly_anybody_looked():
+def test_of_hardly_any_looks_nobody_can_tell():
     machine = looks(lambda at: 0.4, lambda at: 1.6, every_s=5)
-    assert not is_slowed_by_others(machine, (0, S), (6 * S, 7 * S))
-    assert not is_slowed_by_others(None, (0, S), (6 * S, 7 * S))
+    assert is_slowed_by_others(machine, (0, S), (6 * S, 7 * S)) is None
+    assert is_slowed_by_others(None, (0, S), (6 * S, 7 * S)) is None
+
+
+BESIDE = CoreWaits(wall_ns=S, ran_ns=S // 2, waited_ns=0, others_ns=S, cores=2)
+
+
+@pytest.mark.parametrize(
+    ("machine", "waits", "speaks"),
+    [
+        (None, CoreWaits(), True),
+        (looks(lambda at: 0.9, lambda at: 0.1, every_s=0.5), CoreWaits(), True),
+        (looks(lambda at: 0.9, lambda at: 0.9, every_s=0.5), CoreWaits(), False),
+        (None, BESIDE, False),
+        (looks(lambda at: 0.9, lambda at: 0.9), BESIDE, True),  # looks often enough tell: more work
+    ],
+    ids=["nothing told", "alone", "beside busy programs", "traced beside them", "beside them, and more work"],
+)
+def test_steps_of_a_few_seconds_beside_busy_programs_get_no_advice(machine, waits, speaks):
+    records, begin = StepRecords(names=["train"]), 0
+    for at in range(64):
+        took = 16_000_000 if at < 32 else 26_000_000
+        records.append(begin, begin + took, 0, 0, int(at < 12), 0, 1, at, 0)
+        begin += took + 1000
+    recording = Recording(steps=records, machine=machine, core_waits=waits)
+    assert (slowing_down(study_of([16.0] * 12, recording=recording)) is not None) is speaks

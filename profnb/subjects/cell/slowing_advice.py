@@ -19,7 +19,12 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.advising import GUIDE, Advice, op_events
-from profnb.subjects.crowded import is_crowded_by_others, is_slowed_by_others
+from profnb.subjects.crowded import (
+    is_crowded_by_others,
+    is_shared,
+    is_shared_between,
+    is_slowed_by_others,
+)
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
@@ -112,7 +117,7 @@ def slowing_down(study: Study) -> Advice | None:
     if rise is None:
         return None
     cause, what = _cause_of(study)
-    if cause in ("", _SAME) and _is_slowed_by_others(study, begins_ns):
+    if cause in ("", _SAME) and _may_be_of_others(study, begins_ns):
         return None  # the table of the machine tells it
     if cause == _INPUT and rise.change is not None:
         return None
@@ -134,14 +139,21 @@ def slowing_down(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def _is_slowed_by_others(study: Study, begins_ns: Int64s) -> bool:
-    """Whether the last quarter of some steps, by when each began, is longer for what others did."""
-    quarter = begins_ns.size // 4
+def _may_be_of_others(study: Study, begins_ns: Int64s) -> bool:
+    """Whether the last quarter of some steps, by when each began, is longer for what others did.
+
+    Of a few seconds of steps the looks at the machine do not tell that; there it may be so wherever others
+    had a quarter of the cores while the steps ran, or while they were traced.
+    """
+    quarter, machine = begins_ns.size // 4, study.recording.machine
     if not quarter:
         return False
-    early = int(begins_ns[0]), int(begins_ns[quarter])
-    late = int(begins_ns[-1 - quarter]), int(begins_ns[-1])
-    return is_slowed_by_others(study.recording.machine, early, late)
+    first, last = int(begins_ns[0]), int(begins_ns[-1])
+    early, late = (first, int(begins_ns[quarter])), (int(begins_ns[-1 - quarter]), last)
+    told = is_slowed_by_others(machine, early, late)
+    if told is not None:
+        return told
+    return is_shared(study.recording.core_waits) or is_shared_between(machine, first, last)
 
 
 def _periods(study: Study) -> tuple[Floats, Int64s]:
