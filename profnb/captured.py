@@ -2,11 +2,12 @@
 
 import atexit
 import gzip
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models
@@ -170,34 +171,58 @@ def profile(
         The profile. It holds what was captured even if the block raises.
     """
     captured = CapturedProfile(options or CaptureOptions(**settings))
-    # The module around the block; its names are read when the block is over. Reading a function's would
-    # keep what they are bound to alive (frame.f_locals, before Python 3.13).
+    open_block = _OpenBlock(captured, _globals_of_caller(), model)
+    try:
+        with interrupt_held_back():
+            captured.start()
+            atexit.register(open_block.end)
+            open_block.is_open = True
+        yield captured.profile
+    finally:
+        try:
+            open_block.end()
+        finally:  # again, if an interrupt came before it held interrupts back
+            open_block.end()
+
+
+@dataclass(eq=False)
+class _OpenBlock:
+    """A block of ``profile`` and what its end needs; of the process that began it, and of no fork of that.
+
+    A block that is still open as Python exits (a generator's, waiting at its yield) ends before modules and
+    profilers are taken down around it: PyTorch's would end the process.
+    """
+
+    captured: CapturedProfile
+    namespace: Mapping[str, object]
+    model: Any
+    process: int = field(default_factory=os.getpid)
+    is_open: bool = False
+
+    def end(self) -> None:
+        """End it, once."""
+        with interrupt_held_back():
+            is_open, self.is_open = self.is_open, False
+            if not is_open:
+                return
+            atexit.unregister(self.end)
+            if os.getpid() == self.process:
+                self.captured.finish(self.namespace, as_models(self.model))
+
+
+def _globals_of_caller() -> dict[str, object]:
+    """The names of the module around the block, read when that is over.
+
+    A function's own are not: to read them would keep what they are bound to alive (``frame.f_locals``, before
+    Python 3.13), and so would to hold its frame.
+    """
     caller = sys._getframe()
     while caller.f_back is not None and caller.f_globals.get("__name__") in (
         __name__,
         "contextlib",
     ):
         caller = caller.f_back
-    has_begun = False
-
-    # A block that is still open as Python exits (a generator's, waiting at its yield) ends before modules
-    # and profilers are taken down around it: PyTorch's would end the process.
-    def end() -> None:
-        nonlocal has_begun
-        with interrupt_held_back():
-            if has_begun:
-                has_begun = False
-                atexit.unregister(end)
-                captured.finish(caller.f_globals, as_models(model))
-
-    try:
-        with interrupt_held_back():
-            captured.start()
-            has_begun = True
-            atexit.register(end)
-        yield captured.profile
-    finally:
-        end()
+    return caller.f_globals
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:

@@ -16,7 +16,8 @@ import profnb
 from profnb.capture.profiler import doors, held_back, profiler_door
 from profnb.capture import frameworks, session, window
 from profnb.capture.step_records import StepRecords
-from profnb.capture.hooks import OwnFaults, WatchedCall, on_import, watch_method
+from profnb.capture.hooks import WatchedCall, on_import, watch_method
+from profnb.capture.signals import OwnFaults
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")

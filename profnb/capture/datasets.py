@@ -73,7 +73,7 @@ def _describe(
 
 
 def _is_dataset(value: object) -> bool:
-    return type(value).__module__.startswith("tensorflow.python.data")
+    return str(type(value).__module__).startswith("tensorflow.python.data")
 
 
 def _named_datasets(namespace: Mapping[str, object]) -> list[tuple[str, object]]:

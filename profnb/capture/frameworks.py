@@ -16,18 +16,18 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any
 
-from profnb.capture.histories import watch_fits
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.models.histories import watch_fits
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
+from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import is_called_by_a_capture
 from profnb.capture.profiler.torch_loops import TorchLoops
 from profnb.capture.profiler.torch_scopes import TorchScopes
@@ -44,7 +44,6 @@ from profnb.capture.seams import (
     TORCH_AUTOGRAD_ENTER,
     TORCH_PROFILE_START,
     VERSION,
-    Seam,
 )
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
@@ -138,7 +137,7 @@ class Frameworks:
         return explain_missing(self._libraries)
 
     def _guarded(self, hook: Callable[[], object]) -> None:
-        with self._to.clock.own("start"):
+        with interrupt_held_back(), self._to.clock.own("start"):
             try:
                 hook()
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -173,8 +172,12 @@ class Frameworks:
         functions = door.find(tensorflow)
         if functions is None or self._backend_of_keras() == TORCH:
             return
-        self._watch_everywhere(START, functions[0], partial(self._code_starts, door))
-        self._watch_everywhere(STOP, functions[1], partial(self._code_stops, door))
+        self._watch(
+            tensorflow.watch_everywhere(START, functions[0], partial(self._code_starts, door))
+        )
+        self._watch(
+            tensorflow.watch_everywhere(STOP, functions[1], partial(self._code_stops, door))
+        )
         self._window.open(door)
 
     def _jax_imported(self) -> None:
@@ -188,8 +191,12 @@ class Frameworks:
         if not self._traces or functions is None:
             return
         self._to.source.watch_jax(library)
-        self._watch_everywhere(JAX_START, functions[0], partial(self._code_starts, door))
-        self._watch_everywhere(JAX_STOP, functions[1], partial(self._code_stops, door))
+        self._watch(
+            library.watch_everywhere(JAX_START, functions[0], partial(self._code_starts, door))
+        )
+        self._watch(
+            library.watch_everywhere(JAX_STOP, functions[1], partial(self._code_stops, door))
+        )
         if door.is_set_up:
             self._window.open(door)
         elif library.take(JAX_BACKENDS) is not None:
@@ -204,8 +211,7 @@ class Frameworks:
     def _jax_set_up(self) -> None:
         """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""
         door = self._profilers.jax
-        is_here = threading.get_ident() == self._thread
-        if is_here and not self._profilers.runs(door) and not self._window.was_opened(door):
+        if threading.get_ident() == self._thread and not self._window.was_opened(door):
             self._window.open(door)
 
     def _torch_imported(self) -> None:
@@ -251,18 +257,6 @@ class Frameworks:
         if self._traces and door.title in self._others and not self._window.was_opened(door):
             self._window.open(door)
 
-    def _watch_everywhere(self, seam: Seam, function: Any, hook: Callable[[], object]) -> None:
-        """Watch a function of a profiler under every module that holds it by its name.
-
-        It is public in several places (``tf.compat.v2`` too), its own module calls it, and a
-        notebook may have imported it by name.
-        """
-        watched = WatchedCall(function, before=hook, hook_failed=self._hook_failed)
-        (name,) = seam.attributes
-        for module in list(sys.modules.values()):
-            if isinstance(module, ModuleType) and vars(module).get(name) is function:
-                self._watch(replace_attribute(module, name, watched))
-
     def _keras_imported(self, name: str) -> None:
         if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:
             return  # its import failed half-way
@@ -283,12 +277,19 @@ class Frameworks:
         if door is self._profilers.torch and threading.get_ident() != self._thread:
             self._profilers.torch.lose()
         elif self._profilers.runs(door):
-            is_ours = is_called_by_a_capture()
+            is_ours, was_open = is_called_by_a_capture(), self._window.is_open()
             self._window.close("the code")
-            what = "a profnb capture" if is_ours else f"a {door.title} profiler"
+            if was_open:
+                what = "a profnb capture" if is_ours else f"a {door.title} profiler"
+                self._recording.messages.append(
+                    f"The code started {what} of its own, and only one profiler can run: this trace ends "
+                    "there, and steps after it are timed but not traced."
+                )
+        elif door is self._profilers.jax and self._window.leave(door):
+            # Ours would start where theirs sets up JAX's devices, inside of its lock.
             self._recording.messages.append(
-                f"The code started {what} of its own, and only one profiler can run: this trace ends "
-                "there, and steps after it are timed but not traced."
+                "The code started a JAX profiler of its own before it set up JAX's devices, so JAX's work "
+                "is not traced here; its steps are timed."
             )
 
     def _code_stops(self, door: Door) -> None:

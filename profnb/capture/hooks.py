@@ -6,7 +6,7 @@ no longer fail as it does without the magic. Instead the callable is replaced by
 hook and returns a C-level ``functools.partial`` of the original, and the second hook runs when that
 partial is released, the moment the call returns or raises. A hook that raises is a fault of ours and
 not of the user's code: ``hook_failed`` is given the error, which goes no further. Interrupts pass: one
-that comes in the second hook, where Python swallows errors, is sent again when it is over (``_send_again``).
+that comes in the second hook, where Python swallows errors, is raised when it is over (``signals.Lost``).
 
 ``WatchedCall``, drawn. A call of a watched method ``fit``, from the cell ``model.fit(x)``::
 
@@ -29,28 +29,26 @@ would have three.
 Relies on CPython releasing an object as soon as nothing refers to it.
 """
 
-import _thread
 import contextlib
 import functools
 import importlib.abc
 import importlib.util
 import inspect
-import signal
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from operator import methodcaller
-from types import ModuleType, TracebackType
+from types import MethodType, ModuleType
 from typing import Any
 
+from profnb.capture.signals import Lost, signal_of
+
 __all__ = [
-    "OwnFaults",
     "WatchedCall",
     "on_import",
     "replace_attribute",
-    "signal_of",
     "watch_arguments",
     "watch_method",
     "watch_next",
@@ -67,10 +65,9 @@ def _nothing(*_: object, **__: object) -> None:
 class _Hooks:
     """What runs around calls, until it ends."""
 
-    __slots__ = ("after", "before", "failed", "sender")
+    __slots__ = ("after", "before", "failed")
 
     def __init__(self, before: MethodHook, after: MethodHook, failed: MethodHook) -> None:
-        self.sender: object = None
         self.before, self.after, self.failed = before, after, failed
 
     def run(self, hook: MethodHook, /, *arguments: Any, **keywords: Any) -> None:
@@ -96,59 +93,20 @@ class _Call(functools.partial[Any]):
     hooks = _Hooks(_nothing, _nothing, _nothing)
     after: MethodHook = _nothing
     arguments: tuple[Any, ...] = ()
+    around: "weakref.ref[_Call] | None" = None  # of another watcher of the same call
+    lost: "Lost | None" = None  # of a signal that came here, or in a call inside of this one
 
     def __del__(self) -> None:
         try:
             self.hooks.run(self.after, *self.arguments)
-        except KeyboardInterrupt:
-            _send_again(self, signal.SIGINT)
-        except Exception as error:  # noqa: BLE001 - of a signal: nothing can be raised from here
-            _send_again(self, signal_of(error) or signal.SIGINT)
-
-
-class _Gone:
-    """Goes when the call does that holds it: after the call's ``__del__``."""
-
-
-class _Sender(weakref.ref[_Gone]):
-    """Interrupts without a line of Python, so that the signal comes in the user's code, not here."""
-
-    interrupt = staticmethod(_thread.interrupt_main)
-
-
-def _send_again(call: _Call, number: int) -> None:
-    """Send a signal to the code that made a call once the hook after the call is over."""
-    call.gone = _Gone()  # type: ignore[attr-defined]
-    call.hooks.sender = _Sender(call.gone, methodcaller("interrupt", number))  # type: ignore[attr-defined]
-
-
-class OwnFaults(contextlib.suppress):
-    """Keeps faults of ours from the user's code, but not what the handler of a signal raises meanwhile."""
-
-    def __init__(self) -> None:
-        """Nothing was raised yet."""
-        super().__init__(Exception)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        is_fault = isinstance(error, Exception) and signal_of(error) is None
-        return is_fault and bool(super().__exit__(kind, error, traceback))
-
-
-def signal_of(error: Exception) -> int | None:
-    """The signal whose handler, a function of somebody's, raised the error; None where none did."""
-    codes, at = set(), error.__traceback__
-    while at is not None:
-        codes.add(at.tb_frame.f_code)
-        at = at.tb_next
-    for number in signal.valid_signals():
-        if getattr(signal.getsignal(number), "__code__", None) in codes:
-            return number
-    return None
+        except BaseException as error:  # noqa: BLE001 - of a signal: nothing can be raised from here
+            self.lost = Lost.of(error)
+        if self.lost is not None:
+            around = None if self.around is None else self.around()
+            if around is None:
+                self.lost.raise_after(self)
+            else:  # whose hook comes next, and would be where the signal comes
+                around.lost = self.lost
 
 
 class WatchedCall:
@@ -162,7 +120,7 @@ class WatchedCall:
         hook_failed: Given the errors of hooks.
     """
 
-    __slots__ = ("_arguments", "_call", "_hooks")
+    __slots__ = ("__weakref__", "_arguments", "_around", "_call", "_hooks")
 
     def __init__(
         self,
@@ -175,6 +133,7 @@ class WatchedCall:
         """Watch ``call``."""
         self._call, self._arguments = call, arguments
         self._hooks = _Hooks(before, after, hook_failed)
+        self._around: weakref.ref[_Call] | None = None
 
     @classmethod
     def of_method(cls, method: Any, hooks: _Hooks, instance: object) -> "WatchedCall":
@@ -194,6 +153,11 @@ class WatchedCall:
             return self._call
         call = _Call(self._call)
         call.hooks, call.arguments, call.after = hooks, self._arguments, after
+        call.around = self._around
+        if (
+            type(self._call) is WatchedCall and self._arguments
+        ):  # a method watched twice, bound anew for each call
+            self._call._around = weakref.ref(call)  # noqa: SLF001 - one of ours
         return call
 
     @property
@@ -211,7 +175,10 @@ class WatchedCall:
         return hash(self._call)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return self._call.__reduce__()  # a copy or a pickle is of the original
+        """A copy or a pickle is of the original: a method's by its name, a function's whole."""
+        if isinstance(self._call, MethodType | WatchedCall):
+            return self._call.__reduce__()
+        return _same, (self._call,)
 
 
 # An instance's is the original's; a class body with a docstring cannot say so.
@@ -273,21 +240,44 @@ def _same(value: object) -> object:
     return value
 
 
+@dataclass(eq=False, slots=True)
+class _Replaced:
+    """An attribute that has another value for a while, and what it had before."""
+
+    owner: object
+    name: str
+    value: object
+    before: object
+
+
+_MISSING = object()
+_replaced: list[_Replaced] = []
+
+
 @contextmanager
 def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]:
-    """Give an attribute another value inside the block; it comes back own or inherited, as it was."""
-    missing = object()
-    before = vars(owner).get(name, missing)
+    """Give an attribute another value inside the block; it comes back own or inherited, as it was.
+
+    Blocks of the same attribute may overlap: one that began later and lasts longer leaves what stood there
+    before both.
+    """
+    own = _Replaced(owner, name, value, vars(owner).get(name, _MISSING))
+    _replaced.append(own)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        if vars(owner).get(name) is not value:
-            pass  # the code inside gave it a value of its own, which stays
-        elif before is missing:
+        _replaced.remove(own)
+        if (
+            vars(owner).get(name) is not value
+        ):  # the code inside gave it a value of its own, or a later block did
+            for later in _replaced:
+                if later.owner is owner and later.name == name and later.before is value:
+                    later.before = own.before
+        elif own.before is _MISSING:
             delattr(owner, name)
         else:
-            setattr(owner, name, before)
+            setattr(owner, name, own.before)
 
 
 @contextmanager
@@ -414,4 +404,5 @@ def on_import(hooks: Mapping[str, Hook]) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        with contextlib.suppress(ValueError):  # the code put back the finders that it knew
+            sys.meta_path.remove(finder)

@@ -1,11 +1,18 @@
 """An imported library in one capture: its seams looked up and hooked, and what is missing said."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watch_arguments, watch_method, watch_next
+from profnb.capture.hooks import (
+    WatchedCall,
+    replace_attribute,
+    watch_arguments,
+    watch_method,
+    watch_next,
+)
 from profnb.capture.seams import SEAMS, Seam
 
 __all__ = ["Library", "explain_missing"]
@@ -77,6 +84,26 @@ class Library:
             return nullcontext()
         owner, name = seam.owner(_root(self, seam)), seam.attributes[0]
         return self._entered(watch(owner, name, hook_failed=self._hook_failed, **hooks))
+
+    @contextmanager
+    def watch_everywhere(
+        self, seam: Seam, function: Any, before: Callable[..., object]
+    ) -> Iterator[None]:
+        """Run a hook before a function of a profiler, under every module that holds it by its name.
+
+        It is public in several places (``tf.compat.v2`` too), its own module calls it, and a notebook may
+        have imported it, under any name.
+        """
+        watched = WatchedCall(function, before=before, hook_failed=self._hook_failed)
+        with ExitStack() as stack:
+            for own_name, module in list(sys.modules.items()):
+                if not isinstance(module, ModuleType):
+                    continue
+                names = list(vars(module)) if own_name == "__main__" else seam.attributes
+                for name in names:
+                    if vars(module).get(name) is function:
+                        stack.enter_context(self._entered(replace_attribute(module, name, watched)))
+            yield
 
     def replace(self, seam: Seam, value: object) -> AbstractContextManager[None]:
         """Give a name another value inside the block; nothing where its owner is missing."""

@@ -13,11 +13,11 @@ from profnb.capture.datasets import (
     find_files,
     locate_datasets,
 )
-from profnb.capture.histories import FitResult
 from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.marking.retracings import ChangingArguments, TracedFunction
+from profnb.capture.models.histories import FitResult
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.session_records import SessionRecords

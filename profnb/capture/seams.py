@@ -16,6 +16,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.signals import signal_of
+
 
 @dataclass(frozen=True, slots=True)
 class Seam:
@@ -103,7 +105,9 @@ def _alternatives(path: str) -> list[str]:
 def _read(thing: object, attribute: str) -> Any:
     try:
         return getattr(thing, attribute, None)
-    except Exception:  # noqa: BLE001 - properties of somebody's object may do anything
+    except Exception as error:  # properties of somebody's object may do anything
+        if signal_of(error):
+            raise
         return None
 
 

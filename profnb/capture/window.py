@@ -77,6 +77,13 @@ class Window:
         """Whether this profiler was started in it, or tried to."""
         return door.title in self._opened
 
+    def leave(self, door: Door) -> bool:
+        """Never start a profiler; False where it was started or left before, or the window has closed."""
+        if self.was_opened(door) or self._recording.window_ns:
+            return False
+        self._opened.add(door.title)
+        return True
+
     def open(self, door: Door) -> None:
         """Start a profiler, and the clock that stops it; an interrupt waits until both run.
 
@@ -176,8 +183,12 @@ class Window:
             self.close("seconds")
 
     def close(self, closed_by: str | None) -> None:
-        """Stop the profilers, if one runs; ``closed_by`` says what ended it, None for the capture's end."""
-        if self._since_ns is None:
+        """Stop the profilers, if one runs; ``closed_by`` says what ended it, None for the capture's end.
+
+        The capture's end, and code that starts a profiler of its own, wait for another thread that is
+        stopping them: its trace is not there before, and no other profiler can start.
+        """
+        if self._since_ns is None and closed_by not in (None, "the code"):
             return
         with interrupt_held_back(), self._parts.own("stop"), self._lock:
             if self._since_ns is None:  # another thread was faster

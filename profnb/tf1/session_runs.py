@@ -101,6 +101,7 @@ class GraphRuns:
         self._is_inside = False
         self._saving = 0
         self._is_refused = False
+        self._is_over = False
         self._is_hidden = False
         self._options_type: Any = None
         self._metadata_type: Any = None
@@ -131,12 +132,18 @@ class GraphRuns:
                 stack.enter_context(tensorflow.watch(seam, before=self._saves, after=self._saved))
             if owners and self._gaps is not None:
                 stack.enter_context(self._queues.watch(tensorflow))
+            stack.callback(self._end)
             yield
+
+    def _end(self) -> None:
+        self._is_over = (
+            True  # a capture that overlaps may leave our method in its place for a while
+        )
 
     def _around(
         self, session: Any, feed_dict: Any, options: Any, metadata: Any
     ) -> AbstractContextManager[tuple[Any, Any, Any]]:
-        is_aside = self._is_inside or self._is_refused or self._saving
+        is_aside = self._is_inside or self._is_refused or self._saving or self._is_over
         if threading.get_ident() != self._thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
         return _Run(self, session, feed_dict, options, metadata)

@@ -57,7 +57,11 @@ class MachineWatch:
             yield
             return
         looking = threading.Thread(target=self._look_on, name="profnb", daemon=True)
-        looking.start()
+        try:
+            looking.start()
+        except RuntimeError:  # no thread more can start: the user's code comes first
+            yield
+            return
         try:
             yield
         finally:

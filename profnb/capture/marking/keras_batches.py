@@ -3,7 +3,6 @@
 A batch runs from the end of the callbacks' ``on_*_batch_begin`` to the start of their ``on_*_batch_end``.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from profnb.capture.seams import (
     RUN_END,
     STEPS_PER_EXECUTION,
 )
+from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import KERAS, Marking, OpenStep
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
@@ -125,7 +125,7 @@ class KerasBatches:
         if self._open.is_inside_step:
             return
         batch = self._open.batch = self._open.begin(None, KERAS, phase, self._batches_begun)
-        with contextlib.suppress(Exception):  # then the step has no marker
+        with OwnFaults():  # then the step has no marker
             batch.marker = door.mark_step(phase, self._batches_begun, **{MARKER: KERAS})
         self._batches_begun += 1
 
@@ -196,7 +196,7 @@ class KerasBatches:
         ending, self._ending = self._ending, (0, 0)
         if not self._open.is_here() or ending[0] != id(callbacks):
             return
-        with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
             number = int(CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
             self._open.records.ended_at.append(ending[1])
             self._open.records.ended_epoch.append(number)

@@ -26,8 +26,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from profnb.capture.hooks import OwnFaults
 from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import CALL, USER, OpenStep, StepRecords
 
 __all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]

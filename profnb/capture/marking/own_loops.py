@@ -2,8 +2,8 @@
 
 import time
 
-from profnb.capture.hooks import OwnFaults
 from profnb.capture.marking.open_steps import OpenSteps, abandon_marker, end_marker
+from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
 __all__ = ["OwnLoops"]

@@ -4,7 +4,6 @@ A ``tf.function`` knows the signatures it was traced for; an argument that diffe
 Functions are told apart by object, not by name: each new Keras model has train and test functions of its own.
 """
 
-import contextlib
 import inspect
 import re
 import weakref
@@ -14,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from profnb.capture.seams import PYTHON_FUNCTION, SIGNATURES, TRACING_COUNT
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells, user_place
 
 __all__ = [
@@ -126,7 +126,7 @@ def find_changing_arguments(functions: Iterable[Any]) -> ChangingArguments:
     reasons: ChangingArguments = {}
     most: dict[str, int] = {}
     for function in functions:
-        with contextlib.suppress(Exception):  # somebody's subclass may do anything
+        with OwnFaults():  # somebody's subclass may do anything
             count = TRACING_COUNT.of(function)()
             name = PYTHON_FUNCTION.of(function).__name__
             if count < max(_FEWEST_TRACINGS, most.get(name, 0)):

@@ -4,7 +4,6 @@ TensorFlow opens a ``Trace`` around each call of a function and says there wheth
 markers, ``profnb.step`` among them, are annotations with a step's number.
 """
 
-import contextlib
 import inspect
 import time
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from profnb.capture.seams import (
     TRACE_INIT,
     TRACE_METADATA,
 )
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, TAPE, USER
 
@@ -142,7 +142,7 @@ class TraceEvents:
         span.kind = span.kind or CALL
         if str(call).startswith("traced"):
             frame, inside = _calling_frame(), self._open.innermost()
-            with contextlib.suppress(Exception):  # somebody's subclass may do anything
+            with OwnFaults():  # somebody's subclass may do anything
                 self.functions.add(function_of(frame), frame, inside.name if inside else "")
             for outer in stack:
                 outer.retraced = True

@@ -22,6 +22,7 @@ from profnb.capture.models.layer_shapes import (
 )
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.seams import COMPILED_LOSS, FLATTEN_LAYERS, LOSSES, OPEN_NAME_SCOPE
+from profnb.capture.signals import signal_of
 
 __all__ = ["LayerFacts", "ModelFacts", "TracedLayer", "describe_model", "parts_of"]
 
@@ -294,7 +295,9 @@ def _ask(read: Callable[[Any], T], layer: Any, otherwise: T) -> T:
     """What a layer tells, or something else where it cannot be asked."""
     try:
         return read(layer)
-    except Exception:  # noqa: BLE001 - attributes of somebody's layer may do anything
+    except Exception as error:  # attributes of somebody's layer may do anything
+        if signal_of(error):
+            raise
         return otherwise
 
 

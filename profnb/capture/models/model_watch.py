@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture.library import Library
@@ -30,6 +30,7 @@ from profnb.capture.seams import (
     RUN_END,
     UNIQUE_NAME,
 )
+from profnb.capture.signals import OwnFaults, signal_of
 
 __all__ = ["ModelWatch", "as_models", "describe_models"]
 
@@ -162,7 +163,9 @@ class ModelWatch:
                     return
                 scope = UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
                 is_again = self._open[-1][3] if self._open else self._is_again(layer, graph)
-            except Exception:  # noqa: BLE001 - a layer may be anything, and its call comes first
+            except Exception as error:  # a layer may be anything, and its call comes first
+                if signal_of(error):
+                    raise
                 return
             self._open.append((id(layer), graph, scope, is_again))
 
@@ -188,7 +191,9 @@ class ModelWatch:
             scopes = _scopes_between(first, UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False))
             if not is_again:
                 seen.called(graph, is_inside=bool(self._open))
-        except Exception:  # noqa: BLE001 - likewise
+        except Exception as error:  # likewise
+            if signal_of(error):
+                raise
             return
         scopes = scopes[: self._scopes_left]
         self._scopes_left -= len(scopes)
@@ -288,7 +293,7 @@ def describe_models(
     for identity, model in sorted(distinct.items(), key=lambda item: -_count_parts(item[1])):
         if identity in inside:
             continue
-        with suppress(Exception):  # somebody's model may do anything when it is looked at
+        with OwnFaults():  # somebody's model may do anything when it is looked at
             inside.update(map(id, _flat(model)))
             facts.append(describe_model(model, traced or {}))
     return tuple(facts)
@@ -300,6 +305,6 @@ def _flat(model: Any) -> list[Any]:
 
 
 def _count_parts(model: Any) -> int:
-    with suppress(Exception):  # likewise
+    with OwnFaults():  # likewise
         return len(_flat(model))
     return 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from profnb.capture.hooks import watch_method
 from profnb.capture.seams import JAX_STATE, JAX_STATE_SYNC
+from profnb.capture.signals import signal_of
 
 __all__ = ["InFlight", "watch_in_flight"]
 
@@ -75,5 +76,7 @@ def watch_in_flight(
 def _is_in_flight(array: Any) -> bool:
     try:
         return not array.is_ready()
-    except Exception:  # noqa: BLE001 - it is gone, as an interrupted fit's are
+    except Exception as error:  # it is gone, as an interrupted fit's are
+        if signal_of(error):
+            raise
         return False

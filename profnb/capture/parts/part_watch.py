@@ -43,6 +43,7 @@ from profnb.capture.seams import (
     SESSION_HOOKS,
     Seam,
 )
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_user_file
 
 __all__ = ["PartWatch"]
@@ -202,7 +203,7 @@ class PartWatch:
             if place in self._seen or len(self._seen) > _MOST_CALLBACKS * len(_HOOKS):
                 continue
             self._seen.add(place)
-            with contextlib.suppress(Exception):  # a class that does not let itself be changed
+            with OwnFaults():  # a class that does not let itself be changed
                 if own is None:
                     stack.enter_context(self._class_watched(kind, hook, function))
                 else:

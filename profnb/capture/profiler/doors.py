@@ -83,9 +83,9 @@ class Doors:
         Returns:
             The trace; None where none was left, which is said.
         """
-        running, self._running = self._running, []
         traces: list[tuple[Door, Path]] = []
-        for door in running:
+        while self._running:  # each runs until it has stopped, for whoever asks on another thread
+            door = self._running[0]
             try:
                 path = door.stop(folder)
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -94,6 +94,8 @@ class Doors:
                     "is no trace of it. The code's own results are complete."
                 )
                 continue
+            finally:
+                self._running.remove(door)
             if path is not None:
                 traces.append((door, path))
         if not traces:

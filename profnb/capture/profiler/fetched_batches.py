@@ -13,6 +13,7 @@ from typing import Any
 
 from profnb.capture.hooks import WatchedCall, replace_attribute
 from profnb.capture.seams import JAX_BATCHES
+from profnb.capture.signals import signal_of
 
 __all__ = ["watch_fetching"]
 
@@ -67,7 +68,9 @@ class _Sizes:
         """A number of the adapter's; None where it has none, or raises that it does not know."""
         try:
             value = getattr(self._adapter, name, None)
-        except Exception:  # noqa: BLE001 - anybody's data; the user's code comes first
+        except Exception as error:  # anybody's data; the user's code comes first
+            if signal_of(error):
+                raise
             return None
         return value if isinstance(value, int) else None
 

@@ -7,8 +7,9 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import IO
 
 __all__ = ["LogHolder", "interrupt_held_back", "profiler_log_held_back"]
 
@@ -23,21 +24,45 @@ _FIRST_LOG = b"WARNING: All log messages before absl::InitializeLog() is called"
 def interrupt_held_back() -> Iterator[None]:
     """Let an interrupt wait until the block is over, so that it leaves nothing half begun or half ended.
 
-    Blocks may stand one inside the other: it waits for the outermost. Several are one. Only the main thread
-    is interrupted, and only it may hold an interrupt back.
+    So does every other signal that Python code handles (a time limit by SIGALRM, a SIGTERM that ends the
+    process): what a handler raises would come in the middle of our code and go no further, or leave a
+    profiler running. Blocks may stand one inside the other: signals wait for the outermost. Several of one
+    kind are one. Only the main thread is given signals, and only it may hold them back.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    handlers = {
+        number: handler
+        for number in signal.valid_signals()
+        if callable(handler := signal.getsignal(number)) and not isinstance(handler, _Holding)
+    }
+    holding = _Holding()
     try:
+        for number in handlers:
+            signal.signal(number, holding)
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
-        if held:
-            handler(*held[-1])
+        with contextlib.ExitStack() as ending:  # each is called, whatever the one before it raises
+            for number, handler in handlers.items():
+                ending.callback(holding.let_go, number, handler)
+
+
+class _Holding:
+    """A handler that only keeps what came."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, FrameType | None] = {}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._held[number] = frame
+
+    def let_go(self, number: int, handler: Callable[[int, FrameType | None], object]) -> None:
+        """Put a signal's handler back, and call it if the signal came."""
+        if signal.getsignal(number) is self:  # or the code inside has its own now
+            signal.signal(number, handler)
+        if number in self._held:
+            handler(number, self._held.pop(number))
 
 
 @contextlib.contextmanager
@@ -67,7 +92,7 @@ class LogHolder:
         self._is_long = is_long
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
-        self._inside = 0
+        self._inside: set[object] = set()
         self._held: IO[bytes] | None = None
         self._saved = -1
 
@@ -80,18 +105,20 @@ class LogHolder:
     def hold(self) -> Iterator[list[bytes]]:
         """Hold the lines back in the block; of blocks at once, the first to begin has those of all."""
         lines: list[bytes] = []
-        with self._lock:
-            self._inside += 1
-            is_first = self._inside == 1
-            if is_first and (self._held is not None or self._open()):
-                assert self._held is not None
-                os.dup2(self._held.fileno(), 2)
+        block = object()
         try:
+            with self._lock:
+                is_first = not self._inside
+                self._inside.add(block)
+                if is_first and (self._held is not None or self._open()):
+                    assert self._held is not None
+                    os.dup2(self._held.fileno(), 2)
             yield lines
         finally:
             with self._lock:
-                self._inside -= 1
-                if not self._inside and self._held is not None:
+                was_inside = block in self._inside
+                self._inside.discard(block)
+                if was_inside and not self._inside and self._held is not None:
                     os.dup2(self._saved, 2)
                     lines += self._pass_on(self._held)
 
@@ -143,7 +170,9 @@ def _shown_at_death(held: int, saved: int, *, is_long: bool) -> Iterator[None]:
             stack.callback(os.close, waiting)
             is_kernel = type(sys.stderr).__module__.startswith("ipykernel")
             shown = sys.stderr.fileno() if is_kernel else saved
-            pairs = (waiting, 0), (shown, 1), (shown, 2), (reading, 3)
+            silent = os.open(os.devnull, os.O_WRONLY)  # for what a shell has to say of itself
+            stack.callback(os.close, silent)
+            pairs = (waiting, 0), (shown, 1), (silent, 2), (reading, 3)
             inherited = [(os.POSIX_SPAWN_DUP2, own, its) for own, its in pairs]
             command = 'trap "" INT TERM HUP; read _ <&4 || exec cat <&3'
             apart = f"({command}) &" if is_long else command

@@ -4,7 +4,7 @@ Starting it sets up JAX's devices. Code that has only imported JAX may still cho
 ``jax.distributed``), so the profiler starts when the code itself has set them up.
 """
 
-import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from profnb.capture.seams import (
 from profnb.core.options import CaptureOptions
 
 __all__ = ["JaxDoor"]
+
+_PATIENCE_S, _PAUSE_S = 10, 0.0005
 
 
 class JaxDoor:
@@ -74,13 +76,17 @@ class JaxDoor:
         """Stop it when what the code has started is computed; the trace that it wrote, if any.
 
         JAX returns before a step is computed, up to 32 of them: without waiting, the last steps of a window
-        have begun and done nothing.
+        have begun and done nothing. What is not computed in ten seconds may itself wait for something that
+        the code does later (a callback, another process).
         """
         assert self._jax is not None
         live = self._jax.take(JAX_LIVE)
-        for array in () if live is None else live():
-            with contextlib.suppress(Exception):  # what is wrong with it is for the code to find
-                array.block_until_ready()
+        left = [] if live is None else list(live())
+        until = time.monotonic() + _PATIENCE_S
+        while (
+            left := [array for array in left if _is_computed_later(array)]
+        ) and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
         self._runs = False
         with profiler_log_held_back():
             self._jax.take(JAX_STOP)()
@@ -103,6 +109,13 @@ class JaxDoor:
     def _folder(folder: str) -> str:
         """A folder beside what another profiler writes: both name a run by the second."""
         return str(Path(folder) / "jax")
+
+
+def _is_computed_later(array: Any) -> bool:
+    try:
+        return not array.is_ready()
+    except Exception:  # noqa: BLE001 - it is gone, or failed, which is for the code to find
+        return False
 
 
 def _begun(annotation: Any) -> Any:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.hooks import signal_of, watch_arguments, watch_method
+from profnb.capture.hooks import watch_arguments, watch_method
 from profnb.capture.library import Library
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
 from profnb.capture.seams import TORCH_NEXT_BATCH, TORCH_STEP_HOOK, TORCH_ZERO_GRAD
+from profnb.capture.signals import signal_of
 
 __all__ = ["TorchLoops"]
 

@@ -17,7 +17,7 @@ import inspect
 import re
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -34,6 +34,7 @@ from profnb.capture.seams import (
     OUTER_GRAPH,
     USER_FRAMES,
 )
+from profnb.capture.signals import OwnFaults, raise_later, signal_of
 from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
 from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
 from profnb.capture.source.source_records import GraphLines
@@ -155,7 +156,11 @@ class GraphWatch:
         before = FUNC_GRAPH_DEL.of(tensorflow.take(FUNC_GRAPH))
 
         def graph_dies(graph: Any) -> None:
-            self._graph_dies(graph)
+            try:
+                with OwnFaults():
+                    self._graph_dies(graph)
+            except BaseException as error:  # noqa: BLE001 - of a signal: nothing can be raised from here
+                raise_later(error, graph)
             if before is not None:
                 before(graph)
 
@@ -175,7 +180,9 @@ class GraphWatch:
             return
         try:
             name = layer.name
-        except Exception:  # noqa: BLE001 - its own __init__ has not finished; it may be anything
+        except Exception as error:  # its own __init__ has not finished; it may be anything
+            if signal_of(error):
+                raise
             return
         place = _maker(inspect.currentframe())
         if isinstance(name, str) and place is not None:
@@ -197,9 +204,11 @@ class GraphWatch:
         reading, most = _Reading(driver), _MOST_OPS - self._ops
         try:
             self._ops += reading.read(graph, most)
-        except Exception:  # noqa: BLE001 - a graph half made, or of another version's making
+        except Exception as error:  # a graph half made, or of another version's making
+            if signal_of(error):
+                raise
             return None
-        with suppress(Exception):  # likewise
+        with OwnFaults():  # likewise
             reading.shapes = read_shapes(graph, 2 * most) if reading.names else None
         self._take(reading)
         return reading
@@ -213,7 +222,7 @@ class GraphWatch:
     def _read_older(self, graph: Any) -> None:
         """A graph that no capture saw made: read once, as long as no op is added to it."""
         count = 0
-        with suppress(Exception):  # as in reading it
+        with OwnFaults():  # as in reading it
             count = len(GRAPH_OPERATIONS.of(graph)())
         known, reading = _older.get(graph, (-1, None))
         if reading is not None and known == count and self._ops + len(reading.names) <= _MOST_OPS:

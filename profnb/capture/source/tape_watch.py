@@ -13,7 +13,6 @@ is kept whether a trace is recorded or not, so that turns that are not traced ar
 Attributes of the watch: ``turns``.
 """
 
-import contextlib
 import inspect
 import threading
 import time
@@ -30,6 +29,7 @@ from profnb.capture.seams import (
     TAPE_GRADIENT,
     TRACE,
 )
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import TAPE
@@ -170,12 +170,12 @@ class TapeWatch:
 
 def _begin(trace_type: Any, name: str, **metadata: int) -> Any:
     """Begin an event; where TensorFlow takes it no more, that is in the notes."""
-    with contextlib.suppress(Exception):
+    with OwnFaults():
         return trace_type(name, profnb_marker=TAPE, **metadata)
     return None
 
 
 def _end(marker: Any) -> None:
     if marker is not None:
-        with contextlib.suppress(Exception):
+        with OwnFaults():
             marker.__exit__(None, None, None)

@@ -4,7 +4,6 @@ Keras tells its callbacks how many epochs there will be and how many batches eac
 epoch whose length nobody knew beforehand has told it when it is over.
 """
 
-import contextlib
 import math
 import threading
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from profnb.capture.seams import (
     RUN_BEGIN,
     RUN_END,
 )
+from profnb.capture.signals import OwnFaults
 
 __all__ = ["KerasRun", "KerasRuns"]
 
@@ -156,7 +156,7 @@ class KerasRuns:
             return
         run.batches = run.batches or run.batches_ended
         run.epochs_ended, run.batches_ended = run.epochs_ended + 1, 0
-        with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
             run.loss = float(CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
 
 

@@ -4,7 +4,6 @@ How fast code runs is half of a comparison; what it learned is the other. Keras 
 its ``History``, on the model; they are copied when the fit ends.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.seams import CALLBACK_MODEL, RUN_BEGIN, RUN_END
+from profnb.capture.signals import OwnFaults
 
 __all__ = ["FitResult", "watch_fits"]
 
@@ -42,7 +42,7 @@ def watch_fits(keras: Library, fit_ended: Callable[[FitResult], object]) -> Iter
         iterations_at_begin[:] = [_iterations(CALLBACK_MODEL.of(callback_list))]
 
     def ended(callback_list: Any) -> None:
-        with contextlib.suppress(Exception):  # anybody's callbacks; the user's code comes first
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
             history = CALLBACK_MODEL.of(callback_list).history
             metrics = {
                 str(name)[:_LONGEST_NAME]: float(values[-1])
@@ -59,6 +59,6 @@ def watch_fits(keras: Library, fit_ended: Callable[[FitResult], object]) -> Iter
 
 def _iterations(model: Any) -> int:
     """How many steps the model's optimizer has made."""
-    with contextlib.suppress(Exception):  # likewise
+    with OwnFaults():  # likewise
         return int(model.optimizer.iterations.numpy())
     return 0
