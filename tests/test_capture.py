@@ -17,7 +17,6 @@ from profnb.capture.profiler import doors, held_back, profiler_door
 from profnb.capture import frameworks, session, window
 from profnb.capture.step_records import StepRecords
 from profnb.capture.hooks import WatchedCall, on_import, watch_method
-from profnb.capture.signals import OwnFaults
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -1034,58 +1033,6 @@ def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path,
     assert leftovers(tmp_path) == []
 
 
-def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
-    """Python swallows what is raised there; the code must be interrupted all the same, and only once."""
-
-    class Machine:
-        def step(self):
-            return 5
-
-    lines = []
-    with watch_method(Machine, "step", after=lambda _: interrupt_self()):
-        with pytest.raises(KeyboardInterrupt) as caught:
-            value = Machine().step()
-            lines.append(value)  # not reached
-            lines.append("went on")
-        lines.append("once")
-    assert lines == ["once"]
-    assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_what_the_handler_of_a_signal_raises_in_a_hook_reaches_the_code(when):
-    """A time limit of the code's own, by SIGALRM for instance, that comes while a hook runs; a fault of ours does not."""
-
-    class Machine:
-        def step(self):
-            return 5
-
-    def late(*_):
-        raise TimeoutError("mine")
-
-    def comes(_):
-        if sent:
-            raise TimeoutError("ours")
-        sent.append(when)
-        with OwnFaults():
-            raise ValueError("ours, too")
-        with OwnFaults():
-            signal.raise_signal(signal.SIGUSR1)
-
-    sent, lines, failed = [], [], []
-    before = signal.signal(signal.SIGUSR1, late)
-    try:
-        with watch_method(Machine, "step", **{when: comes}, hook_failed=failed.append):
-            with pytest.raises(TimeoutError, match="mine"):
-                lines.append(Machine().step())
-                lines.append("went on")
-            lines.append(Machine().step())
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert lines == [5]
-    assert [str(error) for error in failed] == ["ours"]
-
-
 def test_a_row_of_steps_that_an_interrupt_left_half_written_is_none():
     steps = StepRecords()
     steps.append(1, 2, 0, 0, 1, 0, 1, 0, 0)
@@ -1097,52 +1044,6 @@ def test_a_row_of_steps_that_an_interrupt_left_half_written_is_none():
     steps.begin_ns.append(7)
     steps.truncate(len(steps))
     assert len(steps.begin_ns) == len(steps.run) == 2
-
-
-def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is_printed(monkeypatch):
-    """At each of our instructions once."""
-
-    class Machine:
-        def step(self):
-            return 5
-
-    def trace(frame, kind, _):
-        frame.f_trace_opcodes = True
-        if kind == "opcode" and frame.f_code in code:
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    code = {WatchedCall.__call__.fget.__code__, WatchedCall.of_method.__code__, WatchedCall.__init__.__code__}
-    ignored, failed, interrupts = [], [], 0
-    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
-    before_tracing = sys.gettrace()
-    with watch_method(Machine, "step", before=lambda _: None, after=lambda _: None, hook_failed=failed.append):
-        for at in range(1, 1000):
-            left = [at]
-            sys.settrace(trace)
-            try:
-                value = Machine().step()
-            except KeyboardInterrupt:
-                interrupts += 1
-                continue
-            finally:
-                sys.settrace(before_tracing)
-            if left[0] > 0:  # there were fewer
-                break
-        assert value == Machine().step() == 5
-    assert interrupts > 20
-    assert (ignored, failed) == ([], [])
-
-
-def test_without_an_interrupt_no_hook_sends_one():
-    class Machine:
-        def step(self):
-            return 5
-
-    with watch_method(Machine, "step", after=lambda _: None):
-        assert [Machine().step() for _ in range(1000)] == [5] * 1000
 
 
 @pytest.mark.parametrize("says", [True, False])

@@ -175,10 +175,14 @@ class WatchedCall:
         return hash(self._call)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """A copy or a pickle is of the original: a method's by its name, a function's whole."""
-        if isinstance(self._call, MethodType | WatchedCall):
-            return self._call.__reduce__()
-        return _same, (self._call,)
+        """A copy or a pickle is of the original, by its name where this stands there for it now."""
+        call = self._call
+        if isinstance(call, MethodType | WatchedCall):
+            return call.__reduce__()
+        module, name = (str(getattr(call, at, "")) for at in ("__module__", "__qualname__"))
+        if getattr(sys.modules.get(module), name, None) is self:
+            return _named, (module, name)
+        return _same, (call,)
 
 
 # An instance's is the original's; a class body with a docstring cannot say so.
@@ -238,6 +242,11 @@ class _WatchedMethod:
 
 def _same(value: object) -> object:
     return value
+
+
+def _named(module: str, name: str) -> object:
+    """What stands under a name in a module."""
+    return getattr(importlib.import_module(module), name)
 
 
 @dataclass(eq=False, slots=True)

@@ -1,0 +1,266 @@
+"""Signals that come while code of ours runs: what their handlers raise reaches the user's code, and only once."""
+
+import functools
+import gc
+import signal
+import sys
+import threading
+
+import pytest
+
+from profnb.capture.hooks import WatchedCall, watch_method
+from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.signals import OwnFaults, raise_later, signal_of
+
+
+def interrupt_self():
+    signal.raise_signal(signal.SIGINT)
+
+
+class Machine:
+    def step(self):
+        return 5
+
+
+class Enough(BaseException):
+    """What a handler of the user's own may raise, too."""
+
+
+@pytest.fixture
+def handle():
+    """Sets handlers of signals, which are put back."""
+    before = {}
+
+    def set_handler(number, handler):
+        before.setdefault(number, signal.signal(number, handler))
+
+    yield set_handler
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
+    """Python swallows what is raised there; the code must be interrupted all the same, and only once."""
+    lines = []
+    with watch_method(Machine, "step", after=lambda _: interrupt_self()):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            value = Machine().step()
+            lines.append(value)  # not reached
+            lines.append("went on")
+        lines.append("once")
+    assert lines == ["once"]
+    assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_the_handler_of_a_signal_raises_in_a_hook_reaches_the_code(handle, when):
+    """A time limit of the code's own, by SIGALRM for instance, that comes while a hook runs; a fault of ours does not."""
+
+    def late(*_):
+        raise TimeoutError("mine")
+
+    def comes(_):
+        if sent:
+            raise TimeoutError("ours")
+        sent.append(when)
+        with OwnFaults():
+            raise ValueError("ours, too")
+        with OwnFaults():
+            signal.raise_signal(signal.SIGUSR1)
+
+    sent, lines, failed = [], [], []
+    handle(signal.SIGUSR1, late)
+    with watch_method(Machine, "step", **{when: comes}, hook_failed=failed.append):
+        with pytest.raises(TimeoutError, match="mine"):
+            lines.append(Machine().step())
+            lines.append("went on")
+        lines.append(Machine().step())
+    assert lines == [5]
+    assert [str(error) for error in failed] == ["ours"]
+
+
+def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is_printed(monkeypatch):
+    """At each of our instructions once."""
+
+    def trace(frame, kind, _):
+        frame.f_trace_opcodes = True
+        if kind == "opcode" and frame.f_code in code:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    code = {WatchedCall.__call__.fget.__code__, WatchedCall.of_method.__code__, WatchedCall.__init__.__code__}
+    ignored, failed, interrupts = [], [], 0
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    before_tracing = sys.gettrace()
+    with watch_method(Machine, "step", before=lambda _: None, after=lambda _: None, hook_failed=failed.append):
+        for at in range(1, 1000):
+            left = [at]
+            sys.settrace(trace)
+            try:
+                value = Machine().step()
+            except KeyboardInterrupt:
+                interrupts += 1
+                continue
+            finally:
+                sys.settrace(before_tracing)
+            if left[0] > 0:  # there were fewer
+                break
+        assert value == Machine().step() == 5
+    assert interrupts > 20
+    assert (ignored, failed) == ([], [])
+
+
+def test_without_an_interrupt_no_hook_sends_one():
+    with watch_method(Machine, "step", after=lambda _: None):
+        assert [Machine().step() for _ in range(1000)] == [5] * 1000
+
+
+# Whose handler it was.
+
+
+def raises(_, __):
+    raise TimeoutError
+
+
+class Limit:
+    def over(self, number, frame):
+        raise TimeoutError
+
+    def __call__(self, *given):
+        raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [raises, Limit().over, Limit(), functools.partial(lambda limit, number, frame: raises(number, frame), 5), lambda *_: raises(*_)],
+    ids=["function", "method", "object", "partial", "star"],
+)
+def test_the_signal_of_what_a_handler_raised_is_told(handle, handler):
+    handle(signal.SIGUSR1, handler)
+    with pytest.raises(TimeoutError) as caught:
+        signal.raise_signal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it may be set back before anybody asks
+    assert signal_of(caught.value) == signal.SIGUSR1
+
+
+def test_what_no_handler_raised_is_of_no_signal():
+    def looks_alike(number, frame):
+        raise TimeoutError(number, frame)
+
+    with pytest.raises(TimeoutError) as caught:
+        looks_alike(signal.SIGUSR1, None)
+    assert signal_of(caught.value) is None
+    assert signal_of(ValueError("never raised")) is None
+
+
+# What its handler raised where nothing can be raised.
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, SystemExit, Enough])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_a_handler_of_the_codes_own_is_called_once_for_a_signal(handle, number, error):
+    called = []
+
+    def polite(*_):
+        called.append(number)
+        raise error(len(called))
+
+    sent = [number]
+    handle(number, polite)
+    with watch_method(Machine, "step", after=lambda _: sent and signal.raise_signal(sent.pop())):
+        with pytest.raises(error, match="1"):
+            Machine().step()
+        assert called == [number]
+        assert signal.getsignal(number) is polite
+        with pytest.raises(error, match="2"):
+            signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_method_watched_twice_hands_an_interrupt_on_to_the_code(which):
+    hooks = [lambda _: interrupt_self(), lambda _: seen.append("the other's")]
+    seen = []
+    with watch_method(Machine, "step", after=hooks[which]), watch_method(Machine, "step", after=hooks[1 - which]):
+        with pytest.raises(KeyboardInterrupt):
+            Machine().step()
+    assert seen == ["the other's"]
+
+
+def test_code_in_the_end_of_an_object_can_hand_on_what_a_handler_raised(handle):
+    handle(signal.SIGUSR1, raises)
+
+    class Ends:
+        def __del__(self):
+            try:
+                with OwnFaults():
+                    signal.raise_signal(signal.SIGUSR1)
+            except BaseException as error:
+                raise_later(error, self)
+
+    ended = []
+    with pytest.raises(TimeoutError):
+        it = Ends()
+        del it
+        gc.isenabled()  # Python asks for signals once a call
+        ended.append("went on")
+    assert ended == []
+
+
+def test_what_is_no_signals_on_another_thread_is_told_by_python_alone(monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda it: ignored.append(it.exc_type))
+
+    def fails(_):
+        raise Enough
+
+    with watch_method(Machine, "step", after=fails):
+        thread = threading.Thread(target=lambda: Machine().step())
+        thread.start()
+        thread.join()
+    gc.collect()
+    assert ignored == [Enough]
+
+
+# Held back.
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, SystemExit, Enough])
+def test_each_signal_that_python_handles_waits_for_the_end_of_the_outermost_block(handle, error):
+    def ends(*_):
+        raise error
+
+    done = []
+    handle(signal.SIGUSR1, ends)
+    with pytest.raises(error):
+        with interrupt_held_back():
+            with interrupt_held_back():
+                signal.raise_signal(signal.SIGUSR1)
+                done.append("inside")
+            done.append("outside")
+        done.append("went on")
+    assert done == ["inside", "outside"]
+    assert signal.getsignal(signal.SIGUSR1) is ends
+
+
+def test_of_several_signals_each_handler_is_called_whatever_the_others_raise(handle):
+    called = []
+
+    def ends(number, _):
+        called.append(number)
+        raise TimeoutError
+
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        handle(number, ends)
+    with pytest.raises(TimeoutError), interrupt_held_back():
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1):
+            signal.raise_signal(number)
+    assert sorted(called) == [signal.SIGUSR1, signal.SIGUSR2]
+
+
+def test_a_handler_that_is_set_inside_stays(handle):
+    handle(signal.SIGUSR1, raises)
+    with interrupt_held_back():
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
