@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -381,7 +382,6 @@ def test_a_profiler_of_the_codes_own_that_runs_already_keeps_what_it_records(end
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
 def test_a_profiler_of_the_codes_own_on_another_thread_takes_all_and_that_is_said():
-    import threading
 
     import torch
 
@@ -483,6 +483,54 @@ def test_an_interrupt_while_a_profiler_starts_or_stops_leaves_none_running(monke
         make_model().evaluate(X, Y, batch_size=16, verbose=0)
     assert phases(p.steps) == {"test": 8}
     assert not any("did not start" in note for note in p.notes)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+def test_a_jax_profiler_of_the_codes_own_may_be_the_first_of_jax(tmp_path):
+    """It sets up JAX's devices inside of its lock, where ours would start."""
+    script = (
+        "import jax, profnb\n"
+        "with profnb.profile() as p:\n"
+        f"    jax.profiler.start_trace({str(tmp_path)!r})\n"
+        "    (jax.numpy.ones(3) + 1).block_until_ready()\n"
+        "    jax.profiler.stop_trace()\n"
+        "print(*p.notes, sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert "before it set up JAX's devices, so JAX's work is not traced here" in done.stdout, done.stderr
+    assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+def test_a_capture_ends_though_what_jax_computes_waits_for_the_code(monkeypatch):
+    import jax
+
+    from profnb.capture.profiler import jax_door
+
+    may_go = threading.Event()
+
+    def wait(x):
+        assert may_go.wait(120)
+        return np.asarray(x) * 2
+
+    @jax.jit
+    def grow(x):
+        return jax.lax.fori_loop(0, 300, lambda _, a: a @ a / 100, x)
+
+    @jax.jit
+    def ask(x):
+        return jax.pure_callback(wait, jax.ShapeDtypeStruct((300, 300), np.float32), x) + 1
+
+    x = jax.numpy.ones((300, 300))
+    may_go.set()
+    ask(grow(x)).block_until_ready()
+    may_go.clear()
+    monkeypatch.setattr(jax_door, "_PATIENCE_S", 0.5)
+    with profnb.profile() as p:
+        y = ask(grow(x))  # what it needs is not there yet, so JAX computes it on a thread of its own
+    may_go.set()
+    assert y.block_until_ready().shape == (300, 300)
+    assert p.has_trace
 
 
 def test_nothing_is_printed(capfd):
