@@ -382,7 +382,6 @@ def test_a_profiler_of_the_codes_own_that_runs_already_keeps_what_it_records(end
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
 def test_a_profiler_of_the_codes_own_on_another_thread_takes_all_and_that_is_said():
-
     import torch
 
     seen = []
