@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
-from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.ranks import bound_by_steps
 from profnb.capture.profiler.torch_door import StepMark
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import JAX_IS_SET_UP, JAX_STEP, TRACE
 from profnb.capture.session import Capture
+from profnb.capture.signals import interrupt_held_back
 from profnb.capture.underway.standing import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions

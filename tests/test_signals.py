@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from profnb.capture.hooks import WatchedCall, watch_method
-from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.signals import interrupt_held_back
 from profnb.capture.signals import OwnFaults, raise_later, signal_of
 
 
@@ -153,6 +153,21 @@ def test_what_no_handler_raised_is_of_no_signal():
         looks_alike(signal.SIGUSR1, None)
     assert signal_of(caught.value) is None
     assert signal_of(ValueError("never raised")) is None
+
+
+def test_the_signal_is_told_of_a_handler_that_was_held_back(handle):
+    """A window that closes after its steps, in a hook: the code's time limit comes meanwhile."""
+
+    def closes(_):
+        with interrupt_held_back():
+            signal.raise_signal(signal.SIGUSR1)
+
+    failed = []
+    handle(signal.SIGUSR1, raises)
+    with watch_method(Machine, "step", after=closes, hook_failed=failed.append), pytest.raises(TimeoutError):
+        Machine().step()
+        gc.isenabled()  # Python asks for signals once a call
+    assert failed == []
 
 
 # What its handler raised where nothing can be raised.

@@ -27,7 +27,6 @@ from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
-from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import is_called_by_a_capture
 from profnb.capture.profiler.torch_loops import TorchLoops
 from profnb.capture.profiler.torch_scopes import TorchScopes
@@ -45,6 +44,7 @@ from profnb.capture.seams import (
     TORCH_PROFILE_START,
     VERSION,
 )
+from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.window import Window

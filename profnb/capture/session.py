@@ -21,10 +21,10 @@ from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.parts.part_records import shorten_parts
 from profnb.capture.parts.part_watch import PartWatch
 from profnb.capture.profiler.doors import Door, Doors
-from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.recording import Recording
+from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.step_records import RUN

@@ -1,8 +1,9 @@
-"""What a signal's handler raises in the middle of our code, which reaches the user's.
+"""Signals that come in the middle of our code, which wait, or reach the user's.
 
-Python calls a handler wherever the main thread happens to be, in a hook of ours too. What it raises there
-is no fault of ours, and the code must see it: a hook lets it pass. Where nothing can be raised, in a
-``__del__``, it is kept, and raised by a signal that is sent when that is over.
+They wait where a half-done thing would stay so, as while a profiler starts. Elsewhere Python calls a
+handler wherever the main thread happens to be, in a hook of ours too. What it raises there is no fault of
+ours, and the code must see it: a hook lets it pass. Where nothing can be raised, in a ``__del__``, it is
+kept, and raised by a signal that is sent when that is over.
 """
 
 import _thread
@@ -10,13 +11,15 @@ import contextlib
 import inspect
 import signal
 import threading
+import traceback
 import weakref
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import methodcaller
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-__all__ = ["Lost", "OwnFaults", "raise_later", "signal_of"]
+__all__ = ["Lost", "OwnFaults", "interrupt_held_back", "raise_later", "signal_of"]
 
 
 def raise_later(error: BaseException, holder: Any) -> None:
@@ -50,8 +53,12 @@ class Lost(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException) -> "Lost":
-        """What came out of a hook. Nothing in it refers to the hook any more, whose call could not go."""
+        """What came out of a hook. Nothing in it refers to the hook any more, whose call could not go.
+
+        Nor does any frame that it passed through, in a circle with itself (``ExitStack`` makes one).
+        """
         number = signal_of(error)
+        traceback.clear_frames(error.__traceback__)
         error.__traceback__ = error.__context__ = None
         is_pythons = number is None and type(error) is KeyboardInterrupt
         return cls(number or signal.SIGINT, None if is_pythons else error)
@@ -92,10 +99,10 @@ class OwnFaults(contextlib.suppress):
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        traceback: TracebackType | None,
+        trace: TracebackType | None,
     ) -> bool:
         is_fault = isinstance(error, Exception) and signal_of(error) is None
-        return is_fault and bool(super().__exit__(kind, error, traceback))
+        return is_fault and bool(super().__exit__(kind, error, trace))
 
 
 def signal_of(error: BaseException) -> int | None:
@@ -103,9 +110,12 @@ def signal_of(error: BaseException) -> int | None:
 
     A handler is called with the number and the frame that it interrupts, which is the one above it in the
     traceback. That holds for a handler that is a method, a partial function, or in nobody's hands any more.
+    One that was held back is called by ``_Holding``.
     """
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
+        if at.tb_frame.f_code is _Holding.let_go.__code__:
+            return int(at.tb_frame.f_locals["number"])
         given = _arguments_of(at.tb_next.tb_frame)
         for number, frame in pairwise(given):
             if frame is at.tb_frame and isinstance(number, int):
@@ -123,3 +133,48 @@ def _arguments_of(frame: FrameType) -> list[object]:
         rest = bound.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
         arguments += rest if isinstance(rest, tuple) else ()
     return arguments
+
+
+@contextlib.contextmanager
+def interrupt_held_back() -> Iterator[None]:
+    """Let an interrupt wait until the block is over, so that it leaves nothing half begun or half ended.
+
+    So does every other signal that Python code handles (a time limit by SIGALRM, a SIGTERM that ends the
+    process): what a handler raises would come in the middle of our code and go no further, or leave a
+    profiler running. Blocks may stand one inside the other: signals wait for the outermost. Several of one
+    kind are one. Only the main thread is given signals, and only it may hold them back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {
+        number: handler
+        for number in signal.valid_signals()
+        if callable(handler := signal.getsignal(number)) and not isinstance(handler, _Holding)
+    }
+    holding = _Holding()
+    try:
+        for number in handlers:
+            signal.signal(number, holding)
+        yield
+    finally:
+        with contextlib.ExitStack() as ending:  # each is called, whatever the one before it raises
+            for number, handler in handlers.items():
+                ending.callback(holding.let_go, number, handler)
+
+
+class _Holding:
+    """A handler that only keeps what came."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, FrameType | None] = {}
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._held[number] = frame
+
+    def let_go(self, number: int, handler: Callable[[int, FrameType | None], object]) -> None:
+        """Put a signal's handler back, and call it if the signal came."""
+        if signal.getsignal(number) is self:  # or the code inside has its own now
+            signal.signal(number, handler)
+        if number in self._held:
+            handler(number, self._held.pop(number))

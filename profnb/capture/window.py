@@ -18,9 +18,9 @@ from profnb.capture.environment import resident_bytes
 from profnb.capture.machine.core_waits import CoreClock
 from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.profiler.doors import Door, Doors
-from profnb.capture.profiler.held_back import interrupt_held_back
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.recording import NOT_ENDED, Recording
+from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.core.options import CaptureOptions
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 
 from profnb.capture.cell import body_of, call_after_cell, run_quietly
-from profnb.capture.profiler.held_back import interrupt_held_back
+from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError

@@ -1,68 +1,21 @@
-"""What must wait while the profiler starts or stops: its own log lines, and an interrupt."""
+"""The profiler's own log lines, held back while it starts or stops; what others write comes after."""
 
 import contextlib
 import os
 import re
-import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Iterator
 from typing import IO
 
-__all__ = ["LogHolder", "interrupt_held_back", "profiler_log_held_back"]
+__all__ = ["LogHolder", "profiler_log_held_back"]
 
 _PROFILER_LOG = re.compile(
     rb"(profiler_session|session_manager|save_profile|xplane_to_step_stats)\.cc:\d+\]"
     rb"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \w+\.(cpp|h):\d+\]"  # Kineto's
 )
 _FIRST_LOG = b"WARNING: All log messages before absl::InitializeLog() is called"
-
-
-@contextlib.contextmanager
-def interrupt_held_back() -> Iterator[None]:
-    """Let an interrupt wait until the block is over, so that it leaves nothing half begun or half ended.
-
-    So does every other signal that Python code handles (a time limit by SIGALRM, a SIGTERM that ends the
-    process): what a handler raises would come in the middle of our code and go no further, or leave a
-    profiler running. Blocks may stand one inside the other: signals wait for the outermost. Several of one
-    kind are one. Only the main thread is given signals, and only it may hold them back.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handlers = {
-        number: handler
-        for number in signal.valid_signals()
-        if callable(handler := signal.getsignal(number)) and not isinstance(handler, _Holding)
-    }
-    holding = _Holding()
-    try:
-        for number in handlers:
-            signal.signal(number, holding)
-        yield
-    finally:
-        with contextlib.ExitStack() as ending:  # each is called, whatever the one before it raises
-            for number, handler in handlers.items():
-                ending.callback(holding.let_go, number, handler)
-
-
-class _Holding:
-    """A handler that only keeps what came."""
-
-    def __init__(self) -> None:
-        self._held: dict[int, FrameType | None] = {}
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._held[number] = frame
-
-    def let_go(self, number: int, handler: Callable[[int, FrameType | None], object]) -> None:
-        """Put a signal's handler back, and call it if the signal came."""
-        if signal.getsignal(number) is self:  # or the code inside has its own now
-            signal.signal(number, handler)
-        if number in self._held:
-            handler(number, self._held.pop(number))
 
 
 @contextlib.contextmanager
