@@ -201,10 +201,10 @@ class _OpenBlock:
 
     def end(self) -> None:
         """End it, once."""
+        if not self.is_open:  # and nothing is asked of Python, which may be taken down already
+            return
         with interrupt_held_back():
-            is_open, self.is_open = self.is_open, False
-            if not is_open:
-                return
+            self.is_open = False
             atexit.unregister(self.end)
             if os.getpid() == self.process:
                 self.captured.finish(self.namespace, as_models(self.model))

@@ -83,6 +83,20 @@ def test_an_attribute_comes_back_in_whatever_order_blocks_of_it_end():
         assert (Child.own, Child.inherited, "inherited" in vars(Child)) == (2, 1, False)
 
 
+def test_an_object_that_does_not_let_itself_be_changed_is_not_kept():
+    class Fixed:
+        def __setattr__(self, name, value):
+            raise AttributeError(name)
+
+    it = Fixed()
+    with pytest.raises(AttributeError), replace_attribute(it, "name", 5):
+        pass
+    gone = weakref.ref(it)
+    del it
+    gc.collect()
+    assert gone() is None
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_that_the_code_forks_ends_as_without_us_and_leaves_the_trace_to_its_parent(tmp_path):
     script = (

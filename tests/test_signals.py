@@ -1,16 +1,18 @@
 """Signals that come while code of ours runs: what their handlers raise reaches the user's code, and only once."""
 
+import contextlib
 import functools
 import gc
 import signal
 import sys
 import threading
+import weakref
 
 import pytest
 
 from profnb.capture.hooks import WatchedCall, watch_method
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.signals import OwnFaults, raise_later, signal_of
+from profnb.capture.signals import _Holding, OwnFaults, raise_later, signal_of
 
 
 def interrupt_self():
@@ -145,6 +147,34 @@ def test_the_signal_of_what_a_handler_raised_is_told(handle, handler):
     assert signal_of(caught.value) == signal.SIGUSR1
 
 
+def deletes(number, frame):
+    del number, frame
+    raise TimeoutError
+
+
+class Deletes:
+    def __call__(self, number, frame):
+        deletes(number, frame)
+
+
+def rebinds(_, frame):
+    while frame is not None:
+        frame = frame.f_back
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("handler", [deletes, Deletes(), functools.partial(lambda _, *given: rebinds(*given), 5), rebinds])
+def test_a_handler_that_lost_its_arguments_is_known_by_its_code(handle, handler):
+    def comes(_):
+        signal.raise_signal(signal.SIGUSR1)
+
+    failed = []
+    handle(signal.SIGUSR1, handler)
+    with watch_method(Machine, "step", before=comes, hook_failed=failed.append), pytest.raises(TimeoutError):
+        Machine().step()
+    assert failed == []
+
+
 def test_what_no_handler_raised_is_of_no_signal():
     def looks_alike(number, frame):
         raise TimeoutError(number, frame)
@@ -272,6 +302,77 @@ def test_of_several_signals_each_handler_is_called_whatever_the_others_raise(han
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1):
             signal.raise_signal(number)
     assert sorted(called) == [signal.SIGUSR1, signal.SIGUSR2]
+
+
+def test_all_handlers_are_back_before_one_is_called(handle):
+    seen = []
+    handle(signal.SIGUSR1, lambda *_: seen.append(signal.getsignal(signal.SIGUSR2)))
+    handle(signal.SIGUSR2, lambda *_: seen.append(signal.getsignal(signal.SIGUSR1)))
+    with interrupt_held_back():
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR2)
+    assert set(seen) == {signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGUSR2)}
+
+
+def test_a_handler_that_could_not_be_put_back_is_reached_all_the_same(handle, monkeypatch):
+    """A time limit that comes between two of them being put back."""
+    called = []
+
+    def ends(number, _):
+        called.append(number)
+        raise TimeoutError
+
+    def fails_once(self, number):
+        monkeypatch.undo()
+        raise TimeoutError(number)
+
+    handle(signal.SIGUSR1, ends)
+    monkeypatch.setattr(_Holding, "_put_back", fails_once)
+    with pytest.raises(TimeoutError), interrupt_held_back():
+        pass
+    assert signal.getsignal(signal.SIGUSR1) is not ends
+    with pytest.raises(TimeoutError):
+        signal.raise_signal(signal.SIGUSR1)
+    assert called == [signal.SIGUSR1]
+    assert signal.getsignal(signal.SIGUSR1) is ends
+    for _ in range(2):
+        with interrupt_held_back():
+            pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("where", ["held back", "lost in a hook"])
+def test_what_the_code_held_goes_with_what_was_raised(handle, where):
+    """Without the garbage collector: it may be all of a device's memory."""
+
+    def comes(_):
+        if where == "held back":
+            with interrupt_held_back():
+                signal.raise_signal(signal.SIGUSR1)
+        else:
+            signal.raise_signal(signal.SIGUSR1)
+
+    class Big:
+        pass
+
+    def work():
+        big = Big()
+        gone.append(weakref.ref(big))
+        with contextlib.suppress(TimeoutError):
+            Machine().step()
+            gc.isenabled()
+
+    gone = []
+    handle(signal.SIGUSR1, raises)
+    gc.collect()
+    gc.disable()
+    try:
+        for hook in ("before", "after"):
+            with watch_method(Machine, "step", **{hook: comes}):
+                work()
+        assert [at() for at in gone] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_handler_that_is_set_inside_stays(handle):

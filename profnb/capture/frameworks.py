@@ -210,9 +210,12 @@ class Frameworks:
 
     def _jax_set_up(self) -> None:
         """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""
-        door = self._profilers.jax
-        if threading.get_ident() == self._thread and not self._window.was_opened(door):
-            self._window.open(door)
+        if threading.get_ident() != self._thread or self._window.was_opened(self._profilers.jax):
+            return
+        if self._profilers.jax.is_starting():  # under a name that nobody watches
+            self._window.leave(self._profilers.jax)
+        else:
+            self._window.open(self._profilers.jax)
 
     def _torch_imported(self) -> None:
         torch = sys.modules["torch"]
@@ -285,12 +288,8 @@ class Frameworks:
                     f"The code started {what} of its own, and only one profiler can run: this trace ends "
                     "there, and steps after it are timed but not traced."
                 )
-        elif door is self._profilers.jax and self._window.leave(door):
-            # Ours would start where theirs sets up JAX's devices, inside of its lock.
-            self._recording.messages.append(
-                "The code started a JAX profiler of its own before it set up JAX's devices, so JAX's work "
-                "is not traced here; its steps are timed."
-            )
+        elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
+            self._window.leave(door)
 
     def _code_stops(self, door: Door) -> None:
         if self._profilers.runs(door):

@@ -34,6 +34,8 @@ import functools
 import importlib.abc
 import importlib.util
 import inspect
+import operator
+import pkgutil
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,8 +183,8 @@ class WatchedCall:
             return call.__reduce__()
         module, name = (str(getattr(call, at, "")) for at in ("__module__", "__qualname__"))
         if getattr(sys.modules.get(module), name, None) is self:
-            return _named, (module, name)
-        return _same, (call,)
+            return pkgutil.resolve_name, (f"{module}:{name}",)
+        return _of(call)
 
 
 # An instance's is the original's; a class body with a docstring cannot say so.
@@ -235,18 +237,12 @@ class _WatchedMethod:
         return self._kind.of_method(method, self._hooks, instance)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _same, (
-            self._method,
-        )  # a class that is pickled whole (cloudpickle) has its own method
+        return _of(self._method)  # a class that is pickled whole (cloudpickle) has its own method
 
 
-def _same(value: object) -> object:
-    return value
-
-
-def _named(module: str, name: str) -> object:
-    """What stands under a name in a module."""
-    return getattr(importlib.import_module(module), name)
+def _of(value: object) -> tuple[Any, ...]:
+    """What copies and pickles as a value: without a name of ours, which a receiver may not have."""
+    return operator.getitem, ((value,), 0)
 
 
 @dataclass(eq=False, slots=True)
@@ -271,8 +267,8 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
     before both.
     """
     own = _Replaced(owner, name, value, vars(owner).get(name, _MISSING))
-    _replaced.append(own)
     setattr(owner, name, value)
+    _replaced.append(own)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ kept, and raised by a signal that is sent when that is over.
 
 import _thread
 import contextlib
+import functools
 import inspect
 import signal
 import threading
@@ -16,8 +17,10 @@ import weakref
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import methodcaller
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
+
+Handler = Callable[[int, FrameType | None], object]
 
 __all__ = ["Lost", "OwnFaults", "interrupt_held_back", "raise_later", "signal_of"]
 
@@ -79,11 +82,11 @@ class Lost(NamedTuple):
 
 def _raise_once(number: int, error: BaseException) -> None:
     """Have a signal raise an error the next time it comes, and then do what it did before."""
-    handler = signal.getsignal(number)
+    handler, left = signal.getsignal(number), [error]
 
     def handle_once(_number: int, _frame: FrameType | None) -> None:
         signal.signal(number, handler)
-        raise error
+        raise left.pop()
 
     signal.signal(number, handle_once)
 
@@ -109,19 +112,39 @@ def signal_of(error: BaseException) -> int | None:
     """The signal whose handler, written in Python, raised the error; None where none did.
 
     A handler is called with the number and the frame that it interrupts, which is the one above it in the
-    traceback. That holds for a handler that is a method, a partial function, or in nobody's hands any more.
-    One that was held back is called by ``_Holding``.
+    traceback. That holds for a handler that is in nobody's hands any more, too. One that was held back is
+    called by ``_Holding``, and one that deleted its arguments is known by its code while it is in force.
     """
-    at = error.__traceback__
+    at, codes = error.__traceback__, None
     while at is not None and at.tb_next is not None:
-        if at.tb_frame.f_code is _Holding.let_go.__code__:
-            return int(at.tb_frame.f_locals["number"])
-        given = _arguments_of(at.tb_next.tb_frame)
-        for number, frame in pairwise(given):
-            if frame is at.tb_frame and isinstance(number, int):
+        frame, called = at.tb_frame, at.tb_next.tb_frame
+        if frame.f_code is _Holding.call_code and called.f_code is not _Holding.call_code:
+            return int(frame.f_locals["number"])
+        for number, interrupted in pairwise(_arguments_of(called)):
+            if interrupted is frame and isinstance(number, int):
                 return int(number)
+        codes = _codes_of_handlers() if codes is None else codes
+        if called.f_code in codes:
+            return codes[called.f_code]
         at = at.tb_next
     return None
+
+
+def _codes_of_handlers() -> dict[CodeType, int]:
+    """The code of each handler in force: a function, a method, an object, or a partial one of these."""
+    codes = {}
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        if isinstance(handler, _Holding):
+            handler = handler.handlers[number]
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        handler = getattr(handler, "__func__", handler)
+        for function in (handler, vars(type(handler)).get("__call__")):
+            code = getattr(function, "__code__", None)
+            if isinstance(code, CodeType):
+                codes[code] = int(number)
+    return codes
 
 
 def _arguments_of(frame: FrameType) -> list[object]:
@@ -147,34 +170,60 @@ def interrupt_held_back() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {
-        number: handler
-        for number in signal.valid_signals()
-        if callable(handler := signal.getsignal(number)) and not isinstance(handler, _Holding)
-    }
     holding = _Holding()
     try:
-        for number in handlers:
-            signal.signal(number, holding)
+        holding.begin()
         yield
     finally:
-        with contextlib.ExitStack() as ending:  # each is called, whatever the one before it raises
-            for number, handler in handlers.items():
-                ending.callback(holding.let_go, number, handler)
+        holding.is_over = True  # from here on it hands on what comes, wherever it is still in place
+        holding.end()
 
 
 class _Holding:
-    """A handler that only keeps what came."""
+    """A handler that only keeps what came, until it is over."""
 
     def __init__(self) -> None:
+        self.handlers: dict[int, Handler] = {}
+        self.is_over = False
         self._held: dict[int, FrameType | None] = {}
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._held[number] = frame
+    def begin(self) -> None:
+        """Stand in for every handler that is written in Python."""
+        for number in signal.valid_signals():
+            handler: Any = signal.getsignal(number)
+            if isinstance(handler, _Holding):
+                if not handler.is_over:
+                    continue
+                handler = handler.handlers[number]
+            if callable(handler):
+                self.handlers[number] = handler
+                signal.signal(number, self)
 
-    def let_go(self, number: int, handler: Callable[[int, FrameType | None], object]) -> None:
-        """Put a signal's handler back, and call it if the signal came."""
-        if signal.getsignal(number) is self:  # or the code inside has its own now
-            signal.signal(number, handler)
-        if number in self._held:
-            handler(number, self._held.pop(number))
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.is_over:  # what a handler raised came before this one was put back
+            self._put_back(number)
+            self.handlers[number](number, frame)
+        else:
+            self._held[number] = frame
+
+    def end(self) -> None:
+        """Put all handlers back, and only then call those whose signal came."""
+        for number in self.handlers:
+            self._put_back(number)
+        self._call_held()
+
+    def _put_back(self, number: int) -> None:
+        in_force: Any = signal.getsignal(number)
+        if in_force is self:  # or the code inside has its own now
+            signal.signal(number, self.handlers[number])
+
+    def _call_held(self) -> None:
+        """Call each, whatever the others raise. Nothing here holds what is raised in a circle."""
+        if self._held:
+            number, frame = self._held.popitem()
+            try:
+                self.handlers[number](number, frame)
+            finally:
+                self._call_held()
+
+    call_code = _call_held.__code__

@@ -28,6 +28,11 @@ __all__ = ["Window"]
 
 # How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
 _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
+_LONGEST_STOP_S = 120
+_NEVER_STOPPED = (
+    f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "
+    "no trace of it. Restart the kernel if this persists."
+)
 
 
 class Window:
@@ -77,49 +82,57 @@ class Window:
         """Whether this profiler was started in it, or tried to."""
         return door.title in self._opened
 
-    def leave(self, door: Door) -> bool:
-        """Never start a profiler; False where it was started or left before, or the window has closed."""
-        if self.was_opened(door) or self._recording.window_ns:
-            return False
-        self._opened.add(door.title)
-        return True
+    def leave(self, door: Door) -> None:
+        """Never start a profiler beside the code's own, which sets up its devices inside of its lock."""
+        if self._may_open(door) and not self.was_opened(door):
+            self._opened.add(door.title)
+            self._recording.messages.append(
+                f"The code started a {door.title} profiler of its own before it set up {door.title}'s "
+                f"devices, so {door.title}'s work is not traced here; its steps are timed."
+            )
+
+    def _may_open(self, door: Door) -> bool:
+        is_asked = self._options.backend in (None, door.title.lower())
+        return is_asked and not self._recording.window_ns
 
     def open(self, door: Door) -> None:
         """Start a profiler, and the clock that stops it; an interrupt waits until both run.
 
         Where another one runs already, it joins that one's window. A window that has closed stays so.
         """
-        options, recording = self._options, self._recording
-        if recording.window_ns or self._options.backend not in (None, door.title.lower()):
-            return
+        with interrupt_held_back(), self._lock:
+            if self._may_open(door):
+                self._open(door)
+
+    def _open(self, door: Door) -> None:
+        recording = self._recording
         begin_ns = time.perf_counter_ns()
         is_first = self._since_ns is None
         self._opened.add(door.title)
-        with interrupt_held_back():
-            try:
-                recording.folder = recording.folder or self._profilers.make_folder()
-                self._profilers.start(door, recording.folder)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-                recording.messages.append(
-                    f"The {door.title} profiler did not start ({first_line(error)}), so the code ran "
-                    "without it. Restart the kernel if this persists."
-                )
-                return
-            if not is_first:
-                recording.overhead_ns += time.perf_counter_ns() - begin_ns
-                return
-            self._since_ns = time.perf_counter_ns()
-            try:
-                self._profilers.note_ignored_options()
-                self._source.begin()
-                self._resident_before = resident_bytes()
-                self._cores.begin()
-                now = self._since_ns = time.perf_counter_ns()
-                recording.overhead_ns += now - begin_ns
-                self._set_timer(options.max_seconds)
-            except Exception:
-                self.close("a fault")
-                raise
+        try:
+            recording.folder = recording.folder or self._profilers.make_folder()
+            self._profilers.start(door, recording.folder)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            recording.messages.append(
+                f"The {door.title} profiler did not start ({first_line(error)}), so the code ran "
+                "without it. Restart the kernel if this persists."
+            )
+            return
+        if not is_first:
+            recording.overhead_ns += time.perf_counter_ns() - begin_ns
+            return
+        self._since_ns = time.perf_counter_ns()
+        try:
+            self._profilers.note_ignored_options()
+            self._source.begin()
+            self._resident_before = resident_bytes()
+            self._cores.begin()
+            now = self._since_ns = time.perf_counter_ns()
+            recording.overhead_ns += now - begin_ns
+            self._set_timer(self._options.max_seconds)
+        except Exception:
+            self.close("a fault")
+            raise
 
     def _set_timer(self, seconds: float) -> None:
         seconds = min(seconds, threading.TIMEOUT_MAX)
@@ -190,21 +203,29 @@ class Window:
         """
         if self._since_ns is None and closed_by not in (None, "the code"):
             return
-        with interrupt_held_back(), self._parts.own("stop"), self._lock:
-            if self._since_ns is None:  # another thread was faster
+        with interrupt_held_back(), self._parts.own("stop"):
+            if not self._lock.acquire(timeout=_LONGEST_STOP_S):
+                self._recording.messages.append(_NEVER_STOPPED)
                 return
-            now = time.perf_counter_ns()
-            recording = self._recording
-            recording.window_ns += now - self._since_ns
-            recording.closed_by = closed_by
-            self._since_ns = None
-            recording.core_waits = self._cores.end()
             try:
-                self._source.end()
-            except Exception as error:  # noqa: BLE001 - the profiler must not be left running
-                self._hook_failed(error)
-            try:
-                recording.path = self._profilers.stop(Path(recording.folder or ""))
-            except Exception as error:  # noqa: BLE001 - likewise
-                self._hook_failed(error)
-            recording.overhead_ns += time.perf_counter_ns() - now
+                if self._since_ns is not None:  # no other thread was faster
+                    self._close(closed_by, self._since_ns)
+            finally:
+                self._lock.release()
+
+    def _close(self, closed_by: str | None, since_ns: int) -> None:
+        now = time.perf_counter_ns()
+        recording = self._recording
+        recording.window_ns += now - since_ns
+        recording.closed_by = closed_by
+        self._since_ns = None
+        recording.core_waits = self._cores.end()
+        try:
+            self._source.end()
+        except Exception as error:  # noqa: BLE001 - the profiler must not be left running
+            self._hook_failed(error)
+        try:
+            recording.path = self._profilers.stop(Path(recording.folder or ""))
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._hook_failed(error)
+        recording.overhead_ns += time.perf_counter_ns() - now

@@ -1,6 +1,7 @@
 """Python's parser for texts that were compiled already: the user's cells and modules, read once more."""
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,13 @@ def parse_again(text: str) -> ast.Module:
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: As ``ast.parse``.
     """
-    with warned_before():
+    if _MAY_WARN.search(text) is None:
         return ast.parse(text)
+    with warned_before():  # which makes Python show once more what it shows once a place
+        return ast.parse(text)
+
+
+_MAY_WARN = re.compile(r"\\|\d[A-Za-z]")  # an escape that is none, a number that ends in a keyword
 
 
 @contextmanager

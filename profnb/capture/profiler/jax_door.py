@@ -4,6 +4,7 @@ Starting it sets up JAX's devices. Code that has only imported JAX may still cho
 ``jax.distributed``), so the profiler starts when the code itself has set them up.
 """
 
+import inspect
 import time
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,10 @@ class JaxDoor:
         """Whether the code has set up JAX's devices."""
         is_set_up = None if self._jax is None else self._jax.take(JAX_IS_SET_UP)
         return is_set_up is not None and bool(is_set_up())
+
+    def is_starting(self) -> bool:
+        """Whether the profiler is being started further out on this thread, by whatever name."""
+        return self._jax is not None and _is_called(self._jax.take(JAX_START))
 
     def start(self, folder: str) -> None:
         """Start the profiler.
@@ -116,6 +121,17 @@ def _is_computed_later(array: Any) -> bool:
         return not array.is_ready()
     except Exception:  # noqa: BLE001 - it is gone, or failed, which is for the code to find
         return False
+
+
+def _is_called(function: Any) -> bool:
+    """Whether a function is being called further out on this thread."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _begun(annotation: Any) -> Any:
