@@ -485,19 +485,36 @@ def test_an_interrupt_while_a_profiler_starts_or_stops_leaves_none_running(monke
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
-def test_a_jax_profiler_of_the_codes_own_may_be_the_first_of_jax(tmp_path):
+@pytest.mark.parametrize("start", ["jax.profiler.start_trace", "held[0]"])
+def test_a_jax_profiler_of_the_codes_own_may_be_the_first_of_jax(tmp_path, start):
     """It sets up JAX's devices inside of its lock, where ours would start."""
     script = (
         "import jax, profnb\n"
+        "held = [jax.profiler.start_trace]\n"
         "with profnb.profile() as p:\n"
-        f"    jax.profiler.start_trace({str(tmp_path)!r})\n"
+        f"    {start}({str(tmp_path)!r})\n"
         "    (jax.numpy.ones(3) + 1).block_until_ready()\n"
         "    jax.profiler.stop_trace()\n"
         "print(*p.notes, sep='\\n')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
-    assert "before it set up JAX's devices, so JAX's work is not traced here" in done.stdout, done.stderr
+    assert "before profnb's could start, so JAX's work is not traced here" in done.stdout, done.stderr
     assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+def test_of_a_jax_profiler_after_jaxs_set_up_it_is_said_that_ours_ended(tmp_path):
+    import jax
+
+    jax.numpy.ones(3).block_until_ready()
+    with profnb.profile() as p:
+        jax.profiler.start_trace(str(tmp_path))
+        jax.profiler.stop_trace()
+    with profnb.profile(backend="pytorch") as q:
+        jax.profiler.start_trace(str(tmp_path))
+        jax.profiler.stop_trace()
+    assert [note.split(",")[0] for note in p.recording.messages] == ["The code started a JAX profiler of its own"]
+    assert not any("JAX profiler" in note for note in q.recording.messages)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX only")

@@ -8,19 +8,22 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import types
 import weakref
 
 import pytest
 
 import profnb
-from profnb.capture import hooks
+from profnb.capture import hooks, window
 from profnb.capture.datasets import describe_datasets
 from profnb.capture.hooks import WatchedCall, replace_attribute
 from profnb.capture.machine import machine_watch
 from profnb.capture.profiler import profiler_door
 
 tf = pytest.importorskip("tensorflow")
+from tensorflow.python.profiler import profiler_v2
+
 from test_capture import custom_loop
 
 pytestmark = pytest.mark.tensorflow
@@ -169,6 +172,29 @@ def test_who_waits_for_the_profiler_waits_until_it_has_stopped(monkeypatch):
     assert p.has_trace
     assert len(p.steps) > 0
     assert not any("of its own" in note for note in p.notes)
+
+
+def test_a_stop_that_never_ends_on_another_thread_does_not_hold_the_code(monkeypatch):
+    monkeypatch.setattr(window, "_LONGEST_STOP_S", 0.05)
+    stopping, may_stop = threading.Event(), threading.Event()
+    stop_it = profiler_door.ProfilerDoor.stop
+
+    def slow(door, folder):
+        stopping.set()
+        may_stop.wait(60)
+        return stop_it(door, folder)
+
+    monkeypatch.setattr(profiler_door.ProfilerDoor, "stop", slow)
+    with profnb.profile(max_seconds=0.01) as p:
+        custom_loop(2)
+        assert stopping.wait(60)
+    assert not p.has_trace
+    assert sum("had not started or stopped" in note for note in p.notes) == 1
+    may_stop.set()
+    until = time.monotonic() + 60
+    while profiler_v2._profiler is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert profiler_v2._profiler is None
 
 
 def test_a_copy_of_a_watched_function_is_the_function():

@@ -87,8 +87,8 @@ class Window:
         if self._may_open(door) and not self.was_opened(door):
             self._opened.add(door.title)
             self._recording.messages.append(
-                f"The code started a {door.title} profiler of its own before it set up {door.title}'s "
-                f"devices, so {door.title}'s work is not traced here; its steps are timed."
+                f"The code started a {door.title} profiler of its own before profnb's could start, so "
+                f"{door.title}'s work is not traced here; its steps are timed."
             )
 
     def _may_open(self, door: Door) -> bool:
