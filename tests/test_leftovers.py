@@ -154,8 +154,9 @@ def test_a_profiler_that_a_notebook_starts_under_a_name_of_its_own_has_its_trace
     assert vars(notebook)["other"] == 5
 
 
-def test_who_waits_for_the_profiler_waits_until_it_has_stopped(monkeypatch):
-    """The window closes by its time on another thread while the block ends, or the code starts a profiler itself."""
+@pytest.fixture
+def slow_stop(monkeypatch):
+    """TensorFlow's profiler stops when it is told that it may; events of having begun to, and of being allowed to."""
     stopping, may_stop = threading.Event(), threading.Event()
     stop_it = profiler_door.ProfilerDoor.stop
 
@@ -165,6 +166,13 @@ def test_who_waits_for_the_profiler_waits_until_it_has_stopped(monkeypatch):
         return stop_it(door, folder)
 
     monkeypatch.setattr(profiler_door.ProfilerDoor, "stop", slow)
+    yield stopping, may_stop
+    may_stop.set()
+
+
+def test_who_waits_for_the_profiler_waits_until_it_has_stopped(slow_stop):
+    """The window closes by its time on another thread while the block ends, or the code starts a profiler itself."""
+    stopping, may_stop = slow_stop
     with profnb.profile(max_seconds=0.01) as p:
         custom_loop(2)
         assert stopping.wait(60)
@@ -174,17 +182,9 @@ def test_who_waits_for_the_profiler_waits_until_it_has_stopped(monkeypatch):
     assert not any("of its own" in note for note in p.notes)
 
 
-def test_a_stop_that_never_ends_on_another_thread_does_not_hold_the_code(monkeypatch):
+def test_a_stop_that_never_ends_on_another_thread_does_not_hold_the_code(monkeypatch, slow_stop):
     monkeypatch.setattr(window, "_LONGEST_STOP_S", 0.05)
-    stopping, may_stop = threading.Event(), threading.Event()
-    stop_it = profiler_door.ProfilerDoor.stop
-
-    def slow(door, folder):
-        stopping.set()
-        may_stop.wait(60)
-        return stop_it(door, folder)
-
-    monkeypatch.setattr(profiler_door.ProfilerDoor, "stop", slow)
+    stopping, may_stop = slow_stop
     with profnb.profile(max_seconds=0.01) as p:
         custom_loop(2)
         assert stopping.wait(60)
