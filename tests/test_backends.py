@@ -531,7 +531,7 @@ def test_a_capture_ends_though_what_jax_computes_waits_for_the_code(monkeypatch)
 
     @jax.jit
     def grow(x):
-        return jax.lax.fori_loop(0, 300, lambda _, a: a @ a / 100, x)
+        return jax.lax.fori_loop(0, 1000, lambda _, a: a @ a / 100, x)  # a second or so
 
     @jax.jit
     def ask(x):

@@ -156,8 +156,8 @@ def test_a_profiler_that_a_notebook_starts_under_a_name_of_its_own_has_its_trace
 
 @pytest.fixture
 def slow_stop(monkeypatch):
-    """TensorFlow's profiler stops when it is told that it may; events of having begun to, and of being allowed to."""
-    stopping, may_stop = threading.Event(), threading.Event()
+    """A function that closes the window as its timer does, on a thread that stops the profiler once the event says so."""
+    stopping, may_stop, opened = threading.Event(), threading.Event(), []
     stop_it = profiler_door.ProfilerDoor.stop
 
     def slow(door, folder):
@@ -165,17 +165,22 @@ def slow_stop(monkeypatch):
         may_stop.wait(60)
         return stop_it(door, folder)
 
+    def close():
+        threading.Thread(target=opened[0].close, args=("seconds",)).start()
+        assert stopping.wait(60)
+
     monkeypatch.setattr(profiler_door.ProfilerDoor, "stop", slow)
-    yield stopping, may_stop
+    monkeypatch.setattr(window.Window, "_set_timer", lambda own, _: opened.append(own))
+    yield close, may_stop
     may_stop.set()
 
 
 def test_who_waits_for_the_profiler_waits_until_it_has_stopped(slow_stop):
     """The window closes by its time on another thread while the block ends, or the code starts a profiler itself."""
-    stopping, may_stop = slow_stop
-    with profnb.profile(max_seconds=0.01) as p:
+    close, may_stop = slow_stop
+    with profnb.profile() as p:
         custom_loop(2)
-        assert stopping.wait(60)
+        close()
         threading.Timer(0.2, may_stop.set).start()
     assert p.has_trace
     assert len(p.steps) > 0
@@ -184,10 +189,10 @@ def test_who_waits_for_the_profiler_waits_until_it_has_stopped(slow_stop):
 
 def test_a_stop_that_never_ends_on_another_thread_does_not_hold_the_code(monkeypatch, slow_stop):
     monkeypatch.setattr(window, "_LONGEST_STOP_S", 0.05)
-    stopping, may_stop = slow_stop
-    with profnb.profile(max_seconds=0.01) as p:
+    close, may_stop = slow_stop
+    with profnb.profile() as p:
         custom_loop(2)
-        assert stopping.wait(60)
+        close()
     assert not p.has_trace
     assert sum("had not started or stopped" in note for note in p.notes) == 1
     may_stop.set()
