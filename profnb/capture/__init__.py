@@ -5,9 +5,10 @@ window, profiler/           the framework's profiler: started, bounded, always s
 frameworks                  what is watched in each framework, once it is imported
 marking/, step_records      every step timed, and marked while a trace is recorded
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
-hooks                       before and after other people's calls, with no frame of ours in their tracebacks
-environment, datasets, histories    what the code ran with, fed, and reached
-models/, source/            the Keras models that ran; the user's own code: its lines, stack, eager turns
+hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;
+                            signals that come meanwhile
+environment, datasets       what the code ran with, and was fed
+models/, source/            the models that ran and what they reached; the user's code: lines, stack, turns
 recording, saved/           what one capture left behind; beside a trace in a file
 underway/                   where a capture, and Keras' fit in it, stands while the code runs
 machine/                    what the machine is busy with; files on network mounts; threads waiting for cores

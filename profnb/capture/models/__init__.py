@@ -1,1 +1,1 @@
-"""The Keras models that ran, as plain data."""
+"""The models that ran, and what their fits reached, as plain data."""
