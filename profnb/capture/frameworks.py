@@ -11,11 +11,12 @@ window closes first, so that code runs as it would have without us.
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
 from profnb.capture.library import Library, explain_missing
@@ -43,6 +44,7 @@ from profnb.capture.seams import (
     TORCH_AUTOGRAD_ENTER,
     TORCH_PROFILE_START,
     VERSION,
+    Seam,
 )
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
@@ -172,12 +174,7 @@ class Frameworks:
         functions = door.find(tensorflow)
         if functions is None or self._backend_of_keras() == TORCH:
             return
-        self._watch(
-            tensorflow.watch_everywhere(START, functions[0], partial(self._code_starts, door))
-        )
-        self._watch(
-            tensorflow.watch_everywhere(STOP, functions[1], partial(self._code_stops, door))
-        )
+        self._watch_profiler(tensorflow, door, (START, STOP), functions)
         self._window.open(door)
 
     def _jax_imported(self) -> None:
@@ -191,12 +188,7 @@ class Frameworks:
         if not self._traces or functions is None:
             return
         self._to.source.watch_jax(library)
-        self._watch(
-            library.watch_everywhere(JAX_START, functions[0], partial(self._code_starts, door))
-        )
-        self._watch(
-            library.watch_everywhere(JAX_STOP, functions[1], partial(self._code_stops, door))
-        )
+        self._watch_profiler(library, door, (JAX_START, JAX_STOP), functions)
         if door.is_set_up:
             self._window.open(door)
         elif library.take(JAX_BACKENDS) is not None:
@@ -259,6 +251,14 @@ class Frameworks:
         door = self._profilers.torch
         if self._traces and door.title in self._others and not self._window.was_opened(door):
             self._window.open(door)
+
+    def _watch_profiler(
+        self, library: Library, door: Door, seams: Sequence[Seam], functions: Sequence[Any]
+    ) -> None:
+        """Watch what starts and what stops a profiler."""
+        hooks = self._code_starts, self._code_stops
+        for seam, function, hook in zip(seams, functions, hooks, strict=True):
+            self._watch(library.watch_everywhere(seam, function, partial(hook, door)))
 
     def _keras_imported(self, name: str) -> None:
         if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:

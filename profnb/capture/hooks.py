@@ -156,9 +156,8 @@ class WatchedCall:
         call = _Call(self._call)
         call.hooks, call.arguments, call.after = hooks, self._arguments, after
         call.around = self._around
-        if (
-            type(self._call) is WatchedCall and self._arguments
-        ):  # a method watched twice, bound anew for each call
+        # A method that is watched twice is bound anew for each call.
+        if type(self._call) is WatchedCall and self._arguments:
             self._call._around = weakref.ref(call)  # noqa: SLF001 - one of ours
         return call
 
@@ -273,9 +272,7 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
         yield
     finally:
         _replaced.remove(own)
-        if (
-            vars(owner).get(name) is not value
-        ):  # the code inside gave it a value of its own, or a later block did
+        if vars(owner).get(name) is not value:  # the code inside gave it another, or a later block
             for later in _replaced:
                 if later.owner is owner and later.name == name and later.before is value:
                     later.before = own.before

@@ -20,9 +20,9 @@ from operator import methodcaller
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
-Handler = Callable[[int, FrameType | None], object]
-
 __all__ = ["Lost", "OwnFaults", "interrupt_held_back", "raise_later", "signal_of"]
+
+Handler = Callable[[int, FrameType | None], object]
 
 
 def raise_later(error: BaseException, holder: Any) -> None:

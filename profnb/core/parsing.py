@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 __all__ = ["parse_again", "warned_before"]
 
+_MAY_WARN = re.compile(r"\\|\d[A-Za-z]")  # an escape that is none, a number that ends in a keyword
+
 
 def parse_again(text: str) -> ast.Module:
     r"""What ``ast.parse`` gives, without a warning about the text.
@@ -21,9 +23,6 @@ def parse_again(text: str) -> ast.Module:
         return ast.parse(text)
     with warned_before():  # which makes Python show once more what it shows once a place
         return ast.parse(text)
-
-
-_MAY_WARN = re.compile(r"\\|\d[A-Za-z]")  # an escape that is none, a number that ends in a keyword
 
 
 @contextmanager

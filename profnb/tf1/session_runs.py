@@ -136,9 +136,8 @@ class GraphRuns:
             yield
 
     def _end(self) -> None:
-        self._is_over = (
-            True  # a capture that overlaps may leave our method in its place for a while
-        )
+        """Trace no run any more: a capture that overlaps may leave our method in its place for a while."""
+        self._is_over = True
 
     def _around(
         self, session: Any, feed_dict: Any, options: Any, metadata: Any

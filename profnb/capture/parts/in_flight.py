@@ -16,7 +16,7 @@ from profnb.capture.hooks import watch_method
 from profnb.capture.seams import JAX_STATE, JAX_STATE_SYNC
 from profnb.capture.signals import signal_of
 
-__all__ = ["InFlight", "watch_in_flight"]
+__all__ = ["InFlight", "is_in_flight", "watch_in_flight"]
 
 _LONGEST_START_S = 0.05
 
@@ -65,7 +65,7 @@ def watch_in_flight(
     def batches_are_over(model: Any) -> None:
         state = JAX_STATE.of(model)
         arrays = [one for kind in state.values() for one in kind] if isinstance(state, dict) else []
-        if arrays and _is_in_flight(arrays[-1]):  # all of a step's are at once
+        if arrays and is_in_flight(arrays[-1]):  # all of a step's are at once
             began(InFlight(arrays[-1]))
 
     return watch_method(
@@ -73,7 +73,8 @@ def watch_in_flight(
     )
 
 
-def _is_in_flight(array: Any) -> bool:
+def is_in_flight(array: Any) -> bool:
+    """Whether JAX has still to compute an array."""
     try:
         return not array.is_ready()
     except Exception as error:  # it is gone, as an interrupted fit's are

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.library import Library
+from profnb.capture.parts.in_flight import is_in_flight
 from profnb.capture.profiler.held_back import profiler_log_held_back
 from profnb.capture.seams import (
     JAX_ANNOTATION,
@@ -88,9 +89,7 @@ class JaxDoor:
         live = self._jax.take(JAX_LIVE)
         left = [] if live is None else list(live())
         until = time.monotonic() + _PATIENCE_S
-        while (
-            left := [array for array in left if _is_computed_later(array)]
-        ) and time.monotonic() < until:
+        while any(map(is_in_flight, left)) and time.monotonic() < until:
             time.sleep(_PAUSE_S)
         self._runs = False
         with profiler_log_held_back():
@@ -114,13 +113,6 @@ class JaxDoor:
     def _folder(folder: str) -> str:
         """A folder beside what another profiler writes: both name a run by the second."""
         return str(Path(folder) / "jax")
-
-
-def _is_computed_later(array: Any) -> bool:
-    try:
-        return not array.is_ready()
-    except Exception:  # noqa: BLE001 - it is gone, or failed, which is for the code to find
-        return False
 
 
 def _is_called(function: Any) -> bool:

@@ -221,9 +221,8 @@ def _texts() -> Iterable[tuple[str, str]]:
             yield file, text
 
 
-@lru_cache(
-    maxsize=64
-)  # the cells and modules of a notebook, which most captures find as the one before did
+# The cells and modules of a notebook, which most captures find as the one before did.
+@lru_cache(maxsize=64)
 def _calls_in(file: str, text: str, wanted: frozenset[str]) -> list[_Call]:
     if not any(name in text for name in wanted):
         return []
