@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from profnb.capture import cell
-from profnb.capture.source import kept_source, layer_lines
+from profnb.capture.source import kept_source, layer_calls
 from profnb.core.parsing import parse_again
 from profnb.tf1 import inlined, statements
 
@@ -25,8 +25,7 @@ class Shell:
 
 
 def calls_of_layers(file):
-    layer_lines._calls_in.cache_clear()
-    assert [call.line for call in layer_lines._calls_in(file, TEXT, frozenset({"Dense"}))] == [4]
+    assert [call.line for calls in layer_calls.calls_in_files({"Dense"}) for call in calls if call.file == file] == [4]
 
 
 def scopes(file):
@@ -74,3 +73,32 @@ def test_a_text_gives_the_same_tree_and_the_same_errors():
         parse_again("x = = 1")
     with pytest.raises((ValueError, SyntaxError)):
         parse_again("\0")
+
+
+def test_a_file_is_read_once_as_long_as_it_stays(monkeypatch):
+    """However many there are, and whichever layers are looked for: a project of a hundred modules is the same at each capture."""
+    read = []
+
+    def parse(text):
+        read.append(text)
+        return parse_again(text)
+
+    def write(number, text):
+        monkeypatch.setitem(linecache.cache, f"<ipython-input-{number}-of-many>", (len(text), None, text.splitlines(keepends=True), ""))
+
+    def found(*names):
+        read.clear()
+        calls = [call for calls in layer_calls.calls_in_files(names) for call in calls if call.file.endswith("-of-many>")]
+        return [(call.name, call.line, call.positional, call.keywords) for call in calls], sum("of_many" in text for text in read)
+
+    monkeypatch.setattr(layer_calls, "parse_again", parse)
+    for number in range(200):
+        write(number, f"of_many = 1\nkeras.layers.Wide({number}, x, units=3)(Narrow(name=y))\n" if number else "of_many = 2\n")
+    wide = [("Wide", 2, (number,), (("units", 3),)) for number in range(199, 0, -1)]
+    assert found("Wide") == (wide, 199)
+    assert found("Wide") == (wide, 0)
+    both, count = found("Wide", "Narrow")
+    assert (both[:2], count) == ([wide[0], ("Narrow", 2, (), ())], 0)
+    write(7, "of_many = 3\n\nWide(7)")
+    assert found("Wide") == ([*wide[:192], ("Wide", 3, (7,), ()), *wide[193:]], 1)
+    assert found("Nothing") == ([], 0)

@@ -95,11 +95,12 @@ class Library:
         have imported it, under any name.
         """
         watched = WatchedCall(function, before=before, hook_failed=self._hook_failed)
+        public = seam.attributes
         with ExitStack() as stack:
             for own_name, module in list(sys.modules.items()):
                 if not isinstance(module, ModuleType):
                     continue
-                names = list(vars(module)) if own_name == "__main__" else seam.attributes
+                names = list(vars(module)) if own_name == "__main__" else public
                 for name in names:
                     if vars(module).get(name) is function:
                         stack.enter_context(self._entered(replace_attribute(module, name, watched)))

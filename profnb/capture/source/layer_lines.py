@@ -4,42 +4,23 @@ A layer does not remember its line. But the text of the cells and modules is at 
 call of ``Dense(64, name="head")`` in it can only have made a layer of that class with these arguments. Layers
 of a model are looked for one after the other as they stand in it, then one by one. A layer that two calls may
 have made has no line. Of models only those are looked at that ran, or one of whose layers a graph names: a
-long session leaves many others alive. Nothing is run or imported: texts are parsed, and of layers only plain
-attributes are read.
+long session leaves many others alive. Nothing is run: of layers only plain attributes are read.
 """
 
-import ast
-import linecache
 import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import compress
 from operator import itemgetter
-from types import ModuleType
 from typing import Any
 
-from profnb.capture.source.user_code import is_user_file
-from profnb.core.parsing import parse_again
+from profnb.capture.source.layer_calls import Call, calls_in_files
 
 __all__ = ["find_layer_lines", "model_types", "of_types"]
 
-_MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
-_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 200, 600, 2_000
+_MOST_MODELS, _MOST_LAYERS = 200, 600
 _PLAIN = (bool, int, float, str)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call in a text that may make a layer: the class's name, its line, its constant arguments."""
-
-    name: str
-    file: str
-    line: int
-    positional: tuple[Any, ...]
-    keywords: tuple[tuple[str, Any], ...]
-    gives_name: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +34,7 @@ class _Layer:
         """Whether the name is what Keras calls a layer of this class: ``max_pooling2d_3``."""
         return re.sub(r"(_\d+)?$", "", self.name, count=1).replace("_", "") == self.kind.lower()
 
-    def may_come_from(self, call: _Call) -> bool:
+    def may_come_from(self, call: Call) -> bool:
         """Whether a call can have made this layer."""
         if call.name != self.kind or not (call.gives_name or self._is_named_by_keras):
             return False
@@ -166,7 +147,7 @@ def find_layer_lines(
     wanted = frozenset(layer.kind for layers in (*sure, *likely) for layer in layers)
     if not wanted:
         return {}
-    files = [calls for file in _texts() if (calls := _calls_in(*file, wanted))]
+    files = calls_in_files(wanted)
     found: dict[str, tuple[str, int]] = {}
     for layers in sure:
         found = _lines_of_model(layers, files) | found
@@ -178,7 +159,7 @@ def find_layer_lines(
 
 
 def _lines_of_model(
-    layers: Sequence[_Layer], files: Sequence[Sequence[_Call]]
+    layers: Sequence[_Layer], files: Sequence[Sequence[Call]]
 ) -> dict[str, tuple[str, int]]:
     named = {layer.name: line for layer in layers if (line := _line_of_name(layer, files))}
     found = (_match_in_order(layers, files) or {}) | named
@@ -200,55 +181,7 @@ def _layers_of(model: Any) -> list[_Layer]:
     return [layer for layer in found if layer.kind != "InputLayer"]
 
 
-def _texts() -> Iterable[tuple[str, str]]:
-    """The user's cells, then modules, the newest first of each."""
-    imported = [
-        file
-        for module in list(sys.modules.values())
-        if isinstance(module, ModuleType)
-        and isinstance(file := vars(module).get("__file__"), str)
-        and is_user_file(file)
-    ]
-    modules = set(imported)
-    cells = [file for file in list(linecache.cache) if file not in modules and is_user_file(file)]
-    left = _MOST_BYTES
-    for file in (*cells[::-1], *imported[::-1]):
-        text = "".join(linecache.getlines(file))
-        if 0 < len(text) < _MOST_BYTES_OF_FILE:
-            left -= len(text)
-            if left < 0:
-                return
-            yield file, text
-
-
-# The cells and modules of a notebook, which most captures find as the one before did.
-@lru_cache(maxsize=64)
-def _calls_in(file: str, text: str, wanted: frozenset[str]) -> list[_Call]:
-    if not any(name in text for name in wanted):
-        return []
-    try:
-        tree = parse_again(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    calls = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name in wanted:
-            positional = tuple(a.value for a in node.args if isinstance(a, ast.Constant))
-            keywords = tuple(
-                (k.arg, k.value.value)
-                for k in node.keywords
-                if k.arg is not None and isinstance(k.value, ast.Constant)
-            )
-            gives_name = any(k.arg in ("name", None) for k in node.keywords)
-            calls.append(_Call(name, file, node.lineno, positional, keywords, gives_name))
-    return sorted(calls, key=lambda call: call.line)[:_MOST_CALLS]
-
-
-def _line_of_name(layer: _Layer, files: Sequence[Sequence[_Call]]) -> tuple[str, int] | None:
+def _line_of_name(layer: _Layer, files: Sequence[Sequence[Call]]) -> tuple[str, int] | None:
     """The line of the only call of all files that gives the layer its name as it stands there."""
     calls = (call for calls in files for call in calls if ("name", layer.name) in call.keywords)
     lines = {(call.file, call.line) for call in calls if layer.may_come_from(call)}
@@ -256,7 +189,7 @@ def _line_of_name(layer: _Layer, files: Sequence[Sequence[_Call]]) -> tuple[str,
 
 
 def _match_in_order(
-    layers: Sequence[_Layer], files: Sequence[Sequence[_Call]]
+    layers: Sequence[_Layer], files: Sequence[Sequence[Call]]
 ) -> dict[str, tuple[str, int]] | None:
     """The lines of a model's layers where calls stand in the same order, in one place of the newest file."""
     for calls in files:
@@ -274,7 +207,7 @@ def _match_in_order(
     return None
 
 
-def _only_line(layer: _Layer, files: Sequence[Sequence[_Call]]) -> tuple[str, int] | None:
+def _only_line(layer: _Layer, files: Sequence[Sequence[Call]]) -> tuple[str, int] | None:
     """The line of the only call of the newest file that can have made the layer."""
     for calls in files:
         lines = {(call.file, call.line) for call in calls if layer.may_come_from(call)}
