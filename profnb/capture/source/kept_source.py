@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from profnb.capture.source.source_records import SourceRecords, StackRecords
@@ -32,7 +33,7 @@ def keep_near(lines: Sequence[str], kept: Collection[int]) -> tuple[str, ...]:
         kept: Numbers of lines, from 1; each stays with two before and two after it, as far as they lie in the
             same function or class, or like it in none.
     """
-    scopes = _scopes(lines)
+    scopes = _scopes(tuple(lines))
     near = {
         number
         for line in kept
@@ -43,7 +44,8 @@ def keep_near(lines: Sequence[str], kept: Collection[int]) -> tuple[str, ...]:
     return tuple(text if at in near else "" for at, text in enumerate(lines, 1))
 
 
-def _scopes(lines: Sequence[str]) -> list[int]:
+@lru_cache(maxsize=8)  # a module is the same at each capture
+def _scopes(lines: tuple[str, ...]) -> Sequence[int]:
     """The line at which the innermost function or class around each line begins; 0 for none."""
     scopes = [0] * len(lines)
     try:
