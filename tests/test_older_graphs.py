@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+import profnb
 from profnb.capture.source import graph_lines
 from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.layer_lines import of_types
@@ -109,3 +110,37 @@ def test_types_are_asked_once_and_may_forbid_to_be_hashed():
     things = [Odd(), Own(), 1, Heir(), Odd(), "a", Own]
     assert of_types(things, (Own,)) == [things[1], things[3]]
     assert of_types(things, (Odd,)) == [things[0], things[4]]
+
+
+def test_a_function_written_anew_has_the_lines_of_the_new_one_though_the_old_one_dies_meanwhile():
+    """As where a cell is edited and run again: what it defined before goes when the collector comes."""
+
+    def make(kind):
+        if kind == "old":
+            @tf.function
+            def step(x):
+                return tf.reduce_sum(tf.matmul(x, x))
+        else:
+            @tf.function
+            def step(x):
+                return tf.reduce_sum(tf.matmul(x, x)) + 1.0
+        step(tf.ones((9, 9)))
+        return step
+
+    gc.collect()
+    gc.disable()  # the old one, which is a circle, lives until the capture
+    try:
+        make("old")
+        step = make("new")
+        with profnb.profile() as p:
+            gc.collect()
+            for _ in range(6):
+                step(tf.ones((9, 9)))
+    finally:
+        gc.enable()
+    graphs = [graph for graph in p.recording.source.graphs if graph.name == "step"]
+    assert [len(graph.op_names) for graph in graphs] == sorted(len(graph.op_names) for graph in graphs)  # the old one is read, and comes first
+    assert len(graphs) == 2
+    first = make.__code__.co_firstlineno
+    lines = {int(line) - first: count for file, line, count in zip(p.source_lines.file, p.source_lines.line, p.source_lines.op_occurrences, strict=True) if file.endswith("older_graphs.py")}
+    assert lines.get(8) and 4 not in lines

@@ -18,6 +18,7 @@ import re
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -58,10 +59,11 @@ _Place = tuple[str, int]  # a file, and a line of it
 class _Reading:
     """A graph, and what was read of it."""
 
-    __slots__ = ("calls", "driver", "name", "names", "places", "shapes", "types")
+    __slots__ = ("calls", "driver", "name", "names", "number", "places", "shapes", "types")
 
     def __init__(self, driver: _Place | None) -> None:
         self.name = ""
+        self.number = 0
         self.driver = driver
         self.names: list[str] = []
         self.types: list[str] = []
@@ -75,7 +77,7 @@ class _Reading:
         What TensorFlow gives out as an op's traceback lives as long as the graph does and no longer, so
         nothing of it is kept.
         """
-        self.name = str(getattr(graph, "name", ""))
+        self.name, self.number = str(getattr(graph, "name", "")), _number(graph)
         if self.driver is None:
             self.driver = _driver_of(graph)
         alike: dict[_Place | None, _Place | None] = {}
@@ -253,14 +255,15 @@ class GraphWatch:
         for graph in graphs:
             if id(graph) in self._drivers:
                 self._read(graph, self._drivers[id(graph)])
-        traced, self._readings = self._readings, []
         self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
         # The youngest first: there may be more than will be read.
-        for graph in sorted(graphs, key=_age):
+        for graph in sorted(graphs, key=_number, reverse=True):
             if id(graph) not in self._drivers:
                 self._read_older(graph)
-        older, self._readings = self._readings[::-1], []
-        readings = (*older, *traced)
+        # Not as they were read: a graph that died in the window may be far older than one that lives, the one
+        # of a cell, say, that was edited and run again since.
+        readings = sorted(self._readings, key=attrgetter("number"))
+        self._readings = []
         names = {name for reading in readings for name in reading.names}
         scopes = {part for name in names for part in name.split("/")[:-1]}
         scopes |= {re.sub(r"_\d+$", "", part) for part in scopes}  # Keras 3 makes scopes unique
@@ -270,10 +273,10 @@ class GraphWatch:
         return tuple(reading.lines(self._places) for reading in readings)
 
 
-def _age(graph: Any) -> int:
-    """Less for a graph that was made later; TensorFlow numbers them, the collector does not order them."""
+def _number(graph: Any) -> int:
+    """Greater for a graph that was made later; TensorFlow numbers them, the collector does not order them."""
     digits = "".join(filter(str.isdigit, str(GRAPH_KEY.of(graph, ""))))
-    return -int(digits[:18] or 0)
+    return int(digits[:18] or 0)
 
 
 def _maker(frame: FrameType | None) -> tuple[str, int] | None:
