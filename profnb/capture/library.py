@@ -95,15 +95,10 @@ class Library:
         have imported it, under any name.
         """
         watched = WatchedCall(function, before=before, hook_failed=self._hook_failed)
-        public = seam.attributes
+        held = _held_by_modules(function, seam.attributes)
         with ExitStack() as stack:
-            for own_name, module in list(sys.modules.items()):
-                if not isinstance(module, ModuleType):
-                    continue
-                names = list(vars(module)) if own_name == "__main__" else public
-                for name in names:
-                    if vars(module).get(name) is function:
-                        stack.enter_context(self._entered(replace_attribute(module, name, watched)))
+            for module, name in held:
+                stack.enter_context(self._entered(replace_attribute(module, name, watched)))
             yield
 
     def replace(self, seam: Seam, value: object) -> AbstractContextManager[None]:
@@ -121,6 +116,21 @@ class Library:
             except Exception as error:  # noqa: BLE001 - a class that does not let itself be changed
                 self._hook_failed(error)
             yield
+
+
+def _held_by_modules(value: object, names: Iterable[str]) -> list[tuple[ModuleType, str]]:
+    """The modules that hold a value by one of some names, or a notebook by any, and that name.
+
+    There are thousands, at each capture's begin: they are looked through without a loop around them.
+    """
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    found = [
+        (module, name) for name in names for module in modules if vars(module).get(name) is value
+    ]
+    main = sys.modules.get("__main__")
+    if isinstance(main, ModuleType):
+        found += [(main, name) for name, held in list(vars(main).items()) if held is value]
+    return list({(id(module), name): (module, name) for module, name in found}.values())
 
 
 def explain_missing(libraries: Iterable[Library]) -> list[str]:
