@@ -1,12 +1,15 @@
 """Graphs that are older than a capture: read once, with the lines and shapes that a first reading gave, as long as they live."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
 import profnb
 from profnb.capture.source import graph_lines
 from profnb.capture.source.graph_lines import GraphWatch
+from profnb.capture.source.graph_reading import Reading
 from profnb.capture.source.layer_lines import of_types
 from profnb.capture.source.user_code import Places
 
@@ -34,13 +37,13 @@ def traced(name):
 @pytest.fixture
 def readings(monkeypatch):
     """Names of the graphs whose ops were read one by one."""
-    read, names = graph_lines._Reading.read, []
+    read, names = Reading.read, []
 
     def counted(reading, graph, most):
         names.append(graph.name)
         return read(reading, graph, most)
 
-    monkeypatch.setattr(graph_lines._Reading, "read", counted)
+    monkeypatch.setattr(Reading, "read", counted)
     return names
 
 
@@ -144,3 +147,43 @@ def test_a_function_written_anew_has_the_lines_of_the_new_one_though_the_old_one
     first = make.__code__.co_firstlineno
     lines = {int(line) - first: count for file, line, count in zip(p.source_lines.file, p.source_lines.line, p.source_lines.op_occurrences, strict=True) if file.endswith("older_graphs.py")}
     assert lines.get(8) and 4 not in lines
+
+
+def test_a_capture_may_begin_while_another_thread_collects_graphs():
+    """Those are in pieces when they come to the capture's eyes; to ask such a graph for its ops ends the process, so it is a fresh one."""
+    code = """if True:
+        import gc, threading
+        import tensorflow as tf, profnb
+
+        began, captured = threading.Event(), threading.Event()
+
+        class Slow:
+            def __del__(self):
+                began.set()
+                captured.wait(60)
+
+        def leave():
+            @tf.function
+            def step(x):
+                return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ x, lambda: x)
+            step(tf.ones((3, 3)))
+            slow = Slow()
+            slow.itself = slow
+
+        with profnb.profile():
+            tf.ones(3)
+        gc.collect()
+        gc.disable()
+        for _ in range(5):
+            leave()
+        collecting = threading.Thread(target=gc.collect)
+        collecting.start()
+        began.wait(60)
+        with profnb.profile() as p:
+            captured.set()
+            collecting.join()
+            tf.ones(3)
+        print(p.has_trace)
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr[-1500:]

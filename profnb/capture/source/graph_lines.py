@@ -27,15 +27,11 @@ from profnb.capture.seams import (
     FUNC_GRAPH,
     FUNC_GRAPH_DEL,
     FUNC_GRAPH_INIT,
-    GRAPH_KEY,
     GRAPH_OPERATIONS,
-    INTERNAL_CAPTURES,
     LAYER_INIT,
-    OP_TRACEBACK,
-    OUTER_GRAPH,
-    USER_FRAMES,
 )
 from profnb.capture.signals import OwnFaults, raise_later, signal_of
+from profnb.capture.source.graph_reading import Place, Reading, is_whole, number_of
 from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
 from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
 from profnb.capture.source.source_records import GraphLines
@@ -43,96 +39,11 @@ from profnb.capture.source.user_code import Places, is_user_file, user_place
 
 __all__ = ["GraphWatch"]
 
-_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS, _DEEPEST = 10_000, 30_000, 5_000, 20
+_MOST_OLD_OPS, _MOST_OPS, _MOST_LAYERS = 10_000, 30_000, 5_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
-# They leave no event, or none of any length.
-_UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
-_CALLED = {
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
-    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
-    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
-}
-
-_Place = tuple[str, int]  # a file, and a line of it
-
-
-class _Reading:
-    """A graph, and what was read of it."""
-
-    __slots__ = ("calls", "driver", "name", "names", "number", "places", "shapes", "types")
-
-    def __init__(self, driver: _Place | None) -> None:
-        self.name = ""
-        self.number = 0
-        self.driver = driver
-        self.names: list[str] = []
-        self.types: list[str] = []
-        self.places: list[_Place | None] = []
-        self.calls: dict[str, tuple[str, ...]] = {}
-        self.shapes: GraphShapes | None = None
-
-    def read(self, graph: Any, most: int) -> int:
-        """Take in the ops of the graph; how many.
-
-        What TensorFlow gives out as an op's traceback lives as long as the graph does and no longer, so
-        nothing of it is kept.
-        """
-        self.name, self.number = str(getattr(graph, "name", "")), _number(graph)
-        if self.driver is None:
-            self.driver = _driver_of(graph)
-        alike: dict[_Place | None, _Place | None] = {}
-        for operation in GRAPH_OPERATIONS.of(graph)():
-            kind = operation.type
-            if kind in _UNSEEN:
-                continue
-            if len(self.names) >= most:
-                break
-            place = _innermost(OP_TRACEBACK.of(operation))
-            self.names.append(operation.name)
-            self.types.append(kind)
-            self.places.append(alike.setdefault(place, place))
-            called = _CALLED.get(kind)
-            if called is not None:
-                names = (operation.get_attr(attribute).name for attribute in called)
-                self.calls[operation.name] = tuple(map(str, names))
-        return len(self.names)
-
-    def lines(self, places: Places) -> GraphLines:
-        """What was read, as a value."""
-        row_of = {place: places.row_of(*place) for place in dict.fromkeys(self.places) if place}
-        is_outside = tuple(place is not None and place == self.driver for place in self.places)
-        rows = tuple(-1 if place is None else row_of[place] for place in self.places)
-        return GraphLines(
-            self.name, tuple(self.names), tuple(self.types), rows, is_outside, self.calls
-        )
-
-
-def _driver_of(graph: Any) -> _Place | None:
-    """The line that had a graph traced: it made the placeholders of the arguments, not those of captures.
-
-    A branch or a loop's body without any belongs to the function around it.
-    """
-    for _ in range(_DEEPEST):
-        captured = {inner.op.name for inner in INTERNAL_CAPTURES.of(graph, ())}
-        for operation in GRAPH_OPERATIONS.of(graph)():
-            if operation.type == "Placeholder" and operation.name not in captured:
-                return _innermost(OP_TRACEBACK.of(operation))
-        graph = OUTER_GRAPH.of(graph)
-        if INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
-            return None
-    return None
-
-
-def _innermost(traceback: Any) -> _Place | None:
-    """The innermost line of the user's own in an op's traceback."""
-    for frame in reversed(USER_FRAMES.of(traceback)()):
-        if is_user_file(frame.filename):
-            return frame.filename, frame.lineno or 0
-    return None
-
 
 # What was read of graphs that were older than a capture, and how many ops they had.
-_older: weakref.WeakKeyDictionary[Any, tuple[int, _Reading]] = weakref.WeakKeyDictionary()
+_older: weakref.WeakKeyDictionary[Any, tuple[int, Reading]] = weakref.WeakKeyDictionary()
 
 
 class GraphWatch:
@@ -145,8 +56,8 @@ class GraphWatch:
     def __init__(self, places: Places) -> None:
         """Nothing is watched yet."""
         self._places = places
-        self._readings: list[_Reading] = []
-        self._drivers: dict[int, _Place | None] = {}  # who traced each living graph, by its id
+        self._readings: list[Reading] = []
+        self._drivers: dict[int, Place | None] = {}  # who traced each living graph, by its id
         self._ops = 0
         self.layers: dict[str, int] = {}
         self.shapes: list[GraphShapes] = []
@@ -197,13 +108,13 @@ class GraphWatch:
     def _graph_dies(self, graph: Any) -> None:
         """Nothing refers to a graph any more; it is whole until this returns."""
         driver = self._drivers.pop(id(graph), None)
-        if self.is_reading:
+        if self.is_reading and is_whole(graph):
             self._read(graph, driver)
 
-    def _read(self, graph: Any, driver: _Place | None) -> _Reading | None:
+    def _read(self, graph: Any, driver: Place | None) -> Reading | None:
         if self._ops >= _MOST_OPS or getattr(graph, "name", "") in _SCRATCH:
             return None
-        reading, most = _Reading(driver), _MOST_OPS - self._ops
+        reading, most = Reading(driver), _MOST_OPS - self._ops
         try:
             self._ops += reading.read(graph, most)
         except Exception as error:  # a graph half made, or of another version's making
@@ -215,7 +126,7 @@ class GraphWatch:
         self._take(reading)
         return reading
 
-    def _take(self, reading: _Reading) -> None:
+    def _take(self, reading: Reading) -> None:
         if reading.names:
             self._readings.append(reading)
         if reading.shapes is not None:
@@ -249,7 +160,7 @@ class GraphWatch:
         kinds = (kind,) if isinstance(kind, type) else ()
         # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.
         living = of_types(gc.get_objects(), (*kinds, *model_types()))
-        graphs = of_types(living, kinds)
+        graphs = [graph for graph in of_types(living, kinds) if is_whole(graph)]
         if graph_of_runs is not None:
             self._read(graph_of_runs, None)
         for graph in graphs:
@@ -257,7 +168,7 @@ class GraphWatch:
                 self._read(graph, self._drivers[id(graph)])
         self._ops = max(self._ops, _MOST_OPS - _MOST_OLD_OPS)
         # The youngest first: there may be more than will be read.
-        for graph in sorted(graphs, key=_number, reverse=True):
+        for graph in sorted(graphs, key=number_of, reverse=True):
             if id(graph) not in self._drivers:
                 self._read_older(graph)
         # Not as they were read: a graph that died in the window may be far older than one that lives, the one
@@ -271,12 +182,6 @@ class GraphWatch:
             self.layers.setdefault(name, self._places.row_of(*place))
         self._drivers.clear()
         return tuple(reading.lines(self._places) for reading in readings)
-
-
-def _number(graph: Any) -> int:
-    """Greater for a graph that was made later; TensorFlow numbers them, the collector does not order them."""
-    digits = "".join(filter(str.isdigit, str(GRAPH_KEY.of(graph, ""))))
-    return int(digits[:18] or 0)
 
 
 def _maker(frame: FrameType | None) -> tuple[str, int] | None:
