@@ -13,18 +13,18 @@ back up this list; each folder's own docstring says what is in it.
     tf1/        session runs of TensorFlow 1: recorded, read, tfprof's views
     steps/      the spine: when training went through its iterations, and where each step's time went
     drawing/    what a section is drawn with: palette, tables, figures, the door to plotly
-    subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell, system: each has
-                ``find`` (what is worked out), ``section`` (how it is shown), ``advice`` (what it says);
-                ``study`` holds all
+    subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell, system: what
+                each finds, its ``section`` (how it is shown) and ``advice`` (what it says), if any;
+                ``find`` has what is found of a trace, and ``study`` all of those
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
+    tables, profile, loading                         the API: from a path to answers
     several/    several traces at once: fleets, running processes, many traces to one row each
-    tables, profile, loading, captured, *comparison, compared_runs, sweep*, warm   the API, from a path or a
-                block to answers
-    magic/, magics, demo, __main__                                  the doors: magics and the command line
+    captured, *comparison, compared_runs, sweep*, warm   from code that runs to answers; runs against runs
+    magic/, magics, demo, __main__                   the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any

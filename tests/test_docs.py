@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import profnb
 from profnb.core.glossary import GLOSSARY, explain
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, TableOf
 from profnb.drawing.section import Bar, section_of
+from profnb.tables import Tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -29,6 +31,21 @@ def test_every_declared_table_has_its_columns_on_the_page():
     page = load_make().pages()["tables.md"]
     assert "## p.copies" in page
     assert re.search(r"^\| `direction` \| \S", page, re.MULTILINE)
+
+
+def test_every_table_of_a_profile_is_named_where_its_use_is_shown():
+    shown = set(re.findall(r"\bp\.(\w+)", (DOCS / "using.md").read_text("utf-8")))
+    assert {name for name, value in vars(Tables).items() if isinstance(value, TableOf)} <= shown
+
+
+def test_the_room_of_every_tab_is_named():
+    source = Path(profnb.__file__).parent / "subjects"
+    tabs = {(tab, path.parent.name) for path in source.rglob("*.py") for tab in re.findall(r'\btab="(\w+)"', path.read_text("utf-8"))}
+    rooms = dict(re.findall(r"^\| (\w+) \| (.*) \|$", (DOCS.parent / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE))
+    assert len(tabs) > 10
+    assert [(tab, room) for tab, room in sorted(tabs) if f"`{room}/" not in rooms.get(tab, "")] == []
+    for named in re.findall(r"`([\w/]+\.py|[\w/]+/)`", " ".join(rooms.values())):
+        assert (source / named).exists() or (source.parent / named).exists(), named
 
 
 def test_a_term_stands_in_the_glossary_once():

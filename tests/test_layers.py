@@ -1,7 +1,10 @@
 """The architecture: an import points only backwards, and importing profnb loads nothing heavy."""
 
 import ast
+import fnmatch
 import graphlib
+import itertools
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -157,6 +160,26 @@ def test_every_module_says_what_it_is(path):
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
             assert ast.get_docstring(node), f"{node.name} has no docstring"
+
+
+def listed(folder):
+    """What a folder's docstring lists, a line at a time: names, a comma between them, two spaces and what they are."""
+    for line in ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))).splitlines():
+        if names := re.match(r" *([\w*./]+(?:, [\w*./]+)*),? {2,}\S", line):
+            yield [name.strip("/") for name in names[1].split(", ")]
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in FILES if path.name == "__init__.py"], ids=lambda path: path.relative_to(PACKAGE.parent).as_posix())
+def test_what_a_folder_is_said_to_hold_is_there(folder):
+    for name in itertools.chain.from_iterable(listed(folder)):
+        found = [*folder.glob(name if "." in name else f"{name}.py"), *(path for path in folder.glob(name) if path.is_dir())]
+        assert found, f"{name} is not in {folder.name}/"
+
+
+def test_the_map_has_every_room_in_the_order_of_imports():
+    lines = [[i for shown in line for i, names in enumerate(ORDER) if fnmatch.filter(names, shown)] for line in listed(PACKAGE)]
+    assert all(max(line) < min(below) for line, below in itertools.pairwise(lines)), lines
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} <= set(itertools.chain.from_iterable(listed(PACKAGE)))
 
 
 def test_import_profnb_loads_nothing_heavy():

@@ -57,7 +57,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         "source line": Term(
             "A line of the user's code, as file and number.",
             "Always with the word source, because a line alone is a thread or stream.",
-            '`p.source_lines`, the tab "Code"',
+            '`p.source_lines`, the tab "Source"',
             "stack frame (PyTorch)",
         ),
         "event": Term(

@@ -1,15 +1,20 @@
 """What the report has a tab for: one folder a subject.
 
-    input, memory        what tf.data did and how the training waited; what allocators held
-    xla, device          what XLA compiled and ran; what the devices did
-    cell                  where the whole cell's wall time went, traced or not
-    system                what the machine did meanwhile: processors, memory, disks, GPUs and their energy
-    ops, layers, source, python   time by op, by layer, by line of the user's code, by Python function
-    study                one small object per subject: ``study.input.waiting``
+    input, feeds         what tf.data did and how the training waited; what fed it instead, and queues
+    memory               what allocators held
+    xla, device          what XLA compiled and ran; what the devices did, and their kernels
+    ops, bounds          time by op; what bounds each op: operations, memory, neither (the tab "Roofline")
+    layers, source, python   time by layer, by line of the user's code, by Python function
+    cell                 where the whole cell's wall time went, traced or not
+    system               the tab "Machine": what processors, memory, disks and GPUs did meanwhile
+    study                one small object per subject of a trace: ``study.input.waiting``
     advising             what every rule of advice is made of
     read_advice          what is said of results that the host waits for in the loop
     unseen               what to say where there are no steps, or their work was not recorded
+    category_words       what the categories of a step are called
+    crowded              where threads waited for cores
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;
-``section`` shows them and ``advice`` has its rules. What finds never imports what shows.
+``section`` shows them and ``advice`` has its rules. What finds never imports what shows. The time
+of steps is the spine's (``profnb.steps``); its tab, "Steps", is the report's own.
 """
