@@ -41,13 +41,11 @@ class Joints:
         keys: The first collective of each.
         enter_ps: When each host entered the last collective of it, shape (H, K).
         leave_ps: When it had left all, shape (H, K).
-        is_matched: How many collectives of each host were common to all, and how many it had, shape (H, 2).
     """
 
     keys: tuple[Key, ...]
     enter_ps: Int64s
     leave_ps: Int64s
-    is_matched: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +199,10 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
     begins = _begins_of_joints(enter, leave)
     if begins.size < _FEWEST:
         return None
-    matched = np.array([(len(common), len(one.collectives)) for one in digests], np.int64)
     return Joints(
         tuple(common[at] for at in begins.tolist()),
         np.maximum.reduceat(enter, begins, axis=1),
         np.maximum.reduceat(leave, begins, axis=1),
-        matched,
     )
 
 
