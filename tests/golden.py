@@ -43,6 +43,7 @@ import profnb
 # "TABLE.COLUMN" or "TABLE" of the first folder, and its name in the second.
 RENAMED: dict[str, str] = {
     "utilisation": "utilization",
+    "memory_summary.peak_ms": "peak_time_ms",
     "devices.utilisation_fraction": "utilization_fraction",
     "xla_modules.executions": "occurrences",
     "source_lines.runs": "occurrences",

@@ -121,9 +121,10 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
         Column("allocator", of_each("allocator.name"), "the allocator"),
         Column("peak_bytes", of_each("peak_bytes"), "the most in use while the trace ran"),
         Column(
-            "peak_ms",
+            "peak_time_ms",
             of_each("peak_ps"),
             "when; where it was reached several times, the first time",
+            alias="peak_ms",
         ),
         Column(
             "lifetime_peak_bytes",
