@@ -254,17 +254,20 @@ OPS = Table[OpTable](
             "occurrences",
             lambda t: t.occurrences,
             "how often it ran; several kernels of one execution count once",
+            "runs",
         ),
         Column("total_us", lambda t: t.total_ps, "time in it and in the ops it called"),
         Column(
             "self_us",
             lambda t: t.self_ps,
             "time in it alone; equal to the total on a device",
+            "own time",
         ),
         Column(
             "self_fraction",
             lambda t: t.self_fraction,
             "share of the self time of its side, NaN where the side has none",
+            "own share",
         ),
     ),
 )

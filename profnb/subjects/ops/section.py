@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profnb.core.printable import printable
-from profnb.core.table import Column, Table, sequence_of
+from profnb.core.table import Column, Table, of_each
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.plain import plain_table
@@ -13,7 +13,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.sortable import Finder
 from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.op_title import op_titles
-from profnb.subjects.ops.op_table import OpTable
+from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
@@ -51,28 +51,20 @@ class OpRow:
     is_type: bool = False
 
 
-_OPS = Table[Sequence[OpRow]](
-    "ops",
-    "One row per op and side, most self time first.",
-    (
-        Column("side", lambda rows: sequence_of(rows, "side"), "where it ran, host or device"),
-        Column(
-            "occurrences", lambda rows: sequence_of(rows, "occurrences"), "how often it ran", "runs"
-        ),
-        Column(
-            "self_us", lambda rows: sequence_of(rows, "self_ps"), "time in it alone", "own time"
-        ),
-        Column(
-            "self_fraction",
-            lambda rows: sequence_of(rows, "self_fraction"),
-            "share of the own time of its side",
-            "own share",
-        ),
-        Column(
-            "total_us",
-            lambda rows: sequence_of(rows, "total_ps"),
-            "time in it and in the ops it called",
-        ),
+# Which field of a row, of an op or of a type, fills each column of p.ops that is shown.
+_FIELDS = {
+    "side": "side",
+    "occurrences": "occurrences",
+    "self_us": "self_ps",
+    "self_fraction": "self_fraction",
+    "total_us": "total_ps",
+}
+_OPS: Table[Sequence[OpRow]] = Table(
+    OPS.name,
+    OPS.rows,
+    tuple(
+        Column(name, of_each(field), OPS[name].meaning, OPS[name].heading)
+        for name, field in _FIELDS.items()
     ),
 )
 
