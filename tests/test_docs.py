@@ -8,9 +8,8 @@ import pytest
 
 import profnb
 from profnb.core.glossary import GLOSSARY, explain
-from profnb.core.table import Column, Table, TableOf
+from profnb.core.table import Column, Table
 from profnb.drawing.section import Bar, section_of
-from profnb.tables import Tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -31,11 +30,6 @@ def test_every_declared_table_has_its_columns_on_the_page():
     page = load_make().pages()["tables.md"]
     assert "## p.copies" in page
     assert re.search(r"^\| `direction` \| \S", page, re.MULTILINE)
-
-
-def test_every_table_of_a_profile_is_named_where_its_use_is_shown():
-    shown = set(re.findall(r"\bp\.(\w+)", (DOCS / "using.md").read_text("utf-8")))
-    assert {name for name, value in vars(Tables).items() if isinstance(value, TableOf)} <= shown
 
 
 def test_the_room_of_every_tab_is_named():
