@@ -176,17 +176,13 @@ def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = N
     measured = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
     if not measured:
         return Estimate(math.nan)
-    centre = float(np.mean([np.log(np.median(steps)) for steps in measured]))
-    variance = _variance(measured, random or np.random.default_rng(0))
-    return Estimate(centre, variance, _freedom_of(measured))
-
-
-def _variance(runs: Sequence[Floats], random: np.random.Generator) -> float:
-    """The variance of the mean of the runs' log medians: over runs, or over blocks of the only one."""
-    if len(runs) == 1:
-        return float(_resampled_medians(runs[0], random).var())
-    logs = np.log([np.median(steps) for steps in runs])
-    return float(logs.var(ddof=1) / len(runs))
+    logs = np.log([np.median(steps) for steps in measured])
+    variance = (
+        logs.var(ddof=1) / logs.size
+        if logs.size > 1
+        else _resampled_medians(measured[0], random or np.random.default_rng(0)).var()
+    )
+    return Estimate(float(logs.mean()), float(variance), _freedom_of(measured))
 
 
 def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
