@@ -308,9 +308,12 @@ def test_the_epochs_of_a_fit_are_told_as_keras_prints_them():
     behind = [epoch_behind(p.study, row) for row in range(len(p.steps))]
     assert [epoch for epoch in behind if epoch] == [4, 5, 6]
     assert all(p.steps.phase[row] == "test" for row, epoch in enumerate(behind) if epoch)
+    gaps, planted = p.study.gaps, behind.index(5)
+    assert gaps.duration_ps[planted] >= 1.5e12
     remark = facts(p.study)["pauses"].remark
-    assert float(re.search(r"at the end of epoch 5: ([\d.]+) s", remark)[1]) >= 1.5  # the machine may take longer
-    assert "`Pause.on_epoch_end`" in remark
+    if gaps.duration_ps.argmax() == planted:  # a busy machine may stop for longer elsewhere
+        assert float(re.search(r"at the end of epoch 5: ([\d.]+) s", remark)[1]) >= 1.5
+        assert "`Pause.on_epoch_end`" in remark
 
 
 def test_epochs_are_kept_beside_a_trace():
