@@ -220,9 +220,15 @@ def kinds(cell):
     return [kind(output) for output in cell.outputs]
 
 
+def steps_told(text):
+    """How many steps a headline is of, with those that took so long that they stand aside, which on a busy machine may be several."""
+    counted, aside = re.search(r"(\d+) train steps, median [^(\n]*(?:\((one|\d+) steps? of [^)]* aside\))?", text).groups()
+    return int(counted) + (1 if aside == "one" else int(aside or 0))
+
+
 def test_the_report_comes_under_the_value_with_chart_and_controls(shown):
     assert kinds(shown[0]) == ["execute_result", "profnb", "javascript", "widget"]
-    assert re.search(r"\d train steps, median", shown[0].outputs[1].data["text/plain"])  # without those far slower, on a busy machine
+    assert steps_told(shown[0].outputs[1].data["text/plain"]) in (7, 8)
 
 
 def test_after_an_exception_the_traceback_comes_once_and_then_the_report(shown):
@@ -396,6 +402,6 @@ def test_a_terminal_is_given_plain_text(tmp_path):
     script.write_text(TERMINAL)
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "IPYTHONDIR": str(tmp_path)}
     run = subprocess.run([sys.executable, "-m", "IPython", "--no-banner", str(script)], env=env, capture_output=True, text=True)
-    assert re.search(r"\d train steps, median", run.stdout)
+    assert steps_told(run.stdout) in (6, 7)
     assert "Mean step\nhost compute" in run.stdout
     assert "<div" not in run.stdout

@@ -42,7 +42,7 @@ def runs(random, count, truth, run_spread=0.03, steps=80, drift=0.05):
 @pytest.mark.parametrize(("count", "spread"), [(3, 0.0), (3, 0.03), (5, 0.03)])
 def test_the_interval_holds_the_truth_and_alarms_are_rarely_false(count, spread):
     random = np.random.default_rng(count)
-    trials = 1000
+    trials = 2000
     held = alarms = ranks = 0
     for trial in range(trials):
         faster = compare_runs(runs(random, count, 1.0, spread), runs(random, count, 0.8, spread), trial)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import profnb
 from profnb.core.glossary import GLOSSARY, explain
 from profnb.core.table import Column, Table
 from profnb.drawing.section import Bar, section_of
@@ -33,7 +32,7 @@ def test_every_declared_table_has_its_columns_on_the_page():
 
 
 def test_the_room_of_every_tab_is_named():
-    source = Path(profnb.__file__).parent / "subjects"
+    source = DOCS.parent / "profnb" / "subjects"
     tabs = {(tab, path.parent.name) for path in source.rglob("*.py") for tab in re.findall(r'\btab="(\w+)"', path.read_text("utf-8"))}
     rooms = dict(re.findall(r"^\| (\w+) \| (.*) \|$", (DOCS.parent / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE))
     assert len(tabs) > 10

@@ -309,11 +309,15 @@ def test_the_epochs_of_a_fit_are_told_as_keras_prints_them():
     assert [epoch for epoch in behind if epoch] == [4, 5, 6]
     assert all(p.steps.phase[row] == "test" for row, epoch in enumerate(behind) if epoch)
     gaps, planted = p.study.gaps, behind.index(5)
-    assert gaps.duration_ps[planted] >= 1.5e12
+    cause = find_gap_cause(p.study, np.array([planted]))
+    assert cause.wall_ps >= 1.5e12  # the machine may take longer
+    assert "`Pause.on_epoch_end`" in cause.text
+    # What is told is the longest, which on a busy machine may be another: where validation was traced, behind epoch 4.
+    longest = gaps.duration_ps.argmax()
+    end = f", at the end of epoch {behind[longest]}" if behind[longest] else ""
     remark = facts(p.study)["pauses"].remark
-    if gaps.duration_ps.argmax() == planted:  # a busy machine may stop for longer elsewhere
-        assert float(re.search(r"at the end of epoch 5: ([\d.]+) s", remark)[1]) >= 1.5
-        assert "`Pause.on_epoch_end`" in remark
+    assert f"after {p.steps.phase[longest]} step {p.steps.step_num[longest]}{end}" in remark
+    assert longest != planted or cause.text in remark
 
 
 def test_epochs_are_kept_beside_a_trace():

@@ -36,7 +36,7 @@ VERDICT = r"({0} is [\d.]+x (faster|slower) than {1}|No difference that these ru
 WEIGHED = r"(?s)Worth its price.*peak memory|\A(?!.*(peak memory|Worth its price))"
 READABLE = {
     "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"own time\s+own share\s+running total\s+total"],
-    "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", r"\d+ session_run steps, median", "MatMul"],
+    "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", r"(19|20) session_run steps, median|1[78] session_run steps, median [^(]*\((one|2|3) steps? of [^)]* aside", "MatMul"],
     "04-mixed-precision": ["mixed precision", r"95 % interval|No difference", r"2 \+ 2 runs", "What was learned", "val_ ?accuracy", "Ops that account for it", "Precision policy differs"],
     "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", WEIGHED, r"The best setting makes [\d,]+ examples/s"],
     "06-layers-and-lines": ["Layers", "conv2d", "backward", "Lines of your code", "tf.matmul\\(batch, weights\\)", "596,458 parameters in the table, 596,458 in the model"],
