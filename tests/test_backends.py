@@ -381,22 +381,35 @@ def test_a_profiler_of_the_codes_own_that_runs_already_keeps_what_it_records(end
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
-def test_a_profiler_of_the_codes_own_on_another_thread_takes_all_and_that_is_said():
+@pytest.mark.parametrize("ends", ["inside of the capture", "after it"])
+def test_a_profiler_of_the_codes_own_on_another_thread_takes_all_and_that_is_said(ends):
+    """PyTorch 2.13 would have ended the process as ours stopped, or as the code's own did afterwards."""
     import torch
 
     seen = []
+    began, may_end = threading.Event(), threading.Event()
 
     def elsewhere():
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
             torch.ones(3).sum()
+            began.set()
+            may_end.wait()
         seen.append(len(own.events()))
+
+    thread = threading.Thread(target=elsewhere)
+
+    def end():
+        may_end.set()
+        thread.join()
 
     with profnb.profile() as p:
         torch_loop()
-        thread = threading.Thread(target=elsewhere)
         thread.start()
-        thread.join()
+        began.wait()
+        if ends == "inside of the capture":
+            end()
         torch_loop()
+    end()
     assert seen[0] > 0
     with pytest.raises(profnb.CaptureError, match="on another thread"):
         len(p.steps)

@@ -183,6 +183,9 @@ _MEETS_OURS = "a profiler of the code's own meets ours"
 TORCH_RUNS_HERE = Seam("torch._C._autograd:_profiler_enabled", _MEETS_OURS, is_on_objects=True)
 TORCH_RUNS = Seam("torch.autograd.profiler:_is_profiler_enabled", _MEETS_OURS, is_on_objects=True)
 TORCH_AUTOGRAD_ENTER = Seam("torch.autograd.profiler:profile.__enter__", _MEETS_OURS, 1)
+TORCH_PREPARE = Seam(
+    "torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, is_on_objects=True
+)
 _NO_MODULES = "PyTorch's ops have no layers"
 TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1)
 TORCH_FAST_RECORD = Seam("torch._C._profiler:_RecordFunctionFast", _NO_MODULES, is_on_objects=True)

@@ -23,6 +23,7 @@ from profnb.capture.profiler.torch_batches import BatchCount
 from profnb.capture.seams import (
     TORCH_ACTIVITY,
     TORCH_FAST_RECORD,
+    TORCH_PREPARE,
     TORCH_PROFILE,
     TORCH_PROFILE_EXPORT,
     TORCH_PROFILE_START,
@@ -31,6 +32,7 @@ from profnb.capture.seams import (
     TORCH_RUNS,
     TORCH_RUNS_HERE,
 )
+from profnb.capture.signals import OwnFaults
 from profnb.core.options import CaptureOptions
 from profnb.trace.names import (
     EXAMPLES,
@@ -134,6 +136,8 @@ class TorchDoor:
         target = folder / "plugins" / "profile" / _RUN
         with profiler_log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if self._is_lost:
+                _make_stoppable(running)
             running.stop()
             if self._is_lost:
                 return None
@@ -182,6 +186,14 @@ def _runs_here() -> bool | None:
     """Whether a profiler of PyTorch's records this thread; None where this PyTorch does not tell."""
     runs = TORCH_RUNS_HERE.find()
     return None if runs is None else bool(runs())
+
+
+def _make_stoppable(lost: Any) -> None:
+    """Give a profiler whose recording went to another thread's one to end: PyTorch 2.13 dies without."""
+    prepare = TORCH_PREPARE.find()
+    with OwnFaults():
+        if prepare is not None:
+            prepare(lost.profiler)
 
 
 class _Event:
