@@ -223,7 +223,7 @@ def main():
     try:
         if not options.table:
             (work / "base").mkdir()
-            for name in ("profnb", "tests", "docs", "pyproject.toml", "README.md"):
+            for name in ("profnb", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md"):
                 (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, work / "base" / name)
             if (ROOT.parent / "shared").exists():
                 (work / "shared").symlink_to((ROOT.parent / "shared").resolve())
