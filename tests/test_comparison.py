@@ -80,6 +80,8 @@ def test_verdicts():
     assert "x faster than fp32 (95 % interval 1." in text
     assert text.endswith("5 + 5 runs).")
     assert "slower" in compare_runs(fast, slow).verdict("a", "b")
+    assert compare_runs(*(RunSet(side.label, side.step_ps[:4]) for side in (slow, fast))).p_value == pytest.approx(0.03, abs=0.005)
+    assert math.isnan(compare_runs(*(RunSet(side.label, side.step_ps[:3]) for side in (slow, fast))).p_value)  # nothing to rank
     same = compare_runs(slow, runs(random, 5, 1.0, 0.01)).verdict("a", "b")
     assert same.startswith("No difference that these runs can show")
     nothing = compare_runs(RunSet("a", ()), slow)

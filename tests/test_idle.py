@@ -4,7 +4,7 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
-from profnb.subjects.device.idle import IDLE_CAUSES, UTILIZATION
+from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, UTILIZATION
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 
@@ -119,6 +119,21 @@ def test_what_the_device_did_over_time_is_a_table_of_shares_in_plain_columns(uni
     assert list(shares)[:4] == ["compute_fraction", "collectives_fraction", "copies_fraction", "compiling_fraction"]
     assert (shares.sum(axis=1) == 1).all()
     assert (shares > 0).sum()[lambda count: count > 0].to_dict() == {"compute_fraction": 24, "copies_fraction": 24, "python_in_the_step_fraction": 48}
+
+
+def test_pieces_begin_and_end_with_the_window_to_the_picosecond_hours_into_a_recording():
+    """A float has no odd picosecond after two and a half hours."""
+    begin, size = (1 << 53) + 1, 96_000_000_001
+    steps = line("python", event("train", begin, size, step_num=0, _r=1))
+    table, _ = idle_of(read(host(steps), gpu(line("Stream #1", event("k", begin, size)))))
+    assert (table.bin_begin_ps[0], table.bins_ps.sum()) == (begin, size)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_device_that_is_never_idle_has_no_shares_of_its_idle_time():
+    trace = read(host(line("python", event("train", 0, 9, step_num=0, _r=1))), gpu(line("Stream #1", event("k", 0, 9))))
+    frame = IDLE.frame(Study(trace).device.idle)
+    assert frame.idle_fraction.isna().all() and not frame.window_fraction.any()
 
 
 def test_steps_that_take_no_time_have_no_table():

@@ -170,6 +170,18 @@ def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
     assert charged.sum() == 30 * MS
 
 
+def test_an_outermost_iterator_that_is_asynchronous_is_looked_behind():
+    """Prefetch itself is asked at 9 and answers at 19; its thread is in Range until 11, then in Map's function until 18."""
+    prefetch, fill, inner = "Iterator::Prefetch", "Iterator::Prefetch::MapV2", "Iterator::Prefetch::MapV2::Range"
+    asks = [event("train", 0, 8 * MS, step_num=0, _r=1), event(prefetch, 9 * MS, 10 * MS, id=2)]
+    fills = [event("PrefetchProduce", 4 * MS, 14 * MS, element_id=0), event(fill, 4 * MS, 14 * MS, id=3), event(inner, 4 * MS, 7 * MS, id=4),
+             event("InstantiatedCapturedFunction::Run", 11 * MS, 7 * MS, id=70)]  # fmt: skip
+    trace = read(host(line("python", *asks), line("tf_data_1", *fills, line_id=2), line("pool", event("ExecutorState::Process", 11 * MS, 7 * MS, id=70), line_id=3)))
+    tree = find_iterators(trace)
+    assert tree.is_async.tolist() == [True, False, False]
+    assert (charge_waiting(trace, tree).sum_by_iterator(3) / MS).tolist() == [[1, 0], [0, 7], [2, 0]]
+
+
 def test_the_table_and_the_diagnosis_by_hand():
     study = Study(starved(7))
     table = INPUT_PIPELINE.frame(study.input.pipeline).set_index("iterator")

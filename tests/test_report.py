@@ -249,6 +249,8 @@ def test_how_far_runs_are_apart_is_from_the_fastest_to_the_slowest():
     [fact] = run_facts(runs)
     assert (fact.value, fact.remark) == ("4.00 ms", "median steps of 3 untraced runs, 3.00 ms to 8.00 ms")
     assert run_facts(runs[:2]) == []
+    [of_two] = run_facts(runs[:3])
+    assert of_two.remark == "median steps of 2 untraced runs, 3.00 ms to 8.00 ms"
 
 
 def test_text_columns_align_left_and_numbers_right():

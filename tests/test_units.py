@@ -1,6 +1,8 @@
 import pytest
 
-from profnb.core.units import bar_text, bytes_text, count_text, duration_text, examples_text, metric_text, percent_text, rate_text, signed_text
+from profnb.core.units import (
+    PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US, bar_text, bytes_text, count_text, duration_text, examples_text, metric_text, percent_text, rate_text, signed_text,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,11 @@ def test_a_small_share_is_not_called_zero(fraction, text):
 def test_counts():
     assert count_text(1204) == "1,204"
     assert count_text(2.5) == "2.50"
+    assert count_text(None) == count_text(float("nan")) == "—"
+
+
+def test_a_unit_has_as_many_picoseconds_as_its_text_says():
+    assert [duration_text(unit) for unit in (PS_PER_S, PS_PER_MS, PS_PER_US, PS_PER_NS)] == ["1.00 s", "1.00 ms", "1.00 µs", "1.00 ns"]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def mann_whitney(first: Floats, second: Floats) -> float:
     u = float(ranks[:n].sum()) - n * (n + 1) / 2
     total = n + m
     ties = float((tied.astype(np.float64) ** 3 - tied).sum())
-    variance = n * m / 12 * (total + 1 - ties / (total * (total - 1))) if total > 1 else 0.0
+    variance = n * m / 12 * (total + 1 - ties / (total * (total - 1)))
     if variance <= 0:
         return 1.0
     z = max(abs(u - n * m / 2) - 0.5, 0) / math.sqrt(variance)

@@ -201,7 +201,7 @@ def idle_device(study: Study, said: Sequence[Advice]) -> Advice | None:
         said: What the other rules said.
     """
     idle = study.device.idle
-    if idle is None or not idle.window_ps:
+    if idle is None:
         return None
     share = float(idle.total_ps.sum() / idle.window_ps)
     if share < 0.5:
