@@ -951,7 +951,8 @@ def interrupt_self():
 def leftovers(folder):
     """What a capture that ended may not leave behind."""
     left = [f"folder {path.name}" for path in folder.glob("*profnb-*")]
-    left += [f"timer {thread.name}" for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    # A thread takes a moment to end after its timer was cancelled, which its event says at once.
+    left += [f"timer {thread.name}" for thread in threading.enumerate() if isinstance(thread, threading.Timer) and not thread.finished.is_set()]
     left += ["import hook" for finder in sys.meta_path if type(finder).__name__ == "_ImportFinder"]
     monitoring = getattr(sys, "monitoring", None)
     left += [f"tool {tool}" for tool in range(6) if monitoring and monitoring.get_tool(tool) == "profnb"]
