@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import DATA, every_shared_trace
 from test_chrome import kineto as read_chrome
-from traces import event, gpu, host, line, read
+from traces import event, gpu, host, line, plane, read
 
 from profnb.steps import grouping
 from profnb.steps.breakdown import CATEGORIES, break_down_steps
@@ -573,6 +573,14 @@ def test_what_a_thread_goes_on_to_run_belongs_to_the_step_that_called_it():
     for number in (7, -9):  # JAX's numbers are of 32 bits, and as often negative
         numbered = ran_ahead(overlap=7, numbered=number)
         assert numbered.groups.step[np.sort(numbered.trace.select_named("dot.1", "tanh.1").nonzero()[0])].tolist() == [0, 1, 0, 2, 1, 3, 2, 3]
+
+
+def test_a_program_of_a_tpu_belongs_to_the_step_that_enqueued_it_wherever_it_runs():
+    """Two steps of 10 ms that each enqueue a program; the first one's runs while the second step goes on."""
+    steps = [one for at in range(2) for one in (marker(at * 10 * MS, (at + 1) * 10 * MS, at), event("DoEnqueueProgram", (at * 10 + 5) * MS, MS, run_id=at + 1, device_ordinal=0))]
+    programs = [event("jit_f(7)", (at * 10 + 12) * MS, 6 * MS, run_id=at + 1) for at in range(2)]
+    study = Study(read(host(line("python", *steps)), plane("/device:TPU:0", line("XLA Modules", *programs))))
+    assert study.groups.step[study.trace.select_named("jit_f(7)")].tolist() == [0, 1]
 
 
 def test_a_program_that_runs_is_computing_whatever_python_compiles_meanwhile():

@@ -172,6 +172,12 @@ def test_what_the_bars_of_the_strip_are_is_said_under_it(durations, said):
     assert step_figure(chart)["layout"]["yaxis"]["range"] == [0, pytest.approx(max(durations[-2:], default=1 / 1.12) * 1.12)]
 
 
+@pytest.mark.parametrize(("slow", "written"), [(3, 3), (6, 6), (8, 6)])
+def test_six_steps_of_warm_up_at_most_have_their_time_written_where_they_are_cut_off(slow, written):
+    layout = step_figure(chart_of([100] * slow + [10] * 10, warmup_steps=slow))["layout"]
+    assert [note["text"] for note in layout["annotations"]] == ["↑ 100 ms"] * written
+
+
 def test_the_bars_of_a_chart_by_hand():
     """Steps of 8 ms every 10, the first 4 ms of each an op: 4 idle, 4 of compute, 2 to the next step."""
     ms = 10**9

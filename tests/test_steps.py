@@ -12,7 +12,7 @@ from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
-from profnb.steps.finding.cycles import find_sequence, pick_cycle
+from profnb.steps.finding.cycles import find_phases, find_sequence, pick_cycle
 from profnb.steps.finding.sources import _kinds_of_runs, find_steps
 from profnb.steps.windows import WINDOW, outermost
 from profnb.subjects.study import Study
@@ -256,6 +256,16 @@ def test_steps_in_which_a_function_was_traced_or_compiled_are_warm_up():
 def test_a_cycle_begins_with_whichever_member_came_first(codes, durations, roots, turns):
     found, first_root, _ = pick_cycle(np.array(codes, np.int64), np.array(durations, np.int64))
     assert (found.tolist(), first_root.tolist()) == (roots, turns)
+
+
+def test_a_turn_that_holds_calls_of_a_larger_cycle_is_none_of_its_own():
+    """C, A, A, D and again: A takes the time and is a turn each time; C and D alternate, with two turns of A between them."""
+    codes, at = np.array([2, 0, 0, 3] * 4), np.arange(16) * 100
+    turns = find_phases(codes, at, at + np.where(codes == 0, 90, 10))
+    assert turns.roots.tolist() == [1, 2, 5, 6, 9, 10, 13, 14]
+    apart = np.array([2, 3] * 4 + [0] * 8)
+    turns = find_phases(apart, at, at + np.where(apart == 0, 90, 10))
+    assert turns.first_root.tolist() == [0, 2, 4, 6, 8, *range(9, 17)]
 
 
 def test_markers_on_two_threads_at_once_leave_the_busier_thread():

@@ -80,8 +80,8 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
         Indices of the R calls in the cycle; ``first_root`` of shape (S + 1,): turn s owns calls
         ``first_root[s]:first_root[s + 1]``; and the anchor's code (-1 with no call repeated).
     """
-    count = np.bincount(codes) if codes.size else np.zeros(1, np.int64)
-    totals = np.bincount(codes, durations.astype(np.float64)) if codes.size else np.zeros(1)
+    count = np.bincount(codes, minlength=1)
+    totals = np.bincount(codes, durations.astype(np.float64), minlength=1)
     totals = np.where(count >= 2, totals, -1.0)
     if totals.max() < 0:
         return np.empty(0, np.int64), np.zeros(1, np.int64), -1

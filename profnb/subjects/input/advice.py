@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from profnb.core.units import percent_text
 from profnb.subjects.advising import (
     GUIDE,
     LEAST_INPUT,
     READY,
     Advice,
+    covered_share,
     guide,
     input_shares,
     is_loop_of_keras,
@@ -80,10 +83,7 @@ def waiting_for_input(study: Study) -> Advice | None:
     is_keras = is_loop_of_keras(study)
     if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
         return None  # it costs that much to hand a batch over, whoever makes it
-    on_the_spot, has_workers = (
-        not is_keras and any(loader in name for name in study.trace.names.texts)
-        for loader in (_WITHOUT_WORKERS, _WITH_WORKERS)
-    )
+    on_the_spot, has_workers = (False, False) if is_keras else _loaders(study)
     return Advice(
         "waiting-for-input", "Have the next batch ready",
         f"{percent_text(share)} of the time is waiting for the next batch. "
@@ -100,7 +100,23 @@ def waiting_for_input(study: Study) -> Advice | None:
         _READY_FOR_KERAS
         if is_keras
         else _MORE_WORKERS
-        if has_workers and not on_the_spot
+        if has_workers
         else READY[study.framework],
         guide(study, "data_performance"),
     )  # fmt: skip
+
+
+def _loaders(study: Study) -> tuple[bool, bool]:
+    """Whether what the steps wait for is a loader of PyTorch's without workers, and one with some.
+
+    A training's loader may have workers and its validation's none: the one that takes more of the counted
+    steps is meant.
+    """
+    without, with_workers = (
+        covered_share(study, np.flatnonzero(study.trace.select_names(is_loader)))
+        for is_loader in (
+            lambda name: _WITHOUT_WORKERS in name,
+            lambda name: _WITH_WORKERS in name,
+        )
+    )
+    return without > with_workers, with_workers > 0 and with_workers >= without
