@@ -40,7 +40,7 @@ SUBJECTS = {
     "profnb.steps.finding.cycles": "test_steps",
     "profnb.steps.nesting": "test_nesting test_breakdown",
     "profnb.steps.breakdown": "test_breakdown test_launches test_loops test_gaps",
-    "profnb.steps.summary": "test_summary test_gaps test_headings",
+    "profnb.steps.summary": "test_summary test_gaps test_headings test_idle",
     "profnb.subjects.ops.op_table": "test_ops test_xla test_as_data test_docs",
     "profnb.subjects.device.idle": "test_idle test_lead test_docs",
     "profnb.subjects.device.copies": "test_kernels test_launches test_docs",
@@ -56,7 +56,7 @@ SUBJECTS = {
     "profnb.trace.chrome.events": "test_chrome test_chrome_hardening",
     "profnb.core.units": "test_units",
     "profnb.report.step_chart": "test_report test_gaps test_golden",
-    "profnb.report.text": "test_report test_gaps test_gap_causes test_headings test_golden",
+    "profnb.report.text": "test_report test_gaps test_gap_causes test_headings test_golden test_turn_times",
     "profnb.timeline.pack": "test_timeline test_timeline_view",
 }
 LEFT_OUT = "not interval_holds_the_truth and not one_run_each_speaks and not every_shared_trace and not test_links_lead"

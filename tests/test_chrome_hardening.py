@@ -78,6 +78,11 @@ def test_a_member_before_the_list_needs_its_colon():
         read_chrome(np.frombuffer(('{"a"=5,"traceEvents":' + events + "}").encode(), np.uint8), "x.json")
 
 
+def test_a_member_that_was_cut_off_is_not_called_found():
+    with pytest.raises(TraceFormatError, match=r"members found: unit\)"):
+        read_chrome(np.frombuffer(b'{"unit": "ms", "cut": [1, 2', np.uint8), "x.json")
+
+
 def test_small_members_before_the_list_are_kept_and_large_ones_passed_over():
     """100,000 bytes are small, their quotes included."""
     members = {"fits": "x" * 99_998, "too long": "x" * 99_999, "a": {"b": 1}}

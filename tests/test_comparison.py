@@ -82,6 +82,10 @@ def test_verdicts():
     assert "slower" in compare_runs(fast, slow).verdict("a", "b")
     assert compare_runs(*(RunSet(side.label, side.step_ps[:4]) for side in (slow, fast))).p_value == pytest.approx(0.03, abs=0.005)
     assert math.isnan(compare_runs(*(RunSet(side.label, side.step_ps[:3]) for side in (slow, fast))).p_value)  # nothing to rank
+    assert compare_runs(RunSet("a", slow.step_ps[:1]), fast).verdict("a", "b").count("1 + 5 runs") == 1
+    two_each = (RunSet(side.label, tuple(steps[:2] for steps in side.step_ps)) for side in (slow, fast))
+    assert compare_runs(*two_each).runs == (5, 5)  # and of one step nobody knows how far steps are apart
+    assert compare_runs(RunSet("a", tuple(steps[:1] for steps in slow.step_ps)), fast).runs == (0, 5)
     same = compare_runs(slow, runs(random, 5, 1.0, 0.01)).verdict("a", "b")
     assert same.startswith("No difference that these runs can show")
     nothing = compare_runs(RunSet("a", ()), slow)

@@ -87,6 +87,8 @@ def test_a_fusion_does_what_is_inside_and_reads_what_a_slice_touches():
         {"fused": inside}, fused={"fused"},
     )  # fmt: skip
     assert costs_of(module, "fusion.1") == (8, 32 + 4 + 32)  # a transcendental is no operation
+    alone = module_of([parameter("a", 0, shape(F32, 1000, 8)), parameter("i", 1, shape(S32)), op("slice", "dynamic-slice", shape(F32, 1, 8), "a", "i")])
+    assert costs_of(alone, "slice") == (0, 32 + 32)
 
 
 def test_an_update_in_place_writes_only_the_update():
@@ -246,6 +248,12 @@ def test_the_gradients_of_a_convolution_cost_as_much_as_the_convolution():
     ])  # fmt: skip
     for target in ("Forward", "BackwardInput", "BackwardFilter"):
         assert costs_of(module, target)[0] == 2 * 4 * 6 * 6 * 16 * 9 * 3
+    # With memory for cuDNN to work in, the result is the first of two.
+    module = module_of([
+        parameter("x", 0, images), parameter("k", 1, filters), call("Forward", shape(0, parts=(results, shape(PRED, 4096))), "x", "k"),
+        op("first", "get-tuple-element", results, "Forward"),
+    ])  # fmt: skip
+    assert costs_of(module, "Forward")[0] == 2 * 4 * 6 * 6 * 16 * 9 * 3
 
 
 def test_computations_that_call_each_other_in_circles_end():

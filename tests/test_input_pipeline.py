@@ -57,6 +57,7 @@ def test_an_iterator_that_only_hands_over_is_not_blamed():
 def test_a_handful_of_steps_is_told_nothing_of_its_input():
     """Seven steps: the first one is warm-up or fills the buffers, and after the last nothing is waited for."""
     assert Study(starved(7)).input.diagnosis.severity == "high"
+    assert "waiting-for-input" not in {advice.rule for advice in advise(Study(starved(7)))}  # what tf.data tells of is said
     for count in (1, 2, 3, 4):
         study = Study(starved(count))
         assert study.input.diagnosis is None or study.input.diagnosis.iterator == -1
@@ -180,6 +181,17 @@ def test_an_outermost_iterator_that_is_asynchronous_is_looked_behind():
     tree = find_iterators(trace)
     assert tree.is_async.tolist() == [True, False, False]
     assert (charge_waiting(trace, tree).sum_by_iterator(3) / MS).tolist() == [[1, 0], [0, 7], [2, 0]]
+
+
+def test_behind_a_parallel_map_its_function_comes_first_and_then_its_input():
+    """Asked at 9 and answered at 19; until 11 its thread reads the input, from 11 to 18 its function runs."""
+    above, below = "Iterator::ParallelMapV2", "Iterator::ParallelMapV2::Range"
+    asks = [event("train", 0, 8 * MS, step_num=0, _r=1), event(above, 9 * MS, 10 * MS, id=2)]
+    makes = [event("ParallelMapProduce", 4 * MS, 14 * MS, element_id=0), event(below, 4 * MS, 7 * MS, id=4), event("InstantiatedCapturedFunction::Run", 11 * MS, 7 * MS, id=70)]
+    trace = read(host(line("python", *asks), line("tf_data_1", *makes, line_id=2), line("pool", event("ExecutorState::Process", 11 * MS, 7 * MS, id=70), line_id=3)))
+    tree = find_iterators(trace)
+    assert (tree.is_async.tolist(), set(tree.run_node.tolist())) == ([True, False], {0})
+    assert (charge_waiting(trace, tree).sum_by_iterator(2) / MS).tolist() == [[1, 7], [2, 0]]
 
 
 def test_the_table_and_the_diagnosis_by_hand():

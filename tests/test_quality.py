@@ -6,7 +6,7 @@ import pytest
 
 from profnb.compare.op_differences import rank_scopes
 from profnb.trace.op_names import without_call
-from profnb.compare.quality import compare_metrics, is_higher_better, pick_metric
+from profnb.compare.quality import QUALITY, compare_metrics, is_higher_better, pick_metric
 from profnb.capture.models.histories import FitResult
 
 
@@ -41,6 +41,9 @@ def test_a_worst_case_that_fell_is_visible():
     [found] = compare_metrics(fits("accuracy", 0.87, 0.88, 0.86, 0.87), fits("accuracy", 0.80, 0.66, 0.78, 0.74))
     assert found.is_different
     assert found.word == "lower"
+    [row] = QUALITY.frame([found]).itertuples()
+    assert (row.metric, row.low, row.high, row.is_different) == ("accuracy", found.low, found.high, True)
+    assert (row.first_worst, row.second_worst) == (0.86, 0.66)
     text = found.sentence("full", "mixed")
     assert text.startswith("accuracy is lower for mixed, worse: ")
     assert "worst 86.0 % and 66.0 %" in text

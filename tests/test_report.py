@@ -178,6 +178,12 @@ def test_six_steps_of_warm_up_at_most_have_their_time_written_where_they_are_cut
     assert [note["text"] for note in layout["annotations"]] == ["↑ 100 ms"] * written
 
 
+@pytest.mark.parametrize(("count", "shown"), [(5, 5), (12, 12), (13, 7), (24, 12)])
+def test_the_axis_of_the_steps_has_twelve_numbers_at_most(count, shown):
+    axis = step_figure(chart_of([10] * count))["layout"]["xaxis"]
+    assert len(axis["tickvals"]) == len(axis["ticktext"]) == shown
+
+
 def test_the_bars_of_a_chart_by_hand():
     """Steps of 8 ms every 10, the first 4 ms of each an op: 4 idle, 4 of compute, 2 to the next step."""
     ms = 10**9

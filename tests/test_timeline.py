@@ -213,6 +213,22 @@ def test_details_are_what_a_person_can_use():
     assert len(text) < 700
 
 
+def test_the_longest_events_have_their_details_and_blocks_of_several_none():
+    short = [event("a", at * 3 * US, US, bytes=at + 1) for at in range(100)]
+    study = study_of(host(line("t", *short, event("b", 400 * US, 900 * US, bytes=7), event("c", 2000 * US, 800 * US, bytes=8))))
+    head, columns = unpack(pack_timeline(Scene(study), 10, 2).data)
+    assert (columns["occurrences"] > 1).any()
+    told = {head["names"][columns["name"][int(mark)]]: text for mark, text in head["details"].items()}
+    assert told == {"b": "bytes: 7", "c": "bytes: 8"}
+
+
+def test_a_page_has_the_first_20_000_steps():
+    study = study_of(host(line("p", *(event("train", at * 10_000, 9000, step_num=at, _r=1) for at in range(20_001)))))
+    assert len(study.steps) == 20_001
+    head, _ = unpack(pack_timeline(Scene(study), 10, 0).data)
+    assert {len(column) for column in head["steps"].values()} == {20_000}
+
+
 def many(count):
     """A made-up trace: one thread, events of 1 to 100 us in a row, 50 names."""
     random = np.random.default_rng(3)

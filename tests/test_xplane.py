@@ -11,6 +11,7 @@ from conftest import SHARED, every_shared_trace
 from traces import event, gpu, host, line, message, plane, read, ref, xspace
 
 from profnb.core.errors import TraceFormatError
+from profnb.trace import xplane
 from profnb.trace.files import read_trace
 from profnb.trace.xplane import read_xplane
 from profnb.warm import tiny_trace
@@ -26,14 +27,14 @@ def test_events_come_out_with_names_times_and_lines():
     trace = read(
         host(
             line("python", event("step", 0, 100), event("op", 10, 20), timestamp_ns=5),
-            line("worker", event("op", 7, 1), timestamp_ns=6),
+            line("worker", event("op", 7, 1), timestamp_ns=8),
         ),
         hostnames=["vm"],
     )
     assert [p.name for p in trace.planes] == ["/host:CPU"]
     assert trace.lines.names.texts == ["python", "worker"]
     assert [trace.names[n] for n in trace.events.name] == ["step", "op", "op"]
-    assert trace.events.begin_ps.tolist() == [0, 10, 1007]  # 1 ns later, plus 7 ps
+    assert trace.events.begin_ps.tolist() == [0, 10, 3007]  # 3 ns later, plus 7 ps
     assert trace.events.duration_ps.tolist() == [100, 20, 1]
     assert trace.lines.of_event.tolist() == [0, 0, 1]
     assert trace.hostnames == ("vm",)
@@ -151,6 +152,17 @@ def one_event(*fields, names=((1, "a"),)):
 def test_events_that_cannot_be_meant_are_refused(fields):
     with pytest.raises(TraceFormatError):
         decode(one_event(*fields))
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(3, True), (4, False)])
+def test_more_planes_than_any_trace_has_are_refused(monkeypatch, count, is_read):
+    monkeypatch.setitem(xplane._MOST, "planes", 3)
+    raw = message(*((1, message((1, at), (2, f"/host:{at}"))) for at in range(count)))
+    if is_read:
+        assert len(decode(raw).planes) == 3
+        return
+    with pytest.raises(TraceFormatError, match="It claims 4 planes, more than any real trace has"):
+        decode(raw)
 
 
 def test_lines_that_begin_years_apart_are_refused():

@@ -259,7 +259,7 @@ def _cost_fact(
     overhead_ps: float | None,
     what: str,
     *,
-    is_part: bool = False,
+    is_part: bool,
 ) -> Fact:
     """What tracing cost.
 
