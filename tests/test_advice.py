@@ -169,15 +169,17 @@ def test_a_call_of_the_host_that_copies_while_the_device_has_nothing_is_copying_
 
 
 def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_on():
-    def waits(size):
+    def waits(size, *inside):
         return on_gpu(lambda at: busy(at + MS, share=0.5), steps=[one for at in range(10) for one in (
-            event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), event("IteratorGetNext:IteratorGetNext", at * 10 * MS, size))])  # fmt: skip
+            event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), event("IteratorGetNext:IteratorGetNext", at * 10 * MS, size),
+            *(event(name, at * 10 * MS, size, id=1) for name in inside))])  # fmt: skip
 
     found = rules_of(waits(MS))["waiting-for-input"]
     assert found.bound_fraction == pytest.approx(0.1)
     assert "unknown" in found.evidence
     assert "waiting-for-input" in rules_of(waits(500 * US))
     assert "waiting-for-input" not in rules_of(waits(490 * US))
+    assert "waiting-for-input" not in rules_of(waits(MS, "Iterator::Root"))  # other rules say what tf.data tells
 
 
 def feeding(wait_us, copy_us=0, environment=None):
