@@ -1,5 +1,6 @@
 """Advice: each rule speaks where it should and is silent where it should not; real programs are in test_advice_gains."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.report.ranking import RULES, advise
 from profnb.report.report import build_report
+from profnb.report.text import headline_text
+from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
@@ -549,6 +552,11 @@ def test_what_tracing_costs_is_no_advice_but_the_headline_leads_with_the_untrace
     assert slow_at_first.tracing_cost.fraction == pytest.approx(0.2)
     assert "median 9.50 ms" in said(slow_at_first)
     assert "without tracing" not in said(slow_at_first)
+    study = measured(10_000, untraced_us=8000)
+    of_runs, of_turns = replace(study.summary, phase="session_run"), replace(study.steps, origin=EAGER_TAPES)
+    assert "without tracing" in headline_text(study.steps, study.summary, study.tracing_cost)
+    assert "without tracing" not in headline_text(study.steps, of_runs, study.tracing_cost)  # the clock times the call, not its ops
+    assert "without tracing" not in headline_text(of_turns, study.summary, study.tracing_cost)
 
 
 # The thresholds of the host's rules, from both sides.

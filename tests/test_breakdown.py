@@ -279,6 +279,14 @@ def test_recorded_groups_are_followed_where_ours_is_silent():
     assert found == {"of 2": -1, "of 5": 0, "of 7": -1, "of 9": 1, "of 11": -1, "of none": -1}
 
 
+def test_a_recorded_group_of_several_steps_moves_none_of_their_events():
+    """Group 5 has an event in each of two steps: the one that nobody knows goes with the first, theirs stay."""
+    steps = [event("train", at, 100, _r=1, step_num=number) for number, at in enumerate((0, 200))]
+    inside = [event(f"in {number}", at, 5, group_id=5) for number, at in enumerate((10, 210))]
+    found = steps_by_name(read(host(line("python", *steps, *inside), line("worker", event("nobody's", 250, 5, group_id=5)))))
+    assert (found["in 0"], found["in 1"], found["nobody's"]) == (0, 1, 0)
+
+
 def test_an_event_belongs_to_the_first_step_that_reaches_it():
     """Step 0 set going what step 1 begins with: that event and what is in it stay with step 0."""
     trace = read(

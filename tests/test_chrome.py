@@ -153,6 +153,7 @@ def test_what_is_not_read_is_counted():
         (b'{"traceEvents":[{"ph":"M","name":"process_name","pid":1,"args":{"name":"x"}}]}', "No event in it has a time"),
         (b'[{"ph":"X","name":"a","ts":0,"dur":1},{"ph":"X","name":"b","ts":1e16,"dur":1}]', "days apart"),
         (b"hello", "It begins with b'hello'"),
+        (b"  \n", "It begins with b''"),
         (b'[{"ph":"X" "name":"a"}]', "Damaged"),
         (b"[" * 100_000, "Damaged"),
     ],

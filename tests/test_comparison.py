@@ -86,6 +86,8 @@ def test_verdicts():
     two_each = (RunSet(side.label, tuple(steps[:2] for steps in side.step_ps)) for side in (slow, fast))
     assert compare_runs(*two_each).runs == (5, 5)  # and of one step nobody knows how far steps are apart
     assert compare_runs(RunSet("a", tuple(steps[:1] for steps in slow.step_ps)), fast).runs == (0, 5)
+    by_hand = estimate_step([np.exp([at] * 3) for at in (1.0, 2.0, 6.0)])
+    assert (by_hand.mean, by_hand.variance) == (pytest.approx(3), pytest.approx(7 / 3))  # of three logarithms, 1, 2 and 6
     same = compare_runs(slow, runs(random, 5, 1.0, 0.01)).verdict("a", "b")
     assert same.startswith("No difference that these runs can show")
     nothing = compare_runs(RunSet("a", ()), slow)

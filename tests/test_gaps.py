@@ -61,7 +61,7 @@ def test_the_pause_is_out_of_the_axis_of_the_chart_and_written_there():
     report = build_report(loop([0.07] * 39 + [3200] + [0.07] * 40), title="t", notes=(), overhead_ps=None)
     layout = report.figures["Steps"]["layout"]
     assert layout["yaxis"]["range"][1] < 12
-    assert [note["text"] for note in layout["annotations"]] == ["‖ 3.20 s pause"]
+    assert [(note["x"], note["text"]) for note in layout["annotations"]] == [(39, "‖ 3.20 s pause")]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,23 @@ def test_a_fusion_does_what_is_inside_and_reads_what_a_slice_touches():
     assert costs_of(alone, "slice") == (0, 32 + 32)
 
 
+def test_a_fusion_reads_all_of_what_something_inside_takes_whole():
+    """640 numbers are summed into 64, and one row of the same is sliced: all are read."""
+    inside = [
+        parameter("p0", 0, shape(F32, 64, 10)), parameter("p1", 1, shape(S32)), op("zero", "constant", shape(F32)),
+        op("sums", "reduce", shape(F32, 64), "p0", "zero", calls=("region",)), op("slice", "dynamic-slice", shape(F32, 1, 10), "p0", "p1"),
+        op("both", "tuple", shape(0, parts=(shape(F32, 64), shape(F32, 1, 10))), "sums", "slice"),
+    ]  # fmt: skip
+    module = module_of(
+        [
+            parameter("a", 0, shape(F32, 64, 10)), parameter("i", 1, shape(S32)),
+            op("f", "fusion", shape(0, parts=(shape(F32, 64), shape(F32, 1, 10))), "a", "i", calls=("fused",)),
+        ],
+        {"fused": inside, "region": ADD}, fused={"fused"},
+    )  # fmt: skip
+    assert costs_of(module, "f")[1] == 4 * (640 + 1 + 64 + 10)
+
+
 def test_an_update_in_place_writes_only_the_update():
     inside = [
         parameter("p0", 0, shape(F32, 1000, 8)), parameter("p1", 1, shape(F32, 1, 8)), parameter("p2", 2, shape(S32)),
@@ -104,6 +121,12 @@ def test_an_update_in_place_writes_only_the_update():
         {"fused": inside}, fused={"fused"},
     )  # fmt: skip
     assert costs_of(module, "f") == (0, 32 + 4 + 32)
+
+
+def test_all_devices_add_what_each_brings():
+    """An addition for each number of the first instruction of the program."""
+    one = module_of([parameter("a", 0, shape(F32, 64)), op("sum", "all-reduce", shape(F32, 64), "a", calls=("region",))], {"region": ADD})
+    assert (one.operands_of(one.names.texts.index("sum")), costs_of(one, "sum")[0]) == ([0], 64)
 
 
 def test_a_reduction_of_nothing_or_of_what_is_not_there_is_unknown():
@@ -151,6 +174,7 @@ def test_positions_of_a_window_are_counted_exactly(size, window, stride, low, di
     assert _valid_positions(size, steps, window, stride, low, 0, dilation, base) == expected
 
 
+@pytest.mark.filterwarnings("error")
 def test_numbers_that_no_program_has_are_unknown():
     huge = module_of([
         parameter("a", 0, shape(F32, *(1 << 62,) * 3)), parameter("b", 1, shape(F32, 4)),
@@ -215,13 +239,17 @@ def test_library_calls_are_the_products_they_are():
         op("gemm", "custom-call", shape(0, parts=(shape(BF16, 32, 16), shape(PRED, 4096))), "a", "b",
            target="__cublas$gemm", config=config),
         op("other", "custom-call", shape(F32, 4), "a", target="my_kernel"),
-        op("broken", "custom-call", shape(F32, 4), "a", "b", target="__cublas$gemm", config="{["),
+        *(op(name, "custom-call", shape(F32, 4), "a", "b", target="__cublas$gemm", config=bad) for name, bad in {
+            "broken": "{[", "a list": "[1]", "no lists": '{"dot_dimension_numbers": {"lhs_contracting_dimensions": 1}}',
+            "no numbers": config.replace('"1"', '"one"'), "endless": config + " " * (1 << 16),
+        }.items()),
     ])  # fmt: skip
     flops, moved = costs_of(module, "gemm")
     assert flops == 2 * 32 * 16 * 64
     assert moved == 2 * (32 * 64 + 64 * 16 + 32 * 16) + 4096
     assert math.isnan(costs_of(module, "other")[0])
-    assert math.isnan(costs_of(module, "broken")[0])
+    for name in ("broken", "a list", "no lists", "no numbers", "endless"):
+        assert math.isnan(costs_of(module, name)[0]), name
 
 
 def test_a_product_of_what_is_not_there_is_unknown():

@@ -141,6 +141,17 @@ def test_steps_that_take_no_time_have_no_table():
     assert Study(trace).device.idle is None
 
 
+def test_one_step_that_takes_no_time_takes_no_table_from_the_others():
+    steps = [event("train", 0, 9, step_num=0, _r=1), event("train", 9, 0, step_num=1, _r=1)]
+    table, _ = idle_of(read(host(line("p", *steps)), gpu(line("Stream #1", event("k", 0, 4)))))
+    assert (table.busy_ps, table.window_ps) == (4, 9)
+
+
+def test_no_piece_over_time_is_shorter_than_a_picosecond_wherever_the_window_begins():
+    table, _ = idle_of(read(host(line("p", event("train", 50, 10, step_num=0, _r=1))), gpu(line("Stream #1", event("k", 50, 4)))))
+    assert table.bin_begin_ps.tolist() == list(range(50, 60))
+
+
 def test_without_a_device_there_is_no_table():
     assert Study(read(host(line("p", event("train", 0, 9, step_num=0, _r=1))))).device.idle is None
 

@@ -190,7 +190,9 @@ def test_behind_a_parallel_map_its_function_comes_first_and_then_its_input():
     trace = read(host(line("python", *asks), line("tf_data_1", *makes, line_id=2), line("pool", event("ExecutorState::Process", 11 * MS, 7 * MS, id=70), line_id=3)))
     tree = find_iterators(trace)
     assert (tree.is_async.tolist(), set(tree.run_node.tolist())) == ([True, False], {0})
-    assert (charge_waiting(trace, tree).sum_by_iterator(2) / MS).tolist() == [[1, 7], [2, 0]]
+    charges = charge_waiting(trace, tree)
+    assert (charges.sum_by_iterator(2) / MS).tolist() == [[1, 7], [2, 0]]
+    assert (charges.sum_by_iterator(2, charges.begin_ps >= 11 * MS) / MS).tolist() == [[1, 7], [0, 0]]
 
 
 def test_the_table_and_the_diagnosis_by_hand():

@@ -46,6 +46,13 @@ def test_the_times_of_a_kernel_are_of_all_its_runs_and_their_mean():
     assert [row[f"{name}_us"] for name in ("total", "mean", "min", "max")] == [12, 6, 5, 7]
 
 
+def test_a_kernel_may_use_tensor_cores_where_its_op_allows_it_or_it_does():
+    work = [("volta_fp16_s884gemm", "a/Relu:Relu"), ("sgemm_64", "a/MatMul:MatMul"), ("relu", "b/Relu:Relu")]
+    frame = KERNELS.frame(tabulate_kernels(read(gpu(line("Stream #1", *(event(name, at * 10 * US, US, tf_op=ref(op)) for at, (name, op) in enumerate(work)))))))
+    told = frame.set_index("kernel_name")[["uses_tensor_core", "is_tensor_core_eligible"]]
+    assert {name: tuple(row) for name, row in zip(told.index, told.to_numpy().tolist())} == {"volta_fp16_s884gemm": (True, True), "sgemm_64": (False, True), "relu": (False, False)}
+
+
 @pytest.mark.parametrize("names", [("k",), ("k", "k2")])
 def test_kernels_without_an_op_stand_under_their_own_names(names):
     work = line("Stream #1", *(event(name, at * 10 * US, (5 - at) * US) for at, name in enumerate(names)))

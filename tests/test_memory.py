@@ -123,6 +123,12 @@ def test_the_limit_is_of_the_events_that_tell_it_be_the_allocator_full_or_empty(
     assert limit_of((40, None)) == -1
 
 
+def test_the_most_that_was_ever_in_use_is_the_largest_that_any_event_tells():
+    told = [event("MemoryAllocation", at * MS, 0, allocator_name="GPU_0_bfc", bytes_allocated=9, **({"peak_bytes_in_use": peak} if peak else {})) for at, peak in enumerate((0, 20, 30, 0))]
+    assert [allocator.lifetime_peak for allocator in find_allocators(read(host(line("t", *told))))] == [30]
+    assert [allocator.lifetime_peak for allocator in find_allocators(read(host(line("t", told[0]))))] == [-1]
+
+
 def test_an_allocator_is_one_where_any_event_tells_what_is_in_use():
     events = [event("MemoryAllocation", 1, 0, allocator_name="GPU_0_bfc", allocation_bytes=8), event("MemoryAllocation", 2, 0, allocator_name="GPU_0_bfc", bytes_allocated=24),
               event("MemoryAllocation", 3, 0, allocator_name="mute", allocation_bytes=8)]  # fmt: skip

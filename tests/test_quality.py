@@ -6,7 +6,7 @@ import pytest
 
 from profnb.compare.op_differences import rank_scopes
 from profnb.trace.op_names import without_call
-from profnb.compare.quality import QUALITY, compare_metrics, is_higher_better, pick_metric
+from profnb.compare.quality import QUALITY, MetricDifference, compare_metrics, is_higher_better, pick_metric
 from profnb.capture.models.histories import FitResult
 
 
@@ -54,6 +54,11 @@ def test_a_worst_case_that_fell_is_visible():
 def test_higher_is_better_worse_or_neither(metric, verdict):
     [found] = compare_metrics(fits(metric, 0.31, 0.36, 0.30, 0.33), fits(metric, 0.47, 0.44, 0.52))
     assert found.sentence("a", "b").startswith(f"{metric} is {verdict}: ")
+
+
+@pytest.mark.parametrize(("low", "high", "is_different"), [(0.0, 0.2, False), (0.01, 0.2, True), (-0.2, 0.0, False), (-0.2, -0.01, True), (-0.1, 0.1, False)])
+def test_an_interval_that_ends_at_0_holds_it(low, high, is_different):
+    assert MetricDifference("loss", (1.0,), (2.0,), False, low, high).is_different is is_different
 
 
 def test_equal_metrics_show_no_difference_and_one_run_cannot_tell():

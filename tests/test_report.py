@@ -13,7 +13,7 @@ import profnb
 from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
-from profnb.report.step_chart import step_chart, step_figure, step_table_html, strip_caption
+from profnb.report.step_chart import step_chart, step_figure, step_table_html, strip_caption, strip_figure
 from profnb.drawing.html_table import html_table
 from profnb.drawing.plain import plain_table
 from profnb.report.text import answer_text, fact_rows, headline_text, run_facts
@@ -176,6 +176,11 @@ def test_what_the_bars_of_the_strip_are_is_said_under_it(durations, said):
 def test_six_steps_of_warm_up_at_most_have_their_time_written_where_they_are_cut_off(slow, written):
     layout = step_figure(chart_of([100] * slow + [10] * 10, warmup_steps=slow))["layout"]
     assert [note["text"] for note in layout["annotations"]] == ["↑ 100 ms"] * written
+
+
+def test_the_strip_is_bars_alone():
+    layout = strip_figure(chart_of([10] * 5))["layout"]
+    assert (layout["showlegend"], layout["xaxis"]["visible"], layout["yaxis"]["visible"]) == (False, False, False)
 
 
 @pytest.mark.parametrize(("count", "shown"), [(5, 5), (12, 12), (13, 7), (24, 12)])

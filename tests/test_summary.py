@@ -284,6 +284,21 @@ def test_slow_steps_that_are_the_programs_own_stay(sizes):
     assert "aside" not in headline(study)[0]
 
 
+def test_a_step_stands_aside_from_five_times_the_usual_on():
+    assert timed([MS] * 9 + [5 * MS]).summary.aside.tolist() == [9]
+    assert timed([MS] * 9 + [5 * MS - 1]).summary.aside.tolist() == []
+
+
+def test_the_middle_half_of_five_steps_is_from_the_second_to_the_fourth():
+    assert timed([5 * MS, MS, 4 * MS, 2 * MS, 3 * MS]).summary.quartiles_ps == (2 * MS, 4 * MS)
+
+
+@pytest.mark.filterwarnings("error")
+def test_without_any_step_there_is_no_median():
+    summary = Study(read(host(line("python")))).summary
+    assert (summary.median_ps, summary.p95_ps, summary.quartiles_ps, summary.median_gap_ps) == (None,) * 4
+
+
 def test_one_step_has_no_median_and_few_have_no_p95():
     said, _, facts = headline(timed([2 * MS]))
     assert said == "1 train step, 2.00 ms"

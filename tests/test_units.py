@@ -8,7 +8,7 @@ from profnb.core.units import (
 @pytest.mark.parametrize(
     ("picoseconds", "text"),
     [
-        (0, "0 ms"), (1, "1.00 ps"), (1500, "1.50 ns"), (12_345_000, "12.3 µs"),
+        (0, "0 ms"), (1, "1.00 ps"), (5, "5.00 ps"), (1500, "1.50 ns"), (12_345_000, "12.3 µs"),
         (999_960_000, "1.00 ms"), (4.86e9, "4.86 ms"), (123.4e9, "123 ms"), (2.5e12, "2.50 s"),
         (1.234e15, "1,234 s"), (None, "—"), (float("nan"), "—"), (-2e9, "-2.00 ms"),
     ],
@@ -47,7 +47,7 @@ def test_a_bar_is_clipped_and_never_hides_what_is_there(fraction, bar):
     assert bar_text(fraction, 4) == bar
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (512, "512 B"), (999.6, "1.00 kB"), (6_291_456, "6.29 MB"), (5.04e9, "5.04 GB"), (None, "—"), (float("nan"), "—")])
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (512, "512 B"), (999.6, "1.00 kB"), (999_499, "999 kB"), (999_500, "1.00 MB"), (6_291_456, "6.29 MB"), (5.04e9, "5.04 GB"), (None, "—"), (float("nan"), "—")])
 def test_bytes_are_written_in_decimal_units(count, text):
     assert bytes_text(count) == text
 

@@ -154,6 +154,11 @@ def test_events_that_cannot_be_meant_are_refused(fields):
         decode(one_event(*fields))
 
 
+def test_what_an_event_does_not_tell_is_0_as_protobuf_has_it():
+    trace = decode(one_event((1, 1)))
+    assert (trace.events.begin_ps.tolist(), trace.events.duration_ps.tolist()) == ([0], [0])
+
+
 @pytest.mark.parametrize(("count", "is_read"), [(3, True), (4, False)])
 def test_more_planes_than_any_trace_has_are_refused(monkeypatch, count, is_read):
     monkeypatch.setitem(xplane._MOST, "planes", 3)

@@ -173,7 +173,7 @@ class Costs:
         left = module.shapes.of(operands[0])
         if any(not 0 <= at < len(left) for at in contracted):
             return float("nan")
-        depth = float(np.prod([float(left[at]) for at in contracted]))
+        depth = prod((float(left[at]) for at in contracted), start=1.0)
         return 2.0 * float(module.shapes.elements[row]) * depth
 
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
