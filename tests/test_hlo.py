@@ -125,7 +125,8 @@ def test_an_update_in_place_writes_only_the_update():
 
 def test_all_devices_add_what_each_brings():
     """An addition for each number of the first instruction of the program."""
-    one = module_of([parameter("a", 0, shape(F32, 64)), op("sum", "all-reduce", shape(F32, 64), "a", calls=("region",))], {"region": ADD})
+    body = [parameter("a", 0, shape(F32, 64)), op("sum", "all-reduce", shape(F32, 64), "a", calls=("region",))]
+    one = module_of([parameter("b", 0, shape(F32, 64)), op("call", "call", shape(F32, 64), "b", calls=("body",))], {"body": body, "region": ADD})
     assert (one.operands_of(one.names.texts.index("sum")), costs_of(one, "sum")[0]) == ([0], 64)
 
 
