@@ -47,14 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     captured = CapturedProfile(replace(options, logdir=str(folder)))
     capture = None if traces else Capture(options, traces=False)
     switches = switches_of(setting, names_of(shell, body)[0])
-    with set_threads(threads), apply_switches(switches) as applied:
+    with set_threads(threads) as given, apply_switches(switches) as applied:
         (capture or captured).start()
         result = shell.run_cell(body)
     failed = result.error_in_exec or result.error_before_exec
     if failed is not None:
         text = f"{type(failed).__name__}: {' '.join(str(failed).split())}".removesuffix(": ")
         _say(folder, text)
-    idle = sorted(switches.keys() - applied)
+    idle = sorted({*switches, *threads} - applied - given)
     (folder / WITHOUT_EFFECT).write_text(json.dumps(idle), encoding="utf-8")
     if capture is not None:
         write_recordings(folder / UNTRACED, options, [capture.finish()])

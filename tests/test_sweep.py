@@ -15,7 +15,8 @@ from profnb.compare.sweeps import SweepPoint, tabulate_sweep
 from profnb.compare.settings_table import settings_table
 from profnb.capture.models.histories import FitResult
 from profnb.comparison import compare
-from profnb.capture.switches import apply_switches, switches_of
+from profnb.capture import seams
+from profnb.capture.switches import apply_switches, set_threads, switches_of
 from profnb.sweep import Sweep, combine, run_order
 from profnb.compare.sweep_section import sweep_bundle, sweep_figures, sweep_text
 
@@ -273,6 +274,37 @@ def test_switches_hold_for_the_run_and_are_gone_afterwards():
     assert vars(keras.Model).get("compile") == methods[0]
 
 
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("missing", "idle"), [
+    (seams.COMPILE, {"jit_compile"}), (seams.FIT, {"prefetch"}), (seams.DATASET, {"prefetch"}), (seams.SET_POLICY, {"mixed_precision"}), (seams.POLICY, {"mixed_precision"}),
+])  # fmt: skip
+def test_a_switch_whose_name_is_missing_has_no_effect_and_stops_nothing(monkeypatch, missing, idle):
+    keras, tf = pytest.importorskip("keras"), pytest.importorskip("tensorflow")
+    find = seams.Seam.find
+    monkeypatch.setattr(seams.Seam, "find", lambda seam, root=None: None if seam is missing else find(seam, root))
+    values = {"jit_compile": False, "prefetch": 2, "mixed_precision": "float32"}
+    with apply_switches(values) as applied:
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse")
+        model.fit(tf.data.Dataset.from_tensors((tf.ones((8, 4)), tf.ones((8, 2)))), verbose=0)
+    assert values.keys() - applied == idle
+
+
+@pytest.mark.tensorflow
+def test_threads_that_cannot_be_set_have_no_effect_and_stop_nothing(monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    given = []
+    monkeypatch.setattr(tf.config.threading, "set_inter_op_parallelism_threads", given.append)
+    monkeypatch.delattr(tf.config.threading, "set_intra_op_parallelism_threads")
+    with set_threads({"intra_op_threads": 2, "inter_op_threads": 3}) as applied:
+        assert given == [3]
+    assert applied == {"inter_op_threads"}
+    monkeypatch.delattr(tf.config, "threading")
+    with set_threads({"inter_op_threads": 3}) as applied:
+        pass
+    assert applied == set()
+
+
 SETUP = """
 import keras, numpy as np, tensorflow as tf
 x = np.random.default_rng(0).random((128, 64), "float32"); y = (x.sum(1) > 32).astype("int64")
@@ -386,6 +418,7 @@ model.fit(np.ones((64, 64), "float32"), np.ones((64, 8), "float32"), batch_size=
     assert found.runs.tolist() == [1, 1]
     threads = [[r.environment["Intra-op threads"] for r in p.recordings] for p in shell.user_ns["_tfsweep"].profiles]
     assert threads == [["1"], ["2"]]
+    assert not any("had no effect" in note for note in shell.user_ns["_tfsweep"].notes)
     shell.run_cell("%%tfsweep intra_op_threads=1 -q\nmade.append(1)")
     assert shell.user_ns["_tfsweep"].errors[0].endswith("NameError: name 'made' is not defined")
 

@@ -53,8 +53,8 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
     """Run the block with these settings, also where it imports Keras itself.
 
     Yields:
-        The names of those that took effect, when the block is over: what the code gives explicitly stays, and
-        there may be no ``compile`` and no dataset to change.
+        The names of those that took effect, when the block is over: what the code gives explicitly stays,
+        there may be no ``compile`` and no dataset to change, or not what changes them (see ``seams``).
 
     Args:
         values: Names of ``SWITCHES``, without those of threads, to values.
@@ -74,17 +74,18 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
 
 def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: set[str]) -> None:
     defaults = {name: values[name] for name in _OF_COMPILE if name in values}
-    if defaults:
-        changed = _with_defaults(COMPILE.find(keras), defaults, applied)
-        stack.enter_context(replace_attribute(MODEL.find(keras), "compile", changed))
-    if "prefetch" in values:
-        changed = _with_prefetch(FIT.find(keras), values["prefetch"], applied)
-        stack.enter_context(replace_attribute(MODEL.find(keras), "fit", changed))
-    if "mixed_precision" in values:
+    model, compile_model, fit = MODEL.find(keras), COMPILE.find(keras), FIT.find(keras)
+    if defaults and compile_model is not None:
+        changed = _with_defaults(compile_model, defaults, applied)
+        stack.enter_context(replace_attribute(model, "compile", changed))
+    if "prefetch" in values and fit is not None and DATASET.find() is not None:
+        changed = _with_prefetch(fit, values["prefetch"], applied)
+        stack.enter_context(replace_attribute(model, "fit", changed))
+    set_policy, policy_now = SET_POLICY.find(keras), POLICY.find(keras)
+    if "mixed_precision" in values and set_policy is not None and policy_now is not None:
         asked = values["mixed_precision"]
         policy = asked if isinstance(asked, str) else _MIXED if asked else _PLAIN
-        set_policy = SET_POLICY.find(keras)
-        stack.callback(set_policy, POLICY.find(keras)())
+        stack.callback(set_policy, policy_now())
         set_policy(policy)
         applied.add("mixed_precision")
 
@@ -129,18 +130,25 @@ def missing_backend(name: object) -> str:
 
 
 @contextmanager
-def set_threads(values: Mapping[str, object]) -> Iterator[None]:
+def set_threads(values: Mapping[str, object]) -> Iterator[set[str]]:
     """Give TensorFlow these numbers of threads as soon as the block imports it.
+
+    Yields:
+        The names of those that it was given, when the block is over.
 
     Args:
         values: ``intra_op_threads`` and ``inter_op_threads``, or one of them.
     """
+    applied: set[str] = set()
 
     def imported() -> None:
         threading = THREADING.find()
         for name, count in values.items():
             kind = name.removesuffix("_threads")
-            getattr(threading, f"set_{kind}_parallelism_threads")(count)
+            set_count = getattr(threading, f"set_{kind}_parallelism_threads", None)
+            if set_count is not None:
+                set_count(count)
+                applied.add(name)
 
     with on_import({"tensorflow": imported}):
-        yield
+        yield applied

@@ -273,8 +273,9 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
     if without_effect:
         notes.append(
             f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, "
-            "compiles no model, or (prefetch) fits no tf.data.Dataset. Rows "
-            "that differ in nothing else differ by chance."
+            "compiles no model, (prefetch) fits no tf.data.Dataset, (threads) imports no TensorFlow, or "
+            "what would change it is missing in the installed version. Rows that differ in nothing else "
+            "differ by chance."
         )
     if any(point.was_traced for point in points):
         notes.append(
