@@ -1,6 +1,7 @@
 """Capturing real TensorFlow work in this process: steps, windows, and trouble with the profiler."""
 
 import copy
+import importlib
 import inspect
 import os
 import pickle
@@ -8,6 +9,8 @@ import signal
 import sys
 import threading
 import time
+import types
+from importlib.machinery import ModuleSpec
 
 import numpy as np
 import pytest
@@ -819,6 +822,43 @@ def test_a_module_imported_later_is_noticed_once_it_is_there(tmp_path, monkeypat
         import late_module_for_profnb  # noqa: F401
     assert seen == ["sys", 1]
     del sys.modules["late_module_for_profnb"]
+
+
+class SealedLoader:
+    """Nothing on it can be replaced."""
+
+    __slots__ = ()
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        module.x = 1
+
+
+class OldLoader:
+    """As before Python 3.4: no ``exec_module``."""
+
+    def load_module(self, name):
+        sys.modules[name] = module = types.ModuleType(name)
+        module.x = 1
+        return module
+
+
+@pytest.mark.parametrize("loader", [SealedLoader, OldLoader])
+@pytest.mark.filterwarnings("ignore::ImportWarning", "ignore::DeprecationWarning")
+def test_a_loader_of_the_codes_own_loads_although_it_cannot_be_watched(monkeypatch, loader):
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return ModuleSpec(name, loader()) if name == "own_module_for_profnb" else None
+
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    seen = []
+    with on_import({"own_module_for_profnb": lambda: seen.append("loaded")}):
+        assert importlib.import_module("own_module_for_profnb").x == 1
+    assert seen == []  # nobody could tell
+    del sys.modules["own_module_for_profnb"]
 
 
 def test_a_watched_function_passes_arguments_and_value_on():

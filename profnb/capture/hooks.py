@@ -385,8 +385,10 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
             if hook is not None:
                 hook()
 
-        # Only looking for the module (find_spec) loads nothing and must not use up the hook.
-        loader.exec_module = WatchedCall(loader.exec_module, after=loaded)  # type: ignore[method-assign]
+        # Only looking for the module (find_spec) loads nothing and must not use up the hook. A loader of the
+        # code's own may have no such method, or let nobody replace it: then it is not told, but it loads.
+        with contextlib.suppress(AttributeError, TypeError):
+            loader.exec_module = WatchedCall(loader.exec_module, after=loaded)  # type: ignore[method-assign]
         return spec
 
 
