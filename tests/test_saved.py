@@ -33,6 +33,7 @@ from profnb.capture.saved.sidecar import read_recordings, sidecar_of, write_reco
 from profnb.capture.source.source_records import GraphLines, LineRecords, SourceRecords, StackRecords
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.steps.step_times import wall_step_times
 
 
 tensorflow = pytest.mark.tensorflow
@@ -407,6 +408,24 @@ def test_ten_thousand_fits_and_function_names_are_kept(tmp_path, count):
     assert read.fits == recording.fits[:10_000]
     assert len(read.messages) == min(count + (count > 10_000) * 2, 10_000)
     assert ("Of Recording.fits, 10,000 are kept beside the trace." in read.messages) == (count > 10_000)
+
+
+def test_of_more_steps_than_are_kept_the_first_200_000_come_back_with_their_epochs(tmp_path):
+    """200,100 steps in two epochs: the second one ended behind a step that is not kept."""
+    recording, count = Recording(), 200_100
+    steps = recording.steps
+    steps.names.append("train")
+    for number in range(count):
+        steps.append(number * 1000, number * 1000 + 900, 0, 0, 0, 0, 1, number, 0)
+    steps.ended_at.extend([count // 2, count])
+    steps.ended_epoch.extend([1, 2])
+    (read,) = written_and_read(tmp_path / "host.xplane.pb", recording)
+    assert "Of StepRecords.begin_ns, 200,000 are kept beside the trace." in read.messages
+    assert not any("not kept" in message for message in read.messages)
+    times = wall_step_times(read.steps)
+    assert len(times) == 200_000
+    assert np.flatnonzero(times.epoch).tolist() == [count // 2 - 1]
+    assert np.flatnonzero(wall_step_times(steps).epoch).tolist() == [count // 2 - 1, count - 1]
 
 
 def test_a_part_that_could_not_be_read_is_left_out_with_a_sentence(tmp_path):

@@ -80,8 +80,10 @@ def wall_step_times(records: StepRecords) -> StepTimes:
         number = np.arange(first.size)
     base = int(begin[first[0]]) if first.size else 0
     epoch = np.zeros(first.size, np.int64)
-    behind = np.searchsorted(last, np.asarray(records.ended_at, np.int64) - 1, side="right") - 1
-    epoch[behind[behind >= 0]] = np.asarray(records.ended_epoch, np.int64)[behind >= 0]
+    ended = np.asarray(records.ended_at, np.int64)
+    behind = np.searchsorted(last, ended - 1, side="right") - 1
+    is_known = (behind >= 0) & (ended <= begin.size)  # a file keeps the first 200,000 steps
+    epoch[behind[is_known]] = np.asarray(records.ended_epoch, np.int64)[is_known]
     return StepTimes(
         (begin[first] - base) * 1000,
         (end[last] - begin[first]) * 1000,

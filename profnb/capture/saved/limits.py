@@ -56,7 +56,7 @@ LIMITS: Mapping[str, Limit] = {
         if field != "kinds"
     },
     "StepRecords.iterations": Limit((_STEPS,), 1),
-    "StepRecords.ended_at": Limit((_STEPS,), 0, _STEPS + 1),
+    "StepRecords.ended_at": Limit((_STEPS,), 0, _SIZE),  # of later steps than are kept, too
     "StepRecords.ended_epoch": Limit((_STEPS,), 1, _NS),
     "ModelFacts.layers": Limit((_LAYERS,)),
     "ModelFacts.scopes": Limit((_OPS,)),
