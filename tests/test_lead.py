@@ -3,15 +3,18 @@
 import pytest
 from conftest import every_shared_trace
 from test_report import profile_of
-from traces import event, gpu, host, line
+from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.core.units import percent_text
 from profnb.profile import Profile
+from profnb.report.report import build_report
+from profnb.subjects.around_ops import share_around_ops
+from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 
-US = 10**6
+US, MS = 10**6, 10**9
 
 
 def lead(profile):
@@ -109,5 +112,18 @@ def test_the_numbers_of_the_sentence_are_those_of_the_tables(path):
 
 def test_the_sentence_of_the_recorded_cpu_trace(cpu_trace_path):
     assert lead(profnb.load(cpu_trace_path)) == (
-        "Most of a step is host compute, 81.4 % (ops computing on the CPU); FusedConv2D takes 28.8 % of the ops' own time."
+        "Most of a step is host compute, 81.4 % (TensorFlow at work on the CPU, mostly outside of the ops that it records); "
+        "FusedConv2D takes 28.8 % of the ops' own time."
     )
+
+
+@pytest.mark.parametrize(("op_ms", "around", "meaning"), [
+    (1, 0.7, "TensorFlow at work on the CPU, mostly outside of the ops that it records"), (4, 0.4, "ops computing on the CPU"), (7, 0.1, "ops computing on the CPU")])  # fmt: skip
+def test_ops_are_said_to_compute_where_they_are_half_of_what_tensorflow_does(op_ms, around, meaning):
+    """TensorFlow is at work for 8 of each step's 10 ms. What the pipeline does beside it belongs to no step."""
+    steps = [one for at in range(8) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at), event("TFE_Py_ExecuteCancelable", at * 10 * MS, 8 * MS))]
+    work = [one for at in range(8) for one in (event("ExecutorState::Process", (at * 10 + 1) * MS, 7 * MS, _ct=15, _c=at), event("dense/MatMul:MatMul", (at * 10 + 1) * MS, op_ms * MS))]
+    beside = [event("decode/Cast:Cast", at * 10 * MS, 9 * MS) for at in range(8)]
+    study = Study(read(host(line("python", *steps), line("executor", *work, line_id=2), line("tf_data", *beside, line_id=3))))
+    assert share_around_ops(study) == pytest.approx(around)
+    assert build_report(study, title="t", notes=(), overhead_ps=None).answer == f"Most of it is host compute, 80.0 % ({meaning})."

@@ -26,6 +26,7 @@ from profnb.report.text import (
 )
 from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
+from profnb.subjects.around_ops import share_around_ops
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.category_words import category_title, framework_told, has_thread
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
@@ -148,6 +149,8 @@ def _known(study: Study) -> str:
     """What the largest part of the time is, where more is known than its category tells."""
     largest = study.summary.largest
     if largest is not None and largest.category == "host compute":
+        if share_around_ops(study) > largest.fraction / 2:
+            return "TensorFlow at work on the CPU, mostly outside of the ops that it records"
         crowded = is_crowded(study.recording.core_waits)
         return "ops on the CPU, computing or waiting for a core" if crowded else ""
     return _between(study) if largest is not None and largest.category == GAP else ""

@@ -14,7 +14,7 @@ from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.advising import is_loop_of_keras, is_own_loop, line_text
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
-from profnb.trace.framework import words
+from profnb.trace.framework import TENSORFLOW, words
 from profnb.trace.names import MARKER_SOURCE
 
 __all__ = ["Remedy", "find_remedy"]
@@ -65,6 +65,7 @@ class Remedy:
         where: The line where the callback's hook stands, or ``fit`` was called; "" where that is not known.
         name: What took most of it, as the cause calls it; "" where that is not known.
         each_ps: What that takes after each step, ops that it runs included.
+        spares_calls: Whether it runs several steps in one call, which spares what TensorFlow does for each.
     """
 
     cause: str
@@ -72,6 +73,7 @@ class Remedy:
     where: str = ""
     name: str = ""
     each_ps: float = 0.0
+    spares_calls: bool = False
 
 
 def find_remedy(study: Study, each_ps: float) -> Remedy:
@@ -87,13 +89,14 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
     saving = _costly_saving(study, each_ps)
     if saving is not None:
         return _remedy_of_saving(study, saving)
-    is_keras = is_loop_of_keras(study)
+    is_keras, of_tensorflow = is_loop_of_keras(study), _of_tensorflow(study, each_ps)
     return Remedy(
         "",
-        words(
+        spares_calls=study.framework == TENSORFLOW and of_tensorflow != _OWN_LOOP,
+        code=words(
             study.framework,
             "Log every 100 steps instead of each, and fetch data in another thread or process.",
-            tensorflow=_of_tensorflow(study, each_ps),
+            tensorflow=of_tensorflow,
             sessions="Log and fetch every 100 steps instead of each; "
             + (
                 "feed through tf.data instead of placeholders; "
