@@ -4,6 +4,7 @@ import pytest
 from traces import event, host, line, read, ref
 
 from profnb.capture.parts.part_records import CellRecords
+from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.step_records import StepRecords
@@ -43,6 +44,14 @@ def test_a_cell_without_tensorflow_is_said_to_be_python():
     assert (report.answer, report.shares, report.advice) == ("", (), None)
     assert report.notes == ["Nothing of TensorFlow ran while this was captured, so there are no steps."]
     assert "host compute" not in report.text()
+
+
+@pytest.mark.parametrize(("lines", "said"), [(None, ""), (range(0), ""), (range(3), " Its lines are in the source table.")])
+def test_the_source_table_is_spoken_of_where_it_has_a_line(lines, said):
+    """On Python 3.11 the source is kept, but lines are not followed unless asked for: then the table is empty."""
+    study = study_of(event("profnb.clock", 0, 1), wall_ns=10**9, environment={"TensorFlow": "2.21.0"}, source=SourceRecords())
+    study.source.lines = lines
+    assert notes_of(study)[0] == f"Nothing of TensorFlow ran while this was captured, so there are no steps.{said}"
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ class Window:
             "" if grown < _MOST_GROWTH else f", in which this process grew by {grown / 1e9:.1f} GB"
         )
         self._recording.messages.append(
-            f"{NOT_ENDED} {waited_s:.0f} s after tracing began{why}, so tracing stopped "
+            f"{NOT_ENDED} {waited_s:.3g} s after tracing began{why}, so tracing stopped "
             "without it. -t SECONDS changes how long it may take (six times that)."
         )
         return False

@@ -145,7 +145,7 @@ def diagnose_input(
         threads = f", {busy:.1f}{of} threads busy"
     share = int(by_iterator[row]) / whole
     sentence = (
-        f"The model can eat {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
+        f"The model can eat at least {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
         f"{name} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
     return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} is the limit, it {what}")
