@@ -1,16 +1,22 @@
 """The pages of docs/ are what the code says, and the glossary explains the words of the report."""
 
+import ast
 import importlib.util
+import itertools
 import re
 from pathlib import Path
 
 import pytest
+from test_layers import listed
 
 from profnb.core.glossary import GLOSSARY, explain
 from profnb.core.table import Column, Table
 from profnb.drawing.section import Bar, section_of
 
 DOCS = Path(__file__).parents[1] / "docs"
+PACKAGE = DOCS.parent / "profnb"
+FILES = sorted(PACKAGE.rglob("*.py"))
+FOLDERS = sorted({path.parent for path in FILES})
 
 
 def load_make():
@@ -79,3 +85,55 @@ def test_links_lead_to_files_and_headings_that_are_there(page):
         if heading:
             headings = [re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in there.read_text("utf-8").splitlines() if line.startswith("#")]
             assert heading in headings, target
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(PACKAGE.parent).as_posix())
+def test_a_folder_says_what_each_of_its_modules_is(folder):
+    names = list(itertools.chain.from_iterable(listed(folder)))
+    within = {path.name.removesuffix(".py"): path for path in folder.iterdir() if path.suffix == ".py" or path in FOLDERS}
+    within.pop("__init__")
+    said = [stem for name in names for stem, path in within.items() if path.match(name) or path.match(f"{name}.py")]
+    assert sorted(said) == sorted(within), "each once, in the folder's docstring"
+    assert [name for name in names if not [*folder.glob(name), *folder.glob(f"{name}.py")]] == []
+
+
+def bound_in(body):
+    """The names that statements bind, with what binds each."""
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((name.id, node) for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+
+
+def is_there(place, parts):
+    """Whether a path of names leads from a folder to a module, or to what one binds; nothing is imported."""
+    while parts and (place / parts[0]).is_dir():
+        place, parts = place / parts[0], parts[1:]
+    if parts and (place / f"{parts[0]}.py").exists():
+        place, parts = place / f"{parts[0]}.py", parts[1:]
+    body = ast.parse((place / "__init__.py" if place.is_dir() else place).read_text("utf-8")).body
+    for part in parts:
+        found = dict(bound_in(body)).get(part)
+        if found is None:
+            return False
+        body = getattr(found, "body", [])
+    return True
+
+
+def places_of(text):
+    """What a docstring names by a dotted path that begins with a folder or a top-level module of profnb: where to look, and for what."""
+    rooms = {folder.name: folder for folder in FOLDERS} | {path.stem: path for path in PACKAGE.glob("*.py")}
+    for name in re.findall(r"``([a-z]\w*(?:\.\w+)+)(?:\([^`]*\))?``", text):
+        first, *parts = name.split(".")
+        if first in rooms and parts[-1] not in ("gz", "js", "json", "py"):  # which are files
+            yield name, PACKAGE if first == "profnb" else rooms[first].parent, parts if first == "profnb" else [first, *parts]
+
+
+def test_what_a_docstring_refers_to_is_there():
+    named = [(str(path.relative_to(PACKAGE)), *found) for path in FILES for found in places_of(ast.get_docstring(ast.parse(path.read_text("utf-8"))))]
+    assert {"profnb.load", "compare.rounds", "device.roofline"} <= {name for _, name, _, _ in named}
+    assert [(file, name) for file, name, place, parts in named if not is_there(place, parts)] == []

@@ -1,12 +1,14 @@
 """The only door to the profilers: record one bounded trace around running code.
 
-session, cell               a cell as it runs; what it left behind
+session, cell               running code to one trace; a cell that otherwise runs as if no magic were there
 window, profiler/           the framework's profiler: started, bounded, always stopped
-frameworks                  what is watched in each framework, once it is imported
-marking/, step_records      every step timed, and marked while a trace is recorded
-parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
+frameworks, library         what is watched in each framework, once it is imported; its seams, hooked
+seams                       every outside name that is hooked or read, with what is lost without it
 hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;
                             signals that come meanwhile
+marking/, step_records      every step timed, and marked while a trace is recorded
+session_records             what TF1's sessions did besides their runs: Python between them, queues
+parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 environment, datasets       what the code ran with, and was fed
 models/, source/            the models that ran and what they reached; the user's code: lines, stack, turns
 recording, saved/           what one capture left behind; beside a trace in a file

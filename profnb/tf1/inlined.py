@@ -1,9 +1,9 @@
 """A function to a copy of it whose body runs inside a context manager, seen by no traceback.
 
-``watch`` hooks a call without knowing its arguments; where they must be read, or replaced, a wrapper function
-would do, but it stands in every traceback. So the function is compiled anew from its own source with
-one statement around its body, ``with around(self, ...) as (...)``. File, line numbers and columns stay those
-of the original, and so does every traceback.
+``capture.hooks.watch_method`` hooks a call without knowing its arguments; where they must be read, or
+replaced, a wrapper function would do, but it stands in every traceback. So the function is compiled anew from
+its own source with one statement around its body, ``with around(self, ...) as (...)``. File, line numbers and
+columns stay those of the original, and so does every traceback.
 
 The source must be the one that is running: if compiling it unchanged gives other names, constants or lines
 than the function has, there is no copy. (Bytecode says less: since Python 3.12 it depends on the

@@ -1,1 +1,11 @@
-"""The TensorFlow profiler itself: started, stopped, and what it prints meanwhile kept out of the cell."""
+"""The TensorFlow profiler itself: started, stopped, and what it prints meanwhile kept out of the cell.
+
+doors                                 the profilers of one window, to one trace
+profiler_door, jax_door, torch_door   TensorFlow's, JAX's and PyTorch's, each for one capture
+held_back                             the profiler's own log lines, while it starts or stops
+fetched_batches                       Keras on JAX fetching a batch, marked in the trace
+torch_loops, torch_batches            a loop over PyTorch to its steps; to the examples of each
+torch_scopes                          layers called on PyTorch, marked in its trace
+ranks                                 which of a job's processes this is
+remote                                other processes, traced through TensorFlow's profiler service
+"""

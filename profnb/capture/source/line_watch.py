@@ -5,10 +5,10 @@ every function is looked at once, as it is first called, and asked for if it is 
 costs nothing. Between two lines of the user's, all that TensorFlow does on this thread belongs to the
 first of them, however short: an eager op of 20 us finds its line as surely as one of 20 ms.
 
-The ways not taken, as measured with TensorFlow 2.21 on two cores: sampling the thread's frames (below) needs
-the interpreter's lock, which pure Python gives away every 5 ms only, and never meets a short line; a hook
-around the dispatch of each eager op costs about as much per op as a line costs here, but tells nothing of
-Python's own time; ``sys.settrace`` and ``sys.setprofile`` are called for TensorFlow's own Python too, and
+The ways not taken, as measured with TensorFlow 2.21 on two cores: sampling the thread's frames (``stacks``)
+needs the interpreter's lock, which pure Python gives away every 5 ms only, and never meets a short line; a
+hook around the dispatch of each eager op costs about as much per op as a line costs here, but tells nothing
+of Python's own time; ``sys.settrace`` and ``sys.setprofile`` are called for TensorFlow's own Python too, and
 belong to the user's debugger and profiler.
 
 A line costs about 0.2 us (some us in a function of thousands of lines, where Python searches for its number).

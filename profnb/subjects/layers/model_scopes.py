@@ -1,9 +1,10 @@
 """Name scopes to the live model's layers.
 
-Where the model was traced while the capture ran, each layer's scopes are known (``capture.models.watch``).
-Otherwise they follow from the layers' names: Keras 2 enters the scope of a layer's name again at each call;
-Keras 3 enters a scope twice a call and TensorFlow gives each a name of its own, so the layer ``dense`` runs
-in ``dense_1`` and the layer ``dense_1`` in ``dense_1_2``. The same rule is followed here, call by call.
+Where the model was traced while the capture ran, each layer's scopes are known
+(``capture.models.model_watch``). Otherwise they follow from the layers' names: Keras 2 enters the scope of a
+layer's name again at each call; Keras 3 enters a scope twice a call and TensorFlow gives each a name of its
+own, so the layer ``dense`` runs in ``dense_1`` and the layer ``dense_1`` in ``dense_1_2``. The same rule is
+followed here, call by call.
 
 Source: Graph.unique_name in tensorflow/python/framework/ops.py (2.21); Layer.__call__ in Keras 3.15, 2.15.
 """

@@ -71,7 +71,7 @@ class Hands {
     if (action) { event.preventDefault(); action(); }
   }
 
-  /** Fold or unfold the lane of the selected event. */
+  /** Fold or unfold the line of the selected event. */
   fold() {
     const {viewer} = this;
     const {picture, bands} = viewer;
@@ -206,7 +206,7 @@ class Hands {
     canvas.style.cursor = place ? 'pointer' : 'crosshair';
     const before = picture.hovered;
     picture.hovered = this.markAt(event);
-    if (place?.band.group) canvas.title = `lanes that repeat the work of ${place.band.group} in other words; click to open`;
+    if (place?.band.group) canvas.title = `lines that repeat the work of ${place.band.group} in other words; click to open`;
     else if (place) {
       const line = picture.marks.head.lines[place.line];
       canvas.title = `${line.label} · recorded as ${line.recorded} on ${line.plane}: ${countText(line.events)} events, busy ${durationText(line.busy)}`;

@@ -1,4 +1,4 @@
-// Which lanes and tracks are shown: a filter by name, and for each lane a box to show it and a button to pin it on top.
+// Which lines and tracks are shown: a filter by name, and for each line a box to show it and a button to pin it on top.
 
 class LaneMenu {
   /** @param {Element} bar @param {Element} below where the list opens @param {Viewer} viewer */

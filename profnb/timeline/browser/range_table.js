@@ -15,8 +15,8 @@ function rangeColumns(measured, head) {
   const mean = (total) => total.own / total.occurrences;
   return [
     {heading: 'event', title: 'its name', isNumber: false, of: (t) => t.name, text: (t) => t.name},
-    {heading: 'own time', title: 'time in the range, less what its children on the same lane take', isNumber: true, of: (t) => t.own, text: (t) => time(t.own)},
-    {heading: 'of the range', title: 'own time over the length of the range; several lanes may run at once', isNumber: true, of: (t) => t.own, text: (t) => percentText(t.own / measured.wall)},
+    {heading: 'own time', title: 'time in the range, less what its children on the same line take', isNumber: true, of: (t) => t.own, text: (t) => time(t.own)},
+    {heading: 'of the range', title: 'own time over the length of the range; several lines may run at once', isNumber: true, of: (t) => t.own, text: (t) => percentText(t.own / measured.wall)},
     {heading: 'occurrences', title: 'how many touch the range', isNumber: true, of: (t) => t.occurrences, text: (t) => countText(t.occurrences)},
     {heading: 'mean', title: 'own time over occurrences', isNumber: true, of: mean, text: (t) => time(mean(t))},
     {heading: 'longest', title: 'the longest one, with its children and what lies outside the range', isNumber: true, of: (t) => t.longest, text: (t) => t.category < 0 ? '—' : time(t.longest)},
