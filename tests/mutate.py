@@ -39,7 +39,7 @@ SUBJECTS = {
     "profnb.steps.windows": "test_steps test_summary test_gaps",
     "profnb.steps.finding.cycles": "test_steps",
     "profnb.steps.nesting": "test_nesting test_breakdown",
-    "profnb.steps.breakdown": "test_breakdown test_launches test_loops test_gaps",
+    "profnb.steps.breakdown": "test_breakdown test_launches test_loops test_gaps test_idle",
     "profnb.steps.summary": "test_summary test_gaps test_headings test_idle",
     "profnb.subjects.ops.op_table": "test_ops test_xla test_as_data test_docs",
     "profnb.subjects.device.idle": "test_idle test_lead test_docs",

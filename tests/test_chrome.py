@@ -68,6 +68,11 @@ def test_numbers_of_every_form_are_exact_and_what_is_none_is_left_out(text, pico
         assert trace.events.begin_ps[1] == (5_000_000 if text == "5." else picoseconds) + 1000 * 10**6
 
 
+def test_time_begins_with_the_first_event_however_long_after_the_clocks_begin():
+    events = [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1_700_000_000_000_000 + at, "dur": 2} for at in (0, 7)]
+    assert read(events).events.begin_ps.tolist() == [0, 7_000_000]
+
+
 def test_an_instant_and_an_event_without_a_duration_take_no_time():
     trace = read([x("a", 5, 2), {"ph": "i", "name": "now", "pid": 1, "tid": 1, "ts": 6, "dur": 3}, {"ph": "X", "name": "none", "pid": 1, "tid": 1, "ts": 8}])
     assert trace.events.duration_ps.tolist() == [2 * 10**6, 0, 0]
@@ -153,6 +158,7 @@ def test_what_is_not_read_is_counted():
         (b'{"traceEvents":[{"ph":"M","name":"process_name","pid":1,"args":{"name":"x"}}]}', "No event in it has a time"),
         (b'[{"ph":"X","name":"a","ts":0,"dur":1},{"ph":"X","name":"b","ts":1e16,"dur":1}]', "days apart"),
         (b"hello", "It begins with b'hello'"),
+        (b'\xef\xbb\xbf{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}', "Damaged or cut short"),
         (b"  \n", "It begins with b''"),
         (b'[{"ph":"X" "name":"a"}]', "Damaged"),
         (b"[" * 100_000, "Damaged"),

@@ -68,6 +68,12 @@ def test_one_run_each_speaks_of_its_steps_only():
     assert "one run cannot tell" in found.verdict("a", "b")
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_value_tells_nothing_of_its_spread():
+    assert math.isnan(estimate_mean([3.0]).variance)
+    assert (estimate_mean([1.0, 3.0]).mean, estimate_mean([1.0, 3.0]).variance) == (2, 1)
+
+
 def test_verdicts():
     random = np.random.default_rng(1)
     slow, fast = runs(random, 5, 1.0, 0.01), runs(random, 5, 0.75, 0.01)

@@ -1,6 +1,7 @@
 """The kernel and copy tables, against TensorFlow's own answer and by hand."""
 
 import collections
+import math
 
 import numpy as np
 import pytest
@@ -44,6 +45,13 @@ def test_the_times_of_a_kernel_are_of_all_its_runs_and_their_mean():
     work = line("Stream #1", event("relu", 0, 5 * US, tf_op=ref("a/Relu:Relu")), event("relu", 10 * US, 7 * US, tf_op=ref("a/Relu:Relu")))
     [row] = KERNELS.frame(tabulate_kernels(read(gpu(work)))).to_dict("records")
     assert [row[f"{name}_us"] for name in ("total", "mean", "min", "max")] == [12, 6, 5, 7]
+
+
+def test_what_a_trace_tells_of_a_launch_is_in_columns_and_the_rest_is_missing():
+    work = line("Stream #1", event("k", 0, US, kernel_details="regs:96 grid:1,1,29 block:8,8,1"))
+    row = KERNELS.frame(tabulate_kernels(read(gpu(work)))).iloc[0]
+    assert (row.registers_per_thread, row.grid, row.block) == (96, "1,1,29", "8,8,1")
+    assert math.isnan(row.occupancy_percent)
 
 
 def test_a_kernel_may_use_tensor_cores_where_its_op_allows_it_or_it_does():

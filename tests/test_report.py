@@ -178,6 +178,14 @@ def test_six_steps_of_warm_up_at_most_have_their_time_written_where_they_are_cut
     assert [note["text"] for note in layout["annotations"]] == ["↑ 100 ms"] * written
 
 
+def test_a_strip_of_several_steps_a_bar_has_their_slowest_too():
+    drawn = strip_figure(chart_of([10] * 480))["data"]
+    assert {trace["type"] for trace in drawn} == {"bar", "scatter"}
+    assert not any("opacity" in trace["marker"] for trace in drawn if trace["type"] == "bar")  # nothing is faint
+    faint = strip_figure(chart_of([10] * 5, warmup_steps=1))["data"]
+    assert [trace["marker"]["opacity"] for trace in faint] == [[0.4, 1, 1, 1, 1]] * len(faint)
+
+
 def test_the_strip_is_bars_alone():
     layout = strip_figure(chart_of([10] * 5))["layout"]
     assert (layout["showlegend"], layout["xaxis"]["visible"], layout["yaxis"]["visible"]) == (False, False, False)

@@ -304,6 +304,13 @@ def test_a_function_is_part_of_the_cycle_if_nine_of_ten_turns_call_it_once(turns
     assert (1 in codes[roots]) is alternates
 
 
+def test_a_function_that_the_last_turns_do_not_call_is_missing_there():
+    """Nine turns between ten calls of 0; 1 was called before the first and in eight of them, which is less than nine of ten."""
+    codes = np.array([1, *[0, 1] * 8, 0, 0])
+    roots, _, anchor = pick_cycle(codes, np.where(codes == 0, 9, 1))
+    assert (anchor, set(codes[roots].tolist())) == (0, {0})
+
+
 def test_session_runs_of_a_timeline_are_steps_each_begun_by_its_first_node():
     """Two runs of one program, and one of another between them; the last event of the first runs on into the second."""
     first = "_SOURCE:NoOp"

@@ -287,6 +287,8 @@ def test_slow_steps_that_are_the_programs_own_stay(sizes):
 def test_a_step_stands_aside_from_five_times_the_usual_on():
     assert timed([MS] * 9 + [5 * MS]).summary.aside.tolist() == [9]
     assert timed([MS] * 9 + [5 * MS - 1]).summary.aside.tolist() == []
+    assert timed([MS] * 78 + [50 * MS] * 2).summary.aside.tolist() == [78, 79]  # a fortieth
+    assert timed([MS] * 77 + [50 * MS] * 2).summary.aside.tolist() == []
 
 
 def test_the_middle_half_of_five_steps_is_from_the_second_to_the_fourth():

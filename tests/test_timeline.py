@@ -21,7 +21,7 @@ from profnb.trace.model import StringTable
 from profnb.timeline.scene import Scene
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import answer_question
-from profnb.timeline.pack import event_details, fit_timeline, pack_timeline
+from profnb.timeline.pack import event_details, fit_timeline, pack_timeline, unit_of
 from profnb.timeline.still import still_picture, still_text
 
 pytestmark = pytest.mark.versions
@@ -203,6 +203,11 @@ def test_a_long_trace_gets_a_coarser_unit_that_fits_32_bits():
     assert head["unit_ps"] == -(-(60 * 10**12 + 10**6) // (2**32 - 1))
     assert columns["begin"][1] * head["unit_ps"] == pytest.approx(60 * 10**12, rel=1e-9)
     assert columns["duration"][0] == 1  # what is shorter than the unit stays visible
+
+
+def test_the_unit_is_of_the_whole_span_though_it_begins_before_zero():
+    study = study_of(host(line("t", event("early", -30 * 10**12, 5), event("late", 10 * 10**12, 5))))
+    assert unit_of(Scene(study)) == (-30 * 10**12, -(-(40 * 10**12 + 5) // (2**32 - 1)))
 
 
 def test_details_are_what_a_person_can_use():
