@@ -56,7 +56,7 @@ SUBJECTS = {
     "profnb.trace.chrome.events": "test_chrome test_chrome_hardening",
     "profnb.core.units": "test_units",
     "profnb.report.step_chart": "test_report test_gaps test_golden",
-    "profnb.report.text": "test_report test_gaps test_gap_causes test_headings test_golden test_turn_times",
+    "profnb.report.text": "test_report test_gaps test_gap_causes test_headings test_golden test_turn_times test_advice",
     "profnb.timeline.pack": "test_timeline test_timeline_view",
 }
 LEFT_OUT = "not interval_holds_the_truth and not one_run_each_speaks and not every_shared_trace and not test_links_lead"

@@ -2,6 +2,10 @@
 
 import linecache
 import time
+from dataclasses import replace
+from functools import partial
+from queue import SimpleQueue
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.step_times import TracingCost
 from profnb.subjects.study import Study
+from profnb.tf1 import gap_watch
 from profnb.tf1.gap_watch import GapWatch
 from profnb.tf1.statements import Source, comes_from, fed_names, only_shows
 from profnb.capture.recording import Recording
@@ -57,14 +62,14 @@ def test_without_a_column_a_line_of_two_statements_tells_none():
     assert source.text(1, source.statement(1, 8)) == "s.run(a, {x: b})"
 
 
-def study(places, *, gap_ms=18, fed=20, judged=17, new=17, samples=100, wall_ms=None, cells=None, versions=(3,) * 20):
-    """Twenty runs of 2 ms, each followed by nothing for ``gap_ms``."""
+def study(places, *, gap_ms=18, fed=20, judged=17, new=17, samples=100, wall_ms=None, cells=None, versions=(3,) * 20, gaps=None):
+    """Twenty runs of 2 ms, each followed by nothing for ``gap_ms``; of ``gaps``, where they are given."""
     period = (2 + gap_ms) * MS
     ops = [event("a/MatMul:MatMul", row * period, 2 * MS) for row in range(20)]
     runs = [event("session_run", row * period, 2 * MS, step_num=row, _r=1) for row in range(20)]
     trace = read(host(line("python", *runs), line("ops", *ops, line_id=2)))
     gap_ns = 19 * (gap_ms if wall_ms is None else wall_ms) * 1_000_000
-    gaps = GapRecords(20, fed, judged, new, 8192, 19, gap_ns, samples, places, cells or {})
+    gaps = gaps or GapRecords(20, fed, judged, new, 8192, 19, gap_ns, samples, places, cells or {})
     return Study(trace, recording=Recording(sessions=SessionRecords(0, gaps), graph_versions=list(versions)))
 
 
@@ -190,91 +195,138 @@ def session():
         yield opened
 
 
-def load():
-    time.sleep(0.1)
+NAP_NS, PATIENCE_S = 100_000_000, 120
+
+
+class Nap:
+    """Python between two runs, that ends when the sampler has found it asleep before and behind its 100 ms.
+
+    So they are its own, however long it, the sampler or the machine stood still. All that it does is one line of this file.
+    """
+
+    def __init__(self, monkeypatch, sleep):
+        asked, begun, sample = SimpleQueue(), SimpleQueue(), gap_watch.frames_of
+
+        def frames_of(*arguments):
+            if not asked.empty():
+                begun.put(asked.get())
+            return sample(*arguments)
+
+        monkeypatch.setattr(gap_watch, "frames_of", frames_of)
+        ask, wait = partial(asked.put, None), partial(begun.get, True, PATIENCE_S)
+        self._parts = ask, wait, sleep, ask, ask, wait, wait  # where the second sample begins, the first one is kept
+
+    def __call__(self):
+        [part() for part in self._parts]
+
+
+@pytest.fixture
+def nap(monkeypatch):
+    """By a clock that stands still in between: only naps take time."""
+    naps = []
+    monkeypatch.setattr(gap_watch, "time", SimpleNamespace(perf_counter_ns=lambda: 1 + NAP_NS * len(naps)))
+    return Nap(monkeypatch, partial(naps.append, None))
+
+
+def load(nap):
+    nap()
     return np.ones((8, 64))
 
 
-def fed_inline(s):
-    for _ in range(16):
-        s.run("total:0", {"x:0": load()})
+def fed_inline(s, nap):
+    for number in range(16):
+        s.run("total:0", {"x:0": load(nap if number else int)})  # before the first run nobody samples
 
 
-def fed_by_name(s):
-    for _ in range(16):
-        rows = load()
+def fed_by_name(s, nap):
+    for number in range(16):
+        rows = load(nap if number else int)
         batch = rows / 2
         s.run("total:0", feed_dict={"x:0": batch})
 
 
-def fed_and_logged(s):
+def fed_and_logged(s, nap):
     for _ in range(16):
         s.run("total:0", {"x:0": np.ones((8, 64))})
-        time.sleep(0.1)
+        nap()
+
+
+def rules_of(gaps):
+    """What is said of so many runs of 2 ms each, with these gaps between them."""
+    return rules(study([], gap_ms=NAP_NS // 1_000_000, gaps=replace(gaps, own_ns=0)))
 
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("loop", "role", "text"),
     [
-        (fed_inline, FEEDS, 's.run("total:0", {"x:0": load()})'), (fed_by_name, FEEDS, "rows = load()"),
-        (fed_and_logged, AFTER, "time.sleep(0.1)"),
+        (fed_inline, FEEDS, 's.run("total:0", {"x:0": load(nap if number else int)})'),
+        (fed_by_name, FEEDS, "rows = load(nap if number else int)"),
+        (fed_and_logged, AFTER, "nap()"),
     ],
 )  # fmt: skip
-def test_statements_of_real_loops_are_found(session, loop, role, text):
+def test_statements_of_real_loops_are_found(session, nap, loop, role, text):
     with profnb.profile() as p:
-        loop(session)
+        loop(session, nap)
     gaps = p.recording.sessions.gaps
     assert (gaps.runs, gaps.fed, gaps.new, gaps.gaps) == (16, 16, 13, 15)
+    assert gaps.gap_ns == 15 * NAP_NS
     most = gaps.places[0]
-    assert (most.role, most.text) == (role, text)
-    assert most.wall_ns > 0.8 * 15 * 100e6
+    assert (most.role, most.text, most.wall_ns) == (role, text, 15 * NAP_NS)
     assert most.file.endswith("test_feeding.py")
-    rule = p.advice[0].rule
-    assert rule == ("python-input" if role == FEEDS else "python-between-steps")
+    assert rules_of(gaps) == ["python-input" if role == FEEDS else "python-between-steps"]
 
 
-def fed_after_another_run(s):
+def fed_after_another_run(s, nap):
     s.run("total:0", {"x:0": np.zeros((1, 64))})  # as one that initialises
     kept = np.ones((900, 64))
     for i in range(12):
-        batch = load()
+        batch = load(nap)
         s.run("total:0", {"x:0": batch, "y:0": kept[i : i + 8, 0]})
 
 
-def logged_after_another_run(s):
+def logged_after_another_run(s, nap):
     s.run("total:0", {"x:0": np.zeros((1, 64))})
     for _ in range(12):
         s.run("total:0", {"x:0": np.ones((8, 64))})
-        time.sleep(0.1)
+        nap()
 
 
 @pytest.mark.tensorflow
-def test_a_run_before_the_loop_does_not_tell_what_the_loops_statements_are(session):
-    for loop, role, text in ((fed_after_another_run, FEEDS, "batch = load()"), (logged_after_another_run, AFTER, "time.sleep(0.1)")):
-        with profnb.profile() as p:
-            loop(session)
-        most = p.recording.sessions.gaps.places[0]
-        assert (most.role, most.text) == (role, text)
-        assert p.advice[0].rule == ("python-input" if role == FEEDS else "python-between-steps")
+@pytest.mark.parametrize(
+    ("loop", "role", "text", "naps"),
+    [(fed_after_another_run, FEEDS, "batch = load(nap)", 12), (logged_after_another_run, AFTER, "nap()", 11)],
+)
+def test_a_run_before_the_loop_does_not_tell_what_the_loops_statements_are(session, nap, loop, role, text, naps):
+    with profnb.profile() as p:
+        loop(session, nap)
+    gaps = p.recording.sessions.gaps
+    most = gaps.places[0]
+    assert (most.role, most.text, most.wall_ns) == (role, text, naps * NAP_NS)
+    assert rules_of(gaps) == ["python-input" if role == FEEDS else "python-between-steps"]
 
 
 @pytest.mark.tensorflow
-def test_without_source_no_text_is_kept(session):
+def test_a_real_clock_gives_a_statement_all_that_it_took_and_without_source_no_text_is_kept(session, monkeypatch):
+    nap = Nap(monkeypatch, partial(time.sleep, NAP_NS / 1e9))
     with profnb.profile(source=False) as p:
-        fed_by_name(session)
-    most = p.recording.sessions.gaps.places[0]
-    assert (most.text, most.inner_text) == ("", "")
-    assert "rows = load()" not in p.summary()
+        fed_by_name(session, nap)
+    gaps = p.recording.sessions.gaps
+    assert {(place.text, place.inner_text) for place in gaps.places} == {("", "")}
+    at = fed_by_name.__code__.co_firstlineno + 2
+    [loads] = [place for place in gaps.places if (place.role, place.line) == (FEEDS, at)]
+    assert 8 <= gaps.gaps <= 15  # those that are no longer than the median are no pauses
+    assert loads.wall_ns >= gaps.gaps * NAP_NS
+    assert "rows = load" not in p.summary()
 
 
 @pytest.mark.tensorflow
-def test_a_hook_of_a_monitored_session_is_named(session):
+def test_a_hook_of_a_monitored_session_is_named(nap):
     tf = pytest.importorskip("tensorflow")
 
     class Slow(tf.compat.v1.train.SessionRunHook):
         def after_run(self, run_context, run_values):
-            time.sleep(0.1)
+            nap()
 
     with tf.Graph().as_default():
         one = tf.compat.v1.assign_add(tf.compat.v1.train.create_global_step(), 1)
@@ -282,7 +334,8 @@ def test_a_hook_of_a_monitored_session_is_named(session):
             for _ in range(16):
                 s.run(one)
     most = p.recording.sessions.gaps.places[0]
-    assert (most.role, most.inner_text) == (RUN_ITSELF, "time.sleep(0.1)")
+    assert (most.role, most.wall_ns) == (RUN_ITSELF, 15 * NAP_NS)
+    assert (most.inner_text, most.inner_ns) == ("[part() for part in self._parts]", 15 * NAP_NS)
     assert most.text.endswith("after_run")
 
 

@@ -8,7 +8,7 @@ import pytest
 from traces import event, gpu, host, line, read, ref
 
 from profnb.steps.streams import raw_device_lines
-from profnb.subjects.device.copies import COPIES, tabulate_copies
+from profnb.subjects.device.copies import COPIES, _bandwidth_text, _parse_details, tabulate_copies
 from profnb.subjects.device.kernels import (
     KERNELS,
     LaunchShape,
@@ -52,6 +52,18 @@ def test_what_a_trace_tells_of_a_launch_is_in_columns_and_the_rest_is_missing():
     row = KERNELS.frame(tabulate_kernels(read(gpu(work)))).iloc[0]
     assert (row.registers_per_thread, row.grid, row.block) == (96, "1,1,29", "8,8,1")
     assert math.isnan(row.occupancy_percent)
+
+
+@pytest.mark.parametrize(("said", "expected"), [
+    ("kind_src:pinned kind_dst:device size:4096 dest:0", ("pinned", "device", 4096)), ("num_bytes:7", ("", "", 7)), ("size:0", ("", "", -1)), ("size:-5", ("", "", -1)),
+    ("size:" + "9" * 16, ("", "", 10**16 - 1)), ("size:" + "9" * 17, ("", "", -1)),
+])  # fmt: skip
+def test_the_size_of_a_copy_is_a_number_that_a_memory_could_have(said, expected):
+    assert _parse_details(said) == expected
+
+
+def test_a_copy_whose_size_is_not_told_has_no_bandwidth():
+    assert (_bandwidth_text(float("nan")), _bandwidth_text(2e9)) == ("—", "2.00 GB/s")
 
 
 def test_a_kernel_may_use_tensor_cores_where_its_op_allows_it_or_it_does():

@@ -225,6 +225,8 @@ def test_the_longest_events_have_their_details_and_blocks_of_several_none():
     assert (columns["occurrences"] > 1).any()
     told = {head["names"][columns["name"][int(mark)]]: text for mark, text in head["details"].items()}
     assert told == {"b": "bytes: 7", "c": "bytes: 8"}
+    head, columns = unpack(pack_timeline(Scene(study), 10, 1).data)
+    assert [head["names"][columns["name"][int(mark)]] for mark in head["details"]] == ["b"]  # the longest
 
 
 def test_a_page_has_the_first_20_000_steps():
