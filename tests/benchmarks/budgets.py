@@ -205,7 +205,7 @@ def fresh_machine(folder, path):
     show("s of that before the first view", first_use["first_compiling"])
     trace = HERE.parent / "data" / "cpu-cnn.xplane.pb"
     show("s the first report comes later with nothing warm", later_by(trace, folder), "<= 2")
-    show("s the first report of the trace above then comes later", later_by(path, folder))
+    show("s the first report of the trace above then comes later", later_by(path, folder), "<= 2")
     show("s of %load_ext", least(LOAD)["load_ext"], "<= 0.3")
     empty = str(Path(folder) / "empty as well")
     disturbs = least(DISTURBS, runs=1, NUMBA_CACHE_DIR=empty)["disturbs"]
