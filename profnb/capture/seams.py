@@ -1,4 +1,7 @@
-"""Every name of TensorFlow, Keras, IPython and CPython that we hook or read, with what is lost without it.
+"""The names of TensorFlow, Keras, JAX, PyTorch, IPython and CPython that a capture hooks or needs to read.
+
+Each with what is lost without it. Not here: what any version has, as IPython's magics, events and
+transformers and ``sys.meta_path``; and what one reader alone asks an object for, as a layer for its weights.
 
 One ``Seam`` is one name: ``tensorflow:profiler.experimental.Trace`` is looked up in the module before the
 colon, and only if the user's code has imported that; nothing here imports. What begins with ``keras:`` stands

@@ -14,7 +14,8 @@ class CaptureOptions:
 
     Attributes:
         max_steps: The window closes after this many traced steps; the cell goes on untraced.
-        max_seconds: ... or after this much traced time, whichever comes first.
+        max_seconds: ... or this long after the first step ended, whichever comes first; a first step that is
+            traced or compiled may take six times that.
         warmup_steps: Steps at the start that stay out of every average, besides those in which a
             function was traced or compiled.
         logdir: Keep the capture here in TensorBoard's layout; None keeps it in memory only.

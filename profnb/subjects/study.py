@@ -1,7 +1,8 @@
 """A trace to everything that is worked out from it: the spine, and one object per subject.
 
-A subject needs the spine and the subjects before it: input and memory the spine alone, then xla, device, ops,
-bounds, and last layers, source and python. Nothing is computed before it is asked for, and nothing twice.
+A subject needs the spine and the subjects before it: memory the spine alone, input what fed it besides, then
+xla, device, ops, bounds, and last layers, source and python. That holds of what they find; a section may link
+to any other. Nothing is computed before it is asked for, and nothing twice.
 """
 
 from functools import cached_property
