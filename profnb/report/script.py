@@ -10,7 +10,7 @@ from importlib import resources
 
 __all__ = ["report_script", "script_bundle"]
 
-_DRAWING = ("format.js", "axis.js", "zoom.js", "chart.js", "ask.js")
+_DRAWING = ("format.js", "sorting.js", "axis.js", "zoom.js", "chart.js", "ask.js")
 
 
 @cache

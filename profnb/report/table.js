@@ -56,7 +56,8 @@ class ReportTable {
     this.head = this.body.rows[0];
     this.styles = Array.from(this.body.rows[1].cells, (cell) => cell.getAttribute('style') || '');
     this.sides = Object.keys(this.data.wholes || {});
-    this.state = {part: 0, by: this.data.by, down: true, side: -1, all: false, words: ''};
+    this.state = {part: 0, side: -1, all: false, words: ''};
+    this.sorted = new SortedTable({by: this.data.by, down: true}, () => this.draw());
     box.querySelector('.profnb-more')?.remove();
     this.rows = this.data.parts.map((part, i) => this.makeRows(part, i ? [] : Array.from(this.body.rows).slice(1)));
     this.makeHeadings();
@@ -114,15 +115,7 @@ class ReportTable {
       if (!words || !ranks) return;
       head.title = head.title ? head.title + '\nclick to sort' : 'sort';
       head.textContent = '';
-      const button = addElement('button', head, 'font:inherit;font-weight:600;color:inherit;background:none;border:0;' +
-        'padding:2px 0;margin:0;cursor:pointer;text-align:inherit', words);
-      addElement('span', button, '').setAttribute('aria-hidden', 'true');
-      button.type = 'button';
-      button.onclick = () => {
-        this.state.down = this.state.by === column ? !this.state.down : !ranks.up;
-        this.state.by = column;
-        this.draw();
-      };
+      this.sorted.addHead(head, words, column, Boolean(ranks.up));
     });
   }
 
@@ -159,7 +152,7 @@ class ReportTable {
 
   /** The rows that are asked for, in order. */
   chosen() {
-    const {part, words, side, by, down} = this.state;
+    const {part, words, side} = this.state;
     const {sides, ranks} = this.data.parts[part];
     const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (/** @type {Row} */ row) => wanted.every((word) => row.text.includes(word));
@@ -167,14 +160,8 @@ class ReportTable {
     // A kind is found by its own name and by those of its ops.
     const kinds = new Set(part && wanted.length ? this.rows[0].filter(matches).map((row) => this.data.kind_of[row.at]) : []);
     if (wanted.length) rows = rows.filter((row) => matches(row) || kinds.has(row.at));
-    const rank = ranks[by]?.of;
-    if (!rank) return rows;
-    return rows.sort((a, b) => {
-      const x = rank[a.at], y = rank[b.at];
-      // What is not known comes last, whichever way the rest is sorted.
-      if (x === null || y === null) return x === y ? a.at - b.at : x === null ? 1 : -1;
-      return (x - y) * (down ? -1 : 1) || a.at - b.at;
-    });
+    const rank = ranks[this.sorted.order.by]?.of;
+    return rank ? this.sorted.sort(rows, (row) => rank[row.at]) : rows;
   }
 
   draw() {
@@ -183,13 +170,7 @@ class ReportTable {
     const shown = state.all ? rows : rows.slice(0, data.shown);
     while (this.body.lastChild !== this.head) this.body.lastChild?.remove();  // the headings keep the focus
     this.body.append(...shown.map((row) => row.tr));
-    Array.from(this.head.cells).forEach((head, column) => {
-      const mark = head.querySelector('button > span');
-      if (!mark) return;
-      const isSorted = column === state.by;
-      mark.textContent = isSorted ? (state.down ? ' ▾' : ' ▴') : '';
-      head.setAttribute('aria-sort', isSorted ? (state.down ? 'descending' : 'ascending') : 'none');
-    });
+    this.sorted.markHeads();
     if (this.button) {
       this.button.style.display = rows.length > data.shown ? '' : 'none';
       this.button.textContent = state.all ? 'show fewer' : `show all ${rows.length}`;

@@ -31,49 +31,40 @@ class RangeTable {
   constructor(parent, rows, columns, by) {
     this.rows = rows;
     this.columns = columns;
-    this.by = by;
-    this.down = true;
+    this.sorted = new SortedTable({by, down: true}, () => this.draw());
     const bar = addElement('div', parent, 'margin:4px 0 2px');
     const copy = addElement('button', bar, BUTTON, 'copy table');
     copy.onclick = () => {
       copyText(this.asText()).then((done) => { copy.textContent = done ? 'copied' : 'the browser refuses to copy'; });
     };
-    this.box = addElement('div', parent, 'overflow:auto;max-height:230px');
-    this.box.tabIndex = 0;
-    this.box.setAttribute('role', 'region');
-    this.box.setAttribute('aria-label', 'events in the measured range');
-    this.fill();
+    const box = addElement('div', parent, 'overflow:auto;max-height:230px');
+    box.tabIndex = 0;
+    box.setAttribute('role', 'region');
+    box.setAttribute('aria-label', 'events in the measured range');
+    const table = addElement('table', box, 'border-collapse:collapse;margin:0;color:inherit;width:auto');
+    const head = addElement('tr', addElement('thead', table, ''), 'background:none');
+    columns.forEach((column, index) => {
+      const cell = addElement('th', head, CELL_STYLE + `text-align:${column.isNumber ? 'right' : 'left'}`);
+      cell.scope = 'col';
+      cell.title = column.title;
+      this.sorted.addHead(cell, column.heading, index, !column.isNumber);
+    });
+    this.body = addElement('tbody', table, '');
+    if (rows.length > MOST_ROWS) {
+      addElement('div', box, 'opacity:.72', `and ${countText(rows.length - MOST_ROWS)} more names; "copy table" has all`);
+    }
+    this.draw();
   }
 
   /** @returns {T[]} */
-  get sorted() {
-    const {of, isNumber} = this.columns[this.by];
-    const sign = this.down ? -1 : 1;
-    return [...this.rows].sort((a, b) => sign * (isNumber ? Number(of(a)) - Number(of(b)) : String(of(a)).localeCompare(String(of(b)))));
+  inOrder() {
+    return this.sorted.sort([...this.rows], this.columns[this.sorted.order.by].of);
   }
 
-  fill() {
-    this.box.textContent = '';
-    const table = addElement('table', this.box, 'border-collapse:collapse;margin:0;color:inherit;width:auto');
-    const head = addElement('tr', addElement('thead', table, ''), 'background:none');
-    this.columns.forEach((column, index) => {
-      const cell = addElement('th', head, CELL_STYLE + `text-align:${column.isNumber ? 'right' : 'left'}`);
-      cell.scope = 'col';
-      const isBy = index === this.by;
-      cell.setAttribute('aria-sort', isBy ? this.down ? 'descending' : 'ascending' : 'none');
-      const button = addElement('button', cell, 'font:inherit;font-weight:600;color:inherit;background:none;border:0;padding:0;cursor:pointer',
-        column.heading + (isBy ? this.down ? ' ▾' : ' ▴' : ''));
-      button.title = column.title;
-      button.onclick = () => {
-        this.down = isBy ? !this.down : column.isNumber;
-        this.by = index;
-        this.fill();
-        /** @type {HTMLElement} */ (this.box.querySelectorAll('th button')[index]).focus();
-      };
-    });
-    const body = addElement('tbody', table, '');
-    for (const one of this.sorted.slice(0, MOST_ROWS)) {
-      const row = addElement('tr', body, 'background:none');
+  draw() {
+    this.body.textContent = '';
+    for (const one of this.inOrder().slice(0, MOST_ROWS)) {
+      const row = addElement('tr', this.body, 'background:none');
       this.columns.forEach((column, index) => {
         const style = CELL_STYLE + (column.isNumber ? 'text-align:right' : 'text-align:left') +
           (index ? '' : ';max-width:clamp(120px, 24vw, 340px);overflow:hidden;text-overflow:ellipsis');
@@ -81,14 +72,12 @@ class RangeTable {
         if (!index) cell.title = column.text(one);
       });
     }
-    if (this.rows.length > MOST_ROWS) {
-      addElement('div', this.box, 'opacity:.72', `and ${countText(this.rows.length - MOST_ROWS)} more names; "copy table" has all`);
-    }
+    this.sorted.markHeads();
   }
 
   /** Every row, with tabs between the cells. */
   asText() {
-    const rows = this.sorted.map((one) => this.columns.map((column) => column.text(one).replace(/[\t\r\n]/g, ' ')).join('\t'));
+    const rows = this.inOrder().map((one) => this.columns.map((column) => column.text(one).replace(/[\t\r\n]/g, ' ')).join('\t'));
     return [this.columns.map((column) => column.heading).join('\t'), ...rows].join('\n');
   }
 }
