@@ -7,7 +7,7 @@ import numpy as np
 
 from profnb.compare.speedup import RunSet
 from profnb.core.columns import Floats
-from profnb.core.units import duration_text
+from profnb.core.units import PS_PER_MS, PS_PER_S, duration_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import COLOURS
@@ -27,10 +27,10 @@ def box_figures(runs: tuple[RunSet, RunSet]) -> dict[str, dict[str, Any]]:
         for number, times in enumerate(side.step_ps[:_MOST_RUNS])
         if len(times)
     ]
-    figures = {_STEPS: _box_figure(_STEPS, steps, 1e9, "ms")}
+    figures = {_STEPS: _box_figure(_STEPS, steps, PS_PER_MS, "ms")}
     if min(len(side.run_ps) for side in runs) > 1:
         whole = [(side.label[:28], at, np.array(side.run_ps)) for at, side in enumerate(runs)]
-        figures[_RUNS] = _box_figure(_RUNS, whole, 1e12, "s")
+        figures[_RUNS] = _box_figure(_RUNS, whole, PS_PER_S, "s")
     return figures
 
 

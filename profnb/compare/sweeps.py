@@ -18,6 +18,7 @@ from profnb.compare.rounds import RoundFit, fit_rounds, of_single_runs
 from profnb.compare.speedup import estimate_step
 from profnb.compare.sweep_words import ranking_notes, seed_note
 from profnb.core.columns import Bools, Floats
+from profnb.core.units import PS_PER_S
 from profnb.subjects.study import Study
 
 __all__ = [
@@ -197,9 +198,9 @@ def tabulate_sweep(
     told = [*remarks, of_one_seed] if of_one_seed else remarks
     notes = (*told, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
     equals = 0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0)
-    per_second = counts * 1e12 / bounds[:, 0]
+    per_second = counts * PS_PER_S / bounds[:, 0]
     return SweepTable(
-        points, unit, bounds[:, 0], per_second, counts * 1e12 / bounds[:, 2], counts * 1e12 / bounds[:, 1],
+        points, unit, bounds[:, 0], per_second, counts * PS_PER_S / bounds[:, 2], counts * PS_PER_S / bounds[:, 1],
         metric, quality, np.array([float(worst_of(values)) if values else math.nan for values in learned]),
         memory, against, is_best, equals, ranking, fit.rounds, notes,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from profnb.core.table import Column, Table
-from profnb.core.units import MISSING, count_text, duration_text
+from profnb.core.units import MISSING, PS_PER_S, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
 __all__ = ["LITE_DIFFERENCES", "LITE_LAYERS", "LITE_MODELS", "LITE_OPS", "clock_text"]
@@ -36,7 +36,7 @@ def _latency(found: LiteFindings, end: int) -> list[float]:
 
 
 def _throughput(found: LiteFindings) -> list[float]:
-    return [found.batch_size * 1e12 / one.latency_ps for one in found.models]
+    return [found.batch_size * PS_PER_S / one.latency_ps for one in found.models]
 
 
 def _speedup(found: LiteFindings, at: int) -> list[float]:

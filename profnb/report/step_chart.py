@@ -246,7 +246,7 @@ def step_table_html(chart: StepChart) -> Markup:
         [
             chart.labels[row],
             bar_text(chart.total_ms[row] / longest, 24),
-            duration_text(chart.total_ms[row] * 1e9),
+            duration_text(chart.total_ms[row] * PS_PER_MS),
         ]
         for row in shown
     ]

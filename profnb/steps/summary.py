@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
+from profnb.core.units import PS_PER_S
 from profnb.steps.breakdown import CATEGORIES, StepBreakdown
 from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
@@ -211,5 +212,5 @@ def _throughput(
         return None, None
     wall_ps = int(steps.duration_ps[rows].sum() + gaps_ps.sum())
     sizes, counts = np.unique(own // steps.iterations[rows], return_counts=True)
-    rate = float(own.sum() / (wall_ps / 1e12)) if wall_ps else None
+    rate = float(own.sum() / (wall_ps / PS_PER_S)) if wall_ps else None
     return rate, int(sizes[counts.argmax()])

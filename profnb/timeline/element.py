@@ -148,7 +148,10 @@ def timeline_script() -> str:
     Without comments and indentation, which every saved notebook would carry.
     """
     files = [
-        *(resources.files("profnb.drawing") / name for name in ("format.js", "sorting.js", "ask.js")),
+        *(
+            resources.files("profnb.drawing") / name
+            for name in ("format.js", "sorting.js", "ask.js")
+        ),
         *(resources.files("profnb.timeline") / "browser" / f"{part}.js" for part in _PARTS),
     ]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -15,7 +15,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.core.units import MISSING, bytes_text
+from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps.streams import (
     DIRECTIONS,
     by_device_clock,
@@ -62,7 +62,7 @@ class CopyTable:
     def bandwidth(self) -> Floats:
         """Bytes per second of the copies whose size is known, shape (N,); NaN where none is."""
         known = (self.sized > 0) & (self.sized_ps > 0)
-        seconds = np.where(known, self.sized_ps, 1) / 1e12
+        seconds = np.where(known, self.sized_ps, 1) / PS_PER_S
         return np.where(known, self.bytes / seconds, np.nan)
 
 
