@@ -200,7 +200,8 @@ def tabulate_sweep(
     equals = 0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0)
     per_second = counts * PS_PER_S / bounds[:, 0]
     return SweepTable(
-        points, unit, bounds[:, 0], per_second, counts * PS_PER_S / bounds[:, 2], counts * PS_PER_S / bounds[:, 1],
+        points, unit, bounds[:, 0], per_second,
+        counts * PS_PER_S / bounds[:, 2], counts * PS_PER_S / bounds[:, 1],
         metric, quality, np.array([float(worst_of(values)) if values else math.nan for values in learned]),
         memory, against, is_best, equals, ranking, fit.rounds, notes,
     )  # fmt: skip
