@@ -5,17 +5,57 @@ and ``kOpIsExpensiveThresholdCycles`` of its executor). So that is its own work 
 those ops: of small steps most.
 """
 
-from profnb.subjects.advising import covered_share, op_events, share_of
+import numpy as np
+
+from profnb.core.columns import Int64s
+from profnb.steps.windows import outermost
+from profnb.subjects.advising import covered_share, op_events, share_of, share_of_spans
 from profnb.subjects.study import Study
 from profnb.trace.framework import SESSIONS, TENSORFLOW
 
-__all__ = ["share_around_ops"]
+__all__ = ["share_around_calls", "share_around_ops"]
+
+# What one call of a function, or of an op outside of any, is made in.
+_CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
 
 
 def share_around_ops(study: Study) -> float:
     """Share of the time from step to step; 0 where a device works, and of other frameworks' programs."""
     if study.has_device or study.framework not in (TENSORFLOW, SESSIONS):
         return 0.0
+    return max(share_of(study, "host compute") - covered_share(study, _ops_of_steps(study)), 0.0)
+
+
+def share_around_calls(study: Study) -> float:
+    """The part of it that comes before a call's first op or after its last one, which is the call's own.
+
+    What lies between the ops of one call is the executor's, and stays however few calls there are.
+    """
+    around = share_around_ops(study)
+    if not around:
+        return 0.0
+    events, ops = study.trace.events, _ops_of_steps(study)
+    begin, end = _first_to_last(events.begin_ps[ops], events.end_ps[ops], _call_of(study, ops))
+    return max(share_of(study, "host compute") - share_of_spans(study, begin, end), 0.0)
+
+
+def _ops_of_steps(study: Study) -> Int64s:
     ops = op_events(study, lambda *_: True)
-    of_ops = covered_share(study, ops[study.groups.step[ops] >= 0])
-    return max(share_of(study, "host compute") - of_ops, 0.0)
+    return ops[study.groups.step[ops] >= 0]
+
+
+def _call_of(study: Study, ops: Int64s) -> Int64s:
+    """The call that each op runs in, as a number that no other call and no op outside of any has."""
+    events = study.trace.events
+    is_call = study.trace.select_names(lambda name: name.startswith(_CALLS))
+    calls = outermost(study.trace, np.flatnonzero(is_call & (study.groups.step >= 0)))
+    call = np.searchsorted(events.begin_ps[calls], events.begin_ps[ops], side="right") - 1
+    is_inside = (call >= 0) & (events.begin_ps[ops] < np.append(events.end_ps[calls], 0)[call])
+    return np.where(is_inside, call, calls.size + np.arange(ops.size))
+
+
+def _first_to_last(begin: Int64s, end: Int64s, group: Int64s) -> tuple[Int64s, Int64s]:
+    """The begin of each group's first span and the end of its last one."""
+    order = np.argsort(group, kind="stable")
+    opens = np.flatnonzero(np.diff(group[order], prepend=-1))
+    return np.minimum.reduceat(begin[order], opens), np.maximum.reduceat(end[order], opens)

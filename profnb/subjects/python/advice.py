@@ -17,7 +17,7 @@ from profnb.subjects.advising import (
     period_ps,
     window_of,
 )
-from profnb.subjects.around_ops import share_around_ops
+from profnb.subjects.around_ops import share_around_calls
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.input.iterators import keras_array_rows
 from profnb.subjects.ops.advice import eager_ops
@@ -99,11 +99,11 @@ def python_between_steps(study: Study) -> Advice | None:
         if study.steps.origin in EAGER_LOOPS
         else f"{each} a step, is Python between steps and around {_whose(study)} work."
     )
-    of_calls = share_around_ops(study) if remedy.spares_calls and not seldom else 0.0
+    of_calls = share_around_calls(study) if remedy.spares_calls and not seldom else 0.0
     if of_calls >= _LEAST_SHARE:
         cause += (
-            f" For another {percent_text(of_calls)} TensorFlow is at work and no op that it records runs: "
-            "of that, too, fewer calls save a part."
+            f" For another {percent_text(of_calls)} TensorFlow is at work before a call's first op that it "
+            "records or after its last: of that, too, fewer calls save a part."
         )
     return Advice(
         "python-between-steps", "Do less between steps",

@@ -1,0 +1,54 @@
+"""Time in which TensorFlow works and no op that it records runs: the calls' own, and the executor's between the ops of one call."""
+
+import pytest
+from traces import event, host, line, read
+
+from profnb.subjects.around_ops import share_around_calls, share_around_ops
+from profnb.subjects.python.advice import python_between_steps
+from profnb.subjects.study import Study
+
+MS = 10**9
+
+
+def study_of(*calls, beside=()):
+    """Eight steps of 10 ms with these calls on Python's thread: begin, end and the ops of its executor, in ms."""
+    python, executor, others = [], [], []
+    for at in range(8):
+        python.append(event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at))
+        for begin, end, *ops in calls:
+            python.append(event("EagerKernelExecute", (at * 10 + begin) * MS, (end - begin) * MS))
+            executor.append(event("ExecutorState::Process", (at * 10 + begin) * MS, (end - begin) * MS, _ct=15, _c=at))
+            executor += [event("dense/MatMul:MatMul", round((at * 10 + first) * MS), round((last - first) * MS)) for first, last in ops]
+        others += [event("EagerKernelExecute", (at * 10 + begin) * MS, (end - begin) * MS) for begin, end in beside]
+    return Study(read(host(line("python", *python), line("executor", *executor, line_id=2), line("other", *others, line_id=3))))
+
+
+@pytest.mark.parametrize(("calls", "of_ops", "of_calls"), [
+    (((0, 8, (1, 2)),), 0.7, 0.7),
+    (((0, 8, (1, 2), (6, 7)),), 0.6, 0.2),  # from 2 to 6 its ops are chosen and handed on: in a loop of many calls as in one
+    (((0, 8, (0, 4), (4, 8)),), 0.0, 0.0),
+    (((0, 8),), 0.8, 0.8),
+    (((0, 4, (1, 2)), (4, 8, (5, 6))), 0.6, 0.6),  # from 2 to 5 one call ends and another begins
+    (((0, 4, (1, 2), (3, 4)), (4, 8, (5, 6), (7, 8))), 0.4, 0.2),
+])  # fmt: skip
+def test_what_is_a_calls_own_comes_before_its_first_op_or_after_its_last(calls, of_ops, of_calls):
+    study = study_of(*calls)
+    assert share_around_ops(study) == pytest.approx(of_ops)
+    assert share_around_calls(study) == pytest.approx(of_calls)
+
+
+def test_a_call_on_another_thread_joins_no_ops():
+    """The pipeline's long call is none of the step's: what lies between two of the step's calls stays theirs."""
+    study = study_of((0, 4, (1, 2)), (4, 8, (5, 6)), beside=[(0, 3)])
+    assert share_around_calls(study) == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(("ops", "is_of_calls"), [([(3, 3.5)], True), ([(0.1 + at / 10, 0.15 + at / 10) for at in range(78)], False)])
+def test_fewer_calls_are_not_said_to_save_what_lies_between_the_ops_of_one(ops, is_of_calls):
+    """A turn of 10 ms: 2 of Python, and a call of 8 of which nearly all, or less than half, is around its ops."""
+    study = study_of((0, 8, *ops))
+    advice = python_between_steps(study)
+    assert share_around_ops(study) > 0.35
+    assert "20.0 % of the time, 2.00 ms a step, is Python" in advice.evidence
+    assert ("For another 75.0 %" in advice.evidence) == ("fewer calls save a part" in advice.evidence) == is_of_calls
+    assert advice.bound_fraction == pytest.approx(0.95 if is_of_calls else 0.225)
