@@ -85,8 +85,9 @@ def configure(*, live: bool | None) -> None:
     """
     from IPython.core.getipython import get_ipython
 
-    shell = get_ipython()
-    magics = None if shell is None else shell.magics_manager.registry.get("ProfnbMagics")
+    from profnb.capture.cell import loaded_magics
+
+    magics = loaded_magics(get_ipython())
     if magics is None:
         raise CaptureError("profnb is not loaded in this notebook; run `%load_ext profnb` first.")
     magics.live = live

@@ -9,9 +9,16 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
-from profnb.capture.cell import as_written, make_transformer
+from profnb.capture.cell import as_written, can_transform, loaded_magics, make_transformer
 from profnb.capture.hooks import replace_attribute
-from profnb.capture.seams import TRACEBACK
+from profnb.capture.seams import (
+    LOADED_MAGICS,
+    MAGICS_BY_NAME,
+    MAGICS_MANAGER,
+    TRACEBACK,
+    TRACEBACKS,
+    TRANSFORMERS,
+)
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
@@ -57,7 +64,7 @@ class ProfnbMagics(Magics):
 
     def _hook_tracebacks(self) -> None:
         """Let tracebacks show the magic's line as it was written."""
-        tracebacks = getattr(self.shell, "InteractiveTB", None)
+        tracebacks = TRACEBACKS.of(self.shell)
         shown = TRACEBACK.of(tracebacks)
         if shown is None:
             return
@@ -205,21 +212,25 @@ def _parse_open(magic: Any, line: str) -> Namespace:
 
 def load_magics(shell: Any) -> None:
     """Register the magics; loading twice changes nothing."""
-    if "ProfnbMagics" in shell.magics_manager.registry:
+    if loaded_magics(shell) is not None:
         return
     magics = ProfnbMagics(shell)
     shell.register_magics(magics)
-    shell.input_transformers_cleanup.append(magics._transform)
+    if can_transform(shell):
+        TRANSFORMERS.of(shell).append(magics._transform)
 
 
 def unload_magics(shell: Any) -> None:
     """Take back what ``load_magics`` did."""
-    magics = shell.magics_manager.registry.pop("ProfnbMagics", None)
+    magics = loaded_magics(shell)
     if magics is None:
         return
-    shell.input_transformers_cleanup.remove(magics._transform)
+    manager, transformers = MAGICS_MANAGER.of(shell), TRANSFORMERS.of(shell, [])
+    LOADED_MAGICS.of(manager).pop("ProfnbMagics")
+    if magics._transform in transformers:
+        transformers.remove(magics._transform)
     magics.live_outputs.end()
     magics.hooked.close()
     for kind, names in magics.magics.items():
         for name in names:
-            shell.magics_manager.magics[kind].pop(name, None)
+            MAGICS_BY_NAME.of(manager, {}).get(kind, {}).pop(name, None)

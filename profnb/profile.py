@@ -229,12 +229,13 @@ class Profile(Tables):
 
         if self._counted is not None:
             return build_python_report(self._counted, self._counted_source)
+        has_runs = bool(self.repeats) and self.has_trace
         return build_report(
             self.study if self.has_trace else None,
             title=self.options.label or (self._trace.source if self._trace else "capture"),
             notes=self._other_notes,
             advice=self.advice,
-            runs=[times for times, _ in self.steady_step_times] if self.repeats else (),
+            runs=[times for times, _ in self.steady_step_times] if has_runs else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             cell=self._cell_breakdown,
             machine=system_sections(self._machine, self._energy),

@@ -9,6 +9,7 @@ from pathlib import Path
 from profnb.capture.cell import names_of
 from profnb.capture.fresh import ERROR, read_job
 from profnb.capture.saved.sidecar import write_recordings
+from profnb.capture.seams import FAILED_BEFORE, FAILED_INSIDE, SUCCESS
 from profnb.capture.session import Capture
 from profnb.capture.switches import (
     BACKEND,
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with set_threads(threads) as given, apply_switches(switches) as applied:
         (capture or captured).start()
         result = shell.run_cell(body)
-    failed = result.error_in_exec or result.error_before_exec
+    failed = FAILED_INSIDE.of(result) or FAILED_BEFORE.of(result)
+    succeeded = SUCCESS.of(result, default=failed is None)
     if failed is not None:
         text = f"{type(failed).__name__}: {' '.join(str(failed).split())}".removesuffix(": ")
         _say(folder, text)
@@ -62,10 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         profile = captured.finish(shell.user_ns)
         if profile.has_trace and profile.recordings[0].path is None:  # runs of TF1's sessions
             profile.save(folder)
-        elif not profile.has_trace and result.success:
+        elif not profile.has_trace and succeeded:
             _say(folder, " ".join(profile.notes))
             return 1
-    return 0 if result.success else 1
+    return 0 if succeeded else 1
 
 
 def _say(folder: Path, error: str) -> None:

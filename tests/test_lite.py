@@ -7,12 +7,14 @@ import math
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import profnb
 from profnb.__main__ import main
+from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import _explain, read_file
@@ -23,8 +25,10 @@ from profnb.lite.input_order import match_inputs
 from profnb.lite.measured.op_layers import align, assign_layers, read_graph
 from profnb.lite.measured.op_rows import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
+from profnb.lite.process.interpreting import _Server
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.result import LiteResult
+from profnb.lite.saved_model import save_model
 from profnb.lite.shown.lite_verdict import verdict_text
 
 US = 1e6  # picoseconds
@@ -472,8 +476,6 @@ def test_a_file_with_the_mark_and_nothing_else_is_read_as_one(tmp_path):
 @pytest.mark.tensorflow
 def test_saving_a_model_says_nothing_under_the_cell_and_leaves_the_log_as_it_was(tmp_path):
     tf = pytest.importorskip("tensorflow")
-    from profnb.lite.saved_model import save_model
-
     class Doubling(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([2])])
         def __call__(self, x):
@@ -573,6 +575,40 @@ def test_every_op_has_its_layer_and_the_open_batch_is_said(shipped):
     assert errors["int8"].gt(0).all()
     assert errors["float32"].isna().all()
     assert "split-delegate" in [advice.rule for advice in one.advice]
+
+
+def test_an_interpreter_that_hides_its_ops_tells_none():
+    model = SimpleNamespace(interpreter=SimpleNamespace(get_tensor_details=list))
+    process = _Server()
+    process.models["m"] = model
+    assert process.graph({"id": "m"}) == {"ops": [], "tensors": []}
+
+
+@pytest.mark.tensorflow
+def test_models_whose_ops_are_hidden_are_measured_all_the_same_and_one_sentence_says_so(shipped, monkeypatch):
+    _, model, x, y = shipped
+    ask = InterpreterProcess.ask
+    hidden = {"graph": {"ops": []}, "profile": {"ops": []}}
+    monkeypatch.setattr(InterpreterProcess, "ask", lambda self, do, **fields: ask(self, do, **fields) | hidden.get(do, {}))
+    one = profnb.lite(model, (x[:40], y[:40]), kinds=("float32", "dynamic"), seconds=0.1)
+    assert one.models.latency_ms.notna().all()
+    assert len(one.ops) == 0
+    assert one.notes.count("The interpreter hides Interpreter._get_ops_details, so ops and layers of LiteRT models are not told.") == 1
+
+
+@pytest.mark.tensorflow
+def test_a_model_that_is_not_saved_whole_needs_what_tensorflow_hides(tmp_path, monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    from seam_removal import hide
+
+    def save(*_, **__):
+        raise ValueError("a tensor of another graph")
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    hide(monkeypatch, FREEZE)
+    model = SimpleNamespace(inputs=[tf.TensorSpec([None, 2])])
+    with pytest.raises(CaptureError, match=r"TensorFlow .* hides convert_variables_to_constants_v2, so a model of Keras 2"):
+        save_model(model, tmp_path / "model", 1)
 
 
 @pytest.mark.tensorflow

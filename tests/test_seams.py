@@ -4,26 +4,35 @@ import re
 import subprocess
 import sys
 import traceback
-from operator import attrgetter
 
 import numpy as np
 import pytest
+from seam_removal import assert_told, hide, is_missed, remove
 
 import profnb
 from profnb.capture.library import Library, explain_missing
 from profnb.capture.seams import (
+    COLLECTION,
     DEFAULT_GRAPH,
     EXECUTING_EAGERLY,
+    GRAPH_OPERATIONS,
+    OP_HANDLE,
+    RAW_RUN,
+    RUNNER_OPS,
     SEAMS,
     SESSION_RUN,
     TRACE_METADATA,
     VERSION,
     Seam,
 )
+from profnb.magic.cell_runs import FailedCellError
+from profnb.magics import load_magics, unload_magics
+from profnb.report.running.slot import open_slot
 
 tensorflow = pytest.mark.tensorflow
-# JAX and PyTorch are not imported here; test_backends has them.
-OF_TENSORFLOW = [seam for seam in SEAMS if seam.module.partition(".")[0] not in ("jax", "torch")]
+# Of JAX and PyTorch, test_seams_backends; of IPython, below.
+OF_TENSORFLOW = [seam for seam in SEAMS if seam.module.partition(".")[0] not in ("jax", "torch", "IPython")]
+OF_IPYTHON = [seam for seam in SEAMS if seam.module.startswith("IPython.")]
 
 
 @pytest.fixture(scope="module")
@@ -75,40 +84,6 @@ def capture(tf, model=None):
     return p
 
 
-class Without:
-    """A module in which one name is missing."""
-
-    def __init__(self, module, name):
-        self._module, self._name = module, name
-
-    def __getattr__(self, name):
-        if name == self._name:
-            raise AttributeError(name)
-        return getattr(self._module, name)
-
-
-def remove(monkeypatch, seam):
-    """Take a name away from all that have it; whether it is gone then."""
-    root = sys.modules[seam.module]
-    *path, _ = seam.name.split(".")
-    if type(seam.owner()).__name__ == "TFModuleWrapper":  # does not let go of names: another one in its place
-        owner = attrgetter(".".join(path[:-1]))(root) if path[:-1] else root
-        monkeypatch.setattr(owner, path[-1], Without(seam.owner(), *seam.attributes))
-    else:
-        owner = seam.owner()
-        for attribute in seam.attributes:
-            for holder in getattr(owner, "__mro__", [owner]):
-                if attribute in vars(holder) and not attribute.startswith("__"):
-                    monkeypatch.delattr(holder, attribute)
-    return seam.find() is None
-
-
-def hide(monkeypatch, seam):
-    """Take a name away from our eyes only, as if the library called it something else now."""
-    whole = Seam.of
-    monkeypatch.setattr(Seam, "of", lambda self, thing, default=None: default if self == seam else whole(self, thing, default))
-
-
 def assert_nothing_runs(tf, stop):
     with pytest.raises(tf.errors.UnavailableError):
         stop(save=False)
@@ -119,12 +94,12 @@ def assert_nothing_runs(tf, stop):
 @pytest.mark.parametrize("seam", OF_TENSORFLOW, ids=lambda seam: seam.path)
 def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, monkeypatch, seam, traced_model):
     pytest.importorskip("keras")
-    pytest.importorskip("IPython.core.interactiveshell")
     # A model is made, compiled and traced anew only for what may be called then: it takes most of the time.
     model = None if re.search(r"keras:(?!callbacks|Model\.\w+_on_batch)|Graph|GradientTape|polymorphic", seam.path) else traced_model
+    missed = is_missed(seam)
     with monkeypatch.context() as removing:
         p = None
-        if not seam.is_on_objects and remove(removing, seam):
+        if missed and remove(removing, seam):
             try:
                 p = capture(tf, model)
             except Exception as error:  # TensorFlow or Keras cannot do without it either
@@ -136,10 +111,82 @@ def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, mon
             hide(hiding, seam)
             p = capture(tf, model)
         assert_nothing_runs(tf, stop)
-    assert [note for note in p.notes if "A hook of" in note] == []
-    sentences = [note for note in p.notes if " hides " in note]
-    assert len(sentences) == (not seam.is_on_objects)
-    assert all(seam.lost in sentence for sentence in sentences)
+    assert_told(p.notes, seam, is_missed=missed)
+
+
+@pytest.fixture
+def shell():
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    unload_magics(shell)
+    yield shell
+    unload_magics(shell)
+
+
+def works_alone(shell, capsys):
+    """Whether IPython itself does without what was removed."""
+    from IPython.core.magic import Magics, magics_class
+
+    try:
+        shell.register_magics(magics_class(type("Theirs", (Magics,), {}))(shell))
+        is_fine = shell.run_cell("%%capture\nprint('theirs')").success and shell.run_cell("print('theirs')").success
+        is_fine = is_fine and shell.run_cell("display({'text/plain': ''}, raw=True)").success and not shell.run_cell("1 / 0").success
+    except Exception:
+        return False
+    out, err = capsys.readouterr()
+    return is_fine and out.startswith("theirs\n") and "ZeroDivisionError" in out and "callback" not in out + err
+
+
+@pytest.mark.versions
+@pytest.mark.filterwarnings("ignore:coroutine 'InteractiveShell")  # IPython's own, of what it was about to run
+@pytest.mark.parametrize("seam", OF_IPYTHON, ids=lambda seam: seam.path)
+def test_a_name_of_ipythons_that_is_gone_leaves_cells_as_they_are(monkeypatch, shell, capsys, seam):
+    missed = is_missed(seam)
+    with monkeypatch.context() as removing:
+        removing.setattr(sys, "stdout", sys.stdout)  # to be put back, should IPython stop half-way in taking it
+        if not (missed and remove(removing, seam) and works_alone(shell, capsys)):
+            removing.undo()
+            hide(removing, seam)
+        load_magics(shell)
+        shell.user_ns["runs"] = []
+        capsys.readouterr()
+        assert shell.run_cell("%%tfprofile -q --repeat 2\nprint('mine')\nruns.append(1);").success
+        out, err = capsys.readouterr()
+        assert (set(out.splitlines()), err) == ({"mine"}, "")
+        p = shell.user_ns["_tfprofile"]
+        with removing.context() as kernel:
+            kernel.setattr(shell, "kernel", object(), raising=False)
+            kernel.setattr(shell.display_pub, "pub_socket", object(), raising=False)
+            p.report(live=False)
+            slot = open_slot()
+            if slot is not None:
+                slot.clear()
+        out, err = capsys.readouterr()
+        assert ("profnb" in out, err) == (True, "")
+        assert isinstance(shell.run_cell("%%tfprofile -q\n1 / 0").error_in_exec, ZeroDivisionError | FailedCellError)
+        out, err = capsys.readouterr()
+        assert re.sub("\x1b[^m]*m", "", out).count("ZeroDivisionError: division by zero") == 1
+        assert err == ""
+        unload_magics(shell)
+    assert_told(p.notes, seam, is_missed=missed)
+
+
+@tensorflow
+@pytest.mark.parametrize("seam", [OP_HANDLE, COLLECTION, RUNNER_OPS, GRAPH_OPERATIONS, RAW_RUN], ids=lambda seam: seam.path)
+def test_a_name_that_queues_are_read_by_is_gone(tf, monkeypatch, seam):
+    v1 = tf.compat.v1
+    hide(monkeypatch, seam)
+    with tf.Graph().as_default(), v1.Session() as session:
+        queue = v1.FIFOQueue(8, [tf.float32], shapes=[()])
+        v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(1.0)]))
+        taken = queue.dequeue()
+        with profnb.profile() as p:
+            coordinator = v1.train.Coordinator()
+            threads = v1.train.start_queue_runners(session, coordinator)
+            assert [float(session.run(taken)) for _ in range(3)] == [1.0] * 3
+            coordinator.request_stop()
+            session.run(queue.close(cancel_pending_enqueues=True))
+            coordinator.join(threads)
+    assert_told(p.notes, seam, is_missed=True)
 
 
 @tensorflow
@@ -241,6 +288,21 @@ def test_one_sentence_names_what_is_missing_and_what_that_costs():
         "told by the names of ops alone, session runs are not traced and calls of a tf.function are no steps."
     ]
     assert explain_missing([]) == []
+
+
+def test_nobody_misses_what_another_version_has():
+    ops, graph = Seam("keras:ops", ""), Seam("keras:Model.nodes", "layers have no order", only_with="keras:ops")
+    older, newer, newest = (type(sys)("keras") for _ in range(3))
+    newer.ops = newest.ops = True
+    newest.Model = type("Model", (), {"nodes": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("profnb.capture.library.SEAMS", (ops, graph))
+        assert [Library(module).missing for module in (older, newer, newest)] == [[ops], [graph], []]
+
+
+@tensorflow
+def test_nothing_is_missing_in_tf_keras():
+    assert Library(pytest.importorskip("tf_keras")).missing == []
 
 
 def test_of_several_names_the_first_that_is_there_counts():

@@ -14,15 +14,36 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from contextlib import ExitStack
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
+from profnb.capture.seams import (
+    CAPTURE_OUTPUT,
+    EVENTS,
+    FAILED_BEFORE,
+    FAILED_INSIDE,
+    IS_ASYNC,
+    LOADED_MAGICS,
+    MAGICS_MANAGER,
+    RAW_CELL,
+    REGISTER,
+    RESULT_INFO,
+    SHOW_TRACEBACK,
+    SUCCESS,
+    TRANSFORM_CELL,
+    TRANSFORMERS,
+    UNREGISTER,
+)
 from profnb.core.parsing import parse_again
 
 __all__ = [
     "as_written",
+    "awaits",
     "body_of",
     "call_after_cell",
+    "can_transform",
+    "loaded_magics",
     "make_transformer",
     "names_of",
     "run_quietly",
@@ -111,6 +132,20 @@ def _line_as_written(line: str, written: Mapping[str, str]) -> str:
     return line[:at] + ("\x1b[0m" if plain != line else "") + own
 
 
+def can_transform(shell: Any) -> bool:
+    """Whether a transformer can start a capture before a cell of the shell, and be told of the cell's end.
+
+    Where it cannot, the magics run the cell themselves.
+    """
+    events = EVENTS.of(shell)
+    return None not in (TRANSFORMERS.of(shell), REGISTER.of(events), UNREGISTER.of(events))
+
+
+def loaded_magics(shell: Any) -> Any:
+    """The shell's ``ProfnbMagics``; None where there are none, or no shell."""
+    return LOADED_MAGICS.of(MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
+
+
 def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
     """Call back once when the running cell is over, however it ends.
 
@@ -120,6 +155,7 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
             or traceback was shown; cells that the cell itself runs (``run_cell``) do not count.
     """
     depth = 0
+    register, unregister = (seam.of(EVENTS.of(shell)) for seam in (REGISTER, UNREGISTER))
 
     def cell_begins(*_: object) -> None:
         nonlocal depth
@@ -130,12 +166,12 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
         if depth:
             depth -= 1
             return
-        shell.events.unregister("pre_run_cell", cell_begins)
-        shell.events.unregister("post_run_cell", cell_ended)
-        callback(result.info.raw_cell if result is not None and result.success else None)
+        unregister("pre_run_cell", cell_begins)
+        unregister("post_run_cell", cell_ended)
+        callback(RAW_CELL.of(RESULT_INFO.of(result)) if SUCCESS.of(result) else None)
 
-    shell.events.register("pre_run_cell", cell_begins)
-    shell.events.register("post_run_cell", cell_ended)
+    register("pre_run_cell", cell_begins)
+    register("post_run_cell", cell_ended)
 
 
 def body_of(cell: str) -> str:
@@ -152,7 +188,7 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
     Raises:
         SyntaxError: It is no Python.
     """
-    tree = parse_again(shell.transform_cell(body))
+    tree = parse_again(TRANSFORM_CELL.of(shell, str)(body))
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
@@ -166,6 +202,14 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
     return read, frozenset(node.id for node in outer if isinstance(node.ctx, ast.Store))
 
 
+def awaits(shell: Any, body: str) -> bool:
+    """Whether a body awaits something: the shell cannot run it inside of another cell."""
+    transform, is_async = TRANSFORM_CELL.of(shell), IS_ASYNC.of(shell)
+    if transform is None or is_async is None:
+        return False
+    return bool(is_async(body, transformed_cell=transform(body)))
+
+
 def run_quietly(shell: Any, body: str) -> BaseException | None:
     """Run a cell's body again without its output, which the first run has shown.
 
@@ -176,22 +220,24 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
     Returns:
         The error it ended with, or None. A traceback is shown, but not that of an interrupt.
     """
-    from IPython.utils.capture import capture_output
-
     errors: list[Any] = []
+    hide, show = CAPTURE_OUTPUT.find(), SHOW_TRACEBACK.of(shell)
 
     def keep(*_: object, **__: object) -> None:
         errors.append(sys.exc_info())
 
-    with capture_output(), replace_attribute(shell, "showtraceback", keep):
+    with ExitStack() as stack:
+        if hide is not None:
+            stack.enter_context(hide())
+        if show is not None:
+            stack.enter_context(replace_attribute(shell, SHOW_TRACEBACK.attributes[0], keep))
         result = shell.run_cell(body, silent=True)
-    if result.success:
+    if SUCCESS.of(result, default=not errors):
         return None
     if not errors:  # it did not compile, and its traceback went where syntax errors go
-        return (
-            result.error_before_exec or result.error_in_exec or SyntaxError("the cell is no Python")
-        )
+        told = FAILED_BEFORE.of(result) or FAILED_INSIDE.of(result)
+        return told or SyntaxError("the cell is no Python")
     if not issubclass(errors[0][0], KeyboardInterrupt):
-        shell.showtraceback(errors[0])
+        show(errors[0])
     error: BaseException = errors[0][1]
     return error

@@ -38,7 +38,6 @@ from profnb.capture.seams import (
     JAX_START,
     JAX_STOP,
     MODEL,
-    SHELL,
     START,
     STOP,
     TORCH_AUTOGRAD_ENTER,
@@ -113,6 +112,7 @@ class Frameworks:
         self._libraries: list[Library] = []
         self.tensorflow: Library | None = None
         self._others: set[str] = set()  # titles of other frameworks that were imported
+        self._records_torch = False
         self._keras_backend = ""
         self._thread = threading.get_ident()
 
@@ -133,7 +133,7 @@ class Frameworks:
 
     def explain_losses(self) -> list[str]:
         """What is lost because of names that others changed."""
-        for name in ("sys", SHELL.module):
+        for name in ("sys", "importlib", "IPython"):
             if self._traces and name in sys.modules:
                 self._look_up(sys.modules[name])
         return explain_missing(self._libraries)
@@ -215,12 +215,12 @@ class Frameworks:
             return  # its import failed half-way
         library, door = self._look_up(torch), self._profilers.torch
         self._others.add(door.title)
-        has_all = door.find(library)
-        if self._traces and has_all:
+        self._records_torch = door.find(library) and self._traces
+        if self._records_torch:
             self._watch(self._to.scopes.watch_torch(library))
         loops = TorchLoops(self._to.recorder, door, self._use_torch, self._hook_failed)
         self._watch(loops.watch(library))
-        if not self._traces or not has_all:
+        if not self._records_torch:
             return
         others = ("tensorflow", "jax", "keras")
         if all(sys.modules.get(name) is None for name in others):
@@ -249,7 +249,7 @@ class Frameworks:
     def _use_torch(self) -> None:
         """PyTorch works here: its profiler starts, and stops where time was up."""
         door = self._profilers.torch
-        if self._traces and door.title in self._others and not self._window.was_opened(door):
+        if self._records_torch and not self._window.was_opened(door):
             self._window.open(door)
 
     def _watch_profiler(

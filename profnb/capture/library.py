@@ -19,7 +19,7 @@ __all__ = ["Library", "explain_missing"]
 
 _TITLES = {
     "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
-    "IPython.core.interactiveshell": "IPython",
+    "importlib": "Python",
 }  # fmt: skip
 
 
@@ -27,7 +27,7 @@ class Library:
     """One imported library in one capture.
 
     Args:
-        module: tensorflow, keras, tf_keras, sys, or IPython's shell.
+        module: tensorflow, jax, torch, keras, tf_keras, IPython, or what of Python holds seams.
         hook_failed: Given every error of a hook of ours.
 
     Attributes:
@@ -41,15 +41,9 @@ class Library:
     ) -> None:
         """Look up every seam of the library."""
         self.module, self._hook_failed = module, hook_failed
-        name = module.__name__.removeprefix("tf_")
-        self._values: dict[Seam, Any] = {}
-        for seam in SEAMS:
-            if seam.module == name and not seam.is_on_objects:
-                self._values[seam] = seam.find(module)
-            elif (
-                seam.module.startswith(f"{name}.") and not seam.is_on_objects
-            ):  # a module of its own, private as a rule
-                self._values[seam] = seam.find()
+        self._values: dict[Seam, Any] = {
+            seam: seam.find(_root(self, seam)) for seam in SEAMS if _is_expected(self, seam)
+        }
         self.missing = [seam for seam, value in self._values.items() if value is None]
         self.changed = [
             seam
@@ -153,6 +147,16 @@ def _clause_of(library: Library) -> str:
     version = str(getattr(module, "__version__", ""))
     losses = _listed(seam.lost for seam in (*library.missing, *library.changed))
     return f"{f'{title} {version}'.strip()} {' and '.join(verbs)}, so {losses}"
+
+
+def _is_expected(library: Library, seam: Seam) -> bool:
+    """Whether a library should have a seam: by its name, which tf_keras shares, or in a module inside."""
+    name = library.module.__name__
+    is_its = seam.module == name.removeprefix("tf_") or seam.module.startswith(f"{name}.")
+    if not is_its or seam.is_on_objects:
+        return False
+    beside = Seam(seam.only_with, "")
+    return not seam.only_with or beside.find(_root(library, beside)) is not None
 
 
 def _root(library: Library, seam: Seam) -> ModuleType | None:

@@ -1,12 +1,18 @@
 """The names of TensorFlow, Keras, JAX, PyTorch, IPython and CPython that a capture hooks or needs to read.
 
-Each with what is lost without it. Not here: what any version has, as IPython's magics, events and
-transformers and ``sys.meta_path``; and what one reader alone asks an object for, as a layer for its weights.
+Each with what is lost without it. Not here: what a library cannot give up and be itself (an op's name and
+inputs, a layer's weights and the arguments that it was made with, ``sys.meta_path``), and that without which
+there is no magic at all: IPython's decorators and ``register_magics``, what it makes of a magic's line,
+``run_cell``, ``user_ns``, ``get_ipython`` and ``display``.
 
 One ``Seam`` is one name: ``tensorflow:profiler.experimental.Trace`` is looked up in the module before the
 colon, and only if the user's code has imported that; nothing here imports. What begins with ``keras:`` stands
-for tf_keras too. Names that only objects have (``is_on_objects``) cannot be looked up beforehand; they are
-read with a default. ``library`` looks up the others as a capture begins, and says what is missing.
+for tf_keras too. ``library`` looks them up as a capture begins, and says what is missing.
+
+Some cannot be looked up (``is_on_objects``), and are read with a default: what an ``__init__`` sets is on no
+class, and to make a graph or a layer in order to look would count up the names of the user's own; what
+compiling sets is None before; a kernel has what a terminal has not. LiteRT's are another process': what it
+misses, the notes of its result say.
 
 Without a name, what hangs on it is lost and no more: no failure of ours reaches the user's code.
 """
@@ -32,7 +38,9 @@ class Seam:
         lost: What is lost without it, to follow "so".
         arguments: How many arguments it is called with by their place; -1 for what is not called.
         keywords: Those it is called with by name.
-        is_on_objects: Whether objects have it, and perhaps not their class.
+        is_on_objects: Whether only objects have it, so that nobody can look it up beforehand.
+        only_with: Another path; where nothing is there, nobody misses this one: Keras 2 has no
+            ``keras:ops``, and a script no shell.
     """
 
     path: str
@@ -40,6 +48,7 @@ class Seam:
     arguments: int = -1
     keywords: tuple[str, ...] = ()
     is_on_objects: bool = False
+    only_with: str = ""
 
     @property
     def module(self) -> str:
@@ -116,6 +125,8 @@ def _read(thing: object, attribute: str) -> Any:
 
 _ANY = ("any_name",)
 _PHASES = ("train", "test", "predict")
+_KERAS_3 = "keras:ops"
+_KERAS_ON_JAX = "keras.src.backend.jax:Variable"
 
 # TensorFlow's profiler.
 _NO_TRACE = "nothing is traced, and steps are only timed"
@@ -156,18 +167,25 @@ JAX_IS_SET_UP = Seam("jax._src.xla_bridge:backends_are_initialized", _NO_JAX, 0)
 JAX_BACKENDS = Seam("jax._src.xla_bridge:backends", _NO_JAX, 0)
 # Asking jax.process_index() would set up the devices.
 _NO_RANK = "it is not known which process of its job this is"
-JAX_JOB = Seam("jax._src.distributed:global_state", _NO_RANK, is_on_objects=True)
-JAX_RANK = Seam("jax._src.distributed:State.process_id", _NO_RANK, is_on_objects=True)
-JAX_RANKS = Seam("jax._src.distributed:State.num_processes", _NO_RANK, is_on_objects=True)
+JAX_JOB = Seam("jax._src.distributed:global_state", _NO_RANK)
+JAX_RANK = Seam("jax._src.distributed:State.process_id", _NO_RANK)
+JAX_RANKS = Seam("jax._src.distributed:State.num_processes", _NO_RANK)
 
+_JAX_EPOCHS = "keras.src.backend.jax.trainer:JAXEpochIterator"
 JAX_BATCHES = Seam(
-    "keras.src.backend.jax.trainer:JAXEpochIterator._get_iterator",
-    "waiting for batches is Python's", 1, is_on_objects=True,
-)  # fmt: skip
+    f"{_JAX_EPOCHS}._get_iterator", "waiting for batches is Python's", 1, only_with=_KERAS_ON_JAX
+)
+_NO_EXAMPLES = "how many examples a batch holds on JAX is not known"
+JAX_ADAPTER = Seam(f"{_JAX_EPOCHS}.data_adapter", _NO_EXAMPLES, is_on_objects=True)
+_ADAPTER = "keras.src.trainers.data_adapters.data_adapter:DataAdapter"
+ADAPTER_BATCHES = Seam(f"{_ADAPTER}.num_batches", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
+ADAPTER_SIZE = Seam(f"{_ADAPTER}.batch_size", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
+ADAPTER_HAS_REST = Seam(f"{_ADAPTER}.has_partial_batch", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
+ADAPTER_REST = Seam(f"{_ADAPTER}.partial_batch_size", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
 
 _JAX_TRAINER = "keras.src.backend.jax.trainer:JAXTrainer"
 _IN_FLIGHT = "training that still runs as an epoch ends is none"
-JAX_STATE_SYNC = Seam(f"{_JAX_TRAINER}.jax_state_sync", _IN_FLIGHT, 1, is_on_objects=True)
+JAX_STATE_SYNC = Seam(f"{_JAX_TRAINER}.jax_state_sync", _IN_FLIGHT, 1, only_with=_KERAS_ON_JAX)
 JAX_STATE = Seam(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT, is_on_objects=True)
 
 # PyTorch's profiler.
@@ -177,27 +195,32 @@ TORCH_PROFILE = Seam(_TORCH_PROFILE, _NO_TORCH, 0, ("activities", "with_stack"))
 TORCH_PROFILE_START = Seam(f"{_TORCH_PROFILE}.start", _NO_TORCH, 1)
 TORCH_PROFILE_STOP = Seam(f"{_TORCH_PROFILE}.stop", _NO_TORCH, 1)
 TORCH_PROFILE_EXPORT = Seam(f"{_TORCH_PROFILE}.export_chrome_trace", _NO_TORCH, 2)
-TORCH_HAS_JOB = Seam("torch.distributed:is_initialized", _NO_RANK, is_on_objects=True)
-TORCH_RANK = Seam("torch.distributed:get_rank", _NO_RANK, is_on_objects=True)
-TORCH_RANKS = Seam("torch.distributed:get_world_size", _NO_RANK, is_on_objects=True)
+_TORCH_JOBS = "torch.distributed:init_process_group"  # some builds have none
+TORCH_HAS_JOB = Seam("torch.distributed:is_initialized", _NO_RANK, 0, only_with=_TORCH_JOBS)
+TORCH_RANK = Seam("torch.distributed:get_rank", _NO_RANK, 0, only_with=_TORCH_JOBS)
+TORCH_RANKS = Seam("torch.distributed:get_world_size", _NO_RANK, 0, only_with=_TORCH_JOBS)
 TORCH_ACTIVITY = Seam("torch.profiler:ProfilerActivity", _NO_TORCH)
 TORCH_RECORD = Seam("torch.profiler:record_function", "PyTorch's trace has no step markers", 1)
 _MEETS_OURS = "a profiler of the code's own meets ours"
-TORCH_RUNS_HERE = Seam("torch._C._autograd:_profiler_enabled", _MEETS_OURS, is_on_objects=True)
-TORCH_RUNS = Seam("torch.autograd.profiler:_is_profiler_enabled", _MEETS_OURS, is_on_objects=True)
+TORCH_RUNS_HERE = Seam("torch._C._autograd:_profiler_enabled", _MEETS_OURS, 0)
+TORCH_RUNS = Seam("torch.autograd.profiler:_is_profiler_enabled", _MEETS_OURS)
 TORCH_AUTOGRAD_ENTER = Seam("torch.autograd.profiler:profile.__enter__", _MEETS_OURS, 1)
-TORCH_PREPARE = Seam(
-    "torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, is_on_objects=True
-)
+TORCH_PREPARE = Seam("torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, 1)
+TORCH_PROFILE_INSIDE = Seam(f"{_TORCH_PROFILE}.profiler", _MEETS_OURS, is_on_objects=True)
 _NO_MODULES = "PyTorch's ops have no layers"
 TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1)
-TORCH_FAST_RECORD = Seam("torch._C._profiler:_RecordFunctionFast", _NO_MODULES, is_on_objects=True)
+TORCH_FAST_RECORD = Seam(
+    "torch._C._profiler:_RecordFunctionFast", "marking PyTorch's layers takes longer", 1
+)
 TORCH_COMPILE = Seam("torch:compile", _NO_MODULES)
 TORCH_HAS_COMPILED = Seam(
     "torch._dynamo.eval_frame:most_recent_backend", _NO_MODULES, is_on_objects=True
 )
-KERAS_SCOPE = Seam("keras:name_scope.__enter__", _NO_MODULES, is_on_objects=True)
-KERAS_METRICS = Seam("keras:Model.compute_metrics", _NO_MODULES, is_on_objects=True)
+_NO_SCOPES_THERE = "Keras' ops on PyTorch have no layers"
+KERAS_SCOPE = Seam("keras:name_scope.__enter__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
+KERAS_SCOPE_EXIT = Seam("keras:name_scope.__exit__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
+KERAS_SCOPE_LAYER = Seam("keras:name_scope.caller", _NO_SCOPES_THERE, is_on_objects=True)
+KERAS_METRICS = Seam("keras:Model.compute_metrics", "Keras' metrics on PyTorch are not told apart")
 
 _NO_LOOPS = "loops over PyTorch make no steps"
 TORCH_STEP_HOOK = Seam("torch.optim.optimizer:register_optimizer_step_post_hook", _NO_LOOPS, 1)
@@ -224,14 +247,20 @@ UNIQUE_NAME = Seam("tensorflow:Graph.unique_name", _NO_SCOPES, 2, ("mark_as_used
 GRAPH_OPERATIONS = Seam("tensorflow:Graph.get_operations", _NO_LINES, 1)
 FUNC_GRAPH = Seam("tensorflow:__internal__.FuncGraph", _NO_LINES)
 FUNC_GRAPH_INIT = Seam("tensorflow:__internal__.FuncGraph.__init__", _NO_LINES)
+# There is none today; where one is, it is called behind ours.
 FUNC_GRAPH_DEL = Seam("tensorflow:__internal__.FuncGraph.__del__", _NO_LINES, is_on_objects=True)
 CAPTURES = Seam("tensorflow:__internal__.FuncGraph.captures", "optimizers' ops have no layers")
 INTERNAL_CAPTURES = Seam("tensorflow:__internal__.FuncGraph.internal_captures", _NO_LINES)
-OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES, is_on_objects=True)
+OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES)
+GRAPH_NAME = Seam("tensorflow:__internal__.FuncGraph.name", _NO_LINES, is_on_objects=True)
+FUNCTION_GRAPH = Seam(
+    "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction.graph",
+    "ops of optimizers and metrics are not told apart",
+)
 GRAPH_FUNCTIONS = Seam("tensorflow:Graph._functions", _NO_SCOPES, is_on_objects=True)
 GRAPH_KEY = Seam("tensorflow:Graph._graph_key", "the order of old graphs", is_on_objects=True)
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
-USER_FRAMES = Seam("tensorflow:Operation.traceback.get_user_frames", _NO_LINES, is_on_objects=True)
+USER_FRAMES = Seam("tensorflow.python.util._tf_stack:StackTrace.get_user_frames", _NO_LINES, 1)
 
 # TensorFlow's tapes.
 _NO_TAPES = "gradients that are computed eagerly make no steps"
@@ -240,12 +269,15 @@ TAPE_GRADIENT = Seam("tensorflow:GradientTape.gradient", _NO_TAPES, 3)
 
 # TensorFlow 1's session runs, and tfprof.
 _NO_RUNS = "session runs are not traced"
+_NO_QUEUES = "what is put into queues is not seen"
 _NO_TFPROF = "tfprof has no views"
 SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS)
 INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS)
-RAW_RUN = Seam(
-    "tensorflow:compat.v1.Session._call_tf_sessionrun", "what is put into queues is not seen"
-)
+RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES)
+# What runs are given instead of ops.
+OP_HANDLE = Seam("tensorflow:Operation._c_op", _NO_QUEUES)
+COLLECTION = Seam("tensorflow:Graph.get_collection", "queues' threads are not counted", 2)
+RUNNER_OPS = Seam("tensorflow:compat.v1.train.QueueRunner.enqueue_ops", COLLECTION.lost)
 SESSION_CONFIG = Seam(
     "tensorflow:compat.v1.Session._config", "numbers of threads are not known", is_on_objects=True
 )
@@ -254,6 +286,16 @@ FULL_TRACE = Seam("tensorflow:compat.v1.RunOptions.FULL_TRACE", _NO_RUNS)
 RUN_METADATA = Seam("tensorflow:compat.v1.RunMetadata", _NO_RUNS)
 TFPROF = Seam("tensorflow:compat.v1.profiler.profile", _NO_TFPROF)
 GRAPH_DEF = Seam("tensorflow:compat.v1.GraphDef", _NO_TFPROF)
+
+# What LiteRT models are made and told by.
+FREEZE = Seam(
+    "tensorflow.python.framework.convert_to_constants:convert_variables_to_constants_v2",
+    "a model of Keras 2 that cannot be saved whole is not converted for LiteRT", 1,
+)  # fmt: skip
+LITE_OPS = Seam(
+    "ai_edge_litert.interpreter:Interpreter._get_ops_details",
+    "ops and layers of LiteRT models are not told", 1,
+)  # fmt: skip
 
 # TensorFlow's input pipelines and settings.
 _NO_DATASETS = "iterators are not named after their datasets' functions"
@@ -286,7 +328,7 @@ RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") 
 EPOCH_BEGIN = Seam(f"{_CALLBACKS}.on_epoch_begin", "how long a fit takes is not estimated", 2)
 EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
 # Keras 3's ``model`` makes the model's state whole each time on JAX, which takes longer than a small step.
-CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", is_on_objects=True)
+CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", only_with=_KERAS_3)
 CALLBACK_PARAMS = Seam(
     f"{_CALLBACKS}.params", "how long a run takes is not estimated", is_on_objects=True
 )
@@ -299,11 +341,41 @@ MODEL = Seam("keras:Model", _NO_LAYERS)
 LAYER_INIT = Seam("keras:layers.Layer.__init__", "layers have no lines")
 LAYER_CALL = Seam("keras:layers.Layer.__call__", _NO_SCOPES)
 FLATTEN_LAYERS = Seam("keras:layers.Layer._flatten_layers", "layers inside of layers are not told")
-INBOUND_NODES = Seam("keras:layers.Layer._inbound_nodes", _NO_LAYERS, is_on_objects=True)
-BUILT_SHAPES = Seam("keras:layers.Layer._build_shapes_dict", _NO_LAYERS, is_on_objects=True)
-BUILT_SHAPE = Seam("keras:layers.Layer._build_input_shape", _NO_LAYERS, is_on_objects=True)
-OPEN_NAME_SCOPE = Seam("keras:layers.Layer._open_name_scope", _NO_SCOPES, is_on_objects=True)
-LAYER_GRAPH = Seam("keras:Model._nodes_by_depth|_operations", _NO_LAYERS, is_on_objects=True)
+_NO_SHAPES = "layers have no shapes"
+_NO_COSTS = "what layers compute is not counted"
+INBOUND_NODES = Seam("keras:layers.Layer._inbound_nodes", _NO_SHAPES, is_on_objects=True)
+NODE_INPUTS = Seam("keras.src.ops.node:Node.input_tensors", _NO_SHAPES, only_with=_KERAS_3)
+NODE_OUTPUTS = Seam(
+    "keras.src.ops.node:Node.output_tensors|outputs", _NO_SHAPES, only_with=_KERAS_3
+)
+_NO_ORDER = "where the gradient has to reach is not known"
+NODE_PARENTS = Seam("keras.src.ops.node:Node.parent_nodes", _NO_ORDER, only_with=_KERAS_3)
+NODE_LAYER = Seam("keras.src.ops.node:Node.operation|layer", _NO_ORDER, is_on_objects=True)
+LAYER_GRAPH = Seam("keras:Model._nodes_by_depth|_operations", _NO_ORDER, is_on_objects=True)
+BUILT_SHAPES = Seam("keras:layers.Layer._build_shapes_dict", _NO_SHAPES, is_on_objects=True)
+BUILT_SHAPE = Seam("keras:layers.Layer._build_input_shape", _NO_SHAPES, is_on_objects=True)
+OPEN_NAME_SCOPE = Seam("keras:layers.Layer._open_name_scope", _NO_SCOPES, only_with=_KERAS_3)
+KERNELS = tuple(
+    Seam(f"keras:layers.Layer._{name}|{name}", _NO_COSTS, is_on_objects=True)
+    for name in ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
+)
+HEADS = {
+    name: Seam(f"keras:layers.MultiHeadAttention._{name}|{name}", _NO_COSTS, is_on_objects=True)
+    for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim")
+}
+_GIVEN = ("query", "key", "value")
+ATTENTION_INPUTS = {
+    name: Seam(f"keras:layers.MultiHeadAttention._{name}_dense", _NO_COSTS, is_on_objects=True)
+    for name in _GIVEN
+}
+ATTENTION_SHAPES = {
+    name: Seam(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS, is_on_objects=True)
+    for name in _GIVEN
+}
+STEP_FUNCTIONS = {
+    phase: Seam(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost, is_on_objects=True)
+    for phase in _PHASES
+}
 COMPILED_LOSS = Seam("keras:Model.compiled_loss", _NO_SCOPES, is_on_objects=True)
 LOSSES = Seam("keras:Model.compiled_loss._losses", _NO_SCOPES, is_on_objects=True)
 VARIABLE_VALUE = Seam("keras:Variable._value", "optimizers' ops have no layers", is_on_objects=True)
@@ -354,21 +426,60 @@ SESSION_HOOKS = tuple(
 )  # fmt: skip
 NEXT_ELEMENT = Seam("tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__", _NO_PARTS)
 # Whoever imports a module that is not there yet calls it; without it nothing can be imported.
-FIND_AND_LOAD = Seam("importlib._bootstrap:_find_and_load", _NO_PARTS, 2, is_on_objects=True)
+FIND_AND_LOAD = Seam("importlib._bootstrap:_find_and_load", _NO_PARTS, 2)
 
-# IPython's shell, and Python.
+# IPython: its classes, and its shell where one runs.
 _NO_CELLS = "source files are not told as cells"
-_SHELL = "IPython.core.interactiveshell:InteractiveShell"
-SHELL = Seam(_SHELL, _NO_CELLS)
-SHELL_IS_THERE = Seam(f"{_SHELL}.initialized", _NO_CELLS, 0)
-SHELL_INSTANCE = Seam(f"{_SHELL}.instance", _NO_CELLS, 0)
-CELL_OF_FILE = Seam(f"{_SHELL}.compile._filename_map", _NO_CELLS, is_on_objects=True)
-CELL_TEXTS = Seam(f"{_SHELL}.history_manager.input_hist_parsed", _NO_CELLS, is_on_objects=True)
-PUBLISHER = Seam(f"{_SHELL}.display_pub", "nothing is shown while a cell runs", is_on_objects=True)
-TRACEBACK = Seam(
-    f"{_SHELL}.InteractiveTB.structured_traceback", "tracebacks show what a magic's line became",
+_NO_TRANSFORMING = "cells under a magic cannot await"
+_NO_END = "cells are not repeated"
+_CLASS = "IPython.core.interactiveshell:InteractiveShell"
+_RESULT = "IPython.core.interactiveshell:ExecutionResult"
+_RUNS = f"{_CLASS}._instance"
+SHELL_IS_THERE = Seam(f"{_CLASS}.initialized", _NO_CELLS, 0)
+SHELL_INSTANCE = Seam(f"{_CLASS}.instance", _NO_CELLS, 0)
+COMPILER = Seam(f"{_RUNS}.compile", _NO_CELLS, only_with=_RUNS)
+CELL_OF_FILE = Seam(  # IPython 7 has none, and numbers its files
+    f"{_RUNS}.compile._filename_map", _NO_CELLS, only_with=f"{_RUNS}.compile.format_code_name"
+)
+HISTORY = Seam(f"{_RUNS}.history_manager", _NO_CELLS, only_with=_RUNS)
+CELL_TEXTS = Seam("IPython.core.history:HistoryManager.input_hist_parsed", _NO_CELLS)
+TRANSFORMERS = Seam(f"{_CLASS}.input_transformers_cleanup", _NO_TRANSFORMING)
+EVENTS = Seam(f"{_RUNS}.events", _NO_TRANSFORMING, only_with=_RUNS)
+REGISTER = Seam("IPython.core.events:EventManager.register", _NO_TRANSFORMING, 3)
+UNREGISTER = Seam("IPython.core.events:EventManager.unregister", _NO_TRANSFORMING, 3)
+CELL_ID = Seam(
+    "IPython.core.interactiveshell:ExecutionInfo.cell_id", "what a report keeps is let go late",
     is_on_objects=True,
 )  # fmt: skip
+SUCCESS = Seam(f"{_RESULT}.success", _NO_END)
+RESULT_INFO = Seam(f"{_RESULT}.info", _NO_END, is_on_objects=True)
+RAW_CELL = Seam("IPython.core.interactiveshell:ExecutionInfo.raw_cell", _NO_END, is_on_objects=True)
+_NO_WHY = "why a cell that runs again failed is not told"
+FAILED_BEFORE = Seam(f"{_RESULT}.error_before_exec", _NO_WHY, is_on_objects=True)
+FAILED_INSIDE = Seam(f"{_RESULT}.error_in_exec", _NO_WHY, is_on_objects=True)
+SHOW_TRACEBACK = Seam(f"{_CLASS}.showtraceback", _NO_WHY, 1)
+CAPTURE_OUTPUT = Seam(
+    "IPython.utils.capture:capture_output", "a cell that runs again shows its output again", 0
+)
+_NO_AWAITING = "cells that await are repeated like others"
+TRANSFORM_CELL = Seam(f"{_CLASS}.transform_cell", _NO_AWAITING, 2)
+IS_ASYNC = Seam(f"{_CLASS}.should_run_async", _NO_AWAITING, 2, ("transformed_cell",))
+_NO_MAGICS = "live controls cannot be configured, and the magics cannot be unloaded"
+MAGICS_MANAGER = Seam(f"{_CLASS}.magics_manager", _NO_MAGICS)
+LOADED_MAGICS = Seam("IPython.core.magic:MagicsManager.registry", _NO_MAGICS)
+MAGICS_BY_NAME = Seam("IPython.core.magic:MagicsManager.magics", _NO_MAGICS)
+KERNEL = Seam(f"{_CLASS}.kernel", "reports are text, as in a terminal", is_on_objects=True)
+_NO_SLOT = "nothing is shown while a cell runs"
+PUBLISHER = Seam(f"{_RUNS}.display_pub", _NO_SLOT, only_with=_RUNS)
+PUBLISH = Seam(
+    "IPython.core.displaypub:DisplayPublisher.publish", _NO_SLOT, 3, ("transient", "update")
+)
+SOCKET = Seam(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT, only_with=f"{_RUNS}.kernel")
+_NO_MAGIC_LINE = "tracebacks show what a magic's line became"
+TRACEBACKS = Seam(f"{_RUNS}.InteractiveTB", _NO_MAGIC_LINE, only_with=_RUNS)
+TRACEBACK = Seam("IPython.core.ultratb:AutoFormattedTB.structured_traceback", _NO_MAGIC_LINE)
+
+# Python.
 MONITORING = Seam(
     "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
 )

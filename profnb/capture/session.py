@@ -176,6 +176,7 @@ class Capture:
         runs, recording = self.graph_runs, self.recording
         recording.steps.truncate(len(recording.steps))
         recording.machine = self.machine.records if len(self.machine.records) else None
+        has_reason = bool(recording.messages)
         recording.messages.extend(self._explain_losses())
         try:
             recording.source, recording.stacks = self.source.finish(
@@ -196,7 +197,7 @@ class Capture:
         recording.environment = describe_environment() | runs.environment
         recording.changing_arguments = find_changing_arguments(self.recorder.events.functions.alive)
         recording.functions = self.recorder.events.functions.listed()
-        if not (self._frameworks.any_imported or self.recording.messages):
+        if not (self._frameworks.any_imported or has_reason):
             self.recording.messages.append(explain_nothing())
 
     def _explain_losses(self) -> list[str]:

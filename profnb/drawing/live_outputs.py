@@ -8,6 +8,8 @@ do not, and for cells that are never run again, the oldest are let go when there
 from collections.abc import Callable
 from typing import Any
 
+from profnb.capture.seams import CELL_ID, EVENTS, REGISTER, UNREGISTER
+
 __all__ = ["LiveOutputs", "close_widgets"]
 
 _MOST = 50
@@ -22,10 +24,13 @@ class LiveOutputs:
 
     def __init__(self, shell: Any) -> None:
         """Nothing lives yet."""
-        self._shell = shell
         self._cell: str | None = None
         self._living: list[tuple[str | None, Callable[[], object]]] = []
-        shell.events.register("pre_run_cell", self._cell_begins)
+        register, unregister = (seam.of(EVENTS.of(shell)) for seam in (REGISTER, UNREGISTER))
+        is_told = register is not None and unregister is not None
+        self._unregister: Callable[..., object] = unregister if is_told else _ignored
+        if is_told:
+            register("pre_run_cell", self._cell_begins)
 
     def __len__(self) -> int:
         return len(self._living)
@@ -37,7 +42,7 @@ class LiveOutputs:
             self._living.pop(0)[1]()
 
     def _cell_begins(self, info: Any = None) -> None:
-        cell = getattr(info, "cell_id", None)
+        cell = CELL_ID.of(info)
         if cell is None:  # run by other code, or a frontend that does not say
             return
         self._cell = cell
@@ -48,7 +53,11 @@ class LiveOutputs:
 
     def end(self) -> None:
         """Listen no longer; what lives stays."""
-        self._shell.events.unregister("pre_run_cell", self._cell_begins)
+        self._unregister("pre_run_cell", self._cell_begins)
+
+
+def _ignored(*_: object) -> None:
+    """What nobody tells of, nobody listens to."""
 
 
 def close_widgets(widget: Any) -> None:

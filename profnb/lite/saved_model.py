@@ -5,10 +5,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from profnb.capture.seams import FREEZE
+from profnb.core.errors import CaptureError
 
 __all__ = ["save_model"]
 
@@ -56,14 +60,17 @@ def _save_whole(model: Any, target: Path, batch: int | None) -> None:
         else:
             return
     # What cannot be saved whole, as where clustering was undone: the function with its weights inside.
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
-
+    with suppress(ImportError):
+        import_module(FREEZE.module)
+    freeze = FREEZE.find()
+    if freeze is None:
+        raise CaptureError(f"TensorFlow {tf.__version__} hides {FREEZE.name}, so {FREEZE.lost}.")
     specs = [
         tf.TensorSpec([batch, *one.shape[1:]], one.dtype, f"input_{at}")
         for at, one in enumerate(inputs)
     ]
     call = tf.function(lambda *x: model(x[0] if len(x) == 1 else list(x), training=False))
-    frozen = convert_variables_to_constants_v2(call.get_concrete_function(*specs))
+    frozen = freeze(call.get_concrete_function(*specs))
     holder = tf.Module()
     holder.call = tf.function(lambda *x: frozen(*x)[0] if len(frozen.outputs) == 1 else frozen(*x))
     tf.saved_model.save(holder, str(target), signatures=holder.call.get_concrete_function(*specs))

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from profnb.capture.cell import body_of, call_after_cell, run_quietly
+from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly
+from profnb.capture.seams import SUCCESS
 from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
@@ -60,7 +61,7 @@ class CellRuns:
             with interrupt_held_back():
                 captured = self._begin(arguments)
             result = self.shell.run_cell(body_of(whole))
-            succeeded = result.success
+            succeeded = SUCCESS.of(result, default=True)
         finally:
             if captured is not None:
                 self._end(captured, arguments, show, whole if succeeded else None)
@@ -144,7 +145,7 @@ class CellRuns:
         if arguments.repeat < 2:
             return ""
         body = body_of(cell)
-        if self.shell.should_run_async(body, transformed_cell=self.shell.transform_cell(body)):
+        if awaits(self.shell, body):
             return "The cell awaits something, so it was run once: such a cell cannot be repeated."
         error: BaseException | None = None
         done = 1

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from IPython.core.error import UsageError
 
-from profnb.capture.cell import body_of, names_of, run_quietly
+from profnb.capture.cell import awaits, body_of, names_of, run_quietly
 from profnb.capture.switches import (
     BACKEND,
     FRESH,
@@ -65,7 +65,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     settings = combine(choices)
     if len(settings) > _MOST_SETTINGS:
         raise UsageError(f"{len(settings):,} combinations; {_MOST_SETTINGS} are the most.")
-    if shell.should_run_async(body, transformed_cell=shell.transform_cell(body)):
+    if awaits(shell, body):
         raise UsageError("The cell awaits something; such a cell cannot be run again and again.")
     sweep = Sweep(settings, arguments.metric)
     make_runs = _run if arguments.executor is None else _run_elsewhere

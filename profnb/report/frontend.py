@@ -15,6 +15,8 @@ from uuid import uuid4
 
 from markupsafe import Markup
 
+from profnb.capture.cell import loaded_magics
+from profnb.capture.seams import KERNEL
 from profnb.core.printable import printable
 from profnb.drawing.html_table import note_list
 from profnb.drawing.live_outputs import close_widgets
@@ -53,7 +55,7 @@ def for_notebooks(show: Callable[[], object]) -> None:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    if getattr(shell, "kernel", None) is None:
+    if KERNEL.of(shell) is None:
         raise NotImplementedError
     show()
 
@@ -71,10 +73,10 @@ def show_report(report: Report, study: Study | None, live: bool | None) -> None:
     from IPython.display import display
 
     shell: Any = get_ipython()
-    if getattr(shell, "kernel", None) is None:
+    if KERNEL.of(shell) is None:
         print(report.text())
         return
-    magics = shell.magics_manager.registry.get("ProfnbMagics")
+    magics = loaded_magics(shell)
     wanted = (live, getattr(magics, "live", None), not is_colab())
     is_live = next(choice for choice in wanted if choice is not None)
     live_id = uuid4().hex if is_live and study is not None and len(study.steps) else ""
@@ -100,10 +102,10 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
 
     shell: Any = get_ipython()
     timeline = build_timeline(study)
-    if getattr(shell, "kernel", None) is None:
+    if KERNEL.of(shell) is None:
         print("\n".join([*(f"Note: {printable(note)}" for note in notes), timeline.text]))
         return
-    magics = shell.magics_manager.registry.get("ProfnbMagics")
+    magics = loaded_magics(shell)
     asks = _wants_detail(magics, live) and bool(timeline.data)
     timeline_id = uuid4().hex if asks else ""
     above = _ROOT.format(ROOT, note_list(notes)) if notes else Markup("")
@@ -133,8 +135,8 @@ def show_timeline_page(
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    has_kernel = getattr(shell, "kernel", None) is not None
-    magics = shell.magics_manager.registry.get("ProfnbMagics") if has_kernel else None
+    has_kernel = KERNEL.of(shell) is not None
+    magics = loaded_magics(shell) if has_kernel else None
     asks = has_kernel and _wants_detail(magics, live)
     names = [uuid4().hex if asks and len(study.trace.events) else "" for study in studies]
     script = {"application/javascript": timeline_script(), "text/plain": ""}
@@ -164,7 +166,7 @@ def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:
     from IPython.display import display
 
     shell: Any = get_ipython()
-    if getattr(shell, "kernel", None) is None:
+    if KERNEL.of(shell) is None:
         print(text)
         return
     for bundle in (*bundles, script_bundle()):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from profnb.capture.datasets import mean_size
+from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RUNNER_OPS
 from profnb.capture.session_records import QueueRecord
 
 __all__ = ["read_queues"]
@@ -29,7 +30,7 @@ def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
     """
     queues: dict[str, QueueRecord] = {}
     handles: dict[Any, str] = {}
-    operations = graph.get_operations()[:_MOST_OPS]
+    operations = GRAPH_OPERATIONS.of(graph, list)()[:_MOST_OPS]
     for op in operations:
         if op.type.removesuffix("V2") in _QUEUES and len(queues) < _MOST_QUEUES:
             queues[op.name] = _describe(op)
@@ -43,14 +44,14 @@ def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
             queue.dequeues[op.name] = _taken(op)
         else:
             queue.enqueues[op.name] = _given(op)
-            handles[op._c_op] = op.name  # noqa: SLF001 - what runs are given instead of ops
+            handles[OP_HANDLE.of(op)] = op.name
             sources = _sources(op.inputs[1:])
             queue.sources = tuple(sorted({*queue.sources, *(source.type for source in sources)}))
             _tell_files(queue, sources)
-    for runner in graph.get_collection(_RUNNERS):
+    for runner in COLLECTION.of(graph, lambda _: ())(_RUNNERS):
         queue = queues.get(getattr(runner, "name", ""))
         if queue is not None:
-            queue.runner_threads += len(getattr(runner, "enqueue_ops", ()))
+            queue.runner_threads += len(RUNNER_OPS.of(runner, ()))
     return queues, handles
 
 

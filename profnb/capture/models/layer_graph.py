@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from profnb.capture.models.layer_shapes import Shape, inherits, nodes_of
-from profnb.capture.seams import LAYER_GRAPH
+from profnb.capture.seams import LAYER_GRAPH, NODE_LAYER, NODE_PARENTS
 
 __all__ = ["is_called_again", "with_gradients"]
 
@@ -30,10 +30,7 @@ def _producers(layer: Any) -> Iterator[int]:
 
 def _parents(node: Any) -> list[Any]:
     """The layers that made a node's inputs."""
-    try:
-        parents = [parent.operation for parent in node.parent_nodes]
-    except AttributeError:  # Keras 2
-        parents = [getattr(parent, "layer", None) for parent in getattr(node, "parent_nodes", [])]
+    parents = [NODE_LAYER.of(parent) for parent in NODE_PARENTS.of(node, [])]
     return [parent for parent in parents if parent is not None]
 
 

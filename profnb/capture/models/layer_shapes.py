@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from profnb.capture.seams import BUILT_SHAPE, BUILT_SHAPES, INBOUND_NODES
+from profnb.capture.seams import (
+    ATTENTION_INPUTS,
+    ATTENTION_SHAPES,
+    BUILT_SHAPE,
+    BUILT_SHAPES,
+    HEADS,
+    INBOUND_NODES,
+    KERNELS,
+    LAYER_GRAPH,
+    NODE_INPUTS,
+    NODE_OUTPUTS,
+)
 
 __all__ = [
     "WITHOUT_CUDNN",
@@ -54,7 +65,7 @@ def input_shapes(layer: Any) -> tuple[Shape, ...]:
     """The first input's shape at each call of the graph of layers, else as it was built."""
     shapes = []
     for node in nodes_of(layer):
-        shapes.extend(_tensor_shapes(getattr(node, "input_tensors", None))[:1])
+        shapes.extend(_tensor_shapes(NODE_INPUTS.of(node))[:1])
     if shapes:
         return tuple(shapes)
     built = BUILT_SHAPES.of(layer, {}).get("input_shape") or BUILT_SHAPE.of(layer)
@@ -65,11 +76,10 @@ def input_shapes(layer: Any) -> tuple[Shape, ...]:
 def output_shape(layer: Any, *, is_library: bool) -> Shape | None:
     """From the graph of layers; else as one of Keras' own layers works it out from its input's."""
     for node in nodes_of(layer)[-1:]:
-        outputs = getattr(node, "output_tensors", None)
-        shapes = _tensor_shapes(getattr(node, "outputs", None) if outputs is None else outputs)
+        shapes = _tensor_shapes(NODE_OUTPUTS.of(node))
         if shapes:
             return shapes[0]
-    if hasattr(layer, "_nodes_by_depth") and isinstance(getattr(layer, "outputs", None), list):
+    if LAYER_GRAPH.of(layer) is not None and isinstance(getattr(layer, "outputs", None), list):
         shapes = _tensor_shapes(layer.outputs)
         return shapes[0] if shapes else None
     if inherits(layer, ("Sequential",)):
@@ -94,12 +104,9 @@ def kernel_shapes(layer: Any) -> tuple[Shape, ...]:
     holder = getattr(layer, "cell", layer) if inherits(layer, ("RNN",)) else layer
     if inherits(layer, ("TimeDistributed",)):
         holder = getattr(layer, "layer", layer)
-    names = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
     shapes = []
-    for name in names:
-        weight = getattr(holder, f"_{name}", None)
-        weight = getattr(holder, name, None) if weight is None else weight
-        shape = getattr(weight, "shape", None)
+    for seam in KERNELS:
+        shape = getattr(seam.of(holder), "shape", None)
         if shape is not None:
             shapes.append(tuple(int(size) for size in shape))
     return tuple(shapes)
@@ -112,15 +119,14 @@ def settings_of(layer: Any) -> dict[str, int | str]:
         text = getattr(layer, name, None)
         if isinstance(text, str):
             settings[name] = text
-    for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim"):
-        value = getattr(layer, f"_{name}", None)
-        value = getattr(layer, name, None) if value is None else value
+    for name, seam in HEADS.items():
+        value = seam.of(layer)
         if isinstance(value, int) and 0 <= value < _LARGEST:
             settings[name] = value
-    for name in ("query", "key", "value"):
-        part = getattr(layer, f"_{name}_dense", None)
+    for name, seam in ATTENTION_INPUTS.items():
+        part = seam.of(layer)
         shapes = input_shapes(part) if part is not None else ()
-        sizes = getattr(layer, f"_{name}_shape", None) or (shapes[0] if shapes else None)
+        sizes = ATTENTION_SHAPES[name].of(layer) or (shapes[0] if shapes else None)
         shape = _as_shape(sizes) if sizes is not None else None
         if shape and len(shape) == 3 and shape[1]:
             settings[f"{name}_length"] = shape[1]

@@ -22,6 +22,7 @@ from profnb.capture.seams import (
     DEFAULT_GRAPH,
     EXECUTING_EAGERLY,
     FLATTEN_LAYERS,
+    GRAPH_NAME,
     GRAPH_OPERATIONS,
     LAYER_CALL,
     MODEL,
@@ -159,7 +160,7 @@ class ModelWatch:
                 return
             try:
                 graph = graph_now()
-                if str(getattr(graph, "name", "")).startswith(_SCRATCH):
+                if str(GRAPH_NAME.of(graph, "")).startswith(_SCRATCH):
                     return
                 scope = UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
                 is_again = self._open[-1][3] if self._open else self._is_again(layer, graph)

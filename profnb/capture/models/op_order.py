@@ -18,9 +18,11 @@ from typing import Any
 from profnb.capture.seams import (
     CAPTURES,
     CONCRETE_FUNCTIONS,
+    FUNCTION_GRAPH,
     GRAPH_FUNCTIONS,
     GRAPH_OPERATIONS,
     PYTHON_FUNCTION,
+    STEP_FUNCTIONS,
     VARIABLE_VALUE,
 )
 
@@ -38,7 +40,6 @@ UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
 _CUSTOM = "IdentityN"  # what tf.custom_gradient leaves in the forward pass
 _SUM = "AddN"
-_PHASES = ("train", "test", "predict")
 _MOST_OPS, _MOST_FUNCTIONS, _MOST_GRAPHS, _DEEPEST = 300_000, 200, 6, 8
 
 
@@ -64,12 +65,12 @@ def function_graphs(model: Any) -> dict[str, list[Any]]:
     tell the names of the ops that did.
     """
     graphs_of_phase = {}
-    for phase in _PHASES:
+    for phase, seam in STEP_FUNCTIONS.items():
         seen: dict[int, Any] = {}
-        for concrete in _concrete_functions(getattr(model, f"{phase}_function", None), 0):
-            _collect(concrete.graph, seen)
+        for concrete in _concrete_functions(seam.of(model), 0):
+            _collect(FUNCTION_GRAPH.of(concrete), seen)
         if seen:
-            sizes = {key: len(graph.get_operations()) for key, graph in seen.items()}
+            sizes = {key: len(GRAPH_OPERATIONS.of(graph)()) for key, graph in seen.items()}
             large = [key for key, size in sizes.items() if 2 * size > max(sizes.values())]
             graphs_of_phase[phase] = [seen[key] for key in large[:_MOST_GRAPHS]]
     return graphs_of_phase
@@ -98,7 +99,7 @@ def _collect(graph: Any, seen: dict[int, Any]) -> None:
             continue
         seen[id(at)] = at
         functions = GRAPH_FUNCTIONS.of(at) or {}
-        waiting.extend(getattr(function, "graph", None) for function in functions.values())
+        waiting.extend(FUNCTION_GRAPH.of(function) for function in functions.values())
 
 
 def handle_of(weight: Any) -> Any:
@@ -116,7 +117,7 @@ def describe_ops(
         row_of_handle: The layer of each weight, by the id of its handle.
         has_keras_step: Whether the step is Keras' own, so that what is left over is the metrics'.
     """
-    operations = graph.get_operations()
+    operations = GRAPH_OPERATIONS.of(graph, list)()
     if len(operations) > _MOST_OPS:
         return {}
     names = [(operation.name, operation.type) for operation in operations]

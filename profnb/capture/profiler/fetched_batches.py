@@ -12,8 +12,15 @@ from functools import partial
 from typing import Any
 
 from profnb.capture.hooks import WatchedCall, replace_attribute
-from profnb.capture.seams import JAX_BATCHES
-from profnb.capture.signals import signal_of
+from profnb.capture.seams import (
+    ADAPTER_BATCHES,
+    ADAPTER_HAS_REST,
+    ADAPTER_REST,
+    ADAPTER_SIZE,
+    JAX_ADAPTER,
+    JAX_BATCHES,
+    Seam,
+)
 
 __all__ = ["watch_fetching"]
 
@@ -44,7 +51,7 @@ def watch_fetching(
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             raise
-        adapter = getattr(epochs, "data_adapter", None)
+        adapter = JAX_ADAPTER.of(epochs)
         return _Batches(batches, partial(_Sizes, adapter, before), after, hook_failed)
 
     return replace_attribute(owner, name, made)
@@ -57,21 +64,16 @@ class _Sizes:
 
     def __init__(self, adapter: Any, before: SizeHook) -> None:
         self._adapter, self._before = adapter, before
-        self._left = self._told("num_batches") or 0
+        self._left = self._told(ADAPTER_BATCHES) or 0
 
     def __call__(self) -> None:
         self._left -= 1
-        is_rest = self._left == 0 and self._told("has_partial_batch")
-        self._before(self._told("partial_batch_size" if is_rest else "batch_size"))
+        is_rest = self._left == 0 and self._told(ADAPTER_HAS_REST)
+        self._before(self._told(ADAPTER_REST if is_rest else ADAPTER_SIZE))
 
-    def _told(self, name: str) -> int | None:
+    def _told(self, seam: Seam) -> int | None:
         """A number of the adapter's; None where it has none, or raises that it does not know."""
-        try:
-            value = getattr(self._adapter, name, None)
-        except Exception as error:  # anybody's data; the user's code comes first
-            if signal_of(error):
-                raise
-            return None
+        value = seam.of(self._adapter)
         return value if isinstance(value, int) else None
 
 

@@ -89,9 +89,9 @@ def _rank_in_framework() -> Rank | None:
     """What an imported framework was told; asking sets nothing up."""
     job = JAX_JOB.find()
     rank, ranks = JAX_RANK.of(job), JAX_RANKS.of(job)
-    has_job = TORCH_HAS_JOB.find()
-    if rank is None and has_job is not None and has_job():
-        rank, ranks = TORCH_RANK.find()(), TORCH_RANKS.find()()
+    asked = [seam.find() for seam in (TORCH_HAS_JOB, TORCH_RANK, TORCH_RANKS)]
+    if rank is None and None not in asked and asked[0]():
+        rank, ranks = asked[1](), asked[2]()
     is_known = isinstance(rank, int) and isinstance(ranks, int)
     return Rank(str(rank), ranks) if is_known and 0 <= rank < ranks > 1 else None
 

@@ -26,6 +26,7 @@ from profnb.capture.seams import (
     TORCH_PREPARE,
     TORCH_PROFILE,
     TORCH_PROFILE_EXPORT,
+    TORCH_PROFILE_INSIDE,
     TORCH_PROFILE_START,
     TORCH_PROFILE_STOP,
     TORCH_RECORD,
@@ -193,7 +194,7 @@ def _make_stoppable(lost: Any) -> None:
     prepare = TORCH_PREPARE.find()
     with OwnFaults():
         if prepare is not None:
-            prepare(lost.profiler)
+            prepare(TORCH_PROFILE_INSIDE.of(lost))
 
 
 class _Event:

@@ -23,6 +23,8 @@ from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.capture.seams import (
     KERAS_METRICS,
     KERAS_SCOPE,
+    KERAS_SCOPE_EXIT,
+    KERAS_SCOPE_LAYER,
     TORCH_CALL,
     TORCH_COMPILE,
     TORCH_HAS_COMPILED,
@@ -86,7 +88,9 @@ class TorchScopes:
     def watch_torch(self, torch: Library) -> Iterator[None]:
         """Mark calls of modules inside the block."""
         compiles = TORCH_COMPILE.find(torch.module)
-        if compiles is None or TORCH_HAS_COMPILED.find() is not None:
+        if compiles is None:  # nobody would tell when to stop
+            self._is_over = True
+        elif TORCH_HAS_COMPILED.find() is not None:
             self._stop()
         if self._is_over:
             yield
@@ -120,7 +124,7 @@ class TorchScopes:
             return
         hooks: tuple[tuple[Seam, str, dict[str, Any]], ...] = (
             (KERAS_SCOPE, "__enter__", {"after": self._scope_entered}),
-            (KERAS_SCOPE, "__exit__", {"before": self._left}),
+            (KERAS_SCOPE_EXIT, "__exit__", {"before": self._left}),
             (
                 KERAS_METRICS,
                 "compute_metrics",
@@ -207,7 +211,7 @@ class TorchScopes:
     def _scope_entered(self, scope: Any) -> None:
         if not self._is_marking():
             return
-        name, layer = str(scope.name), getattr(scope, "caller", None)
+        name, layer = str(scope.name), KERAS_SCOPE_LAYER.of(scope)
         if not self._open:
             self._turn = _Turn()
         above = self._open[-1] if self._open else None

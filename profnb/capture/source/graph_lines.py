@@ -27,6 +27,7 @@ from profnb.capture.seams import (
     FUNC_GRAPH,
     FUNC_GRAPH_DEL,
     FUNC_GRAPH_INIT,
+    GRAPH_NAME,
     GRAPH_OPERATIONS,
     LAYER_INIT,
 )
@@ -112,7 +113,7 @@ class GraphWatch:
             self._read(graph, driver)
 
     def _read(self, graph: Any, driver: Place | None) -> Reading | None:
-        if self._ops >= _MOST_OPS or getattr(graph, "name", "") in _SCRATCH:
+        if self._ops >= _MOST_OPS or GRAPH_NAME.of(graph) in _SCRATCH:
             return None
         reading, most = Reading(driver), _MOST_OPS - self._ops
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.seams import (
     GRAPH_KEY,
+    GRAPH_NAME,
     GRAPH_OPERATIONS,
     INTERNAL_CAPTURES,
     OP_TRACEBACK,
@@ -52,7 +53,7 @@ class Reading:
 
     def read(self, graph: Any, most: int) -> int:
         """Take in the ops of the graph; how many."""
-        self.name, self.number = str(getattr(graph, "name", "")), number_of(graph)
+        self.name, self.number = str(GRAPH_NAME.of(graph, "")), number_of(graph)
         if self.driver is None:
             self.driver = _driver_of(graph)
         alike: dict[Place | None, Place | None] = {}
@@ -112,7 +113,7 @@ def is_whole(graph: Any) -> bool:
     A collection on another thread that began before its class had a ``__del__`` has taken it apart when that
     is called: first what Python knows of it, then what C++ has.
     """
-    return getattr(graph, "name", None) is not None
+    return GRAPH_NAME.of(graph) is not None
 
 
 def number_of(graph: Any) -> int:

@@ -14,7 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-from profnb.capture.seams import CELL_OF_FILE, CELL_TEXTS, SHELL_INSTANCE, SHELL_IS_THERE
+from profnb.capture.seams import (
+    CELL_OF_FILE,
+    CELL_TEXTS,
+    COMPILER,
+    HISTORY,
+    SHELL_INSTANCE,
+    SHELL_IS_THERE,
+)
 
 __all__ = [
     "Places",
@@ -120,7 +127,7 @@ def _timed_lines() -> list[str]:
     is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
     if is_there is None or instance is None or not is_there():
         return []
-    inputs = CELL_TEXTS.of(getattr(instance(), "history_manager", None), ())
+    inputs = CELL_TEXTS.of(HISTORY.of(instance()), ())
     found = _TIMED_CELL.search(inputs[-1]) if len(inputs) else None
     return [] if found is None else str(ast.literal_eval(found[1])).splitlines()
 
@@ -141,12 +148,11 @@ def number_cells() -> dict[str, int]:
     if is_there is None or instance is None or not is_there():
         return {}
     shell = instance()
-    number_of = CELL_OF_FILE.of(getattr(shell, "compile", None))
+    number_of = CELL_OF_FILE.of(COMPILER.of(shell))
     if isinstance(number_of, dict):
         return {file: number for file, number in number_of.items() if isinstance(number, int)}
     numbers = {}  # IPython 7 keeps no such map
-    history = getattr(shell, "history_manager", None)
-    inputs = [text.strip() for text in CELL_TEXTS.of(history, ())]
+    inputs = [text.strip() for text in CELL_TEXTS.of(HISTORY.of(shell), ())]
     for file in [name for name in list(linecache.cache) if is_user_file(name)]:
         named = re.match(r"<ipython-input-(\d+)-", file)
         text = "".join(linecache.getlines(file)).strip()

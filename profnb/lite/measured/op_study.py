@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from profnb.capture.seams import LITE_OPS
 from profnb.core.units import PS_PER_US
 from profnb.lite.findings import LiteLayer, LiteModel, LiteOp
 from profnb.lite.given import GivenData
@@ -23,6 +24,7 @@ from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefu
 __all__ = ["OpStudy"]
 
 _PROFILED_RUNS, _LOOKED_INTO = 60, 8
+_NO_OPS = f"The interpreter hides {LITE_OPS.name}, so {LITE_OPS.lost}."
 
 
 class OpStudy:
@@ -58,7 +60,10 @@ class OpStudy:
         self._seen = list(models)
         for one in models:
             inputs = process.ask("open", id=one.name, **self._bench.place_of(one))["inputs"]
-            graph = read_graph(process.ask("graph", id=one.name), inputs)
+            told = process.ask("graph", id=one.name)
+            graph = read_graph(told, inputs)
+            if not told["ops"] and _NO_OPS not in self._bench.notes:
+                self._bench.notes.append(_NO_OPS)
             of_model = layers.get(one.name) or layers.get(one.name.rpartition(", ")[0], [])
             found = assign_layers(graph, of_model)
             self._graphs[one.name], self._layers[one.name] = graph, found

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from profnb.capture.seams import LITE_OPS
+
 __all__ = ["main"]
 
 _WARM_UP = 10
@@ -209,7 +211,7 @@ class _Server:
                     "inputs": [int(one) for one in op["inputs"]],
                     "outputs": [int(one) for one in op["outputs"]],
                 }
-                for op in interpreter._get_ops_details()
+                for op in LITE_OPS.of(interpreter, tuple)()
             ],
             "tensors": [_described(detail) for detail in interpreter.get_tensor_details()],
         }  # fmt: skip
@@ -265,7 +267,7 @@ class _Server:
         arrays = _arrays(ask["source"])
         details = {int(one["index"]): one for one in interpreter.get_tensor_details()}
         kept: dict[int, list[Any]] = {}
-        wanted = {int(one) for op in interpreter._get_ops_details() for one in op["outputs"]}
+        wanted = {int(one) for op in LITE_OPS.of(interpreter, tuple)() for one in op["outputs"]}
         wanted = {i for i in wanted & details.keys() if details[i]["shape"].size}
         for begin in range(0, len(arrays[0]) - model.batch + 1, model.batch):
             model.fill(interpreter, [array[begin : begin + model.batch] for array in arrays])

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from profnb.capture.seams import KERNEL
 from profnb.core.printable import printable
 from profnb.drawing.html_table import html_table
 from profnb.drawing.theme import MUTED, ROOT
@@ -44,7 +45,7 @@ class Progress:
         self._total, self._headings, self._counted = total, headings, counted
         self._rows: dict[int, Sequence[str]] = {}
         self._began = done, time.monotonic()
-        is_terminal = getattr(get_ipython(), "kernel", None) is None
+        is_terminal = KERNEL.of(get_ipython()) is None
         self._writes = is_terminal and not is_quiet and sys.stderr.isatty()
         self._slot: Slot | None = None if is_quiet else open_slot()
 

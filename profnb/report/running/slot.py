@@ -10,7 +10,7 @@ finds nothing of ours.
 from typing import Any
 from uuid import uuid4
 
-from profnb.capture.seams import PUBLISHER
+from profnb.capture.seams import KERNEL, PUBLISH, PUBLISHER, SOCKET
 
 __all__ = ["EMPTY", "Slot", "open_slot"]
 
@@ -46,11 +46,10 @@ def open_slot() -> Slot | None:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    if getattr(shell, "kernel", None) is None:
+    if KERNEL.of(shell) is None:
         return None
     publisher = PUBLISHER.of(shell)
-    if (
-        getattr(publisher, "pub_socket", None) is None
-    ):  # what is displayed is being kept (%%capture)
+    publish = PUBLISH.of(publisher)
+    if SOCKET.of(publisher) is None:  # what is displayed is being kept (%%capture)
         return None
-    return Slot(publisher.publish)
+    return None if publish is None else Slot(publish)
