@@ -41,6 +41,7 @@ class Recording:
         window_ns: Wall time of the traced window.
         wall_ns: Wall time of the whole code, without what starting and stopping the profiler took.
         overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
+        marking_ns: What marking a traced step took outside of it, on average.
         closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
             started its own profiler), "session runs" (which are traced one by one), "a fault" (of
             ours, as it opened), or None if it did not.
@@ -75,6 +76,7 @@ class Recording:
     window_ns: int = 0
     wall_ns: int = 0
     overhead_ns: int = 0
+    marking_ns: int = 0
     closed_by: str | None = None
     messages: list[str] = field(default_factory=list)
     graph_runs: list[bytes] = field(default_factory=list)

@@ -127,6 +127,7 @@ class KerasBatches:
         batch = self._open.batch = self._open.begin(None, KERAS, phase, self._batches_begun)
         with OwnFaults():  # then the step has no marker
             batch.marker = door.mark_step(phase, self._batches_begun, **{MARKER: KERAS})
+        self._open.marker_began(batch)
         self._batches_begun += 1
 
     def _batch_ended(self) -> None:

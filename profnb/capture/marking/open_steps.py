@@ -50,6 +50,7 @@ class OpenSteps:
         batch: Keras' batch that runs.
         runs: How many fits (evaluates, ...) of Keras began, by phase.
         is_in_run: Whether one runs, which has batches of its own.
+        own_ns: What marking and recording the traced steps took, between them.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = False
+        self.own_ns = 0
         self._to_report: int | None = None
         self._code_of_name: dict[str, int] = {}
         self._traced: list[int] = []  # per name, how many were recorded under trace
@@ -107,6 +109,11 @@ class OpenSteps:
         self.parts.step_began(span)
         return span
 
+    def marker_began(self, span: OpenStep) -> None:
+        """A marker of ours has begun: what passed since its step did lies before it in the trace."""
+        if span.was_traced:
+            self.own_ns += time.perf_counter_ns() - span.begin_ns
+
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""
         self.parts.step_ended(span, is_step=True)
@@ -132,6 +139,8 @@ class OpenSteps:
         self._total_ns[code] += end_ns - span.begin_ns
         if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
             self._to_report = self._traced[code]
+        if span.was_traced and self.is_outside:
+            self.own_ns += time.perf_counter_ns() - end_ns
 
     def drop(self, span: OpenStep, *, failed: bool = False) -> None:
         """It ended and is no step."""

@@ -34,6 +34,7 @@ class OwnLoops:
         span = self._open.begin(None, USER, "train", number)
         with OwnFaults():  # then the step has no marker
             span.marker = door.mark_step("train", number)
+        self._open.marker_began(span)
         self._iterations_begun += 1
         self._iteration = span
         self._open.stack.append(span)

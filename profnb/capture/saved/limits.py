@@ -41,7 +41,10 @@ LIMITS: Mapping[str, Limit] = {
         if field not in ("max_steps", "max_seconds", "warmup_steps", "label")
     },
     **{f"Recording.{field}": _NOT_KEPT for field in ("path", "folder", "graph_runs", "graph")},
-    **{f"Recording.{field}_ns": Limit(least=0) for field in ("window", "wall", "overhead")},
+    **{
+        f"Recording.{field}_ns": Limit(least=0)
+        for field in ("window", "wall", "overhead", "marking")
+    },
     "Recording.cardinalities": Limit(least=0),
     "Recording.file_counts": Limit(least=0, end=_NS),
     "Recording.file_bytes": Limit(least=0, end=_NS),

@@ -5,7 +5,7 @@ import numpy as np
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING
 from profnb.capture.session_records import GapRecords
 from profnb.core.columns import Bools, Int64s
-from profnb.core.units import count_text, duration_text, percent_text
+from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
 from profnb.subjects.advising import (
@@ -44,27 +44,16 @@ _LEAST_SHARE = 0.1
 def python_between_steps(study: Study) -> Advice | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
-    That is between steps of one loop (not between epochs, nor in pauses), and on a CPU inside them where
-    nothing was active (Keras 2 calls callbacks there), unless they run their ops one by one. Where JAX's
-    calls run ahead of their programs, Python is not what the programs wait for.
+    That is between steps of one loop (not between epochs, nor in pauses; without what profnb does there to
+    mark them), and on a CPU inside them where nothing was active (Keras 2 calls callbacks there), unless they
+    run their ops one by one. Where JAX's calls run ahead of their programs, Python is not what the programs
+    wait for.
     """
     if not study.summary.counted.size or study.steps.is_window or study.summary.all_warm_up:
         return None  # of steps in which a function was traced: that is what Python did
     is_hidden = study.framework == JAX and study.steps.steps_ahead > 0
-    rows = study.summary.counted
-    in_gaps = study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
-    shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
-    unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
-    rest, inside = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum()), 0.0
-    runs = session_gaps(study)
-    is_eager = study.steps.origin in EAGER_LOOPS or eager_ops(study) is not None
-    # PyTorch's ops are started by Python one by one, unless they are compiled.
-    is_eager |= study.framework == PYTORCH or work_outside_jit(study) is not None
-    if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
-        rest = min(rest, own_gap_ps(runs) * rows.size) - _told_elsewhere_ps(study, runs)
-    elif not study.has_device and not is_eager:  # inside such steps it dispatches the ops
-        inside = float(study.breakdown.of("all others")[rows].sum())
-        rest += inside
+    rows, runs = study.summary.counted, session_gaps(study)
+    rest, inside = _python_ps(study, runs)
     whole = period_ps(study)
     share = rest / whole if whole else 0.0
     if is_hidden or share < _LEAST_SHARE or rows.size < 5 or rest / rows.size < _LEAST_GAP_PS:
@@ -78,7 +67,7 @@ def python_between_steps(study: Study) -> Advice | None:
         return _python_is_the_step(study, share, f"{each} a step", inside / rest)
     # Of a gap between session runs only the sum over all is known to be Python's, not that of each.
     remedy = find_remedy(study, rest / rows.size)
-    few, seldom = _few_gaps(in_gaps[:, -1], rest, whole, remedy.name) if runs is None else ("", "")
+    few, seldom = ("", "") if runs is not None else _few_gaps(study, rest, whole, remedy.name)
     if feeding is not None and feeding.named():
         cause = f" Most of it is {feeding.named()}.{few}"
     else:
@@ -113,6 +102,30 @@ def python_between_steps(study: Study) -> Advice | None:
         guide(study, "function"),
         where="" if seldom else remedy.where,
     )  # fmt: skip
+
+
+def _in_gaps(study: Study) -> Int64s:
+    """The categories of the gaps behind the counted steps that belong to their loop."""
+    rows = study.summary.counted
+    return study.breakdown.gap_picoseconds[rows] * study.gaps.belongs[rows, None]
+
+
+def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
+    """Python's time between the counted steps and inside, less what marking them took; and that inside."""
+    rows, in_gaps = study.summary.counted, _in_gaps(study)
+    shown = study.breakdown.of("input")[rows] + in_gaps[:, CATEGORIES.index("input")]
+    unseen = np.maximum(study.input.waiting.step_ps[rows] - shown, 0)  # of which no category tells
+    rest = float(np.maximum(in_gaps[:, -1] - unseen, 0).sum())
+    if runs is not None:  # what passes inside of Session.run, before its first op, is not Python's
+        return min(rest, own_gap_ps(runs) * rows.size) - _told_elsewhere_ps(study, runs), 0.0
+    rest -= min(rest, study.recording.marking_ns * PS_PER_NS * rows.size)
+    is_eager = study.steps.origin in EAGER_LOOPS or eager_ops(study) is not None
+    # PyTorch's ops are started by Python one by one, unless they are compiled.
+    is_eager |= study.framework == PYTORCH or work_outside_jit(study) is not None
+    if study.has_device or is_eager:  # inside such steps it dispatches the ops
+        return rest, 0.0
+    inside = float(study.breakdown.of("all others")[rows].sum())
+    return rest + inside, inside
 
 
 def _has_another_cause(study: Study) -> bool:
@@ -164,13 +177,14 @@ def _is_paced_by_input(study: Study) -> bool:
     return bool((is_async & is_last).any()) and waiting.starved >= many
 
 
-def _few_gaps(python_ps: Int64s, rest_ps: float, whole_ps: float, name: str) -> tuple[str, str]:
+def _few_gaps(study: Study, rest_ps: float, whole_ps: float, name: str) -> tuple[str, str]:
     """Where most of it lies after few steps: (that, in a sentence; what helps then), else empty.
 
     What runs every tenth step (a checkpoint) is no cost of each: to return to Python less often cannot help.
     What comes at no regular distance need not be the program's: another program may have had the processor.
     There the remedy of each step stands where the other steps alone ask for it, or what took most has a name.
     """
+    python_ps = _in_gaps(study)[:, -1]
     far = python_ps > _FAR_LONGER * np.median(python_ps)
     found = int(python_ps[far].sum())
     if not 0 < far.sum() * _FEW <= far.size or found * 2 <= rest_ps:

@@ -1,0 +1,98 @@
+"""What profnb does between steps to mark them is clocked, and nobody is told that it is Python of the code's."""
+
+from types import SimpleNamespace
+
+import pytest
+from clocks import Still
+from test_advice import MS, US, loop, rules_of
+
+from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
+from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.recording import Recording
+from profnb.subjects.study import Study
+
+BEGINS, MARKS, ENDS, WORKS = 1, 2, 4, 100  # ms
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Still()
+    for module in (open_steps, keras_batches, own_loops, trace_events):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def recorder_by(clock, is_tracing=lambda: True):
+    """A recorder that takes 1 ms as a step begins, 2 for its marker and 4 as it ends."""
+    parts = SimpleNamespace(step_began=lambda _: clock.work(BEGINS), step_ended=lambda *_, **__: clock.work(ENDS))
+    door = SimpleNamespace(mark_step=lambda *_, **__: clock.work(MARKS))
+    return StepRecorder(is_tracing, lambda _: None, parts, lambda: door), door
+
+
+def iterate(recorder, door, clock):
+    recorder.loops.iteration_begins(door)
+    clock.work(WORKS)
+    recorder.loops.iteration_ended()
+    clock.work(50)  # Python of the code's own
+
+
+def run_a_batch(recorder, door, clock):
+    recorder.batches._batch_began("train")
+    clock.work(WORKS)
+    recorder.batches._batch_ended()
+    clock.work(50)
+
+
+def call(recorder, door, clock, inside=()):
+    """A tf.function, whose marker TensorFlow itself begins and ends; what is called inside is part of it."""
+    trace = SimpleNamespace(set_metadata=lambda **_: None)
+    recorder.events._trace_began(trace, "call", {"tf_function_call": "notTraced-xla"})
+    clock.work(WORKS)
+    for one in inside:
+        one(recorder, door, clock)
+    recorder.events._trace_ended(trace, failed=False)
+    clock.work(50)
+
+
+def call_twice(recorder, door, clock):
+    call(recorder, door, clock, [call, call])
+
+
+@pytest.mark.parametrize(("step", "own_ms"), [
+    (iterate, BEGINS + MARKS + ENDS), (run_a_batch, BEGINS + MARKS + ENDS), (call, ENDS), (call_twice, ENDS),
+])  # fmt: skip
+def test_marking_is_clocked_outside_of_the_steps_only(clock, step, own_ms):
+    recorder, door = recorder_by(clock)
+    assert recorder.own_ns == 0
+    for _ in range(3):
+        step(recorder, door, clock)
+    assert len(recorder.records) == 3
+    assert recorder.own_ns == own_ms * 1_000_000
+
+
+def test_what_is_not_traced_is_not_clocked(clock):
+    """Its markers cost less, and it lies between no steps of the trace."""
+    is_tracing = [True]
+    recorder, door = recorder_by(clock, lambda: is_tracing[0])
+    iterate(recorder, door, clock)
+    is_tracing[0] = False
+    iterate(recorder, door, clock)
+    assert len(recorder.records) == 2
+    assert recorder.own_ns == (BEGINS + MARKS + ENDS) * 1_000_000
+
+
+def marked(study, own_us):
+    return rules_of(Study(study.trace, 0, Recording(marking_ns=own_us * 1000))).get("python-between-steps")
+
+
+def test_what_marking_took_is_not_python_of_the_codes():
+    """Ten gaps of 44 us in eleven steps: 40 us a step, of which 20 must be left."""
+    study = loop(11, 100 * US, 44 * US)
+    assert marked(study, 0).bound_fraction == pytest.approx(440 / 1540)
+    assert marked(study, 19).bound_fraction == pytest.approx((440 - 11 * 19) / 1540)
+    assert marked(study, 21) is None
+    assert marked(study, 10**6) is None  # what is not to be believed
+
+
+def test_a_long_gap_stays_said_whatever_marking_took():
+    assert marked(loop(11, 6 * MS, 4 * MS), 30).bound_fraction == pytest.approx(40 / 106, abs=0.005)
