@@ -6,12 +6,13 @@ Set PROFNB_SCREENSHOTS=FOLDER to keep a picture of each state. No network is use
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -113,28 +114,34 @@ class Lab:
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
         self.themes = settings / "themes.jupyterlab-settings"
         self.env = {**os.environ, "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data")}
+        self.own = root / f"{uuid.uuid4().hex}.txt"  # which no other server has
+        self.own.touch()
 
     def trust(self, name):
         subprocess.run([sys.executable, "-m", "jupyter", "trust", f"{name}.ipynb"], cwd=self.root, env=self.env, check=True, capture_output=True)
 
-    @contextmanager
-    def running(self):
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
+    def start(self):
+        """A server whose port is of its own choice, once it answers; another one where somebody took the port before it listened."""
         command = [
-            sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}",
+            sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0",
             "--ServerApp.token=", "--ServerApp.password=", f"--ServerApp.root_dir={self.root}",
         ]  # fmt: skip
-        server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.url = f"http://localhost:{port}"
-        try:
-            for _ in range(1500):
+        for _ in range(5):
+            server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            told = self.root / f".data/runtime/jpserver-{server.pid}.json"
+            while server.poll() is None:
                 try:
-                    urllib.request.urlopen(f"{self.url}/api", timeout=10)
-                    break
-                except OSError:
+                    self.url = f"http://localhost:{json.loads(told.read_text())['port']}"
+                    urllib.request.urlopen(f"{self.url}/api/contents/{self.own.name}", timeout=10)
+                    return server
+                except (OSError, ValueError, HTTPException):
                     time.sleep(0.2)
+        raise RuntimeError("JupyterLab ended before it answered, five times.")
+
+    @contextmanager
+    def running(self):
+        server = self.start()
+        try:
             yield self
         finally:
             server.terminate()  # asked kindly, so that its kernels end; on a busy machine that takes as long as it takes

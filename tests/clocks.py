@@ -31,6 +31,20 @@ class BusyTicks(Ticks):
         return whole * self._own_ns + min(rest, self._own_ns)
 
 
+class Still:
+    """A clock of nanoseconds that stands still but for what a test plants; stands in for the module ``time``."""
+
+    def __init__(self):
+        self.now_ns = 7
+
+    def perf_counter_ns(self):
+        return self.now_ns
+
+    def work(self, ms):
+        """Let so many milliseconds pass."""
+        self.now_ns += ms * 1_000_000
+
+
 class LockStep:
     """A clock and a sleep for a sampler of another thread, which then samples only when the program says so.
 

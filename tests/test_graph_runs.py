@@ -2,7 +2,6 @@
 
 import gzip
 import inspect
-import socket
 import sys
 import threading
 import traceback
@@ -406,20 +405,17 @@ def test_what_stands_beside_other_session_runs_is_not_told_of_them(model, tmp_pa
 
 def test_a_cluster_of_a_worker_and_a_parameter_server_is_told_apart(tmp_path):
     """Both servers in this process, over the loopback: the worker's cell has what ran on either, and what was sent."""
-    ports = []
-    for _ in range(2):
-        with socket.socket() as found:
-            found.bind(("localhost", 0))
-            ports.append(found.getsockname()[1])
-    cluster = v1.train.ClusterSpec({"ps": [f"localhost:{ports[0]}"], "worker": [f"localhost:{ports[1]}"]})
-    servers = {job: v1.train.Server(cluster, job_name=job, task_index=0) for job in ("ps", "worker")}
+    servers = {job: v1.train.Server.create_local_server() for job in ("ps", "worker")}  # each of a port of its own choice
+    cluster = v1.train.ClusterSpec({job: [server.target.removeprefix("grpc://")] for job, server in servers.items()})
+    settings = v1.ConfigProto(cluster_def=cluster.as_cluster_def())
+    target, hooks = servers["worker"].target, [v1.train.StopAtStepHook(6)]
     with tf.Graph().as_default():
         with tf.device("/job:ps/task:0"):
             weights = v1.get_variable("w", (200, 200), initializer=v1.ones_initializer(), use_resource=False)
         with tf.device("/job:worker/task:0"):
             count = v1.train.get_or_create_global_step()
             train = v1.group(v1.assign_add(count, 1), v1.assign_add(weights, tf.matmul(weights, weights, name="product")))
-        with profnb.profile(logdir=tmp_path) as p, v1.train.MonitoredTrainingSession(servers["worker"].target, hooks=[v1.train.StopAtStepHook(6)]) as session:
+        with profnb.profile(logdir=tmp_path, max_seconds=300) as p, v1.train.MonitoredTrainingSession(target, config=settings, hooks=hooks) as session:
             while not session.should_stop():
                 session.run(train)
     for one in (p, profnb.load(tmp_path)):

@@ -462,7 +462,7 @@ def test_what_keras_makes_of_arrays_here_is_known_as_its_own():
         model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         for run in (lambda: model.fit(x, y, verbose=0), lambda: model.predict(x[:1], verbose=0), lambda: model.evaluate(x, y, verbose=0, batch_size=7)):
-            with profnb.profile() as p:
+            with profnb.profile(max_seconds=300) as p:
                 run()
             assert keras_array_rows(p.study.input.iterators) == set(range(len(p.input_pipeline))) != set()
             assert not {"input-bound", "python-input", "prefetch-more"} & {advice.rule for advice in p.advice}

@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from clocks import Still
 from traces import event, host, line, read
 
 import profnb
+from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
 from profnb.capture.models.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.capture.parts import part_stack
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
@@ -202,7 +205,7 @@ def test_the_line_is_shown_once_and_escaped():
     assert "<code" not in advice_html([plain])
 
 
-# What the rules read, in programs that run here.
+# What the rules read, in programs that run here by a clock that stands still but for what is planted.
 
 
 @pytest.fixture(scope="module")
@@ -211,24 +214,55 @@ def keras():
     return pytest.importorskip("keras")
 
 
-def small(keras):
-    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Still()
+    for module in (part_stack, open_steps, keras_batches, own_loops, trace_events):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def small(keras, *layers):
+    model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(4), keras.layers.Dense(1)])
     model.compile("adam", "mse")
     return model
 
 
+def slow_to_trace(keras, clock):
+    """A layer that takes 100 ms whenever Keras calls it: as its model is made, and as a function of it is traced."""
+
+    class Slow(keras.layers.Layer):
+        def call(self, x):
+            clock.work(100)
+            return x
+
+        def compute_output_shape(self, shape):
+            return shape
+
+    return Slow()
+
+
 @pytest.mark.tensorflow
-def test_predict_in_a_loop_runs_here_and_comes_back_from_a_file(keras, tmp_path):
-    model, x = small(keras), np.ones((64, 8), "float32")
-    with profnb.profile() as p:
+def test_predict_in_a_loop_runs_here_and_comes_back_from_a_file(keras, clock, tmp_path):
+    class SetUp(keras.Sequential):
+        def make_predict_function(self, *arguments, **settings):
+            clock.work(20)
+            return super().make_predict_function(*arguments, **settings)
+
+    model, x = SetUp(small(keras).layers), np.ones((64, 8), "float32")
+    with profnb.profile(max_seconds=300) as p:
         for at in range(20):
             model.predict(x[at : at + 1], verbose=0)
+        clock.work(80)
     for profile in (p, profnb.load(p.save(tmp_path))):
         found = {advice.rule: advice for advice in profile.advice}["predict-in-a-loop"]
         assert "called 20 times, for 1 step" in found.evidence
+        assert "took 20.0 ms, in all 83.3 % of the cell's time" in found.evidence  # 400 of 480 ms
+        assert found.bound_fraction == pytest.approx(400 / 480 * 19 / 20)
         assert "test_loop_advice.py:" in found.where
-        assert profile.advice[0].rule == "predict-in-a-loop"
-    with profnb.profile() as p:
+    times = read(host(line("python", *(event("predict", row * 24 * MS, 2 * MS, step_num=row, _r=1) for row in range(20)))))
+    assert advise(Study(times, 0, p.recording))[0].rule == "predict-in-a-loop"
+    with profnb.profile(max_seconds=300) as p:
         for at in range(20):
             model.predict_on_batch(x[at : at + 1])
         model.predict(x, batch_size=1, verbose=0)
@@ -237,28 +271,32 @@ def test_predict_in_a_loop_runs_here_and_comes_back_from_a_file(keras, tmp_path)
 
 @pytest.mark.tensorflow
 @pytest.mark.long
-def test_new_models_in_a_loop_run_here_and_their_first_tracings_are_nobodys_retracing(keras, tmp_path):
+def test_new_models_in_a_loop_run_here_and_their_first_tracings_are_nobodys_retracing(keras, clock, tmp_path):
+    """Each of four is called as it is made, and as its training and its validation are traced; the last three times are too many."""
     x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
-    with profnb.profile() as p:
+    with profnb.profile(max_seconds=300) as p:
         for _ in range(4):
-            small(keras).fit(x, y, validation_split=0.25, verbose=0)
+            small(keras, slow_to_trace(keras, clock)).fit(x, y, validation_split=0.25, verbose=0)
     for profile in (p, profnb.load(p.save(tmp_path))):
         found = {advice.rule: advice for advice in profile.advice}
         assert "retracing" not in found
         assert "4 times one line ran a model that was made anew" in found["new-model-in-a-loop"].evidence
+        assert found["new-model-in-a-loop"].bound_fraction == pytest.approx(3 / 4)
         assert "test_loop_advice.py:" in found["new-model-in-a-loop"].where
 
 
 @pytest.mark.tensorflow
-def test_compiling_in_a_loop_runs_here(keras):
-    model, x, y = small(keras), np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
-    with profnb.profile() as p:
+def test_compiling_in_a_loop_runs_here(keras, clock):
+    x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+    model = small(keras, slow_to_trace(keras, clock))
+    with profnb.profile(max_seconds=300) as p:
         for rate in (0.1, 0.01, 0.001):
             model.compile(keras.optimizers.SGD(rate), "mse")
             model.fit(x, y, verbose=0)
     found = {advice.rule: advice for advice in p.advice}
     assert found["new-model-in-a-loop"].title == "Compile the model once, not in a loop"
-    with profnb.profile() as p:  # the same without
+    assert found["new-model-in-a-loop"].bound_fraction == pytest.approx(2 / 3)
+    with profnb.profile(max_seconds=300) as p:  # the same without
         for rate in (0.1, 0.01, 0.001):
             model.optimizer.learning_rate = rate
             model.fit(x, y, verbose=0)
@@ -270,7 +308,7 @@ def test_the_remedy_for_new_models_puts_back_what_was_and_traces_nothing(keras):
     model, x, y = small(keras), np.random.default_rng(0).random((64, 8), "float32"), np.ones((64, 1), "float32")
     model.optimizer.build(model.trainable_variables)
     saved = [v.numpy() for v in model.variables + model.optimizer.variables]
-    with profnb.profile() as p:
+    with profnb.profile(max_seconds=300) as p:
         losses = []
         for _ in range(4):
             for variable, value in zip(model.variables + model.optimizer.variables, saved, strict=True):

@@ -54,7 +54,7 @@ def looked(paths, mode="rb", is_wanted=lambda: True):
     with watch_network_files(seen, is_wanted):
         files = [path.open(mode) for path in paths]
         begin = seen.looks
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 300
         while seen.looks < begin + 3 and is_wanted() and time.monotonic() < give_up:
             time.sleep(0.001)
         for file in files:

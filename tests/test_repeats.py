@@ -30,6 +30,13 @@ runs = []
 """
 FIT = "runs.append(1)\nmodel = make()\nmodel.fit(x, y, batch_size=16, epochs=2, verbose=0, callbacks=[Slow()])"
 
+# The texts that are shown while a cell runs.
+SHOWN = """
+from profnb.report.running.slot import Slot
+shown, show = [], Slot.show
+Slot.show = lambda slot, html, text: (show(slot, html, text), shown.append(text))
+"""
+
 
 @pytest.fixture
 def shell():
@@ -211,9 +218,9 @@ def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
     nbformat, nbclient, nbconvert = (pytest.importorskip(name) for name in ("nbformat", "nbclient", "nbconvert"))
     pytest.importorskip("ipykernel")
     cells = [
-        "import os\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb\npause = 0", SETUP,
+        f"import os\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n%load_ext profnb\npause = 0\n{SHOWN}", SETUP,
         f"%%tfprofile --label one --repeat 3 --no-live\nprint('hello')\n{FIT};\nlen(runs)",
-        f"%%tfprofile --label two --repeat 3 --vs one\nprint('hello')\n{FIT}\ntime.sleep(1.5);",
+        f"%%tfprofile --label two --repeat 3 --vs one\nprint('hello')\n{FIT}\nwhile not any(text.startswith('tracing') for text in shown): time.sleep(0.01)",
         "%%tfprofile --repeat 2 --no-live\nimport asyncio\nawait asyncio.sleep(0.01)\n(tf.ones(3) + 1).numpy().tolist()",
         f"%%tfsweep batch=16,32 --repeat 2\nprint('hello')\nmodel = make()\nmodel.fit(x, y, batch_size=batch, verbose=0)",
         "%%tfsweep batch=16,32\nraise ValueError(batch)",
