@@ -1,6 +1,7 @@
 """Programs of the diagnosis benchmark over JAX and PyTorch, Keras' and loops of their own; each list needs its package.
 
-`KERAS_BACKEND=jax python tests/diagnosis.py` prints what is said of JAX's, and `torch` of PyTorch's; `test_backends.py` holds them to it.
+`KERAS_BACKEND=jax python tests/diagnosis.py` prints what is said of JAX's, and `torch` of PyTorch's. `test_diagnosis.py` holds them to
+it as they were recorded, `test_backends.py` a run today to what no clock changes.
 """
 
 import functools

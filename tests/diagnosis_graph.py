@@ -41,7 +41,7 @@ def an_eager_loop_with_a_tape():
 
 @planted("eager-ops", question=12, also=("small-ops-without-xla",))
 def fit_that_runs_eagerly():
-    model, (x, y) = classifier(), examples(320)
+    model, (x, y) = classifier(), examples(224)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
     return lambda: model.fit(x, y, batch_size=16, verbose=0)
 
@@ -140,7 +140,7 @@ def shapes_that_xla_compiles_anew():
 
 @planted("small-ops-without-xla")
 def a_chain_of_small_ops():
-    x = tf.ones((2048, 2048))
+    x = tf.ones((3072, 3072))
 
     @tf.function
     def train_step(x):

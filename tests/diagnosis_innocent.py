@@ -50,7 +50,7 @@ def fit_from_a_pipeline_that_is_ahead():
     def load(number):
         return tf.fill((1024,), tf.cast(number, tf.float32) * 1e-6), tf.ones((1,))
 
-    data = tf.data.Dataset.range(2048).map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(256).cache().prefetch(tf.data.AUTOTUNE)
+    data = tf.data.Dataset.range(1024).map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(128).cache().prefetch(tf.data.AUTOTUNE)
     model = large()
     return lambda: model.fit(data, epochs=3, verbose=0)
 
@@ -66,9 +66,9 @@ def fit_of_a_small_cnn():
 
 @planted(question=16)
 def fit_of_an_lstm_on_a_cpu():
-    model = keras.Sequential([keras.layers.Input((20, 64)), keras.layers.LSTM(256, recurrent_dropout=0.1), keras.layers.Dense(1)])
+    model = keras.Sequential([keras.layers.Input((10, 64)), keras.layers.LSTM(256, recurrent_dropout=0.1), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    x, y = np.ones((512, 20, 64), "float32"), np.ones((512, 1), "float32")
+    x, y = np.ones((384, 10, 64), "float32"), np.ones((384, 1), "float32")
     return lambda: model.fit(x, y, batch_size=64, verbose=0)
 
 
@@ -93,14 +93,14 @@ def predict_of_one_example():
 
 @planted()
 def predict_of_all_at_once():
-    model, (x, _) = large(), data_of(4096)
+    model, (x, _) = large(1536), data_of(4096, 1536)
     model.predict(x[:256], verbose=0, batch_size=256)
     return lambda: model.predict(x, batch_size=256, verbose=0)
 
 
 @planted()
 def evaluate_on_arrays():
-    model, (x, y) = large(), data_of(4096)
+    model, (x, y) = large(1536), data_of(4096, 1536)
     model.evaluate(x[:256], y[:256], batch_size=256, verbose=0)
     return lambda: model.evaluate(x, y, batch_size=256, verbose=0)
 
@@ -164,7 +164,7 @@ def steps_that_get_faster_as_caches_warm():
 
     def cell():
         for number in range(60):
-            train_step(tf.constant(200 if number < 15 else 60)).numpy()
+            train_step(tf.constant(32 if number < 15 else 10)).numpy()
 
     return cell
 
@@ -172,7 +172,7 @@ def steps_that_get_faster_as_caches_warm():
 @planted(question=22)
 def steps_of_uneven_length():
     """Sequences of all lengths, shuffled: the steps differ by a factor of eight, without a trend."""
-    lengths = np.random.default_rng(5).permutation(np.tile([25, 50, 75, 100, 200], 12))
+    lengths = np.random.default_rng(5).permutation(np.tile([4, 8, 12, 16, 32], 12))
     train_step = step_of_products()
 
     def cell():

@@ -193,13 +193,14 @@ def folds_of_a_cross_validation():
 def validation_that_is_larger_than_training():
     class Heavy(keras.layers.Layer):
         def call(self, x, training=None):
-            return tf.matmul(x, tf.ones((1000, 1000))) if training else tf.matmul(tf.matmul(x, tf.ones((1000, 1000))), tf.ones((1000, 1000)))
+            y = tf.matmul(x, tf.ones((1000, 1000)))
+            return y if training else tf.matmul(y, tf.ones((1000, 1000)))
 
     model = keras.Sequential([keras.layers.Input((1000,)), Heavy(), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    x, y = np.ones((1024, 1000), "float32"), np.ones((1024, 1), "float32")
-    many = tf.data.Dataset.from_tensors((np.ones((128, 1000), "float32"), np.ones((128, 1), "float32"))).repeat(60)
-    return lambda: model.fit(x, y, batch_size=128, epochs=4, validation_data=many, verbose=0)
+    x, y = np.ones((8192, 1000), "float32"), np.ones((8192, 1), "float32")
+    many = tf.data.Dataset.from_tensors((np.ones((256, 1000), "float32"), np.ones((256, 1), "float32"))).repeat(120)
+    return lambda: model.fit(x, y, batch_size=1024, epochs=4, validation_data=many, verbose=0)
 
 
 @planted("validation", question=19, never=("Log every", ".cache()", "input-bound", "validation_freq"))
@@ -215,7 +216,7 @@ def steps_that_slow_down_bit_by_bit():
 
     def cell():
         for number in range(60):
-            train_step(tf.constant(10 + 3 * number)).numpy()
+            train_step(tf.constant(2 + number // 2)).numpy()
 
     return cell
 
@@ -239,6 +240,6 @@ def steps_that_are_throttled_half_way():
 
     def cell():
         for number in range(60):
-            train_step(tf.constant(20 if number < 25 else 80)).numpy()
+            train_step(tf.constant(6 if number < 25 else 24)).numpy()
 
     return cell

@@ -23,12 +23,17 @@ if BACKEND not in ("jax", "torch"):
 pytest.importorskip(BACKEND)
 keras = pytest.importorskip("keras")
 
-from diagnosis import OF_BACKENDS
+from clocks import Still
+from diagnosis import BY_BACKEND, kept_profile
 from diagnosis_frameworks import large_update
-from diagnosis_kit import diagnose_again
+from diagnosis_kit import check_run
+from made_times import by_made_times, planted
 
 import profnb
+from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
+from profnb.capture.parts import in_flight, part_stack
 from profnb.core.options import CaptureOptions
+from profnb.report.ranking import advise
 from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
@@ -276,12 +281,12 @@ def raises_in_forward(torch):
             raise ValueError("mine")
 
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), Fails())
-    for x, _ in torch.utils.data.DataLoader(torch_data(0), batch_size=8):
+    for x, _ in torch.utils.data.DataLoader(torch_data(), batch_size=8):
         model(x)
 
 
 def leaves_the_loop(torch):
-    for _ in torch.utils.data.DataLoader(torch_data(0), batch_size=8):
+    for _ in torch.utils.data.DataLoader(torch_data(), batch_size=8):
         raise ValueError("mine")
 
 
@@ -315,7 +320,7 @@ def test_events_end_before_a_profiler_of_the_codes_own_begins_inside_of_a_step(t
     model = torch.nn.Linear(6, 1)
     optimizer, own = torch.optim.SGD(model.parameters(), 0.1), torch.profiler.profile()
     with profnb.profile() as p:
-        for at, (x, _) in enumerate(torch.utils.data.DataLoader(torch_data(0), batch_size=8)):
+        for at, (x, _) in enumerate(torch.utils.data.DataLoader(torch_data(), batch_size=8)):
             if at == 5:
                 own.start()
             model(x).mean().backward()
@@ -647,6 +652,59 @@ def test_a_jax_trace_of_the_codes_own_takes_over_and_is_complete(tmp_path):
     assert phases(p.step_times) == {"test": 16}
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock of steps and parts that stands still but for what is planted."""
+    clock = Still()
+    for module in (part_stack, open_steps, keras_batches, own_loops, trace_events):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX computes behind Python")
+def test_training_in_flight_as_an_epoch_ends_is_charged_to_training(clock, monkeypatch):
+    """What is in flight as training ends is computed 60 ms into the validation, which takes 9 ms more and leaves nothing in flight."""
+    flights, is_training = [], [True]
+
+    class Flight:
+        def __init__(self, array):
+            self.ended_ns = None if is_training[0] else clock.now_ns
+            flights.append(self)
+
+    class Slow(keras.Sequential):
+        def make_test_function(self, *arguments, **settings):
+            super().make_test_function(*arguments, **settings)
+            if not isinstance(self.test_function, functools.partial):
+                self.test_function = functools.partial(validate, self.test_function)
+
+    def validate(function, *arguments):
+        is_training[0] = False
+        clock.work(60)
+        for flight in flights:
+            flight.ended_ns = flight.ended_ns or clock.now_ns
+        clock.work(9)
+        return function(*arguments)
+
+    monkeypatch.setattr(in_flight, "InFlight", Flight)
+    monkeypatch.setattr(in_flight, "is_in_flight", lambda array: True)
+    model = Slow(make_model().layers)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    trains = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: is_training.__setitem__(0, True))
+
+    def fit():
+        model.fit(X, Y, batch_size=8, epochs=3, verbose=0, validation_data=(X[:8], Y[:8]), callbacks=[trains])
+
+    fit()
+    with profnb.profile() as p:
+        fit()
+        model.evaluate(X[:8], Y[:8], verbose=0)
+    parts = {(part.part, part.name): part for part in p.recording.cell.parts if part.part != "profnb"}
+    took = {key: part.wall_ns / 1e6 for key, part in parts.items() if part.wall_ns}
+    assert took == {("train steps", "fit"): 3 * 60, ("validation steps", "fit"): 3 * 9, ("evaluation steps", "evaluate"): 69}
+    assert [parts[key].occurrences for key in took] == [48, 3, 1]
+    assert "validation" not in {advice.rule for advice in p.advice}
+
+
 def large_model():
     model = keras.Sequential([keras.layers.Input((512,)), keras.layers.Dense(1024), keras.layers.Dense(1024), keras.layers.Dense(3)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -654,20 +712,16 @@ def large_model():
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX computes behind Python")
-def test_training_in_flight_as_an_epoch_ends_is_charged_to_training():
-    """Sixteen steps of training and one of validation: whatever a step takes, it is not the validation that does."""
+def test_training_that_really_is_in_flight_as_epochs_end_is_in_no_sum_twice():
     model, x, y = large_model(), rng.random((16 * 64, 512)).astype("float32"), rng.integers(0, 3, 16 * 64)
     model.fit(x, y, batch_size=64, verbose=0, validation_data=(x[:64], y[:64]))
     with profnb.profile() as p:
         model.fit(x, y, batch_size=64, epochs=3, verbose=0, validation_data=(x[:64], y[:64]))
         model.evaluate(x, y, batch_size=64, verbose=0)
-    took = p.cell_breakdown.set_index(["part", "name"]).wall_ms.to_dict()  # without parts that took no time
-    training = took["train steps", "fit"]
-    validating = took.get(("validation steps", "fit"), 0) + took.get(("around steps", "validation"), 0)
-    assert training > 2 * validating
-    computed = p.steps[p.steps.phase == "train"].duration_ms.sum()
-    assert 0.5 * computed < training < 1.5 * computed
-    assert "validation" not in {advice.rule for advice in p.advice}
+    cell = p.recording.cell
+    assert sum(part.wall_ns for part in cell.parts) == cell.wall_ns and all(part.wall_ns >= 0 for part in cell.parts)
+    steps = {part.part: part.occurrences for part in cell.parts if part.part.endswith(" steps") and part.name in ("fit", "evaluate")}
+    assert steps.get("train steps") == 48 and steps.get("validation steps") == 3 and steps.get("evaluation steps") == 16
     assert not any("A hook" in note for note in p.notes)
 
 
@@ -885,23 +939,47 @@ def test_what_torch_compiles_is_compiled_as_without_us():
 # One planted cause each, or none, as in diagnosis.py: what must be said, and what must not.
 
 
+def wait(clock):
+    """Wait 30 ms in which nothing is computed, of a clock that stands still but for that."""
+    if BACKEND == "jax":
+        import jax
+
+        for array in jax.live_arrays():
+            array.block_until_ready()
+        annotation = jax.profiler.TraceAnnotation
+    else:
+        import torch
+
+        annotation = torch.profiler.record_function
+    with planted(clock, annotation):
+        pass
+
+
 class SlowData(keras.utils.PyDataset):
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
     def __len__(self):
         return 20
 
     def __getitem__(self, at):
-        time.sleep(0.03)
+        wait(self.clock)
         return X[:8], Y[:8]
 
 
 class SlowCallback(keras.callbacks.Callback):
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
     def on_train_batch_end(self, batch, logs=None):
-        time.sleep(0.03)
+        wait(self.clock)
 
 
-def slow_generator():
+def slow_generator(clock):
     while True:
-        time.sleep(0.03)
+        wait(clock)
         yield X[:8], Y[:8]
 
 
@@ -910,27 +988,28 @@ def of_many_shapes():
         yield X[: 4 + at % 8], Y[: 4 + at % 8]
 
 
-def said(run):
-    with profnb.profile() as p:
+def said(run, **lasting_ms):
+    """The advice on a real run by made times."""
+    with profnb.profile(max_seconds=300) as p:
         run()
-    return {advice.rule: advice for advice in p.advice}
+    assert not any("A hook" in note for note in p.notes)
+    return {advice.rule: advice for advice in advise(by_made_times(p, **lasting_ms))}
 
 
 @pytest.mark.parametrize("source", ["a PyDataset", "a generator"])
-def test_slow_input_is_blamed_first_and_in_keras_words(source):
-    data, settings = (SlowData(), {}) if source == "a PyDataset" else (slow_generator(), {"steps_per_epoch": 20})
-    with profnb.profile() as p:
-        make_model().fit(data, verbose=0, **settings)
-    advice = {one.rule: one for one in p.advice}
-    assert not any("A hook" in note for note in p.notes)
+def test_slow_input_is_blamed_first_and_in_keras_words(source, clock):
+    data, settings = (SlowData(clock), {}) if source == "a PyDataset" else (slow_generator(clock), {"steps_per_epoch": 20})
+    advice = said(lambda: make_model().fit(data, verbose=0, **settings))
     assert next(iter(advice)) == "waiting-for-input"
+    assert advice["waiting-for-input"].bound_fraction > 0.9
     assert "PyDataset" in advice["waiting-for-input"].code
     assert "DataLoader" not in advice["waiting-for-input"].code
 
 
-def test_a_slow_callback_is_blamed_by_name_and_input_is_not():
-    advice = said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[SlowCallback()]))
+def test_a_slow_callback_is_blamed_by_name_and_input_is_not(clock):
+    advice = said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[SlowCallback(clock)]))
     assert next(iter(advice)) == "python-between-steps"
+    assert advice["python-between-steps"].bound_fraction > 0.9
     assert "SlowCallback.on_train_batch_end" in advice["python-between-steps"].code
     assert "waiting-for-input" not in advice
 
@@ -943,22 +1022,23 @@ def test_shapes_that_change_are_blamed_for_compiling_and_steady_ones_are_not():
 
 
 def test_arrays_in_memory_are_not_blamed():
-    for rule, advice in said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0)).items():
-        assert rule != "waiting-for-input" or advice.bound_fraction < 0.5  # a busy machine may take long to hand over
+    assert "waiting-for-input" not in said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0))
 
 
-# The diagnosis benchmark's programs of this backend.
+# The diagnosis benchmark's programs of this backend; what is said of them as they were recorded is in test_diagnosis.py.
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("program", OF_BACKENDS[BACKEND], ids=lambda program: program.name)
-def test_the_planted_cause_comes_first_and_nothing_that_is_said_is_false(program):
-    outcome = diagnose_again(program)
-    assert outcome.is_right, "\n".join((str(outcome), *outcome.texts))
+@pytest.mark.parametrize("program", BY_BACKEND[BACKEND], ids=lambda program: program.name)
+def test_a_run_today_is_seen_as_the_recorded_one_was_and_nothing_is_said_that_no_clock_makes_true(program):
+    check_run(program, kept_profile(BACKEND, program))
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
-def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile():
+def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile(clock):
+    """Reading takes 20 ms, and Python 30."""
+    import jax
+
     update, start, x = large_update(400)
 
     def loop(reads):
@@ -967,12 +1047,14 @@ def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile():
             w, loss = update(w, x)
             if reads:
                 float(loss)
-            time.sleep(0.03)
+            with planted(clock, jax.profiler.TraceAnnotation):
+                pass
         w.block_until_ready()
 
     loop(True)
-    advice = said(lambda: loop(True))
-    assert "synchronising-reads" in advice and "python-between-steps" in advice
+    advice = said(lambda: loop(True), **{"np.asarray(jax.Array)": 20})
+    assert "python-between-steps" in advice
+    assert advice["synchronising-reads"].bound_fraction == pytest.approx(20 / 50, abs=0.02)
     assert "float(loss)" in advice["synchronising-reads"].code
     assert "synchronising-reads" not in said(lambda: loop(False))
 
@@ -1024,7 +1106,7 @@ def test_calls_of_a_jit_function_are_steps_and_markers_are_better_ones(reads):
     assert q.steps.step_num.tolist() == list(range(20))
 
 
-def torch_data(delay, count=80):
+def torch_data(clock=None, count=80):
     import torch
 
     class Rows(torch.utils.data.Dataset):
@@ -1032,13 +1114,14 @@ def torch_data(delay, count=80):
             return count
 
         def __getitem__(self, at):
-            time.sleep(delay)
+            if clock is not None:
+                wait(clock)
             return torch.full((6,), float(at)), at % 3
 
     return Rows()
 
 
-def torch_loop(delay=0.0, workers=0, zero="first", validates=False):
+def torch_loop(clock=None, workers=0, zero="first", validates=False):
     import torch
 
     torch.manual_seed(0)
@@ -1046,7 +1129,7 @@ def torch_loop(delay=0.0, workers=0, zero="first", validates=False):
     optimizer, loss_of = torch.optim.Adam(model.parameters()), torch.nn.CrossEntropyLoss()
     count = 0
     for _ in range(2):
-        for x, y in torch.utils.data.DataLoader(torch_data(delay), batch_size=8, num_workers=workers):
+        for x, y in torch.utils.data.DataLoader(torch_data(clock), batch_size=8, num_workers=workers):
             if zero == "first":
                 optimizer.zero_grad()
             loss = loss_of(model(x), y)
@@ -1057,7 +1140,7 @@ def torch_loop(delay=0.0, workers=0, zero="first", validates=False):
             count += 1
         if validates:
             with torch.no_grad():
-                for x, y in torch.utils.data.DataLoader(torch_data(0, 24), batch_size=8):
+                for x, y in torch.utils.data.DataLoader(torch_data(count=24), batch_size=8):
                     model(x)
     return count, loss.item()
 
@@ -1101,7 +1184,7 @@ def test_two_optimizers_that_take_turns_make_one_step():
     one, two = (torch.nn.Linear(6, 1) for _ in range(2))
     first, second = (torch.optim.SGD(model.parameters(), 0.1) for model in (one, two))
     with profnb.profile() as p:
-        for x, _ in torch.utils.data.DataLoader(torch_data(0), batch_size=8):
+        for x, _ in torch.utils.data.DataLoader(torch_data(), batch_size=8):
             for model, optimizer in ((one, first), (two, second)):
                 optimizer.zero_grad()
                 model(x).mean().backward()
@@ -1110,8 +1193,8 @@ def test_two_optimizers_that_take_turns_make_one_step():
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
-def test_a_dataloader_without_workers_is_blamed_where_it_is_slow_and_only_there():
-    advice = said(lambda: torch_loop(delay=0.004))
+def test_a_dataloader_without_workers_is_blamed_where_it_is_slow_and_only_there(clock):
+    advice = said(lambda: torch_loop(clock))
     assert next(iter(advice)) == "waiting-for-input"
     assert "has no workers" in advice["waiting-for-input"].evidence and "num_workers" in advice["waiting-for-input"].code
 

@@ -9,9 +9,7 @@ function here; rerun it to record it again (with TensorFlow's CPU build, two cor
 """
 
 import json
-import lzma
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,9 +17,12 @@ import textwrap
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from recorded import FOLDER
+from recorded import keep as keep_trace
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-FOLDER = Path(__file__).parent / "programs"
 STEPS = 10
 MODEL_SHARE = 0.3  # of what a batch of a slow pipeline takes
 PROGRAMS = {}
@@ -36,11 +37,7 @@ def recorded(make):
 def keep(name, profile):
     """Put a profile's trace and what stands beside it into the folder, as small as can be."""
     with tempfile.TemporaryDirectory() as folder:
-        trace = profile.save(folder)
-        (FOLDER / f"{name}.xplane.pb.xz").write_bytes(lzma.compress(trace.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
-        beside = next(trace.parent.glob("*.profnb.json.gz"), None)
-        if beside is not None:
-            shutil.copy(beside, FOLDER / f"{name}.profnb.json.gz")
+        keep_trace(profile.save(folder), FOLDER, name)
 
 
 def capture(step, steps=STEPS, **options):
