@@ -114,6 +114,8 @@ class Lab:
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
         self.themes = settings / "themes.jupyterlab-settings"
         self.env = {**os.environ, "JUPYTER_CONFIG_DIR": str(root / ".config"), "JUPYTER_DATA_DIR": str(root / ".data")}
+        self.runtime = root / ".data" / "runtime"
+        self.env["JUPYTER_RUNTIME_DIR"] = str(self.runtime)
         self.own = root / f"{uuid.uuid4().hex}.txt"  # which no other server has
         self.own.touch()
 
@@ -128,15 +130,27 @@ class Lab:
         ]  # fmt: skip
         for _ in range(5):
             server = subprocess.Popen(command, env=self.env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            told = self.root / f".data/runtime/jpserver-{server.pid}.json"
-            while server.poll() is None:
-                try:
-                    self.url = f"http://localhost:{json.loads(told.read_text())['port']}"
-                    urllib.request.urlopen(f"{self.url}/api/contents/{self.own.name}", timeout=10)
-                    return server
-                except (OSError, ValueError, HTTPException):
+            try:
+                for _ in range(1500):
+                    if self._answers(server):
+                        return server
+                    if server.poll() is not None:
+                        break
                     time.sleep(0.2)
-        raise RuntimeError("JupyterLab ended before it answered, five times.")
+            except BaseException:
+                server.kill()
+                raise
+            server.kill()
+        raise RuntimeError("JupyterLab did not answer, five times.")
+
+    def _answers(self, server):
+        """Whether it is this server that listens at the port it told of."""
+        try:
+            self.url = f"http://localhost:{json.loads((self.runtime / f'jpserver-{server.pid}.json').read_text())['port']}"
+            urllib.request.urlopen(f"{self.url}/api/contents/{self.own.name}", timeout=10)
+        except (OSError, ValueError, HTTPException):
+            return False
+        return True
 
     @contextmanager
     def running(self):

@@ -3,6 +3,9 @@
 import itertools
 import threading
 
+from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
+from profnb.capture.parts import part_stack
+
 
 class Ticks:
     """A clock of nanoseconds that is later by ``step_ns`` each time it is looked at.
@@ -43,6 +46,14 @@ class Still:
     def work(self, ms):
         """Let so many milliseconds pass."""
         self.now_ns += ms * 1_000_000
+
+
+def stand_still(monkeypatch):
+    """Let a capture take the times of steps and of a cell's parts from a clock that stands still; returns it."""
+    clock = Still()
+    for module in (part_stack, open_steps, keras_batches, own_loops, trace_events):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 class LockStep:

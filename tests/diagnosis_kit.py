@@ -9,6 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from profnb.capture.parts.part_records import AROUND, BUILDING, CALLBACKS, CHECKPOINTING, EPOCH_ENDS, INPUT
+
 
 class Later:
     """A module that is imported when something of it is asked for: collecting tests imports no TensorFlow."""
@@ -31,6 +35,8 @@ OF_THE_CLOCK = {
     "python-between-steps", "slowing-down", "epoch-ends", "input-bound", "waiting-for-input", "python-input", "prefetch-more",
     "synchronising-reads", "idle-cores",
 }  # fmt: skip
+# Parts of a cell that happen as often as the program says; which of two a step counts to may depend on how long it takes.
+COUNTED_PARTS = {AROUND, BUILDING, CALLBACKS, CHECKPOINTING, EPOCH_ENDS, INPUT}
 
 
 @dataclass(frozen=True)
@@ -167,18 +173,32 @@ def diagnose(program, p):
 
 
 def seen_in(p):
-    """What is seen of a program whatever the clock says: how its steps are found, and how many of each kind there are."""
-    steps = p.study.steps
-    return steps.origin, Counter(steps.phase), int(steps.iterations.sum())
+    """What is seen of a program whatever the clock says: what ran and was traced how often, and by which arguments.
+
+    Which of two functions is the step depends on which takes longer; where nothing was recorded, steps are the trace's.
+    """
+    records, steps, cell = p.recording.steps, p.study.steps, p.recording.cell
+    found = Counter(zip((records.names[row] for row in records.name), (records.kinds[row] for row in records.kind), strict=True))
+    return {
+        "steps": found or (steps.origin, Counter(steps.phase)),
+        "iterations": sum(records.iterations),
+        "traced anew": sum(records.retraced),
+        "functions": [(one.name, one.tracings) for one in p.recording.functions],
+        "arguments": p.recording.changing_arguments,
+        "epochs": [fit.epochs for fit in p.recording.fits],
+        "changes of graphs": Counter(np.diff(p.recording.graph_versions).tolist()),
+        "parts": {(part.part, part.name): part.occurrences for part in cell.parts if part.part in COUNTED_PARTS},
+    }
 
 
 def check_run(program, kept):
     """Run a program, and hold what no clock changes against what was kept of it, and what is said against what it is."""
     p = profile_of(program, max_seconds=600)
-    outcome, seen = diagnose(program, p), seen_in(p)
+    outcome, seen, notes = diagnose(program, p), seen_in(p), p.notes
     del p
     tidy_up()
     assert seen == seen_in(kept)
+    assert not [note for note in notes if "A hook of" in note or " hides " in note]
     assert set(outcome.wrong) <= OF_THE_CLOCK, outcome.texts
     _, *texts = outcome.texts
     of_it = [text for rule, text in zip(outcome.said, texts, strict=True) if rule not in outcome.wrong]

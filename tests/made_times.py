@@ -1,6 +1,5 @@
 """Real runs by made times: all that their traces tell but how long it took."""
 
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +10,10 @@ PLANTED, PLANTED_MS = "planted", 30
 MOMENT_PS, MS = 1_000_000, 1_000_000_000
 
 
-@contextmanager
-def planted(clock, annotation):
+def plant(clock, annotation):
     """Let 30 ms pass on a clock of the test's, and have an annotation of the profiler's say where."""
     with annotation(PLANTED):
         clock.work(PLANTED_MS)
-        yield
 
 
 def by_made_times(profile, **lasting_ms):

@@ -23,15 +23,14 @@ if BACKEND not in ("jax", "torch"):
 pytest.importorskip(BACKEND)
 keras = pytest.importorskip("keras")
 
-from clocks import Still
+from clocks import stand_still
 from diagnosis import BY_BACKEND, kept_profile
 from diagnosis_frameworks import large_update
 from diagnosis_kit import check_run
-from made_times import by_made_times, planted
+from made_times import by_made_times, plant
 
 import profnb
-from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
-from profnb.capture.parts import in_flight, part_stack
+from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
 from profnb.report.ranking import advise
 from profnb.sweep import Sweep
@@ -655,10 +654,7 @@ def test_a_jax_trace_of_the_codes_own_takes_over_and_is_complete(tmp_path):
 @pytest.fixture
 def clock(monkeypatch):
     """A clock of steps and parts that stands still but for what is planted."""
-    clock = Still()
-    for module in (part_stack, open_steps, keras_batches, own_loops, trace_events):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
+    return stand_still(monkeypatch)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX computes behind Python")
@@ -951,8 +947,7 @@ def wait(clock):
         import torch
 
         annotation = torch.profiler.record_function
-    with planted(clock, annotation):
-        pass
+    plant(clock, annotation)
 
 
 class SlowData(keras.utils.PyDataset):
@@ -1047,8 +1042,7 @@ def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile(clock):
             w, loss = update(w, x)
             if reads:
                 float(loss)
-            with planted(clock, jax.profiler.TraceAnnotation):
-                pass
+            plant(clock, jax.profiler.TraceAnnotation)
         w.block_until_ready()
 
     loop(True)

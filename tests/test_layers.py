@@ -153,6 +153,14 @@ def test_heavy_libraries_stay_behind_their_doors(path):
             assert place in doors or place.split("/")[0] in doors, f"{place} imports {module}"
 
 
+def test_the_process_of_interpreters_begins_without_profnb():
+    """It is run as a file, by a Python that may not find the package, and whose start is waited for."""
+    tree = ast.parse((PACKAGE / "lite" / "process" / "interpreting.py").read_text("utf-8"))
+    begins = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    named = [node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in begins]
+    assert "json" in named and not [name for name in named if name.startswith("profnb")]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_every_module_says_what_it_is(path):
     tree = ast.parse(path.read_text("utf-8"))

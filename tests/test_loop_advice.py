@@ -4,14 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from clocks import Still
+from clocks import stand_still
 from traces import event, host, line, read
 
 import profnb
-from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
 from profnb.capture.models.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
-from profnb.capture.parts import part_stack
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
@@ -216,10 +214,7 @@ def keras():
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Still()
-    for module in (part_stack, open_steps, keras_batches, own_loops, trace_events):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
+    return stand_still(monkeypatch)
 
 
 def small(keras, *layers):

@@ -3,29 +3,33 @@
 from types import SimpleNamespace
 
 import pytest
-from clocks import Still
+from clocks import stand_still
 from test_advice import MS, US, loop, rules_of
 
-from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.recording import Recording
 from profnb.subjects.study import Study
 
-BEGINS, MARKS, ENDS, WORKS = 1, 2, 4, 100  # ms
+BEGINS, MARKS, UNMARKS, ENDS, WORKS = 1, 2, 8, 4, 100  # ms
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Still()
-    for module in (open_steps, keras_batches, own_loops, trace_events):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
+    return stand_still(monkeypatch)
 
 
 def recorder_by(clock, is_tracing=lambda: True):
-    """A recorder that takes 1 ms as a step begins, 2 for its marker and 4 as it ends."""
+    """A recorder that takes 1 ms as a step begins, 2 to begin its marker, 8 to end that, and 4 behind it."""
     parts = SimpleNamespace(step_began=lambda _: clock.work(BEGINS), step_ended=lambda *_, **__: clock.work(ENDS))
-    door = SimpleNamespace(mark_step=lambda *_, **__: clock.work(MARKS))
+
+    class Marker:
+        def __init__(self, *_, **__):
+            clock.work(MARKS)
+
+        def __exit__(self, *_):
+            clock.work(UNMARKS)
+
+    door = SimpleNamespace(mark_step=Marker)
     return StepRecorder(is_tracing, lambda _: None, parts, lambda: door), door
 
 
@@ -44,12 +48,13 @@ def run_a_batch(recorder, door, clock):
 
 
 def call(recorder, door, clock, inside=()):
-    """A tf.function, whose marker TensorFlow itself begins and ends; what is called inside is part of it."""
+    """A tf.function, whose marker TensorFlow itself begins and ends, and says late what it is; what it calls is part of it."""
     trace = SimpleNamespace(set_metadata=lambda **_: None)
-    recorder.events._trace_began(trace, "call", {"tf_function_call": "notTraced-xla"})
+    recorder.events._trace_began(trace, "call", {})
     clock.work(WORKS)
     for one in inside:
         one(recorder, door, clock)
+    recorder.events._metadata_set(trace, {"tf_function_call": "notTraced-xla"})
     recorder.events._trace_ended(trace, failed=False)
     clock.work(50)
 

@@ -179,15 +179,15 @@ def kept_waiting(record, threads):
 class Asked:
     """Elements that a step has asked for: each is made a while later, however long what comes before the step took."""
 
-    def __init__(self, elements=0, later_s=0.02):
-        self._elements, self._later_s = threading.Semaphore(elements), later_s
+    def __init__(self, elements=0):
+        self._elements = threading.Semaphore(elements)
 
     def ask(self, elements):
         self._elements.release(elements)
 
     def wait(self):
         self._elements.acquire()
-        time.sleep(self._later_s)
+        time.sleep(0.02)
 
 
 @pytest.mark.slow

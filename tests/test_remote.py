@@ -52,9 +52,14 @@ def held_port():
     for family, any_address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         with contextlib.suppress(OSError):  # a machine may have no IPv6
             holder = socket.socket(family)
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            holder.bind((any_address, 0))
+            try:
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                holder.bind((any_address, 0))
+            except OSError:
+                holder.close()
+                raise
             return holder
+    raise AssertionError("there is no port to be had")
 
 
 def trace_steps(url):
@@ -87,7 +92,7 @@ def test_two_running_processes_are_traced_in_one_window():
         for job in jobs:
             job.kill()
             job.wait()
+        for holder in holders:
+            holder.close()
     with pytest.raises(profnb.CaptureError, match="profnb.serve"):
         trace_remotely(f"grpc://localhost:{ports[0]}", 0.2)
-    for holder in holders:
-        holder.close()

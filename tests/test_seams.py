@@ -117,7 +117,7 @@ def test_a_name_that_is_gone_costs_what_hangs_on_it_and_a_sentence(tf, stop, mon
 @pytest.fixture
 def shell():
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
-    unload_magics(shell)
+    shell.extension_manager.unload_extension("profnb")  # which another test may have loaded
     yield shell
     unload_magics(shell)
 
@@ -168,6 +168,27 @@ def test_a_name_of_ipythons_that_is_gone_leaves_cells_as_they_are(monkeypatch, s
         assert err == ""
         unload_magics(shell)
     assert_told(p.notes, seam, is_missed=missed)
+
+
+def test_what_is_displayed_while_a_block_is_captured_is_no_missing_name(monkeypatch, shell):
+    """There the shell has another publisher, without a socket."""
+    from IPython.utils.capture import capture_output
+
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    with capture_output(), profnb.profile() as p:
+        pass
+    assert not [note for note in p.notes if " hides " in note]
+
+
+@pytest.mark.parametrize("stands_in", [None, type(sys)("IPython")], ids=["None", "a module of the code's own"])
+def test_what_stands_in_for_ipython_has_no_names_to_be_missed(monkeypatch, stands_in):
+    monkeypatch.setitem(sys.modules, "IPython", stands_in)
+    for is_there in (True, False):
+        for name in [name for name in sys.modules if name.startswith("IPython.") and not is_there]:
+            monkeypatch.delitem(sys.modules, name)
+        with profnb.profile() as p:
+            pass
+        assert not [note for note in p.notes if "could not" in note or (" hides " in note and not is_there)]
 
 
 @tensorflow

@@ -14,7 +14,8 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from importlib import import_module
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
@@ -221,6 +222,8 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
         The error it ended with, or None. A traceback is shown, but not that of an interrupt.
     """
     errors: list[Any] = []
+    with suppress(ImportError):
+        import_module(CAPTURE_OUTPUT.module)
     hide, show = CAPTURE_OUTPUT.find(), SHOW_TRACEBACK.of(shell)
 
     def keep(*_: object, **__: object) -> None:

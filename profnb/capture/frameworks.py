@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
-from profnb.capture.library import Library, explain_missing
+from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.histories import watch_fits
@@ -133,9 +133,8 @@ class Frameworks:
 
     def explain_losses(self) -> list[str]:
         """What is lost because of names that others changed."""
-        for name in ("sys", "importlib", "IPython"):
-            if self._traces and name in sys.modules:
-                self._look_up(sys.modules[name])
+        for module in modules_beside() if self._traces else ():
+            self._look_up(module)
         return explain_missing(self._libraries)
 
     def _guarded(self, hook: Callable[[], object]) -> None:

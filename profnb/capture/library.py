@@ -13,9 +13,9 @@ from profnb.capture.hooks import (
     watch_method,
     watch_next,
 )
-from profnb.capture.seams import SEAMS, Seam
+from profnb.capture.seams import SEAMS, SHELL_INSTANCE, Seam
 
-__all__ = ["Library", "explain_missing"]
+__all__ = ["Library", "explain_missing", "modules_beside"]
 
 _TITLES = {
     "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
@@ -134,6 +134,15 @@ def explain_missing(libraries: Iterable[Library]) -> list[str]:
     """
     clauses = [_clause_of(library) for library in libraries if library.missing or library.changed]
     return ["; ".join(clauses) + "."] if clauses else []
+
+
+def modules_beside() -> list[ModuleType]:
+    """Python's own modules that hold seams, and IPython; not what code puts in its place, without a shell."""
+    found = [sys.modules[name] for name in ("sys", "importlib")]
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and SHELL_INSTANCE.owner() is not None:
+        found.append(ipython)
+    return found
 
 
 def _clause_of(library: Library) -> str:

@@ -126,7 +126,7 @@ def _read(thing: object, attribute: str) -> Any:
 _ANY = ("any_name",)
 _PHASES = ("train", "test", "predict")
 _KERAS_3 = "keras:ops"
-_KERAS_ON_JAX = "keras.src.backend.jax:Variable"
+_KERAS_ON_JAX = "keras.src.backend.jax.trainer:JAXTrainer"
 
 # TensorFlow's profiler.
 _NO_TRACE = "nothing is traced, and steps are only timed"
@@ -291,6 +291,7 @@ GRAPH_DEF = Seam("tensorflow:compat.v1.GraphDef", _NO_TFPROF)
 FREEZE = Seam(
     "tensorflow.python.framework.convert_to_constants:convert_variables_to_constants_v2",
     "a model of Keras 2 that cannot be saved whole is not converted for LiteRT", 1,
+    is_on_objects=True,  # what needs it imports it
 )  # fmt: skip
 LITE_OPS = Seam(
     "ai_edge_litert.interpreter:Interpreter._get_ops_details",
@@ -354,7 +355,7 @@ NODE_LAYER = Seam("keras.src.ops.node:Node.operation|layer", _NO_ORDER, is_on_ob
 LAYER_GRAPH = Seam("keras:Model._nodes_by_depth|_operations", _NO_ORDER, is_on_objects=True)
 BUILT_SHAPES = Seam("keras:layers.Layer._build_shapes_dict", _NO_SHAPES, is_on_objects=True)
 BUILT_SHAPE = Seam("keras:layers.Layer._build_input_shape", _NO_SHAPES, is_on_objects=True)
-OPEN_NAME_SCOPE = Seam("keras:layers.Layer._open_name_scope", _NO_SCOPES, only_with=_KERAS_3)
+OPEN_NAME_SCOPE = Seam("keras:layers.Layer._open_name_scope", _NO_SCOPES, is_on_objects=True)
 KERNELS = tuple(
     Seam(f"keras:layers.Layer._{name}|{name}", _NO_COSTS, is_on_objects=True)
     for name in ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
@@ -457,7 +458,7 @@ RAW_CELL = Seam("IPython.core.interactiveshell:ExecutionInfo.raw_cell", _NO_END,
 _NO_WHY = "why a cell that runs again failed is not told"
 FAILED_BEFORE = Seam(f"{_RESULT}.error_before_exec", _NO_WHY, is_on_objects=True)
 FAILED_INSIDE = Seam(f"{_RESULT}.error_in_exec", _NO_WHY, is_on_objects=True)
-SHOW_TRACEBACK = Seam(f"{_CLASS}.showtraceback", _NO_WHY, 1)
+SHOW_TRACEBACK = Seam(f"{_CLASS}.showtraceback", _NO_WHY, 2)
 CAPTURE_OUTPUT = Seam(
     "IPython.utils.capture:capture_output", "a cell that runs again shows its output again", 0
 )
@@ -474,7 +475,8 @@ PUBLISHER = Seam(f"{_RUNS}.display_pub", _NO_SLOT, only_with=_RUNS)
 PUBLISH = Seam(
     "IPython.core.displaypub:DisplayPublisher.publish", _NO_SLOT, 3, ("transient", "update")
 )
-SOCKET = Seam(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT, only_with=f"{_RUNS}.kernel")
+# Under %%capture there is none.
+SOCKET = Seam(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT, is_on_objects=True)
 _NO_MAGIC_LINE = "tracebacks show what a magic's line became"
 TRACEBACKS = Seam(f"{_RUNS}.InteractiveTB", _NO_MAGIC_LINE, only_with=_RUNS)
 TRACEBACK = Seam("IPython.core.ultratb:AutoFormattedTB.structured_traceback", _NO_MAGIC_LINE)

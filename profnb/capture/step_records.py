@@ -37,6 +37,8 @@ class OpenStep:
     failed: bool = False
     is_marked: bool = False
     iterations: int = 1
+    marking_ns: int = 0  # what passed until its marker of ours had begun
+    unmarked_ns: int = 0  # when that had ended
 
 
 @dataclass

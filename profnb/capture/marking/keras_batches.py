@@ -139,7 +139,7 @@ class KerasBatches:
         if self._open.batch is None:
             return
         batch, end_ns = self._open.batch, time.perf_counter_ns()
-        end_marker(batch.marker)
+        self._open.end_marker(batch)
         self._open.batch = None
         self._open.record(batch, end_ns)
 

@@ -50,7 +50,6 @@ class OpenSteps:
         batch: Keras' batch that runs.
         runs: How many fits (evaluates, ...) of Keras began, by phase.
         is_in_run: Whether one runs, which has batches of its own.
-        own_ns: What marking and recording the traced steps took, between them.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = False
-        self.own_ns = 0
+        self._own_ns: list[int] = []  # per record, what marking it took outside of it
         self._to_report: int | None = None
         self._code_of_name: dict[str, int] = {}
         self._traced: list[int] = []  # per name, how many were recorded under trace
@@ -111,8 +110,12 @@ class OpenSteps:
 
     def marker_began(self, span: OpenStep) -> None:
         """A marker of ours has begun: what passed since its step did lies before it in the trace."""
-        if span.was_traced:
-            self.own_ns += time.perf_counter_ns() - span.begin_ns
+        span.marking_ns = time.perf_counter_ns() - span.begin_ns
+
+    def end_marker(self, span: OpenStep) -> None:
+        """End a step's marker of ours, if there is one: what passes then lies behind it in the trace."""
+        end_marker(span.marker)
+        span.unmarked_ns = time.perf_counter_ns()
 
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""
@@ -139,8 +142,15 @@ class OpenSteps:
         self._total_ns[code] += end_ns - span.begin_ns
         if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
             self._to_report = self._traced[code]
-        if span.was_traced and self.is_outside:
-            self.own_ns += time.perf_counter_ns() - end_ns
+        del self._own_ns[span.first_record :]
+        left_ns = time.perf_counter_ns() - (span.unmarked_ns or end_ns)
+        self._own_ns.append(span.marking_ns + left_ns if was_traced else 0)
+
+    @property
+    def own_ns(self) -> int:
+        """What marking a traced step took outside of it, on average."""
+        traced = [own for own in self._own_ns[: len(self.records)] if own]
+        return sum(traced) // max(len(traced), 1)
 
     def drop(self, span: OpenStep, *, failed: bool = False) -> None:
         """It ended and is no step."""

@@ -2,7 +2,7 @@
 
 import time
 
-from profnb.capture.marking.open_steps import OpenSteps, abandon_marker, end_marker
+from profnb.capture.marking.open_steps import OpenSteps, abandon_marker
 from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
@@ -45,7 +45,7 @@ class OwnLoops:
         if span is not None and span in self._open.stack:
             end_ns = time.perf_counter_ns()
             self._open.stack.remove(span)  # first: an interrupt behind it leaves no step open
-            end_marker(span.marker)
+            self._open.end_marker(span)
             self._open.record(span, end_ns)
             self._open.report()
 

@@ -103,15 +103,17 @@ def read_graph(told: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> 
     """The graph from what the interpreter tells.
 
     Args:
-        told: ``ops`` and ``tensors``; ops of type DELEGATE stand for a part, behind all others.
+        told: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for a part, behind
+            all others) and ``tensors``.
         inputs: The tensors that are fed.
     """
     fed = {one["index"] for one in inputs}
     tensors = {one["index"]: {**one, "is_input": one["index"] in fed} for one in told["tensors"]}
-    ops = [op for op in told["ops"] if op["type"] != "DELEGATE"]
+    listed = told["ops"] or []
+    ops = [op for op in listed if op["type"] != "DELEGATE"]
     made_by = {one: place for place, op in enumerate(ops) for one in op["outputs"] if one >= 0}
     parts = []
-    for delegate in told["ops"]:
+    for delegate in listed:
         if delegate["type"] != "DELEGATE":
             continue
         given, found = set(delegate["inputs"]), set()

@@ -24,6 +24,7 @@ from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefu
 __all__ = ["OpStudy"]
 
 _PROFILED_RUNS, _LOOKED_INTO = 60, 8
+_METHOD = LITE_OPS.attributes[0]  # of the interpreter: lists its ops
 _NO_OPS = f"The interpreter hides {LITE_OPS.name}, so {LITE_OPS.lost}."
 
 
@@ -60,9 +61,9 @@ class OpStudy:
         self._seen = list(models)
         for one in models:
             inputs = process.ask("open", id=one.name, **self._bench.place_of(one))["inputs"]
-            told = process.ask("graph", id=one.name)
+            told = process.ask("graph", id=one.name, method=_METHOD)
             graph = read_graph(told, inputs)
-            if not told["ops"] and _NO_OPS not in self._bench.notes:
+            if told["ops"] is None and _NO_OPS not in self._bench.notes:
                 self._bench.notes.append(_NO_OPS)
             of_model = layers.get(one.name) or layers.get(one.name.rpartition(", ")[0], [])
             found = assign_layers(graph, of_model)
@@ -85,7 +86,7 @@ class OpStudy:
         for one in self._seen:
             target = str(self._bench.folder / "tensors.npz")
             try:
-                process.ask("tensors", id=one.name, source=source, target=target)
+                process.ask("tensors", id=one.name, source=source, target=target, method=_METHOD)
             except InterpreterRefusalError as error:
                 self._bench.notes.append(f"{one.name}: no tensors of its layers ({error}).")
                 continue

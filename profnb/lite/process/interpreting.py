@@ -1,4 +1,4 @@
-"""``python -m profnb.lite.process.interpreting``: interpreters in a process of their own, asked over a pipe.
+"""Interpreters in a process of their own, asked over a pipe; ``interpreters`` runs this file.
 
 A damaged model or a broken kernel ends this process and not the notebook's. Each line that comes in is a JSON
 object with ``do`` and what that needs; each line that goes out is the answer, or ``{"error": ...}``. Arrays
@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from profnb.capture.seams import LITE_OPS
 
 __all__ = ["main"]
 
@@ -202,16 +200,20 @@ class _Server:
         }
 
     def graph(self, ask: Mapping[str, Any]) -> dict[str, Any]:
-        """The ops in order, those that stand for a part given to a delegate at the end; and the tensors."""
+        """The ops in order, those that stand for a part given to a delegate at the end; and the tensors.
+
+        ``ask["method"]`` lists the ops; where the interpreter has none, they are None.
+        """
         interpreter = self.models[ask["id"]].interpreter
+        list_ops = getattr(interpreter, ask["method"], None)
         return {
-            "ops": [
+            "ops": None if list_ops is None else [
                 {
                     "index": int(op["index"]), "type": str(op["op_name"]),
                     "inputs": [int(one) for one in op["inputs"]],
                     "outputs": [int(one) for one in op["outputs"]],
                 }
-                for op in LITE_OPS.of(interpreter, tuple)()
+                for op in list_ops()
             ],
             "tensors": [_described(detail) for detail in interpreter.get_tensor_details()],
         }  # fmt: skip
@@ -267,7 +269,8 @@ class _Server:
         arrays = _arrays(ask["source"])
         details = {int(one["index"]): one for one in interpreter.get_tensor_details()}
         kept: dict[int, list[Any]] = {}
-        wanted = {int(one) for op in LITE_OPS.of(interpreter, tuple)() for one in op["outputs"]}
+        list_ops = getattr(interpreter, ask["method"], tuple)
+        wanted = {int(one) for op in list_ops() for one in op["outputs"]}
         wanted = {i for i in wanted & details.keys() if details[i]["shape"].size}
         for begin in range(0, len(arrays[0]) - model.batch + 1, model.batch):
             model.fill(interpreter, [array[begin : begin + model.batch] for array in arrays])
