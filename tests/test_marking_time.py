@@ -8,6 +8,7 @@ from test_advice import MS, US, loop, rules_of
 
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.recording import Recording
+from profnb.report.text import fact_rows
 from profnb.subjects.study import Study
 
 BEGINS, MARKS, UNMARKS, ENDS, WORKS = 1, 2, 8, 4, 100  # ms
@@ -101,3 +102,15 @@ def test_what_marking_took_is_not_python_of_the_codes():
 
 def test_a_long_gap_stays_said_whatever_marking_took():
     assert marked(loop(11, 6 * MS, 4 * MS), 30).bound_fraction == pytest.approx(40 / 106, abs=0.005)
+
+
+@pytest.mark.parametrize(("own_us", "remark"), [
+    (0, "median"),
+    (4, "median"),  # less than a tenth
+    (30, "median; profnb's marking of the steps takes 30.0 \u00b5s of it"),
+    (50, "median"),  # of gaps that are shorter than that nothing is known
+])  # fmt: skip
+def test_the_time_between_steps_says_how_much_of_it_is_profnbs(own_us, remark):
+    study = loop(11, 100 * US, 44 * US)
+    facts = fact_rows(Study(study.trace, 0, Recording(marking_ns=own_us * 1000)), None)
+    assert [fact.remark for fact in facts if fact.name == "between steps"] == [remark]

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats
-from profnb.core.units import bar_text, count_text, duration_text, examples_text, percent_text
+from profnb.core.units import (
+    PS_PER_NS,
+    bar_text,
+    count_text,
+    duration_text,
+    examples_text,
+    percent_text,
+)
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes, TracingCost
@@ -34,7 +41,7 @@ _MOST = 0.5
 _FEWEST_FOR_P95 = 20
 _TELLING_COST = 0.05
 _MUCH_LONGER = 1.5
-_WORTH_A_FACT = 0.01
+_WORTH_A_FACT, _WORTH_NAMING = 0.01, 0.1
 MEANINGS = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
@@ -155,7 +162,7 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
     steps, summary = study.steps, study.summary
     if summary.median_ps is None or steps.is_window:
         return []
-    facts = _time_facts(summary)
+    facts = _time_facts(study)
     if summary.examples_per_second is not None:
         facts.append(
             Fact(
@@ -228,8 +235,9 @@ def _window_ps(steps: Steps) -> int:
     return int(steps.end_ps[-1] - steps.begin_ps[0]) if len(steps) else 0
 
 
-def _time_facts(summary: Summary) -> list[Fact]:
+def _time_facts(study: Study) -> list[Fact]:
     """How long a step takes: of few steps only what few can tell."""
+    summary = study.summary
     if len(summary.counted) == 1:
         return [Fact("step time", duration_text(summary.median_ps), "of one step")]
     low, high = summary.quartiles_ps or (None, None)
@@ -239,8 +247,17 @@ def _time_facts(summary: Summary) -> list[Fact]:
         facts.append(
             Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster")
         )
-    facts.append(Fact("between steps", duration_text(summary.median_gap_ps), "median"))
+    facts.append(Fact("between steps", duration_text(summary.median_gap_ps), _gap_remark(study)))
     return facts
+
+
+def _gap_remark(study: Study) -> str:
+    """What the time between steps is, and how much of it profnb itself takes, from a tenth on."""
+    summary, own_ps = study.summary, study.recording.marking_ns * PS_PER_NS
+    gap_ps = summary.median_gap_ps or 0.0
+    if is_of_runs(summary) or not _WORTH_NAMING * gap_ps <= own_ps <= gap_ps or not own_ps:
+        return "median"
+    return f"median; profnb's marking of the steps takes {duration_text(own_ps)} of it"
 
 
 def run_facts(runs: Sequence[Floats]) -> list[Fact]:
