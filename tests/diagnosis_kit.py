@@ -30,10 +30,11 @@ class Later:
 tf, keras, v1 = Later("tensorflow"), Later("keras"), Later("tensorflow.compat.v1")
 
 
-# Rules that a machine whose cores others use makes true of any program: it waits where it did not, and for longer.
+# Rules that a machine whose cores others use makes true of any program: it waits where it did not, and of two things the
+# other takes longer. No such machine makes a program trace or compile anew, run op by op, or read over a network.
 OF_THE_CLOCK = {
     "python-between-steps", "slowing-down", "epoch-ends", "input-bound", "waiting-for-input", "python-input", "prefetch-more",
-    "synchronising-reads", "idle-cores",
+    "synchronising-reads", "idle-cores", "small-ops", "small-ops-without-xla", "large-optimizer", "validation",
 }  # fmt: skip
 # Parts of a cell that happen as often as the program says; which of two a step counts to may depend on how long it takes.
 COUNTED_PARTS = {AROUND, BUILDING, CALLBACKS, CHECKPOINTING, EPOCH_ENDS, INPUT}

@@ -472,6 +472,26 @@ def test_what_fusing_could_save_is_the_time_in_which_nothing_else_runs():
     assert "20 element-wise ops a step" in found.evidence
 
 
+@pytest.mark.parametrize(("gap_ms", "each_us", "stalled_ms", "is_said"), [
+    (0, 50, 0, True),  # 1 ms of them in each step of 2 ms
+    (70, 50, 0, False),  # a callback of 70 ms in each step: 1 of 72 ms
+    (30, 50, 0, True),
+    (0, 10, 0, False),  # 0.2 ms of 0.7
+    (0, 10, 200, False),  # the same, but that one op waited for a core in one step
+])  # fmt: skip
+def test_small_ops_are_spoken_of_where_they_matter_in_the_typical_step(gap_ms, each_us, stalled_ms, is_said):
+    period, ops, markers = (2 + gap_ms) * MS, [], []
+    for number in range(10):
+        at = number * period + (stalled_ms * MS if number > 4 else 0)
+        stalled = stalled_ms * MS if number == 4 else 0
+        markers.append(event("train", at, 2 * MS + stalled, step_num=number, _r=1))
+        ops += [event(f"a/Mul_{n}:Mul", at + n * 60 * US, each_us * US) for n in range(19)]
+        ops.append(event("a/Mul_19:Mul", at + 19 * 60 * US, each_us * US + stalled))
+        ops.append(event("b/MatMul:MatMul", at + stalled + 1300 * US, 500 * US))
+    found = rules_of(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
+    assert ("small-ops-without-xla" in found) is is_said
+
+
 def test_a_growing_graph_by_its_versions():
     grown = on_cpu([("a/MatMul:MatMul", MS)], graph_versions=[20, 27, 34, 41, 48])
     assert rules_of(grown)["growing-graph"].bound_fraction == pytest.approx(0.9, abs=0.01)
