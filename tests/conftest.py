@@ -110,6 +110,14 @@ def _hooks_work(request, _watch_hooks):
     assert errors == [] or request.node.get_closest_marker("hooks_fail")
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of steps and of a cell's parts, which stands still but for what a test plants."""
+    from clocks import stand_still
+
+    return stand_still(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def cpu_trace_path():
     """A real CPU trace: eight steps of a small CNN, recorded by tests/data/record.py."""

@@ -23,7 +23,6 @@ if BACKEND not in ("jax", "torch"):
 pytest.importorskip(BACKEND)
 keras = pytest.importorskip("keras")
 
-from clocks import stand_still
 from diagnosis import BY_BACKEND, kept_profile
 from diagnosis_frameworks import large_update
 from diagnosis_kit import check_run
@@ -649,12 +648,6 @@ def test_a_jax_trace_of_the_codes_own_takes_over_and_is_complete(tmp_path):
     assert any("JAX profiler of its own" in note for note in p.notes)
     assert phases(p.steps) == {"test": 8}
     assert phases(p.step_times) == {"test": 16}
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock of steps and parts that stands still but for what is planted."""
-    return stand_still(monkeypatch)
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX computes behind Python")

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from clocks import stand_still
 from traces import event, host, line, read
 
 import profnb
@@ -210,11 +209,6 @@ def test_the_line_is_shown_once_and_escaped():
 def keras():
     pytest.importorskip("tensorflow")
     return pytest.importorskip("keras")
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    return stand_still(monkeypatch)
 
 
 def small(keras, *layers):

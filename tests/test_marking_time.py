@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from clocks import stand_still
 from test_advice import MS, US, loop, rules_of
 
 from profnb.capture.marking.step_recorder import StepRecorder
@@ -12,11 +11,6 @@ from profnb.report.text import fact_rows
 from profnb.subjects.study import Study
 
 BEGINS, MARKS, UNMARKS, ENDS, WORKS = 1, 2, 8, 4, 100  # ms
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    return stand_still(monkeypatch)
 
 
 def recorder_by(clock, is_tracing=lambda: True):
@@ -69,11 +63,11 @@ def call_twice(recorder, door, clock):
 ])  # fmt: skip
 def test_marking_is_clocked_outside_of_the_steps_only(clock, step, own_ms):
     recorder, door = recorder_by(clock)
-    assert recorder.own_ns == 0
+    assert recorder.marking_ns == 0
     for _ in range(3):
         step(recorder, door, clock)
     assert len(recorder.records) == 3
-    assert recorder.own_ns == own_ms * 1_000_000
+    assert recorder.marking_ns == own_ms * 1_000_000
 
 
 def test_what_is_not_traced_is_not_clocked(clock):
@@ -84,7 +78,7 @@ def test_what_is_not_traced_is_not_clocked(clock):
     is_tracing[0] = False
     iterate(recorder, door, clock)
     assert len(recorder.records) == 2
-    assert recorder.own_ns == (BEGINS + MARKS + ENDS) * 1_000_000
+    assert recorder.marking_ns == (BEGINS + MARKS + ENDS) * 1_000_000
 
 
 def marked(study, own_us):

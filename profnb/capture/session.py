@@ -175,7 +175,7 @@ class Capture:
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
         recording.steps.truncate(len(recording.steps))
-        recording.marking_ns = self.recorder.own_ns
+        recording.marking_ns = self.recorder.marking_ns
         recording.machine = self.machine.records if len(self.machine.records) else None
         has_reason = bool(recording.messages)
         recording.messages.extend(self._explain_losses())

@@ -37,7 +37,7 @@ class OpenStep:
     failed: bool = False
     is_marked: bool = False
     iterations: int = 1
-    marking_ns: int = 0  # what passed until its marker of ours had begun
+    marked_ns: int = 0  # when its marker of ours had begun; 0 without one
     unmarked_ns: int = 0  # when that had ended
 
 

@@ -23,6 +23,7 @@ it began (``first_record``) is taken back when it ends::
 
 import threading
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +67,7 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = False
-        self._own_ns: list[int] = []  # per record, what marking it took outside of it
+        self._marking_ns = array("q")  # per record, what marking it took outside of it
         self._to_report: int | None = None
         self._code_of_name: dict[str, int] = {}
         self._traced: list[int] = []  # per name, how many were recorded under trace
@@ -110,7 +111,7 @@ class OpenSteps:
 
     def marker_began(self, span: OpenStep) -> None:
         """A marker of ours has begun: what passed since its step did lies before it in the trace."""
-        span.marking_ns = time.perf_counter_ns() - span.begin_ns
+        span.marked_ns = time.perf_counter_ns()
 
     def end_marker(self, span: OpenStep) -> None:
         """End a step's marker of ours, if there is one: what passes then lies behind it in the trace."""
@@ -142,14 +143,15 @@ class OpenSteps:
         self._total_ns[code] += end_ns - span.begin_ns
         if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
             self._to_report = self._traced[code]
-        del self._own_ns[span.first_record :]
-        left_ns = time.perf_counter_ns() - (span.unmarked_ns or end_ns)
-        self._own_ns.append(span.marking_ns + left_ns if was_traced else 0)
+        del self._marking_ns[span.first_record :]
+        before_ns = (span.marked_ns or span.begin_ns) - span.begin_ns
+        behind_ns = time.perf_counter_ns() - (span.unmarked_ns or end_ns)
+        self._marking_ns.append(before_ns + behind_ns if was_traced else 0)
 
     @property
-    def own_ns(self) -> int:
+    def marking_ns(self) -> int:
         """What marking a traced step took outside of it, on average."""
-        traced = [own for own in self._own_ns[: len(self.records)] if own]
+        traced = [took for took in self._marking_ns[: len(self.records)] if took]
         return sum(traced) // max(len(traced), 1)
 
     def drop(self, span: OpenStep, *, failed: bool = False) -> None:

@@ -57,9 +57,9 @@ class StepRecorder:
         self.batches = KerasBatches(self._open, self.loops.abandon_iteration, door_of_keras)
 
     @property
-    def own_ns(self) -> int:
+    def marking_ns(self) -> int:
         """What marking a traced step took outside of it, on average."""
-        return self._open.own_ns
+        return self._open.marking_ns
 
     @property
     def has_begun(self) -> bool:
