@@ -63,6 +63,21 @@ def test_a_jitted_loop_is_not_told_to_use_jit(calls):
     assert "work-outside-jit" not in said(jax_loop(*calls, period=period))
 
 
+def test_programs_that_lost_their_core_in_a_few_steps_are_no_work_outside_of_jit():
+    """Starting them and they take 2 % of 10 ms; in five steps of 20 a program stands still for 4 ms, 10 % of all time."""
+
+    def loop(*, late):
+        small = [(name, begin, runs + 5000, 5) for name, begin, runs, _ in SMALL]
+        p = jax_loop(("update", 0, 10, 5000), *small, period=10_000)
+        begin, took = p.trace.events.begin_ps, p.trace.events.duration_ps
+        took[p.trace.select_named("fusion.abs") & np.isin(begin // (10_000 * US), late)] = 4_000 * US
+        return p
+
+    assert "work-outside-jit" not in said(loop(late=()))
+    assert "work-outside-jit" not in said(loop(late=(3, 6, 9, 12, 15)))
+    assert "work-outside-jit" in said(loop(late=range(1, 15)))
+
+
 def test_reading_a_result_in_each_step_costs_what_python_could_do_meanwhile():
     p = jax_loop(("update", 0, 20, 400), waits=(30, 400))
     advice = said(p)["synchronising-reads"]

@@ -9,7 +9,7 @@ from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import PS_PER_NS, percent_text
 from profnb.steps.activities import (
     COPYING_IN,
@@ -49,6 +49,7 @@ __all__ = [
     "share_beyond",
     "share_of",
     "steps_share",
+    "usual_share_beyond",
     "window_of",
 ]
 
@@ -275,10 +276,15 @@ def covered_share(study: Study, events: Int64s) -> float:
 
 def share_of_spans(study: Study, begin: Int64s, end: Int64s) -> float:
     """Share of the counted steps' periods that at least one of N spans covers."""
-    steps, counted = study.steps, study.summary.counted
     whole = period_ps(study)
-    if not begin.size or not whole:
-        return 0.0
+    return float(_covered_ps(study, begin, end).sum() / whole) if whole else 0.0
+
+
+def _covered_ps(study: Study, begin: Int64s, end: Int64s) -> Floats:
+    """Picoseconds of each of C counted steps' periods that at least one of N spans covers, shape (C,)."""
+    steps, counted = study.steps, study.summary.counted
+    if not begin.size:
+        return np.zeros(counted.size)
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], np.maximum.accumulate(end[order])
     opens = np.append(True, begin[1:] > end[:-1])
@@ -288,8 +294,8 @@ def share_of_spans(study: Study, begin: Int64s, end: Int64s) -> float:
     sums = np.repeat(np.append(0, np.cumsum(last - first)), 2)[1:-1]
     from_ps = steps.begin_ps[counted]
     to_ps = steps.end_ps[counted] + study.gaps.own_ps[counted]
-    inside = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
-    return float(inside.sum() / whole)
+    covered: Floats = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
+    return covered
 
 
 def in_periods(study: Study, times: Int64s) -> Bools:
@@ -304,7 +310,25 @@ def in_periods(study: Study, times: Int64s) -> Bools:
 
 def share_beyond(study: Study, events: Int64s, others: Int64s) -> float:
     """Share of the counted steps' periods in which some of these events run, and none of the others."""
-    return covered_share(study, np.union1d(events, others)) - covered_share(study, others)
+    whole = period_ps(study)
+    return float(_beyond_ps(study, events, others).sum() / whole) if whole else 0.0
+
+
+def usual_share_beyond(study: Study, events: Int64s, others: Int64s) -> float:
+    """The same in the usual period, the median: what a few steps lost to other programs is not in it."""
+    steps, counted = study.steps, study.summary.counted
+    period = steps.duration_ps[counted] + study.gaps.own_ps[counted]
+    is_some = period > 0
+    beyond = _beyond_ps(study, events, others)[is_some] / period[is_some]
+    return float(np.median(beyond)) if beyond.size else 0.0
+
+
+def _beyond_ps(study: Study, events: Int64s, others: Int64s) -> Floats:
+    times = study.trace.events
+    every = np.union1d(events, others)
+    return _covered_ps(study, times.begin_ps[every], times.end_ps[every]) - _covered_ps(
+        study, times.begin_ps[others], times.end_ps[others]
+    )
 
 
 def gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:

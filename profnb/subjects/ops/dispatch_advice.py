@@ -14,6 +14,7 @@ from profnb.subjects.advising import (
     is_loop_of_keras,
     period_ps,
     share_beyond,
+    usual_share_beyond,
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
@@ -31,6 +32,8 @@ _LEAST_DISPATCH = 0.25
 
 def work_outside_jit(study: Study) -> Advice | None:
     """Python starts five programs of JAX or more a step besides the largest one, for a tenth of the time.
+
+    That is so in half of the steps, too: a thread that waits for a core in a few of them is not it.
 
     Where every program is one op, as it is in a loop without ``jax.jit``, three are enough, and what is said
     is the starting alone: what fusing them saves is not known. So it is with 20 programs or more in a step of
@@ -53,12 +56,12 @@ def work_outside_jit(study: Study) -> Advice | None:
     if each < (_MANY_OF_KERAS if is_keras else _MANY_ALONE if is_alone else _MANY):
         return None
     if is_alone:
-        share = share_beyond(study, others, study.xla.hlo.events)
+        beside, main = others, study.xla.hlo.events
     else:
-        main = _events_of(study, {largest})
         beside = np.union1d(others, _events_of(study, set(functions) - {largest}))
-        share = share_beyond(study, beside, main)
-    if share < _LEAST:
+        main = _events_of(study, {largest})
+    share = share_beyond(study, beside, main)
+    if min(share, usual_share_beyond(study, beside, main)) < _LEAST:
         return None
     often = Counter(
         name for name, chosen in zip(functions, is_other.tolist(), strict=True) if chosen
