@@ -100,11 +100,11 @@ def make_transformer(
     return transform
 
 
-def _is_ipythons(found: object) -> bool:
+def _is_ipythons(getter: object) -> bool:
     """Whether what goes by the name of ``get_ipython``, if anything, gives the shell."""
-    return found is None or (
-        getattr(found, "__name__", "") == "get_ipython"
-        and str(getattr(found, "__module__", "")).startswith("IPython.")
+    return getter is None or (
+        getattr(getter, "__name__", "") == "get_ipython"
+        and str(getattr(getter, "__module__", "")).startswith("IPython.")
     )
 
 
@@ -123,14 +123,14 @@ def as_written(text: str, written: Mapping[str, str]) -> str:
 def _line_as_written(line: str, written: Mapping[str, str]) -> str:
     plain = _COLOUR.sub("", line)
     first = _FIRST_LINE.match(plain)
-    own = None if first is None else written.get(plain[first.end() :].rstrip())
-    if first is None or own is None:
+    written_line = None if first is None else written.get(plain[first.end() :].rstrip())
+    if first is None or written_line is None:
         return line
     at, left = 0, first.end()
     while left:
         colour = _COLOUR.match(line, at)
         at, left = (colour.end(), left) if colour else (at + 1, left - 1)
-    return line[:at] + ("\x1b[0m" if plain != line else "") + own
+    return line[:at] + ("\x1b[0m" if plain != line else "") + written_line
 
 
 def can_transform(shell: Any) -> bool:
@@ -238,8 +238,8 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
     if SUCCESS.of(result, default=not errors):
         return None
     if not errors:  # it did not compile, and its traceback went where syntax errors go
-        told = FAILED_BEFORE.of(result) or FAILED_INSIDE.of(result)
-        return told or SyntaxError("the cell is no Python")
+        failure = FAILED_BEFORE.of(result) or FAILED_INSIDE.of(result)
+        return failure or SyntaxError("the cell is no Python")
     if not issubclass(errors[0][0], KeyboardInterrupt):
         show(errors[0])
     error: BaseException = errors[0][1]

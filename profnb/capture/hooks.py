@@ -265,21 +265,21 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
     Blocks of the same attribute may overlap: one that began later and lasts longer leaves what stood there
     before both.
     """
-    own = _Replaced(owner, name, value, vars(owner).get(name, _MISSING))
+    replacement = _Replaced(owner, name, value, vars(owner).get(name, _MISSING))
     setattr(owner, name, value)
-    _replaced.append(own)
+    _replaced.append(replacement)
     try:
         yield
     finally:
-        _replaced.remove(own)
+        _replaced.remove(replacement)
         if vars(owner).get(name) is not value:  # the code inside gave it another, or a later block
             for later in _replaced:
                 if later.owner is owner and later.name == name and later.before is value:
-                    later.before = own.before
-        elif own.before is _MISSING:
+                    later.before = replacement.before
+        elif replacement.before is _MISSING:
             delattr(owner, name)
         else:
-            setattr(owner, name, own.before)
+            setattr(owner, name, replacement.before)
 
 
 @contextmanager

@@ -118,13 +118,13 @@ def _held_by_modules(value: object, names: Iterable[str]) -> list[tuple[ModuleTy
     There are thousands, at each capture's begin: they are looked through without a loop around them.
     """
     modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
-    found = [
+    holders = [
         (module, name) for name in names for module in modules if vars(module).get(name) is value
     ]
     main = sys.modules.get("__main__")
     if isinstance(main, ModuleType):
-        found += [(main, name) for name, held in list(vars(main).items()) if held is value]
-    return list({(id(module), name): (module, name) for module, name in found}.values())
+        holders += [(main, name) for name, held in list(vars(main).items()) if held is value]
+    return list({(id(module), name): (module, name) for module, name in holders}.values())
 
 
 def explain_missing(libraries: Iterable[Library]) -> list[str]:
@@ -138,11 +138,11 @@ def explain_missing(libraries: Iterable[Library]) -> list[str]:
 
 def modules_beside() -> list[ModuleType]:
     """Python's own modules that hold seams, and IPython; not what code puts in its place, without a shell."""
-    found = [sys.modules[name] for name in ("sys", "importlib")]
+    modules = [sys.modules[name] for name in ("sys", "importlib")]
     ipython = sys.modules.get("IPython")
     if ipython is not None and SHELL_INSTANCE.owner() is not None:
-        found.append(ipython)
-    return found
+        modules.append(ipython)
+    return modules
 
 
 def _clause_of(library: Library) -> str:

@@ -40,11 +40,11 @@ def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:
         values: At least one value where there are rows.
         rows: Rows of it, which nothing checks, shape (N,).
     """
-    found = np.empty(rows.size, values.dtype)
+    gathered = np.empty(rows.size, values.dtype)
     for first in range(0, rows.size, _CHUNK):
         part = slice(first, first + _CHUNK)
-        values.take(rows[part], mode="wrap", out=found[part])
-    return found
+        values.take(rows[part], mode="wrap", out=gathered[part])
+    return gathered
 
 
 def look_up(keys: Int64s, values: Int64s, wanted: Int64s, missing: int = -1) -> Int64s:

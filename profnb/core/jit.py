@@ -173,12 +173,12 @@ class _KernelTyping(BaseContext):  # type: ignore[misc]
         if all(isinstance(each, _PLAIN) for each in args):
             args = tuple(unliteral(each) for each in args)
         key = (func, args)
-        found = self._known.get(key)
-        if found is None:
-            found = super().resolve_function_type(func, args, kws)
-            if found is not None:
-                self._known[key] = found
-        return found
+        signature = self._known.get(key)
+        if signature is None:
+            signature = super().resolve_function_type(func, args, kws)
+            if signature is not None:
+                self._known[key] = signature
+        return signature
 
 
 class _KernelTarget(CPUContext):  # type: ignore[misc]

@@ -60,18 +60,18 @@ def number_keys(keys: tuple[Int64s, ...], wanted: tuple[Int64s, ...]) -> tuple[I
         The number of each key, shape (N,); and of each wanted one, or -1, shape (M,).
     """
     number = np.empty(keys[0].size, np.int32)
-    found = np.empty(wanted[0].size, np.int32)
+    wanted_number = np.empty(wanted[0].size, np.int32)
     table = np.full(1 << (2 * number.size).bit_length(), -1, np.int32)
     # Nobody who writes a file can know into which slots its keys will fall.
     factors = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
-    _number(keys[0], keys[-1], number, wanted[0], wanted[-1], found, factors, table)
-    return number, found
+    _number(keys[0], keys[-1], number, wanted[0], wanted[-1], wanted_number, factors, table)
+    return number, wanted_number
 
 
 @tiered
 def _number(
-    one: Int64s, two: Int64s, number: Int32s, wanted_one: Int64s, wanted_two: Int64s, found: Int32s,
-    factors: Int64s, table: Int32s,
+    one: Int64s, two: Int64s, number: Int32s, wanted_one: Int64s, wanted_two: Int64s,
+    wanted_number: Int32s, factors: Int64s, table: Int32s,
 ) -> None:  # fmt: skip
     """Number the keys (one, two), and look up the wanted ones.
 
@@ -80,7 +80,7 @@ def _number(
     """
     mask = table.size - 1
     count = 0
-    for index in range(one.size + found.size):
+    for index in range(one.size + wanted_number.size):
         row = index - one.size
         first, second = np.int64(0), np.int64(0)
         if row < 0:
@@ -88,14 +88,14 @@ def _number(
         else:
             first, second = wanted_one[row], wanted_two[row]
         slot = (first * factors[0] + second * factors[1]) >> 20 & mask
-        known = table[slot]
-        while known >= 0 and (one[known] != first or two[known] != second):
+        first_row = table[slot]
+        while first_row >= 0 and (one[first_row] != first or two[first_row] != second):
             slot = slot + 1 & mask
-            known = table[slot]
+            first_row = table[slot]
         if row >= 0:
-            found[row] = number[known] if known >= 0 else -1
-        elif known >= 0:
-            number[index] = number[known]
+            wanted_number[row] = number[first_row] if first_row >= 0 else -1
+        elif first_row >= 0:
+            number[index] = number[first_row]
         else:
             table[slot] = index
             number[index] = count
@@ -111,8 +111,8 @@ def link_by_key(producing: Keyed, consuming: Keyed) -> Links:
         wanted, context = number_keys(consuming.keys, producing.keys)
     else:
         context, wanted = number_keys(producing.keys, consuming.keys)
-    producers, context = _known(producing.events, context)
-    consumers, wanted = _known(consuming.events, wanted)
+    producers, context = _select_with_context(producing.events, context)
+    consumers, wanted = _select_with_context(consuming.events, wanted)
     count = max(int(context.max(initial=-1)), int(wanted.max(initial=-1))) + 1
     consuming_count = np.bincount(wanted, minlength=count)
     tells = _tells_cause(np.bincount(context, minlength=count), consuming_count)
@@ -125,7 +125,7 @@ def link_by_key(producing: Keyed, consuming: Keyed) -> Links:
     return Links(producers, gather(first, context), gather(last, context), consumers[order])
 
 
-def _known(events: Int64s, context: Int32s) -> tuple[Int64s, Int32s]:
+def _select_with_context(events: Int64s, context: Int32s) -> tuple[Int64s, Int32s]:
     """The events that have a context, and the contexts."""
     is_known = context >= 0
     return (events, context) if is_known.all() else (events[is_known], context[is_known])

@@ -221,8 +221,8 @@ def _frame_with(renames: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
                     f"The column {name} is called {renamed[name]} now.", FutureWarning, stacklevel=2
                 )
             if old and isinstance(key, list):  # under the names that it was asked by
-                found = super().__getitem__([renamed[k] if k in old else k for k in key])
-                return found.set_axis(key, axis="columns")
+                frame = super().__getitem__([renamed[k] if k in old else k for k in key])
+                return frame.set_axis(key, axis="columns")
             return super().__getitem__(renamed[key] if old else key)
 
         def __getattr__(self, name: str) -> Any:  # type: ignore[misc]

@@ -264,10 +264,12 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     is_hidden[alike] = gather(groups.step, parent[alike]) == groups.step[events[alike]]
     events = events[~is_hidden]
     row = groups.step[events]
-    own, free = events[row >= 0], events[row < 0]
+    step_events, free = events[row >= 0], events[row < 0]
     row = row[row >= 0]
-    own_begin = np.maximum(trace.events.begin_ps[own], steps.host_begin_ps[row])
-    own_end = np.minimum(groups.end_ps[own], np.maximum(steps.end_ps, steps.host_end_ps)[row])
+    step_events_begin = np.maximum(trace.events.begin_ps[step_events], steps.host_begin_ps[row])
+    step_events_end = np.minimum(
+        groups.end_ps[step_events], np.maximum(steps.end_ps, steps.host_end_ps)[row]
+    )
     thread = trace.lines.of_event[steps.roots[0]] if steps.roots.size else -1
     free = free[trace.lines.of_event[free] == thread]
     at = np.searchsorted(steps.host_begin_ps, trace.events.begin_ps[free], side="right") - 1
@@ -275,9 +277,9 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
     next_begin = np.append(steps.host_begin_ps[1:], max(steps.end_ps[-1], steps.host_end_ps[-1]))
     free_begin = np.maximum(trace.events.begin_ps[free], steps.host_end_ps[at])
     free_end = np.minimum(groups.end_ps[free], next_begin[at])
-    begin = np.concatenate([own_begin, free_begin, trace.events.begin_ps[anytime]])
-    end = np.concatenate([own_end, free_end, groups.end_ps[anytime]])
+    begin = np.concatenate([step_events_begin, free_begin, trace.events.begin_ps[anytime]])
+    end = np.concatenate([step_events_end, free_end, groups.end_ps[anytime]])
     window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
     begin, end = np.clip(begin, *window), np.clip(end, *window)
     some = end > begin
-    return begin[some], end[some], np.concatenate([own, free, anytime])[some]
+    return begin[some], end[some], np.concatenate([step_events, free, anytime])[some]

@@ -55,9 +55,9 @@ def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
     first = {part[0] for part in parts}
     if len(first) != 1 or not all(_is_size(d) for part in parts for d in part[1:]):
         return None
-    known = first.pop()
-    if _is_size(known):
-        return int(known)
+    batch_dimension = first.pop()
+    if _is_size(batch_dimension):
+        return int(batch_dimension)
     if any(kind not in _ITEM_BYTES for kind in kinds):
         return None
     example_bytes = sum(
@@ -81,9 +81,9 @@ def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
 
 def _marked_batches(trace: Trace) -> tuple[Int64s, Int64s]:
     """The N marked fetches of Keras on JAX that have a size: their events and sizes, each of shape (N,)."""
-    told = trace.stats.integers("batch_size")
-    is_fetch = trace.are_named(told.events, lambda name: name == NEXT_BATCH)
-    return told.events[is_fetch], told.values[is_fetch].astype(np.int64)
+    batch_sizes = trace.stats.integers("batch_size")
+    is_fetch = trace.are_named(batch_sizes.events, lambda name: name == NEXT_BATCH)
+    return batch_sizes.events[is_fetch], batch_sizes.values[is_fetch].astype(np.int64)
 
 
 def _told_batch_size(trace: Trace) -> int | None:
@@ -91,9 +91,9 @@ def _told_batch_size(trace: Trace) -> int | None:
     marked, often = np.unique(_marked_batches(trace)[1], return_counts=True)
     if marked.size:
         return int(marked[often.argmax()])
-    told = trace.stats.integers("batch_size")
-    is_marker = trace.are_named(told.events, lambda name: name in _MARKERS)
-    sizes = np.unique(told.values[is_marker].astype(np.int64))
+    batch_sizes = trace.stats.integers("batch_size")
+    is_marker = trace.are_named(batch_sizes.events, lambda name: name in _MARKERS)
+    sizes = np.unique(batch_sizes.values[is_marker].astype(np.int64))
     return int(sizes[0]) if sizes.size == 1 and 0 < sizes[0] < 1 << 31 else None
 
 
@@ -112,8 +112,8 @@ def usual_batch_size(trace: Trace) -> int | None:
     if not values.size:
         return _told_batch_size(trace) or _marked_batch_size(trace)
     size = int(values[often.argmax()])
-    found = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
-    return found.pop() if len(found) == 1 else None
+    batch_sizes = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
+    return batch_sizes.pop() if len(batch_sizes) == 1 else None
 
 
 def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
@@ -136,8 +136,8 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
     answers: dict[int, int | None] = {}
     for row, size in zip(rows[chosen].tolist(), sizes.values[chosen].tolist(), strict=True):
         if size not in answers:
-            found = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
-            answers[size] = found.pop() if len(found) == 1 else None
+            batch_sizes = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
+            answers[size] = batch_sizes.pop() if len(batch_sizes) == 1 else None
         batch = answers[size]
         if batch is None:
             unreadable[row] = True
@@ -150,6 +150,6 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
         np.add.at(examples, rows[rows >= 0], held[rows >= 0])
     marked = trace.stats.integers(EXAMPLES)
     rows = groups.step[marked.events]
-    known = rows >= 0
-    examples[rows[known]] = marked.values[known].astype(np.int64)
+    is_in_step = rows >= 0
+    examples[rows[is_in_step]] = marked.values[is_in_step].astype(np.int64)
     return examples

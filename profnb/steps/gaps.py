@@ -88,12 +88,12 @@ def find_gaps(steps: Steps) -> Gaps:
     changes = np.append(codes[1:] != codes[:-1], False)
     has_next = np.arange(count) < count - 1
     for code in range(len(code_of)):
-        own = (codes == code) & has_next
+        is_of_phase = (codes == code) & has_next
         for happens, what in ((changes, OTHER_PHASE), (steps.ends_epoch, BETWEEN_EPOCHS)):
-            found = own & happens
-            if found.sum() * 2 <= own.sum() or own.sum() < _FEWEST:
-                kind[found] = what
-        rest = np.flatnonzero(own & (kind == IN_LOOP))
+            is_of_kind = is_of_phase & happens
+            if is_of_kind.sum() * 2 <= is_of_phase.sum() or is_of_phase.sum() < _FEWEST:
+                kind[is_of_kind] = what
+        rest = np.flatnonzero(is_of_phase & (kind == IN_LOOP))
         kind[rest[is_pause(duration[rest])]] = PAUSE
     kind[-1] = LAST
     return Gaps(kind, duration, steps.ends_epoch & (kind == IN_LOOP))

@@ -68,9 +68,9 @@ def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
     host, host_ids = events[on_host][order], ids[on_host][order]
     device, device_ids = events[on_device], ids[on_device]
     at = np.searchsorted(host_ids, device_ids, side="right") - 1
-    known = at >= 0
-    known[known] = host_ids[at[known]] == device_ids[known]
-    return host[at[known]], device[known]
+    has_launch = at >= 0
+    has_launch[has_launch] = host_ids[at[has_launch]] == device_ids[has_launch]
+    return host[at[has_launch]], device[has_launch]
 
 
 def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int32s | None = None) -> Bools:
@@ -121,14 +121,16 @@ def follow_programs(trace: Trace, step: Int32s) -> None:
     plane = trace.lines.plane[trace.lines.of_event]
     is_ops = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE) & trace.is_device_line
     for number in np.unique(plane[programs]).tolist():
-        own = programs[plane[programs] == number]
-        own = own[np.argsort(trace.events.begin_ps[own], kind="stable")]
+        plane_programs = programs[plane[programs] == number]
+        plane_programs = plane_programs[
+            np.argsort(trace.events.begin_ps[plane_programs], kind="stable")
+        ]
         ops = trace.lines.events_of(is_ops & (trace.lines.plane == number))
         ops = ops[step[ops] < 0]
         begin = trace.events.begin_ps[ops]
-        at = np.searchsorted(trace.events.begin_ps[own], begin, side="right") - 1
-        inside = (at >= 0) & (begin < trace.events.end_ps[own[at]])
-        step[ops[inside]] = step[own[at[inside]]]
+        at = np.searchsorted(trace.events.begin_ps[plane_programs], begin, side="right") - 1
+        inside = (at >= 0) & (begin < trace.events.end_ps[plane_programs[at]])
+        step[ops[inside]] = step[plane_programs[at[inside]]]
 
 
 @tiered
@@ -179,16 +181,18 @@ def find_program_runs(trace: Trace, parent: Int32s) -> list[ProgramRuns]:
     # Each is recorded twice, nested.
     is_repeat = trace.events.name[above] == trace.events.name[calls]
     calls = calls[~(is_repeat & (parent[calls] >= 0))]
-    found = []
+    program_runs = []
     for name in np.unique(trace.events.name[calls]).tolist():
-        own = calls[trace.events.name[calls] == name]
-        own = own[np.argsort(trace.events.begin_ps[own], kind="stable")]
+        function_calls = calls[trace.events.name[calls] == name]
+        function_calls = function_calls[
+            np.argsort(trace.events.begin_ps[function_calls], kind="stable")
+        ]
         function = trace.names[name].removeprefix(_CALL).removesuffix(")")
         is_module = np.array([text == f"jit_{function}" for text in modules.texts], np.bool_)
-        runs = _runs_of(trace, own, modules.events[is_module[modules.values]])
+        runs = _runs_of(trace, function_calls, modules.events[is_module[modules.values]])
         if runs is not None:
-            found.append(runs)
-    return found
+            program_runs.append(runs)
+    return program_runs
 
 
 def has_replicas(trace: Trace, events: Int64s) -> bool:
@@ -208,9 +212,9 @@ def _runs_of(trace: Trace, calls: Int64s, events: Int64s) -> ProgramRuns | None:
         return ProgramRuns(calls, ends_ps[in_turn], events, np.argsort(in_turn)[run])
     once, last = [], np.empty(0, np.int64)
     for name in np.unique(trace.events.name[events]).tolist():
-        own = events[trace.events.name[events] == name]
-        if own.size == calls.size:
-            ends = np.sort(trace.events.end_ps[own])
+        instruction_events = events[trace.events.name[events] == name]
+        if instruction_events.size == calls.size:
+            ends = np.sort(trace.events.end_ps[instruction_events])
             once.append(ends)
             last = ends if not last.size or ends[0] > last[0] else last
     if not last.size:
@@ -250,11 +254,11 @@ def find_function_runs(trace: Trace) -> FunctionRuns:
     ids = trace.stats.integers("id")
     if runs.size and len(ids):
         numbers = ids.values.astype(np.int64, copy=False)
-        number, found = number_keys((ids.of(runs, 0),), (numbers,))
+        number, event_number = number_keys((ids.of(runs, 0),), (numbers,))
         first = np.full(number.size + 1, -1, np.int32)  # the last: of what is not found
         first[number[::-1]] = np.arange(number.size)[::-1]
-        known = np.flatnonzero((found >= 0) & (numbers != 0))  # 0: no id
-        of_event[ids.events[known]] = first[found[known]]
+        rows_in_runs = np.flatnonzero((event_number >= 0) & (numbers != 0))  # 0: no id
+        of_event[ids.events[rows_in_runs]] = first[event_number[rows_in_runs]]
     return FunctionRuns(runs, of_event)
 
 
@@ -269,8 +273,8 @@ def work_of_pipelines(trace: Trace, among: Bools, function_runs: FunctionRuns) -
     if not names.any() and not is_thread.any():
         return np.zeros(among.size, np.bool_)
     is_mark = trace.by_name(names)
-    own = is_mark | trace.lines.spread(is_thread)
-    own &= among
+    is_of_pipeline = is_mark | trace.lines.spread(is_thread)
+    is_of_pipeline &= among
     is_mark |= function_runs.of_event >= 0
     # What lies on pipelines' own threads is theirs already.
     marks = np.flatnonzero(is_mark & trace.lines.spread(trace.is_host_line & ~is_thread))
@@ -281,6 +285,6 @@ def work_of_pipelines(trace: Trace, among: Bools, function_runs: FunctionRuns) -
         marks = marks[above < 0]
         has_marks = np.zeros(len(trace.lines), np.bool_)
         has_marks[trace.lines.of_event[marks]] = True
-        rest = np.flatnonzero(among & ~own & trace.lines.spread(has_marks))
-        own[rest] = last_around(trace, marks, rest) >= 0
-    return own
+        rest = np.flatnonzero(among & ~is_of_pipeline & trace.lines.spread(has_marks))
+        is_of_pipeline[rest] = last_around(trace, marks, rest) >= 0
+    return is_of_pipeline

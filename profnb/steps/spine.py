@@ -273,9 +273,11 @@ def _with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
         functions: Functions that were traced while this was captured.
     """
     places = {one.where for one in functions if one.name == _LAMBDA}
-    own = sorted({phase for phase in steps.phase if _LAMBDA in phase})
-    if not own or len(places) != 1 or "" in places:
+    lambda_phases = sorted({phase for phase in steps.phase if _LAMBDA in phase})
+    if not lambda_phases or len(places) != 1 or "" in places:
         return steps
     title = f"lambda ({places.pop()})"
-    told = tuple((phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in own)
-    return replace(steps, together=(*steps.together, *told))
+    titles = tuple(
+        (phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in lambda_phases
+    )
+    return replace(steps, together=(*steps.together, *titles))

@@ -127,7 +127,9 @@ def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
         The cost; None where there are fewer than five of each, or where the interval, with the slope or
         without it, holds 0.1 % or less: then nothing shows that tracing cost anything.
     """
-    alike = np.array([own == phase for own in times.phase], np.bool_) & ~times.retraced
+    alike = (
+        np.array([step_phase == phase for step_phase in times.phase], np.bool_) & ~times.retraced
+    )
     under_trace = np.flatnonzero(alike & times.was_traced)
     if not under_trace.size:
         return None

@@ -91,10 +91,12 @@ def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
         details = trace.stats.texts(stat)
         if not len(details):
             continue
-        told = [
+        detail_directions = [
             "set" if stat == _DETAILS[1] else copy_direction_of_details(t) for t in details.texts
         ]
-        of_detail = np.array([DIRECTIONS.index(direction) for direction in told], np.int8)
+        of_detail = np.array(
+            [DIRECTIONS.index(direction) for direction in detail_directions], np.int8
+        )
         on_device = raw_device_lines(trace)[trace.lines.of_event[events]]
         row = details.of(events)
         chosen = np.isin(directions, _UNCLEAR) & on_device & (row >= 0)

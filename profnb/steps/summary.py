@@ -118,7 +118,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
     counted, aside = counted[~is_aside], counted[is_aside]
     duration = steps.duration_ps[counted]
     counts = {name: steps.phase.count(name) for name in dict.fromkeys(steps.phase)}
-    known = gaps.duration_ps[counted[gaps.belongs[counted]]]
+    gaps_ps = gaps.duration_ps[counted[gaps.belongs[counted]]]
     rate, batch = _throughput(steps, counted, gaps.own_ps[counted], examples)
     return Summary(
         phase=phase,
@@ -130,7 +130,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
         median_ps=float(np.median(duration)) if counted.size else None,
         p95_ps=float(np.percentile(all_durations, 95)) if counted.size else None,
         quartiles_ps=_quartiles(duration),
-        median_gap_ps=float(np.median(known)) if known.size else None,
+        median_gap_ps=float(np.median(gaps_ps)) if gaps_ps.size else None,
         examples_per_second=rate,
         batch_size=batch,
         shares=share_time(gaps, breakdown, counted),
@@ -207,10 +207,10 @@ def _throughput(
     steps: Steps, rows: Int64s, gaps_ps: Int64s, examples: Int64s
 ) -> tuple[float | None, int | None]:
     """(examples per second over periods, batch size of most iterations)."""
-    own = examples[rows]
-    if not rows.size or not own.all():
+    step_examples = examples[rows]
+    if not rows.size or not step_examples.all():
         return None, None
     wall_ps = int(steps.duration_ps[rows].sum() + gaps_ps.sum())
-    sizes, counts = np.unique(own // steps.iterations[rows], return_counts=True)
-    rate = float(own.sum() / (wall_ps / PS_PER_S)) if wall_ps else None
+    sizes, counts = np.unique(step_examples // steps.iterations[rows], return_counts=True)
+    rate = float(step_examples.sum() / (wall_ps / PS_PER_S)) if wall_ps else None
     return rate, int(sizes[counts.argmax()])

@@ -95,8 +95,8 @@ class Steps:
         """The steps of a phase, warm-up steps left out unless asked for."""
         rows = [
             row
-            for row, own in enumerate(self.phase)
-            if own == phase and (warm_up or not self.is_warmup[row])
+            for row, step_phase in enumerate(self.phase)
+            if step_phase == phase and (warm_up or not self.is_warmup[row])
         ]
         return np.array(rows, np.int64)
 

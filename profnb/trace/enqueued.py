@@ -71,11 +71,11 @@ def align_clocks(trace: Trace) -> Trace:
     later = np.zeros(len(trace.planes), np.int64)
     later[list(early)] = list(early.values())
     begin_ps += later[trace.lines.plane[trace.lines.of_event]]
-    told = "; ".join(
+    shifts = "; ".join(
         f"{trace.planes[number].name} is shown {duration_text(by)} later than recorded"
         for number, by in list(early.items())[:4]
     )
-    note = f"By its clock a TPU ran programs before they were enqueued, so {told}."
+    note = f"By its clock a TPU ran programs before they were enqueued, so {shifts}."
     events = Events(trace.events.name, begin_ps, trace.events.duration_ps)
     return replace(trace, events=events, left_out=(*trace.left_out, note))
 

@@ -217,16 +217,16 @@ def copy_direction(name: str) -> str | None:
 
 def copy_direction_of_call(name: str) -> str | None:
     """The direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
-    found = _COPYING_CALL.match(name)
-    return copy_direction(f"Memcpy{found[1]}") if found else None
+    call = _COPYING_CALL.match(name)
+    return copy_direction(f"Memcpy{call[1]}") if call else None
 
 
 def _hlo_copy_direction(name: str) -> str | None:
     """The direction of XLA's asynchronous copies, and of waiting for them; None for what is none."""
-    found = _HLO_COPY.match(name[:2000])
-    if found is None:
+    hlo_copy = _HLO_COPY.match(name[:2000])
+    if hlo_copy is None:
         return None
-    memories = _LAYOUT.findall(found[1])[:2]
+    memories = _LAYOUT.findall(hlo_copy[1])[:2]
     if len(memories) < 2:
         return "other"
     to, source = ("host" if _HOST_MEMORY in memory else "device" for memory in memories)

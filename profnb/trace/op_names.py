@@ -75,7 +75,9 @@ def packing_scopes(op_names: Iterable[str]) -> frozenset[str]:
     """
     split = (name.rpartition("/") for name in op_names)
     return frozenset(
-        scope for scope, _, own in split if scope and is_host_collective(f":{without_numbers(own)}")
+        scope
+        for scope, _, last_part in split
+        if scope and is_host_collective(f":{without_numbers(last_part)}")
     )
 
 

@@ -91,13 +91,13 @@ class CoreClock:
 
 def _threads() -> dict[str, tuple[int, int]]:
     """(nanoseconds run, nanoseconds waited) of each thread of this process."""
-    found: dict[str, tuple[int, int]] = {}
+    times_ns: dict[str, tuple[int, int]] = {}
     with suppress(OSError):
         for thread in islice(THREADS.iterdir(), _MOST_THREADS):
             with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
-                told = (thread / "schedstat").read_text("ascii").split()
-                found[thread.name] = int(told[0]), int(told[1])
-    return found
+                schedstat = (thread / "schedstat").read_text("ascii").split()
+                times_ns[thread.name] = int(schedstat[0]), int(schedstat[1])
+    return times_ns
 
 
 def _busy() -> tuple[int, int]:

@@ -36,7 +36,7 @@ class HostReader:
         """Add one value to each column."""
         records = self._records
         self._add("machine", self._machine, records.busy_ns, records.idle_ns)
-        self._add("process", self._own, records.process_ns)
+        self._add("process", self._read_process, records.process_ns)
         self._add("memory", lambda: (self._process.memory_info().rss,), records.resident_bytes)
         self._add("disks", self._disks, records.read_bytes, records.written_bytes)
 
@@ -46,7 +46,7 @@ class HostReader:
         guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted twice
         return (sum(times) - guests - idle) * _NS, idle * _NS
 
-    def _own(self) -> tuple[float]:
+    def _read_process(self) -> tuple[float]:
         times = self._process.cpu_times()
         return ((times.user + times.system) * _NS,)
 

@@ -61,13 +61,13 @@ def network_mounts(text: str) -> dict[str, str]:
     Args:
         text: What ``/proc/self/mounts`` holds: source, place, kind, options and two numbers a line.
     """
-    found = {}
+    mounts = {}
     for line in text.splitlines():
         source, place, kind = [*line.split(" "), "", "", ""][:3]
         if kind in _KINDS or (kind == "fuse" and source in _SOURCES):
             place = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), place)
-            found[place.rstrip("/") or "/"] = kind if kind != "fuse" else f"fuse.{source}"
-    return found
+            mounts[place.rstrip("/") or "/"] = kind if kind != "fuse" else f"fuse.{source}"
+    return mounts
 
 
 @contextmanager
@@ -114,19 +114,19 @@ def _look_on(
 
 def _look(records: NetworkFiles, mounts: dict[str, str], files: set[str]) -> None:
     """Count one look."""
-    found: set[str] = set()
+    places: set[str] = set()
     for number in _listed():
         with suppress(OSError, ValueError, IndexError):  # closed meanwhile
             path = str((OPEN_FILES / number).readlink())
             place = _mount_of(path, mounts)
             if place is not None and not _CODE.search(path) and _is_read(number):
-                found.add(place)
+                places.add(place)
                 if len(files) < _MOST_FILES:
                     files.add(path)
     records.looks += 1
-    records.found += bool(found)
+    records.found += bool(places)
     records.files = len(files)
-    for place in found:
+    for place in places:
         shown = f"{_HOME.sub('~', place)[:_LONGEST]} ({mounts[place]})"
         records.mounts[shown] = records.mounts.get(shown, 0) + 1
 
@@ -146,6 +146,6 @@ def _mount_of(path: str, mounts: dict[str, str]) -> str | None:
 
 def _is_read(number: str) -> bool:
     """Whether a file is open for reading only."""
-    told = (OPEN_FILES.with_name("fdinfo") / number).read_text("ascii")
-    flags = next(line for line in told.splitlines() if line.startswith("flags:"))
+    fdinfo = (OPEN_FILES.with_name("fdinfo") / number).read_text("ascii")
+    flags = next(line for line in fdinfo.splitlines() if line.startswith("flags:"))
     return int(flags.split()[1], 8) & _ACCESS == _READS_ONLY

@@ -146,20 +146,20 @@ def _forbids_cudnn(layer: Any) -> list[str]:
         return [f"RNN({type(cell).__name__})"]
     if not inherits(layer, ("LSTM", "GRU")) or cell is None:
         return []
-    found = []
+    arguments = []
     for name, wanted in _FOR_CUDNN.items():
         function = getattr(cell, name, None)
         given = getattr(function, "__name__", type(function).__name__)
         if given != wanted:
-            found.append(f"{name}={given[:_LONGEST_NAME]!r}")
+            arguments.append(f"{name}={given[:_LONGEST_NAME]!r}")
     dropout = getattr(cell, "recurrent_dropout", 0)
     if isinstance(dropout, int | float) and dropout > 0:
-        found.append(f"recurrent_dropout={dropout:g}")
+        arguments.append(f"recurrent_dropout={dropout:g}")
     if getattr(layer, "unroll", False):
-        found.append("unroll=True")
+        arguments.append("unroll=True")
     for name in ("use_bias", "reset_after"):
         if getattr(cell, name, True) is False:
-            found.append(f"{name}=False")
+            arguments.append(f"{name}=False")
     if getattr(layer, "use_cudnn", True) is False:
-        found.append("use_cudnn=False")
-    return found
+        arguments.append("use_cudnn=False")
+    return arguments

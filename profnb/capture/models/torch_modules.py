@@ -39,7 +39,7 @@ def _described(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts:
     for dotted, part in module.named_modules():
         if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST:
             continue
-        above, _, own = dotted.rpartition(".")
+        above, _, short_name = dotted.rpartition(".")
         weights = list(part.parameters(recurse=False))
         fresh = [weight for weight in weights if id(weight) not in counted]
         counted.update(map(id, fresh))
@@ -49,7 +49,7 @@ def _described(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts:
         rows.append(
             LayerFacts(
                 path=f"{name}/{dotted.replace('.', '/')}" if dotted else name,
-                name=own or name,
+                name=short_name or name,
                 kind=type(part).__name__,
                 is_library=type(part).__module__.startswith(_LIBRARY),
                 parent=row_of[above] if dotted else -1,

@@ -195,19 +195,21 @@ class PartWatch:
         """Watch the hooks that a callback's class or itself has; those of Keras' base class do nothing."""
         kind = type(callback)
         for hook in _HOOKS:
-            own = vars(callback).get(hook) if hasattr(callback, "__dict__") else None
-            place = (id(kind) if own is None else id(callback)), hook
-            function = inspect.getattr_static(kind, hook, None) if own is None else own
+            instance_hook = vars(callback).get(hook) if hasattr(callback, "__dict__") else None
+            place = (id(kind) if instance_hook is None else id(callback)), hook
+            function = (
+                inspect.getattr_static(kind, hook, None) if instance_hook is None else instance_hook
+            )
             if function is None or function is inspect.getattr_static(base, hook, None):
                 continue
             if place in self._seen or len(self._seen) > _MOST_CALLBACKS * len(_HOOKS):
                 continue
             self._seen.add(place)
             with OwnFaults():  # a class that does not let itself be changed
-                if own is None:
+                if instance_hook is None:
                     stack.enter_context(self._class_watched(kind, hook, function))
                 else:
-                    stack.enter_context(self._own_watched(callback, hook, own))
+                    stack.enter_context(self._own_watched(callback, hook, instance_hook))
 
     def _class_watched(
         self, kind: type, hook: str, function: Any

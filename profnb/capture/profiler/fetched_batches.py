@@ -64,14 +64,14 @@ class _Sizes:
 
     def __init__(self, adapter: Any, before: SizeHook) -> None:
         self._adapter, self._before = adapter, before
-        self._left = self._told(ADAPTER_BATCHES) or 0
+        self._left = self._find_number(ADAPTER_BATCHES) or 0
 
     def __call__(self) -> None:
         self._left -= 1
-        is_rest = self._left == 0 and self._told(ADAPTER_HAS_REST)
-        self._before(self._told(ADAPTER_REST if is_rest else ADAPTER_SIZE))
+        is_rest = self._left == 0 and self._find_number(ADAPTER_HAS_REST)
+        self._before(self._find_number(ADAPTER_REST if is_rest else ADAPTER_SIZE))
 
-    def _told(self, seam: Seam) -> int | None:
+    def _find_number(self, seam: Seam) -> int | None:
         """A number of the adapter's; None where it has none, or raises that it does not know."""
         value = seam.of(self._adapter)
         return value if isinstance(value, int) else None

@@ -126,7 +126,7 @@ def _shown_at_death(held: int, saved: int, *, is_long: bool) -> Iterator[None]:
             silent = os.open(os.devnull, os.O_WRONLY)  # for what a shell has to say of itself
             stack.callback(os.close, silent)
             pairs = (waiting, 0), (shown, 1), (silent, 2), (reading, 3)
-            inherited = [(os.POSIX_SPAWN_DUP2, own, its) for own, its in pairs]
+            inherited = [(os.POSIX_SPAWN_DUP2, descriptor, its) for descriptor, its in pairs]
             command = 'trap "" INT TERM HUP; read _ <&4 || exec cat <&3'
             apart = f"({command}) &" if is_long else command
             arguments = ["sh", "-c", f"exec 4<&0; {apart}"]

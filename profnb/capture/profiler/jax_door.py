@@ -94,10 +94,10 @@ class JaxDoor:
         self._runs = False
         with profiler_log_held_back():
             self._jax.take(JAX_STOP)()
-        found = sorted(Path(self._folder(str(folder))).glob("plugins/profile/*/*.xplane.pb"))
-        if not found:
+        traces = sorted(Path(self._folder(str(folder))).glob("plugins/profile/*/*.xplane.pb"))
+        if not traces:
             self._messages.append("JAX's profiler stopped but left no trace.")
-        return found[-1] if found else None
+        return traces[-1] if traces else None
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
         """A marker in JAX's trace, begun; None where none is recorded, or JAX has none."""

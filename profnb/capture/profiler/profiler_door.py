@@ -164,15 +164,15 @@ class ProfilerDoor:
             self._start(folder, options)
 
     def _find_trace(self, folder: Path) -> Path | None:
-        found = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
-        if not found:
+        traces = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
+        if not traces:
             self._messages.append(
                 f"The TensorFlow profiler stopped but left no trace in "
                 f"{self._options.logdir or folder}. Check that "
                 "the folder is writable and the disk is not full."
             )
             return None
-        return found[-1]
+        return traces[-1]
 
 
 def is_called_by_a_capture() -> bool:

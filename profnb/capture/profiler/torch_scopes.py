@@ -156,13 +156,13 @@ class TorchScopes:
         ):
             return
         while self._open:
-            own, _, event, caller = self._open.pop()
+            left_owner, _, event, caller = self._open.pop()
             if event is not None:
                 event.__exit__(None, None, None)
-            if own is owner:
+            if left_owner is owner:
                 break
-        if not self._open and own is caller and id(own) in self._roots:
-            self._describe(self._roots[id(own)])
+        if not self._open and left_owner is caller and id(left_owner) in self._roots:
+            self._describe(self._roots[id(left_owner)])
 
     # Modules.
 

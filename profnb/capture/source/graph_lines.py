@@ -138,8 +138,12 @@ class GraphWatch:
         count = 0
         with OwnFaults():  # as in reading it
             count = len(GRAPH_OPERATIONS.of(graph)())
-        known, reading = _older.get(graph, (-1, None))
-        if reading is not None and known == count and self._ops + len(reading.names) <= _MOST_OPS:
+        read_count, reading = _older.get(graph, (-1, None))
+        if (
+            reading is not None
+            and read_count == count
+            and self._ops + len(reading.names) <= _MOST_OPS
+        ):
             self._ops += len(reading.names)
             self._take(reading)
             return

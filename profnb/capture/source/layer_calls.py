@@ -89,7 +89,9 @@ def calls_in_files(names: Collection[str]) -> list[list[Call]]:
     Of each file that has any, in the order of their lines.
     """
     seen = {
-        file: known if (known := _last_seen.get(file)) and known.text == text else _Text(file, text)
+        file: last_seen
+        if (last_seen := _last_seen.get(file)) and last_seen.text == text
+        else _Text(file, text)
         for file, text in _texts()
     }
     _last_seen.clear()

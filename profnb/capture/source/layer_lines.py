@@ -38,14 +38,16 @@ class _Layer:
         """Whether a call can have made this layer."""
         if call.name != self.kind or not (call.gives_name or self._is_named_by_keras):
             return False
-        own = self.attributes
-        plain = [value for value in own.values() if isinstance(value, _PLAIN)]
-        if any(_is_number(value) and not _stands_in(value, own) for value in call.positional):
+        attributes = self.attributes
+        plain = [value for value in attributes.values() if isinstance(value, _PLAIN)]
+        if any(
+            _is_number(value) and not _stands_in(value, attributes) for value in call.positional
+        ):
             return False
         for key, value in call.keywords:
             if key == "name" and value != self.name:
                 return False
-            if isinstance(own.get(key), _PLAIN) and own[key] != value:
+            if isinstance(attributes.get(key), _PLAIN) and attributes[key] != value:
                 return False
         return bool(plain) or not call.positional
 
@@ -56,13 +58,13 @@ def _is_number(value: object) -> bool:
 
 def _stands_in(value: Any, attributes: Mapping[str, Any]) -> bool:
     """Whether a layer has a number as attribute, alone or as each of a pair: ``kernel_size``."""
-    for own in attributes.values():
-        if _is_number(own) and own == value:
+    for attribute in attributes.values():
+        if _is_number(attribute) and attribute == value:
             return True
         if (
-            isinstance(own, tuple)
-            and own
-            and all(_is_number(part) and part == value for part in own)
+            isinstance(attribute, tuple)
+            and attribute
+            and all(_is_number(part) and part == value for part in attribute)
         ):
             return True
     return False
@@ -70,8 +72,10 @@ def _stands_in(value: Any, attributes: Mapping[str, Any]) -> bool:
 
 def model_types() -> tuple[type, ...]:
     """What the models of each Keras that is loaded are."""
-    found = (getattr(sys.modules.get(name), "Model", None) for name in ("keras", "tf_keras"))
-    return tuple(kind for kind in found if isinstance(kind, type))
+    model_classes = (
+        getattr(sys.modules.get(name), "Model", None) for name in ("keras", "tf_keras")
+    )
+    return tuple(kind for kind in model_classes if isinstance(kind, type))
 
 
 def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
@@ -91,19 +95,19 @@ def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
 
 def _with_derived(kinds: Iterable[type]) -> set[type]:
     """Types with all that are derived from them and alive."""
-    found: set[type] = set()
+    all_kinds: set[type] = set()
     left = list(kinds)
     while left:
         kind = left.pop()
-        if kind not in found:
-            found.add(kind)
+        if kind not in all_kinds:
+            all_kinds.add(kind)
             left += type.__subclasses__(kind)
-    return found
+    return all_kinds
 
 
 def _of_types_one_by_one(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
     is_wanted: dict[type, bool] = {}
-    found = []
+    instances = []
     for thing in things:
         kind = type(thing)
         try:
@@ -113,8 +117,8 @@ def _of_types_one_by_one(things: Iterable[object], kinds: tuple[type, ...]) -> l
         except TypeError:  # a class of classes may forbid to hash them
             wanted = issubclass(kind, kinds)
         if wanted:
-            found.append(thing)
-    return found
+            instances.append(thing)
+    return instances
 
 
 def find_layer_lines(
@@ -134,8 +138,8 @@ def find_layer_lines(
     kinds = model_types()
     if not kinds:
         return {}
-    known, unsure = (of_types(things, kinds) for things in (ran, others))
-    sure = [layers for model in known if (layers := _layers_of(model))][:_MOST_MODELS]
+    executed_models, unsure = (of_types(things, kinds) for things in (ran, others))
+    sure = [layers for model in executed_models if (layers := _layers_of(model))][:_MOST_MODELS]
     named = [
         (sum(layer.name in scopes for layer in layers) / len(layers), layers)
         for layers in map(_layers_of, unsure)
@@ -148,37 +152,37 @@ def find_layer_lines(
     if not wanted:
         return {}
     files = calls_in_files(wanted)
-    found: dict[str, tuple[str, int]] = {}
+    line_of: dict[str, tuple[str, int]] = {}
     for layers in sure:
-        found = _lines_of_model(layers, files) | found
+        line_of = _lines_of_model(layers, files) | line_of
     guessed: dict[str, set[tuple[str, int]]] = {}
     for layers in likely:
         for name, line in _lines_of_model(layers, files).items():
             guessed.setdefault(name, set()).add(line)
-    return {name: lines.pop() for name, lines in guessed.items() if len(lines) == 1} | found
+    return {name: lines.pop() for name, lines in guessed.items() if len(lines) == 1} | line_of
 
 
 def _lines_of_model(
     layers: Sequence[_Layer], files: Sequence[Sequence[Call]]
 ) -> dict[str, tuple[str, int]]:
     named = {layer.name: line for layer in layers if (line := _line_of_name(layer, files))}
-    found = (_match_in_order(layers, files) or {}) | named
+    line_of = (_match_in_order(layers, files) or {}) | named
     for layer in layers:
-        line = None if layer.name in found else _only_line(layer, files)
+        line = None if layer.name in line_of else _only_line(layer, files)
         if line is not None:
-            found[layer.name] = line
-    return found
+            line_of[layer.name] = line
+    return line_of
 
 
 def _layers_of(model: Any) -> list[_Layer]:
     try:
         layers = list(model.layers)[:_MOST_LAYERS]
-        found = [
+        described_layers = [
             _Layer(str(layer.name), type(layer).__name__, dict(vars(layer))) for layer in layers
         ]
     except Exception:  # noqa: BLE001 - somebody's model may do anything
         return []
-    return [layer for layer in found if layer.kind != "InputLayer"]
+    return [layer for layer in described_layers if layer.kind != "InputLayer"]
 
 
 def _line_of_name(layer: _Layer, files: Sequence[Sequence[Call]]) -> tuple[str, int] | None:

@@ -272,17 +272,17 @@ class LineWatch:
                 which took much longer than the others, and is not counted as its time.
         """
         times, codes, lines = batch[0::3], batch[1::3], batch[2::3]
-        found: dict[tuple[int, int], list[int]] = {}
+        line_sums: dict[tuple[int, int], list[int]] = {}
         for code, line, begin, end in zip(codes, lines, times, times[1:], strict=False):
             if line != LEFT:
-                sums = found.setdefault((id(code), line), [0, 0, 0, 0])
+                sums = line_sums.setdefault((id(code), line), [0, 0, 0, 0])
                 took = end - begin
                 sums[0] += 1
                 sums[1] += took
                 if took > _CHEAP_NS:
                     sums[2] += 1
                     sums[3] += took
-        for key, (count, took_ns, slow, slow_ns) in found.items():
+        for key, (count, took_ns, slow, slow_ns) in line_sums.items():
             sums = self._often.setdefault(key, [0, 0])
             is_rare = slow <= 1 + count // _RARE
             sums[0] += count

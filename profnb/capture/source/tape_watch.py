@@ -110,11 +110,11 @@ class TapeWatch:
         if self._has_turned:
             self._turn_ends()
         if self._last_asked() is not iterator:
-            known = self._iterators.get(iterator)
-            if known is None:
-                known = self._iterators[iterator] = self._asked, self._site()
+            number_and_place = self._iterators.get(iterator)
+            if number_and_place is None:
+                number_and_place = self._iterators[iterator] = self._asked, self._site()
                 self._asked += 1
-            self._last_asked, self._last_known = weakref.ref(iterator), known
+            self._last_asked, self._last_known = weakref.ref(iterator), number_and_place
         number, place = self._last_known
         self.turns.add(now, place, number, self._is_tracing())
 
@@ -161,9 +161,9 @@ class TapeWatch:
             frame = frame.f_back
         if len(self._sites) >= _MOST_SITES:
             return self._sites.get(tuple(calls), _MOST_SITES)
-        known = len(self._sites)
-        site = self._sites.setdefault(tuple(calls), known)
-        if site == known and calls and any(part in calls[0][0] for part in _KERAS):
+        new_site = len(self._sites)
+        site = self._sites.setdefault(tuple(calls), new_site)
+        if site == new_site and calls and any(part in calls[0][0] for part in _KERAS):
             self.turns.library_places.append(site)
         return site
 

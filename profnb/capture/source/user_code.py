@@ -128,8 +128,8 @@ def _timed_lines() -> list[str]:
     if is_there is None or instance is None or not is_there():
         return []
     inputs = CELL_TEXTS.of(HISTORY.of(instance()), ())
-    found = _TIMED_CELL.search(inputs[-1]) if len(inputs) else None
-    return [] if found is None else str(ast.literal_eval(found[1])).splitlines()
+    timed_cell = _TIMED_CELL.search(inputs[-1]) if len(inputs) else None
+    return [] if timed_cell is None else str(ast.literal_eval(timed_cell[1])).splitlines()
 
 
 def file_title(file: str, cells: Mapping[str, int]) -> str:

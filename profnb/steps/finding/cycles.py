@@ -45,16 +45,16 @@ def find_phases(codes: Int64s, begins: Int64s, ends: Int64s) -> Turns:
         roots, first_root, anchor = pick_cycle(codes[rest], (ends - begins)[rest])
         if anchor < 0 or not roots.size:
             break
-        own = rest[roots]
-        found = [
+        cycle_calls = rest[roots]
+        new_turns = [
             calls
             for first, last in zip(first_root[:-1].tolist(), first_root[1:].tolist(), strict=True)
-            if not taken[(calls := own[first:last])[0] : calls[-1] + 1].any()
+            if not taken[(calls := cycle_calls[first:last])[0] : calls[-1] + 1].any()
         ]
-        turns.extend((int(calls[0]), anchor, calls) for calls in found)
-        for calls in found:
+        turns.extend((int(calls[0]), anchor, calls) for calls in new_turns)
+        for calls in new_turns:
             taken[calls[0] : calls[-1] + 1] = True
-        rest = rest[~np.isin(codes[rest], codes[own])]
+        rest = rest[~np.isin(codes[rest], codes[cycle_calls])]
     turns.sort(key=lambda turn: turn[0])
     sizes = [calls.size for *_, calls in turns]
     none = np.empty(0, np.int64)

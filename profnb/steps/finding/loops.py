@@ -82,13 +82,13 @@ class Thread:
 
     def rows_of(self, events: Int64s) -> Int64s:
         """The row of ``outer`` in which each of N events of this line lies, shape (N,)."""
-        own = events[(events >= self._first) & (events < self._last)]
-        return np.searchsorted(self.outer, own, side="right") - 1
+        line_events = events[(events >= self._first) & (events < self._last)]
+        return np.searchsorted(self.outer, line_events, side="right") - 1
 
     def outer_of(self, events: Int64s) -> Int64s:
         """The outermost events in which those of this line lie, in their order, each once."""
-        found = self.outer[np.maximum(self.rows_of(events), 0)]
-        return found[np.flatnonzero(np.diff(found, prepend=-1))]
+        outermost_events = self.outer[np.maximum(self.rows_of(events), 0)]
+        return outermost_events[np.flatnonzero(np.diff(outermost_events, prepend=-1))]
 
 
 def names_of_phases(
@@ -115,10 +115,10 @@ def _brings_element(trace: Trace, asks: Int64s) -> Bools:
     """Which of N calls brought an element: the fetch inside tells its size then, where any fetch does."""
     sizes = trace.stats.integers("element_size").events
     fetches = np.flatnonzero(trace.select_named(_FETCH) & trace.is_host_event)
-    told = np.isin(fetches, sizes)
-    if not told.any():
+    has_size = np.isin(fetches, sizes)
+    if not has_size.any():
         return np.ones(asks.size, np.bool_)
-    inside = last_around(trace, asks, fetches[told])
+    inside = last_around(trace, asks, fetches[has_size])
     return np.isin(np.arange(asks.size), inside)
 
 
@@ -128,8 +128,8 @@ def _iterator_of(trace: Trace, asks: Int64s) -> Int64s:
     ids = trace.stats.integers("id")
     row = last_around(trace, asks, roots)
     iterator = np.zeros(asks.size, np.int64)
-    told = look_up(ids.events, ids.values.astype(np.int64), roots, 0)
-    iterator[row[row >= 0]] = told[row >= 0]
+    root_ids = look_up(ids.events, ids.values.astype(np.int64), roots, 0)
+    iterator[row[row >= 0]] = root_ids[row >= 0]
     return iterator
 
 
@@ -144,14 +144,14 @@ def _turns(iterator: Int64s, in_pass: Int64s) -> Int64s:
     begins: list[Int64s] = []
     rest = np.ones(iterator.size, np.bool_)
     for number in np.unique(in_pass).tolist():
-        own = rows[in_pass == number]
-        begin, members = _cycles(iterator[own])
-        begins.append(own[begin])
-        rest[own[members]] = False
+        pass_rows = rows[in_pass == number]
+        begin, members = _cycles(iterator[pass_rows])
+        begins.append(pass_rows[begin])
+        rest[pass_rows[members]] = False
     alone = rows[rest]
     begin, _ = _cycles(iterator[alone])
-    found = np.sort(np.concatenate([*begins, alone[begin]]))
-    return found if found.size else rows
+    turn_begins = np.sort(np.concatenate([*begins, alone[begin]]))
+    return turn_begins if turn_begins.size else rows
 
 
 def _cycles(codes: Int64s) -> tuple[Int64s, Int64s]:

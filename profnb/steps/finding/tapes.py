@@ -76,12 +76,12 @@ def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     pieces = np.split(others.roots, others.first_root[1:-1])
     both = [*zip(pieces, others.phase, strict=True), *zip(rows, phase, strict=True)]
     both.sort(key=lambda step: int(trace.events.begin_ps[step[0][0]]))
-    rows, phase = [own for own, _ in both], tuple(name for _, name in both)
+    rows, phase = [roots for roots, _ in both], tuple(name for _, name in both)
     return _steps_of(trace, rows, phase, f"{others.origin}; {EAGER_TAPES}")
 
 
 def _steps_of(trace: Trace, rows: list[Int64s], phase: tuple[str, ...], origin: str) -> Steps:
-    first_root = np.append(0, np.cumsum([own.size for own in rows]))
+    first_root = np.append(0, np.cumsum([roots.size for roots in rows]))
     return make_steps(trace, np.concatenate(rows), first_root, phase, origin)
 
 
@@ -120,11 +120,13 @@ def _begins(trace: Trace, gradients: Int64s, turns: Turns) -> Int64s:
     first gradient.
     """
     numbers, entered = _tapes(trace)
-    own, first = gradients[turns.roots], turns.first_root[:-1]
-    entry = look_up(numbers, entered, _numbers_of(trace, own), -1)
+    turn_gradients, first = gradients[turns.roots], turns.first_root[:-1]
+    entry = look_up(numbers, entered, _numbers_of(trace, turn_gradients), -1)
     previous = np.append(-1, gradients)[turns.roots[first]]
     is_since = entry > np.repeat(previous, np.diff(turns.first_root))
-    return np.minimum.reduceat(np.where(is_since, np.minimum(entry, own), own), first)
+    return np.minimum.reduceat(
+        np.where(is_since, np.minimum(entry, turn_gradients), turn_gradients), first
+    )
 
 
 def _lasts(
@@ -148,9 +150,9 @@ def _lasts(
     last = np.append(stops, size)[at]
     after, usual = last - gradients, np.ones_like(last)
     for loop in np.unique(of_loop).tolist():
-        own = of_loop == loop
-        stopped = own & (at < stops.size)
-        usual[own] = np.median(after[stopped]) if stopped.any() else 1
+        is_of_loop = of_loop == loop
+        stopped = is_of_loop & (at < stops.size)
+        usual[is_of_loop] = np.median(after[stopped]) if stopped.any() else 1
     updates = np.searchsorted(thread.outer, thread.updates)
     last_update = np.append(-1, updates)[np.searchsorted(updates, last)]
     last = np.minimum(last, np.maximum(gradients + usual, last_update + 1))

@@ -72,10 +72,10 @@ def time_turns(steps: Steps, records: TurnRecords) -> TurnTimes | None:
     if steps.origin not in (EAGER_TURNS, EAGER_TAPES) or not len(records):
         return None
     turns = _turns(records, are_tapes=steps.origin == EAGER_TAPES)
-    found = _found(steps.host_begin_ps, turns)
-    if found is None:
+    match = _match_turns(steps.host_begin_ps, turns)
+    if match is None:
         return None
-    row, apart_ps = found
+    row, apart_ps = match
     alone = np.flatnonzero(row < 0)
     is_seen = np.zeros(turns.begin_ps.size, np.bool_)
     is_seen[row[row >= 0]] = True
@@ -94,10 +94,13 @@ def time_turns(steps: Steps, records: TurnRecords) -> TurnTimes | None:
 
 def _turns(records: TurnRecords, *, are_tapes: bool) -> _Turns:
     iterator = np.asarray(records.iterator, np.int64)
-    own = np.flatnonzero((iterator < 0) == are_tapes)
-    iterator, begin_ps = iterator[own], np.asarray(records.begin_ns, np.int64)[own] * PS_PER_NS
-    place, is_traced = (np.asarray(c)[own] for c in (records.place, records.was_traced))
-    is_last = np.zeros(own.size, np.bool_)
+    record_rows = np.flatnonzero((iterator < 0) == are_tapes)
+    iterator, begin_ps = (
+        iterator[record_rows],
+        np.asarray(records.begin_ns, np.int64)[record_rows] * PS_PER_NS,
+    )
+    place, is_traced = (np.asarray(c)[record_rows] for c in (records.place, records.was_traced))
+    is_last = np.zeros(record_rows.size, np.bool_)
     if not are_tapes:  # the last row of each iterator
         order = np.argsort(iterator, kind="stable")
         is_last[order] = np.append(iterator[order[1:]] != iterator[order[:-1]], True)[: order.size]
@@ -105,21 +108,21 @@ def _turns(records: TurnRecords, *, are_tapes: bool) -> _Turns:
     series = place.astype(np.int64) if are_tapes else _series(place, iterator)
     codes = np.unique(series[kept], return_inverse=True)[1].astype(np.int64)
     at = np.arange(kept.size)
-    found = find_phases(codes, at, at + 1)
-    sizes = np.diff(found.first_root)
-    first = kept[found.roots[found.first_root[:-1]]]
-    until = kept[found.roots[found.first_root[1:] - 1]] + 1
-    usual = {anchor: sizes[found.anchor == anchor].max() for anchor in set(found.anchor.tolist())}
-    for turn, anchor in enumerate(found.anchor.tolist()):
+    turns = find_phases(codes, at, at + 1)
+    sizes = np.diff(turns.first_root)
+    first = kept[turns.roots[turns.first_root[:-1]]]
+    until = kept[turns.roots[turns.first_root[1:] - 1]] + 1
+    usual = {anchor: sizes[turns.anchor == anchor].max() for anchor in set(turns.anchor.tolist())}
+    for turn, anchor in enumerate(turns.anchor.tolist()):
         # Of those asked in turn some were asked for the last time in this one.
-        while sizes[turn] < usual[anchor] and until[turn] < own.size:
+        while sizes[turn] < usual[anchor] and until[turn] < record_rows.size:
             if not is_last[until[turn]] or series[until[turn]] == series[first[turn]]:
                 break
             until[turn] += 1
     ends_ps = np.append(begin_ps, records.end_ns * PS_PER_NS)[until]
     begins = begin_ps[first]
     usual_ps = float(np.median(ends_ps - begins)) if begins.size else 0.0
-    is_known = (until < own.size) | (ends_ps - begins <= _LONG_LAST * usual_ps)
+    is_known = (until < record_rows.size) | (ends_ps - begins <= _LONG_LAST * usual_ps)
     is_known &= ends_ps > begins
     was_traced = np.asarray(is_traced[first], np.bool_)
     at_place = np.asarray(place[first], np.int64)
@@ -131,20 +134,20 @@ def _series(place: Int64s, iterator: Int64s) -> Int64s:
 
     Iterators of one place that are asked in turn (``zip``) are several.
     """
-    known, first, row = np.unique(iterator, return_index=True, return_inverse=True)
-    last = np.zeros(known.size, np.int64)
+    iterators, first, row = np.unique(iterator, return_index=True, return_inverse=True)
+    last = np.zeros(iterators.size, np.int64)
     np.maximum.at(last, row, np.arange(iterator.size))
-    code = np.zeros(known.size, np.int64)
+    code = np.zeros(iterators.size, np.int64)
     free: dict[int, list[int]] = {}  # by place: where the last iterator of each series ends
     for at in np.argsort(first).tolist():
         ends = free.setdefault(int(place[first[at]]), [])
         series = next((n for n, end in enumerate(ends) if end < first[at]), len(ends))
         ends[series : series + 1] = [int(last[at])]
-        code[at] = int(place[first[at]]) * known.size + series
+        code[at] = int(place[first[at]]) * iterators.size + series
     return np.asarray(code[row])
 
 
-def _found(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
+def _match_turns(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     """(the row of each of S traced turns, -1 for none of its own, by how much the trace's clock is ahead).
 
     The two clocks differ by a constant: the one under which most of the traced turns begin each in a turn of
@@ -156,23 +159,23 @@ def _found(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
         return None
     usual = float(np.median(turns.end_ps - turns.begin_ps))
     near = min(_NEAR_PS, _NEAR_OF_TURN * usual)
-    return _found_within(min(near, _CLOCKS_PS), traced_ps, turns) or _found_within(
+    return _match_within(min(near, _CLOCKS_PS), traced_ps, turns) or _match_within(
         near, traced_ps, turns
     )
 
 
-def _found_within(near: float, traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
+def _match_within(near: float, traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     """The same, given how long before its turn an op may seem to begin."""
-    best, found = 0, (np.zeros(0, np.int64), 0)
+    best, match = 0, (np.zeros(0, np.int64), 0)
     for apart in _offsets(traced_ps, turns.begin_ps[turns.is_traced]):
         row = _around(turns, traced_ps - apart, near)
         count = np.unique(row[(row >= 0) & turns.is_traced[row]]).size
         if count > best:
-            best, found = count, (row, apart)
+            best, match = count, (row, apart)
     least = _ALIKE * (max(traced_ps.size, int(turns.is_traced.sum())) - 1)
     if best < max(least, 1):
         return None
-    row, apart = found
+    row, apart = match
     kept = row >= 0
     apart += int((traced_ps[kept] - apart - turns.begin_ps[row[kept]]).min())
     return _around(turns, traced_ps - apart, near), apart
@@ -197,16 +200,16 @@ def _offsets(traced_ps: Int64s, seen_ps: Int64s) -> Iterator[int]:
 def _around(turns: _Turns, at_ps: Int64s, near: float) -> Int64s:
     """The turn in which each of some times lies, or a little before which; -1 where none is."""
     row = np.searchsorted(turns.begin_ps, at_ps + near, side="right") - 1
-    own = np.minimum(near, _NEAR_OF_TURN * (turns.end_ps - turns.begin_ps)[row])
-    inside = (row >= 0) & (at_ps + own < turns.end_ps[row])
+    lead_ps = np.minimum(near, _NEAR_OF_TURN * (turns.end_ps - turns.begin_ps)[row])
+    inside = (row >= 0) & (at_ps + lead_ps < turns.end_ps[row])
     return np.where(inside, row, -1)
 
 
 def _phases(steps: Steps, row: Int64s, place: Int64s) -> tuple[str, ...]:
     """What each of N turns did: what most of the traced ones of the same place did."""
     seen: dict[int, Counter[str]] = {}
-    for own, phase in zip(row.tolist(), steps.phase, strict=True):
-        if own >= 0:
-            seen.setdefault(int(place[own]), Counter())[phase] += 1
+    for turn, phase in zip(row.tolist(), steps.phase, strict=True):
+        if turn >= 0:
+            seen.setdefault(int(place[turn]), Counter())[phase] += 1
     usual = {at: phases.most_common(1)[0][0] for at, phases in seen.items()}
     return tuple(usual.get(at, _UNKNOWN) for at in place.tolist())

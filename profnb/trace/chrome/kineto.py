@@ -126,9 +126,9 @@ def read_kineto(
     derived, renamed = _kineto_steps(raw)
     readings = _readings_of_clock(raw)
     if readings:
-        told = np.flatnonzero(np.isin(raw.name, list(readings)))
-        values = [readings[row] for row in raw.name[told].tolist()]
-        derived[CLOCK_NS] = told, np.array(values, np.int64)
+        clock_events = np.flatnonzero(np.isin(raw.name, list(readings)))
+        values = [readings[row] for row in raw.name[clock_events].tolist()]
+        derived[CLOCK_NS] = clock_events, np.array(values, np.int64)
         renamed |= dict.fromkeys(readings, CLOCK_EVENT)
     names = [renamed.get(row, name) for row, name in enumerate(raw.names)]
     return Reading(
@@ -143,10 +143,10 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
     Returns:
         -1, 0 and 0 where ``distributedInfo``, which PyTorch writes for jobs of several, does not say.
     """
-    told = header.get("distributedInfo")
-    if not isinstance(told, dict):
+    job = header.get("distributedInfo")
+    if not isinstance(job, dict):
         return -1, 0, 0
-    rank, ranks, groups = told.get("rank"), told.get("world_size"), told.get("pg_config")
+    rank, ranks, groups = job.get("rank"), job.get("world_size"), job.get("pg_config")
     rank = rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else -1
     ranks = ranks if isinstance(ranks, int) and rank < ranks <= _MOST_RANKS else 0
     sets = {
@@ -198,9 +198,10 @@ def _kineto_steps(
     others have one, a marker without was cut short, and is given up too.
     """
     numbers = {
-        row: told
+        row: step_num
         for row, name in enumerate(raw.names)
-        if name.startswith(KINETO_STEP) and (told := _number_behind(name, KINETO_STEP)) is not None
+        if name.startswith(KINETO_STEP)
+        and (step_num := _number_behind(name, KINETO_STEP)) is not None
     }
     number = np.full(len(raw.names), -1, np.int64)
     number[list(numbers)] = list(numbers.values())
@@ -209,17 +210,17 @@ def _kineto_steps(
         STEP_NUM: (events, number[raw.name[events]]),
         ROOT_LEVEL: (events, np.ones(events.size, np.int64)),
     }
-    told_of = _facts_of(raw, events)
-    if not told_of:
+    facts = _facts_of(raw, events)
+    if not facts:
         return derived, {}
     phases: dict[int, str] = {}
     stats: dict[str, dict[int, int]] = {IS_ABANDONED: {}, ITERATIONS: {}, EXAMPLES: {}}
     for event in events.tolist():
-        words = told_of.get(event, ["", f"{IS_ABANDONED}=1"])
+        words = facts.get(event, ["", f"{IS_ABANDONED}=1"])
         if words[0]:
             phases[int(raw.name[event])] = f"{words[0]}#{numbers[int(raw.name[event])]}"
         for stat, values in stats.items():
-            value = _told(words, stat)
+            value = _find_stat(words, stat)
             if value:
                 values[event] = value
     for stat, values in stats.items():
@@ -232,10 +233,10 @@ def _kineto_steps(
 def _readings_of_clock(raw: RawEvents) -> dict[int, int]:
     """``profnb.clock#1234``: what Python's clock read as the event was begun, by the row of its name."""
     return {
-        row: told
+        row: clock_ns
         for row, name in enumerate(raw.names)
         if name.startswith(KINETO_CLOCK)
-        and (told := _number_behind(name, KINETO_CLOCK, _CLOCK_DIGITS)) is not None
+        and (clock_ns := _number_behind(name, KINETO_CLOCK, _CLOCK_DIGITS)) is not None
     }
 
 
@@ -248,17 +249,17 @@ def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
     }
     is_fact = np.zeros(len(raw.names), np.bool_)
     is_fact[list(facts)] = True
-    told = np.flatnonzero(is_fact[raw.name])
-    found: dict[int, list[str]] = {}
-    for thread in np.unique(raw.thread[told]).tolist():
-        own = markers[raw.thread[markers] == thread]
-        own = own[np.argsort(raw.begin_ps[own], kind="stable")]
-        those = told[raw.thread[told] == thread]
-        at = np.searchsorted(raw.begin_ps[own], raw.begin_ps[those], side="right") - 1
+    fact_events = np.flatnonzero(is_fact[raw.name])
+    words_of: dict[int, list[str]] = {}
+    for thread in np.unique(raw.thread[fact_events]).tolist():
+        thread_markers = markers[raw.thread[markers] == thread]
+        thread_markers = thread_markers[np.argsort(raw.begin_ps[thread_markers], kind="stable")]
+        those = fact_events[raw.thread[fact_events] == thread]
+        at = np.searchsorted(raw.begin_ps[thread_markers], raw.begin_ps[those], side="right") - 1
         for event, row in zip(those.tolist(), at.tolist(), strict=True):
             if row >= 0:
-                found[int(own[row])] = facts[int(raw.name[event])]
-    return found
+                words_of[int(thread_markers[row])] = facts[int(raw.name[event])]
+    return words_of
 
 
 def _number_behind(name: str, prefix: str, most: int = _DIGITS) -> int | None:
@@ -266,7 +267,7 @@ def _number_behind(name: str, prefix: str, most: int = _DIGITS) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) <= most else None
 
 
-def _told(words: Sequence[str], stat: str) -> int:
+def _find_stat(words: Sequence[str], stat: str) -> int:
     """The number that one of the words gives a stat; 0 where none does."""
     for word in words:
         name, _, value = word.partition("=")

@@ -106,9 +106,9 @@ def _times_of(plane: bytes) -> CaptureTime:
                 names[number] = name.decode("utf-8", "replace")
         elif field == _STATS:
             stat = dict(_fields(value))
-            key, told = stat.get(1), stat.get(3, stat.get(4))
-            if isinstance(key, int) and isinstance(told, int) and told < _LARGEST:
-                values[key] = told
+            key, time_ns = stat.get(1), stat.get(3, stat.get(4))
+            if isinstance(key, int) and isinstance(time_ns, int) and time_ns < _LARGEST:
+                values[key] = time_ns
     if not is_environment:
         return CaptureTime()
     by_name = {names.get(key, ""): value for key, value in values.items()}

@@ -43,13 +43,13 @@ class _Run:
     def takes(self, file: TraceFile) -> bool:
         """Whether a file is another host's part of this run."""
         is_linked = False
-        for own in self.files:
-            if _is_another_capture(own, file):
+        for run_file in self.files:
+            if _is_another_capture(run_file, file):
                 return False
-            same_folder = own.path.parent == file.path.parent
-            is_copy = own.time == file.time and not same_folder
-            is_linked |= same_folder or (own.time.overlaps(file.time) and not is_copy)
-            if is_copy and own.host == file.host:
+            same_folder = run_file.path.parent == file.path.parent
+            is_copy = run_file.time == file.time and not same_folder
+            is_linked |= same_folder or (run_file.time.overlaps(file.time) and not is_copy)
+            if is_copy and run_file.host == file.host:
                 return False
         return is_linked
 
@@ -94,9 +94,10 @@ def _names(runs: Sequence[_Run]) -> list[str]:
 
 def _is_elsewhere(run: _Run, runs: Sequence[_Run]) -> bool:
     """Whether no other run has a file in this run's folders: only their last parts are called alike."""
-    own = {file.path.parent for file in run.files}
+    folders = {file.path.parent for file in run.files}
     return all(
-        other is run or own.isdisjoint(file.path.parent for file in other.files) for other in runs
+        other is run or folders.isdisjoint(file.path.parent for file in other.files)
+        for other in runs
     )
 
 

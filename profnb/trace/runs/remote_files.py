@@ -75,10 +75,10 @@ def list_traces(url: str) -> list[str]:
     files, root = _open(url)
     if files.isfile(root):
         return [url]
-    found = sorted(name for name in files.find(root) if name.endswith(_TRACES))
-    if not found:
+    traces = sorted(name for name in files.find(root) if name.endswith(_TRACES))
+    if not traces:
         raise TraceFormatError(f"No *{_TRACES[0]} under {printable(url)}.")
-    return [str(files.unstrip_protocol(name)) for name in found]
+    return [str(files.unstrip_protocol(name)) for name in traces]
 
 
 def _open(url: str) -> tuple[Any, str]:
@@ -106,21 +106,21 @@ def _choose(names: list[str], run: str | None, url: str) -> list[str]:
     if run is not None:
         wanted = [folder for folder in folders if folder.name == run]
         if not wanted:
-            found = ", ".join(dict.fromkeys(folder.name for folder in folders))
-            raise ValueError(f"No run {run!r}; found: {printable(found)}.")
-    own = _second_of(wanted[0].name)
+            run_names = ", ".join(dict.fromkeys(folder.name for folder in folders))
+            raise ValueError(f"No run {run!r}; found: {printable(run_names)}.")
+    wanted_s = _second_of(wanted[0].name)
     near = {
         folder
         for folder in folders
-        if (at := _second_of(folder.name)) and own and abs(at - own) <= _NEAR_S
+        if (at := _second_of(folder.name)) and wanted_s and abs(at - wanted_s) <= _NEAR_S
     }
     return [name for name in names if PurePosixPath(name).parent in near.union(wanted)]
 
 
 def _second_of(folder: str) -> float:
     """The second that TensorFlow names a run's folder by; 0 for another name."""
-    found = _SECOND.match(folder)
+    second = _SECOND.match(folder)
     try:
-        return time.mktime(time.strptime(found[0], "%Y_%m_%d_%H_%M_%S")) if found else 0.0
+        return time.mktime(time.strptime(second[0], "%Y_%m_%d_%H_%M_%S")) if second else 0.0
     except (ValueError, OverflowError):
         return 0.0
