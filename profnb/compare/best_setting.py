@@ -59,15 +59,15 @@ def rank(fit: RoundFit, values: Floats) -> Ranking | None:
     Returns:
         The ranking; None where no setting has a time.
     """
-    known = np.flatnonzero(np.isfinite(values))
-    if not known.size:
+    timed_rows = np.flatnonzero(np.isfinite(values))
+    if not timed_rows.size:
         return None
-    best = int(known[np.argmax(values[known])])
+    best = int(timed_rows[np.argmax(values[timed_rows])])
     low, high = np.full(values.size, np.nan), np.full(values.size, np.nan)
     more = np.zeros(values.size, np.int64)
     reaches = []
-    for row in known.tolist():
-        others = known[known != row]
+    for row in timed_rows.tolist():
+        others = timed_rows[timed_rows != row]
         if not others.size:
             low[row], high[row] = -math.inf, 0.0
             continue
@@ -80,7 +80,9 @@ def rank(fit: RoundFit, values: Floats) -> Ranking | None:
             error = fit.error(best, row)
             reaches.append(error)
             gap = float(values[best] - values[row])
-            more[row] = 0 if low[row] > _SAME else _more_rounds(fit, known.size - 1, gap, error)
+            more[row] = (
+                0 if low[row] > _SAME else _more_rounds(fit, timed_rows.size - 1, gap, error)
+            )
     shows = (fit.factor + _POWER) * float(np.median(reaches)) if reaches else math.nan
     return Ranking(best, np.where(np.abs(low) < _SAME, 0, low), high, shows, more)
 

@@ -95,13 +95,13 @@ def fit_rounds(rows: Int64s, rounds: Int64s, logs: Floats, count: int) -> RoundF
     block_mean = np.bincount(block, logs) / of_block
     matrix = np.diag(table.sum(axis=1)) - (table / of_block) @ table.T
     inverse = np.linalg.pinv(matrix, hermitian=True)
-    own = inverse @ (np.bincount(row, logs) - table @ block_mean)
-    of_rounds = block_mean - (own @ table) / of_block
-    residuals = logs - own[row] - of_rounds[block]
+    setting_effects = inverse @ (np.bincount(row, logs) - table @ block_mean)
+    of_rounds = block_mean - (setting_effects @ table) / of_block
+    residuals = logs - setting_effects[row] - of_rounds[block]
     variance = float((residuals**2).sum()) / freedom
     level = float(of_rounds.mean()), float(of_rounds.var(ddof=1)) / numbers.size
     means, spread = np.full(count, np.nan), np.full((count, count), np.nan)
-    means[settings] = own + level[0]
+    means[settings] = setting_effects + level[0]
     spread[np.ix_(settings, settings)] = variance * inverse
     return RoundFit(means, spread, freedom, (level[1], numbers.size - 1), numbers.size)
 

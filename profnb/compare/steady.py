@@ -64,9 +64,9 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
 
 def _ends_an_epoch(times: StepTimes, phase: str | None) -> Bools:
     """Which steps end an epoch in whose fit more steps follow, so that what comes behind is of the fit."""
-    own = np.array([name == phase for name in times.phase], np.bool_)
+    is_of_phase = np.array([name == phase for name in times.phase], np.bool_)
     last = np.zeros(len(times), np.bool_)
-    rows = np.flatnonzero(own)
+    rows = np.flatnonzero(is_of_phase)
     same_fit = np.diff(times.run[rows]) == 0
     is_next = np.diff(rows) == 1
     ended = np.zeros(len(times), np.bool_) if times.epoch is None else times.epoch > 0

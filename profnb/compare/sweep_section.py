@@ -36,9 +36,9 @@ def sweep_text(table: SweepTable) -> str:
 
 def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:
     """The sweep's charts by title, in plotly's schema; none where nothing was measured."""
-    known = int(np.isfinite(table.per_second).sum())
-    figures = {"Throughput": _bar_figure(table)} if known else {}
-    if known > 1 and table.against:
+    timed_count = int(np.isfinite(table.per_second).sum())
+    figures = {"Throughput": _bar_figure(table)} if timed_count else {}
+    if timed_count > 1 and table.against:
         figures["Throughput and its price"] = _front_figure(table)
     return figures
 
@@ -69,12 +69,12 @@ def _short_label(table: SweepTable, row: int) -> str:
 
 
 def _headline(table: SweepTable) -> str:
-    known = np.flatnonzero(np.isfinite(table.per_second))
-    if not known.size:
+    timed_rows = np.flatnonzero(np.isfinite(table.per_second))
+    if not timed_rows.size:
         return "No setting has a run to speak of."
     best = _fastest(table)
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
-    if known.size == 1:
+    if timed_rows.size == 1:
         return f"{_label(table, best)}: {rate}; no other setting ran."
     if table.equals:
         others = "one other" if table.equals == 1 else f"{table.equals} others"
@@ -84,8 +84,8 @@ def _headline(table: SweepTable) -> str:
 
 def _fastest(table: SweepTable) -> int:
     """The setting that is the winner, and alone has the winner's colour; -1 where none has a run."""
-    known = np.isfinite(table.per_second)
-    return int(np.nanargmax(np.where(known, table.per_second, np.nan))) if known.any() else -1
+    is_timed = np.isfinite(table.per_second)
+    return int(np.nanargmax(np.where(is_timed, table.per_second, np.nan))) if is_timed.any() else -1
 
 
 def _is_tied(table: SweepTable, row: int) -> bool:
@@ -99,8 +99,8 @@ def _is_tied(table: SweepTable, row: int) -> bool:
 
 def _standing(table: SweepTable, row: int) -> str:
     """How a setting stands to the fastest one, in a word or two; "" where it has no run."""
-    known = np.isfinite(table.per_second)
-    if table.ranking is None or not known[row] or known.sum() == 1:
+    is_timed = np.isfinite(table.per_second)
+    if table.ranking is None or not is_timed[row] or is_timed.sum() == 1:
         return ""
     if row == table.ranking.best:
         return "fastest" if not table.equals else "fastest, tied"

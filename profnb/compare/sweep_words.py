@@ -35,13 +35,13 @@ def ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit)
         )
     open_rows = [row for row in others if row not in ties]
     more = [int(ranking.more_rounds[row]) for row in open_rows]
-    told = [row for row, rounds in zip(open_rows, more, strict=True) if rounds > 0]
-    if told:
-        rounds = max(int(ranking.more_rounds[row]) for row in told)
+    separable_rows = [row for row, rounds in zip(open_rows, more, strict=True) if rounds > 0]
+    if separable_rows:
+        rounds = max(int(ranking.more_rounds[row]) for row in separable_rows)
         notes.append(
             f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} would tell "
-            f"{_listed(labels, told)} from the fastest, four times of five, if the difference is what it "
-            "looks like now (--repeat)."
+            f"{_listed(labels, separable_rows)} from the fastest, four times of five, if the "
+            "difference is what it looks like now (--repeat)."
         )
     close = [row for row, rounds in zip(open_rows, more, strict=True) if rounds < 0]
     if close:
@@ -68,8 +68,10 @@ def seed_note(
         learned: The metric's last value in each run of each setting.
         metric: Its name.
     """
-    own = {setting.get(BACKEND) for setting, runs in zip(settings, learned, strict=True) if runs}
-    if len(own) < 2 or not any(len(runs) > 1 and len(set(runs)) == 1 for runs in learned):
+    backends = {
+        setting.get(BACKEND) for setting, runs in zip(settings, learned, strict=True) if runs
+    }
+    if len(backends) < 2 or not any(len(runs) > 1 and len(set(runs)) == 1 for runs in learned):
         return ""
     return (
         "Every run of a backend learned exactly the same: the cell sets a seed. Of one seed each backend "

@@ -195,8 +195,8 @@ def tabulate_sweep(
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
     is_best = _front(rates, fit, prices)
     labels = [setting_text(setting) for setting in settings]
-    told = [*remarks, of_one_seed] if of_one_seed else remarks
-    notes = (*told, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
+    all_remarks = [*remarks, of_one_seed] if of_one_seed else remarks
+    notes = (*all_remarks, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
     equals = 0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0)
     per_second = counts * PS_PER_S / bounds[:, 0]
     return SweepTable(
@@ -226,7 +226,7 @@ def _times(point: SweepPoint, unit: str) -> list[tuple[int, float]]:
         return list(zip(rounds, point.run_ps, strict=True))
     rounds = point.step_rounds or range(len(point.step_ps))
     steps = zip(rounds, point.step_ps, strict=True)
-    return [(at, float(np.median(own))) for at, own in steps if len(own) > 1]
+    return [(at, float(np.median(step_ps))) for at, step_ps in steps if len(step_ps) > 1]
 
 
 def _estimate(point: SweepPoint, unit: str) -> Estimate:

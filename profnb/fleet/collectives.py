@@ -161,11 +161,11 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
     is_told = np.array([text.startswith(_ALL_TO_ALL) for text in kinds.texts] + [False], np.bool_)
     names = trace.events.name[events]
     is_of_twos = has_pairs(trace)
-    told = {
+    is_name_of_all = {
         name: not ((is_of_twos and _is_pair(trace.names[name])) or _START.match(trace.names[name]))
         for name in np.unique(names).tolist()
     }
-    is_of_all = np.array([told[name] for name in names.tolist()], np.bool_)
+    is_of_all = np.array([is_name_of_all[name] for name in names.tolist()], np.bool_)
     return np.asarray(is_of_all | is_told[row])
 
 
@@ -222,10 +222,10 @@ def _counted_keys(spine: Spine, events: Int64s) -> tuple[tuple[Key, ...], bool]:
 
 def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ...]:
     """Keys of N collectives by name, process group and a number of each."""
-    told = trace.stats.texts(_RANKS)
+    ranks = trace.stats.texts(_RANKS)
     group_of = {
-        event: f" of {told.texts[row]}"[:_MOST_NAME]
-        for event, row in zip(told.events.tolist(), told.values.tolist(), strict=True)
+        event: f" of {ranks.texts[row]}"[:_MOST_NAME]
+        for event, row in zip(ranks.events.tolist(), ranks.values.tolist(), strict=True)
     }
     seen: Counter[tuple[str, int]] = Counter()
     keys = []

@@ -20,9 +20,9 @@ FEWEST_STEPS = 6  # the sign test cannot exclude zero with fewer
 _CONFIDENCE = 0.95
 
 
-def excess(own: Int64s) -> Int64s:
+def excess(own_ps: Int64s) -> Int64s:
     """Own work of H hosts beyond the longest of the others, both of shape (H, N)."""
-    return np.asarray(own - _longest_other(own))
+    return np.asarray(own_ps - _longest_other(own_ps))
 
 
 def _longest_other(values: Int64s) -> Int64s:
@@ -50,9 +50,9 @@ def gains(merged: Merged, group: Sequence[int]) -> Int64s:
     """
     if not group:
         return np.zeros(merged.step_num.size, np.int64)
-    own = merged.piece_own_ps
-    rest = [row for row in range(own.shape[0]) if row not in group]
-    late = np.maximum(own.max(axis=0) - own[rest].max(axis=0), 0)
+    piece_own_ps = merged.piece_own_ps
+    rest = [row for row in range(piece_own_ps.shape[0]) if row not in group]
+    late = np.maximum(piece_own_ps.max(axis=0) - piece_own_ps[rest].max(axis=0), 0)
     saved = np.zeros(merged.step_num.size, np.int64)
     np.add.at(saved, merged.step_of, late)
     beside = merged.beside_ps.sum(axis=2)

@@ -25,33 +25,33 @@ _LEAST_EXCHANGE = 0.05  # of the step, as the advice asks for
 _ALL = " profnb.load_fleet(p), of this profile or its file, shows all devices."
 
 
-def refine_with_devices(study: Study, found: list[Advice]) -> list[Advice]:
+def refine_with_devices(study: Study, advice: list[Advice]) -> list[Advice]:
     """Advice that knows what the devices of a trace waited for one another.
 
     Args:
         study: The trace's analyses.
-        found: The advice as its busiest device alone gives it.
+        advice: The advice as its busiest device alone gives it.
     """
     digests = digest_devices(study, "", CaptureTime(), _MOST)
     meeting = find_meeting(digests).digests
     merged = merge(meeting)
     if len(meeting) < len(digests):  # what does something else is no replica
-        found = [one for one in found if one.rule != _UNEVEN]
+        advice = [one for one in advice if one.rule != _UNEVEN]
     if merged is None or merged.telling.size < FEWEST_STEPS:
-        return found
+        return advice
     times = time_hosts(meeting, merged)
     verdict = judge(meeting, merged, times)
     if verdict.advice:
         (named,) = verdict.advice
         of_all = replace(named, evidence=f"{named.evidence} {verdict.why}", code=named.code + _ALL)
-        return [*(one for one in found if one.rule not in (_EXCHANGE, _UNEVEN)), of_all]
+        return [*(one for one in advice if one.rule not in (_EXCHANGE, _UNEVEN)), of_all]
     exchange, wait = float(times.exchange_ps.mean()), float(times.wait_ps.mean())
     share = exchange / max(float(times.step_ps.mean()), 1.0)
     return [
         _without_waiting(one, share, exchange, wait, verdict.remark)
         if one.rule == _EXCHANGE
         else one
-        for one in found
+        for one in advice
         if one.rule != _EXCHANGE or share >= _LEAST_EXCHANGE
     ]
 

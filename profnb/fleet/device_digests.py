@@ -62,7 +62,7 @@ def digest_devices(
     if study.steps.is_window or len(_meeting_devices(study)) < _FEWEST:
         return []
     devices = working_devices(study.trace)
-    found = _of_one_time([find_collectives(study, plane, most) for plane in devices])
+    device_collectives = _of_one_time([find_collectives(study, plane, most) for plane in devices])
     at_work = all_at_work(study)
     return [
         Digest(
@@ -85,21 +85,24 @@ def digest_devices(
             is_device=True,
             copied_in_ps=_copied_in(study, plane),
         )
-        for plane, exchanged in zip(devices, found, strict=True)
+        for plane, exchanged in zip(devices, device_collectives, strict=True)
     ]
 
 
-def _of_one_time(found: list[HostCollectives]) -> list[HostCollectives]:
+def _of_one_time(device_collectives: list[HostCollectives]) -> list[HostCollectives]:
     """Only collectives in which all were at one moment and that all left together; else none at all."""
     times: dict[Key, list[tuple[int, int]]] = {}
-    for one in found:
+    for one in device_collectives:
         pairs = zip(one.enter_ps.tolist(), one.leave_ps.tolist(), strict=True)
         for key, pair in zip(one.keys, pairs, strict=True):
             times.setdefault(key, []).append(pair)
     several = [key for key, pairs in times.items() if len(pairs) >= _FEWEST]
     kept = {key for key in several if _is_one(times[key])}
     is_unclear = 2 * len(kept) < len(several)
-    return [_chosen(one, set() if is_unclear else kept, is_unclear=is_unclear) for one in found]
+    return [
+        _chosen(one, set() if is_unclear else kept, is_unclear=is_unclear)
+        for one in device_collectives
+    ]
 
 
 def _is_one(times: list[tuple[int, int]]) -> bool:

@@ -75,20 +75,20 @@ def build_fleet_timeline(
         is_page: Whether it stands in a page.
         noun: What one of them is; devices have one clock, and their streams are in their trace's timeline.
     """
-    told = [_READING.format(noun=noun), *notes]
+    all_notes = [_READING.format(noun=noun), *notes]
     if noun == "device":
-        told.insert(1, f"fleet[{names[0]!r}].timeline() shows all streams and threads.")
+        all_notes.insert(1, f"fleet[{names[0]!r}].timeline() shows all streams and threads.")
         return FleetTimeline(
-            join_hosts(merged, names, studies, has_device=True), told, is_page=is_page
+            join_hosts(merged, names, studies, has_device=True), all_notes, is_page=is_page
         )
-    told.insert(1, _clock_note(merged.clocks, names))
+    all_notes.insert(1, _clock_note(merged.clocks, names))
     if any(study is None for study in studies):
-        told.insert(
+        all_notes.insert(
             1,
             "The threads of so many hosts, of traces so large, or of traces that are gone, are left out: "
             f"fleet[{names[0]!r}].timeline() shows those of one.",
         )
-    return FleetTimeline(join_hosts(merged, names, studies), told, is_page=is_page)
+    return FleetTimeline(join_hosts(merged, names, studies), all_notes, is_page=is_page)
 
 
 def show_fleet_timeline(built: FleetTimeline, live: bool | None) -> None:
@@ -106,7 +106,7 @@ def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
     early = (clocks.offset_ps - clocks.low_ps).tolist()
     late = (clocks.high_ps - clocks.offset_ps).tolist()
     rows = sorted(range(1, len(names)), key=lambda row: -(early[row] + late[row]))[:_MOST_NAMES]
-    told = ", ".join(
+    deviations_text = ", ".join(
         f"{names[row]} up to {duration_text(early[row])} earlier or {duration_text(late[row])} later"
         for row in rows
     )
@@ -114,5 +114,5 @@ def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
     more = f"; {count_text(left)} more by less" if left > 0 else ""
     return (
         f"Clocks are joined to {names[0]}'s by who can have left a collective before whom. Events may lie "
-        f"off where they are drawn: {told}{more}."
+        f"off where they are drawn: {deviations_text}{more}."
     )

@@ -161,7 +161,7 @@ def join_hosts(
 def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device: bool) -> None:
     """A line per host: own work from leaving one joint to entering the next, then, after a wait, exchange."""
     joints, shift = merged.joints, merged.clocks.shift_ps
-    own = CATEGORIES.index("device compute" if has_device else "host compute")
+    own_category = CATEGORIES.index("device compute" if has_device else "host compute")
     exchange = CATEGORIES.index("device collectives")
     for host, name in enumerate(names):
         pieces.lines.append(FoundLine("", "host", name, host))
@@ -170,21 +170,22 @@ def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device:
         enter = np.maximum(joints.enter_ps[host, 1:] + shift[host], begin)
         waited = np.minimum(enter + merged.piece_wait_ps[host], end)
         for row, (category, first, last) in enumerate(
-            ((own, begin, enter), (exchange, waited, end))
+            ((own_category, begin, enter), (exchange, waited, end))
         ):
             some = last > first
             count = int(some.sum())
-            told, kind = np.full(count, row), np.full(count, category)
-            pieces.add(told, first[some], last[some], kind, -1, np.zeros(count, np.int64))
+            bar_names, kind = np.full(count, row), np.full(count, category)
+            pieces.add(bar_names, first[some], last[some], kind, -1, np.zeros(count, np.int64))
 
 
 def _in_one_order(opened: Mapping[int, Study], most: int) -> dict[int, list[int]]:
     """The lines of each host, those that do most, in an order that is the same for hosts that are alike."""
-    found: dict[int, list[tuple[int, str, int]]] = {}  # of each line its place, kind and number
+    # Of each line its place, kind and number.
+    lines_by_host: dict[int, list[tuple[int, str, int]]] = {}
     busy_ps: Counter[tuple[int, str]] = Counter()
     for host, study in opened.items():
         lanes = lay_out_lanes(study.trace, study.steps, study.parent)
-        rows = found.setdefault(host, [])
+        rows = lines_by_host.setdefault(host, [])
         for at, line in enumerate(lanes.lines[:most].tolist()):
             is_device = bool(study.trace.is_device_line[line])
             place = 0 if is_device else 1 if at == lanes.steps_line else 2
@@ -192,9 +193,9 @@ def _in_one_order(opened: Mapping[int, Study], most: int) -> dict[int, list[int]
             kind = f"{at:4}" if is_device else _ID.sub("", study.trace.lines.names[line])
             rows.append((place, kind, line))
             busy_ps[place, kind] += int(lanes.busy_ps[at])
-    for rows in found.values():
+    for rows in lines_by_host.values():
         rows.sort(key=lambda row: (row[0], -busy_ps[row[:2]] if row[0] else 0, row[1]))
-    return {host: [line for *_, line in rows] for host, rows in found.items()}
+    return {host: [line for *_, line in rows] for host, rows in lines_by_host.items()}
 
 
 def _add_threads(
@@ -213,8 +214,8 @@ def _add_threads(
         plane = trace.planes[trace.lines.plane[line]]
         short = "" if plane.is_host else f" {plane.name.rpartition('/')[2]}"
         side = "device" if plane.is_device else "host"
-        own = trace.lines.names[line] or f"thread {trace.lines.ids[line]}"
-        pieces.lines.append(FoundLine(name + short, side, own, int(trace.lines.ids[line])))
+        line_name = trace.lines.names[line] or f"thread {trace.lines.ids[line]}"
+        pieces.lines.append(FoundLine(name + short, side, line_name, int(trace.lines.ids[line])))
         rows = np.arange(trace.lines.offsets[line], trace.lines.offsets[line + 1])
         begin = trace.events.begin_ps[rows] + shift_ps
         end = trace.events.end_ps[rows] + shift_ps

@@ -55,12 +55,14 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
             )
     counts = {one.host: len(one.collectives) for one in group}
     if not all(one.collectives.is_numbered for one in group) and len(set(counts.values())) > 1:
-        told = ", ".join(f"{host} {count}" for host, count in list(counts.items())[:_MOST_NAMES])
+        hosts_text = ", ".join(
+            f"{host} {count}" for host, count in list(counts.items())[:_MOST_NAMES]
+        )
         return Meeting((), (
             *notes,
-            f"These collectives have no numbers, and hosts recorded different counts of them ({told}), so "
-            "which belong together cannot be told. Mark steps with their numbers on all hosts: "
-            "profnb.step(i).",
+            "These collectives have no numbers, and hosts recorded different counts of them "
+            f"({hosts_text}), so which belong together cannot be told. Mark steps with their numbers on all "
+            "hosts: profnb.step(i).",
         ))  # fmt: skip
     notes += _unmatched(group)
     return Meeting(tuple(group), tuple(notes))

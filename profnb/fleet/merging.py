@@ -136,13 +136,13 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
     by_category = np.stack(
         [digest.doings.between(begin[row], end[row]) for row, digest in enumerate(digests)]
     )
-    own = by_category.sum(axis=2)
+    own_work_ps = by_category.sum(axis=2)
     beside = np.zeros_like(by_category)
     for row, digest in enumerate(digests):
         inside = digest.doings.between(end[row], np.maximum(joints.leave_ps[row, 1:], end[row]))
         beside[row][:, _COMPUTING] = inside[:, _COMPUTING]
-    rest = joints.leave_ps[:, 1:] - begin - own
-    wait = np.minimum(own.max(axis=0) - own, rest)
+    rest = joints.leave_ps[:, 1:] - begin - own_work_ps
+    wait = np.minimum(own_work_ps.max(axis=0) - own_work_ps, rest)
     step_of, step_num, stride = _steps_of(digests[0], joints.enter_ps[0, 1:])
     count = step_num.size
     is_warm_up = np.zeros(count, np.bool_)
@@ -152,7 +152,7 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
             is_warm_up[step_of[digest.is_warmup[np.maximum(at, 0)] & (at >= 0)]] = True
     exchange = rest - wait
     is_telling = ~is_warm_up
-    times = _by_step(own + rest, step_of, count)[0]
+    times = _by_step(own_work_ps + rest, step_of, count)[0]
     rows = np.flatnonzero(is_telling)
     paused = rows[is_pause(times[rows])]
     is_telling[paused] = False
@@ -167,10 +167,10 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
         is_steady=is_steady,
         is_telling=is_telling,
         is_pause=np.isin(np.arange(count), paused),
-        piece_own_ps=own,
+        piece_own_ps=own_work_ps,
         piece_wait_ps=wait,
         piece_exchange_ps=exchange,
-        own_ps=_by_step(own, step_of, count),
+        own_ps=_by_step(own_work_ps, step_of, count),
         wait_ps=_by_step(wait, step_of, count),
         exchange_ps=_by_step(exchange, step_of, count),
         categories_ps=_by_step(by_category, step_of, count),

@@ -81,10 +81,10 @@ def find_doings(
     lane = np.concatenate(lanes).astype(np.int8)[some]
     stretches = find_stretches(begin[some], end[some], lane, len(ACTIVITIES))
     sums = sum_stretches(*stretches, edges, len(ACTIVITIES))
-    own = np.zeros((edges.size - 1, len(OWN_CATEGORIES)), np.int64)
+    own_ps = np.zeros((edges.size - 1, len(OWN_CATEGORIES)), np.int64)
     for row, category in enumerate(ACTIVITIES):
         if category != _COLLECTIVES:
-            own[:, OWN_CATEGORIES.index(category)] += sums[:, row]
-    own[:, -1] = np.diff(edges) - sums.sum(axis=1)
-    columns = np.flatnonzero(own.any(axis=0))
-    return Doings(edges, tuple(columns.tolist()), own[:, columns])
+            own_ps[:, OWN_CATEGORIES.index(category)] += sums[:, row]
+    own_ps[:, -1] = np.diff(edges) - sums.sum(axis=1)
+    columns = np.flatnonzero(own_ps.any(axis=0))
+    return Doings(edges, tuple(columns.tolist()), own_ps[:, columns])

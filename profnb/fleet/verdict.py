@@ -105,10 +105,12 @@ def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
     steady = merged.steady
     late = excess(merged.own_ps[:, merged.telling])
     bounds = np.array([median_interval(row) for row in late])
-    own = merged.piece_own_ps
+    piece_own_ps = merged.piece_own_ps
     is_steady = np.isin(merged.step_of, steady)
     caused = costs_of_each(merged)[:, steady].mean(axis=1)
-    last = (own == own.max(axis=0)) & (np.sum(own == own.max(axis=0), axis=0) == 1)
+    last = (piece_own_ps == piece_own_ps.max(axis=0)) & (
+        np.sum(piece_own_ps == piece_own_ps.max(axis=0), axis=0) == 1
+    )
     clocks = merged.clocks
     return HostTimes(
         host=tuple(one.host for one in digests),
@@ -156,14 +158,14 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     if not group or gain < _LEAST * step_ps:
         most, row = float(times.wait_ps.max()), int(times.wait_ps.argmax())
         beside = float(_mean(merged.beside_ps.sum(axis=2), merged.steady)[row])
-        told = f"waiting is {duration_text(most)} a step at most"
-        told += ", beside which they compute" if most and beside >= _BESIDE * most else ""
+        waiting_text = f"waiting is {duration_text(most)} a step at most"
+        waiting_text += ", beside which they compute" if most and beside >= _BESIDE * most else ""
         remark = " ".join(
             filter(None, (_remark(merged, times, step_ps), _of_pauses(merged, times)))
         )
         return Verdict(
             f"{head}. No {noun} holds the others up: none costs them {percent_text(_LEAST)} of the step in "
-            f"most steps ({told}).{remark and ' '}{remark}",
+            f"most steps ({waiting_text}).{remark and ' '}{remark}",
             remark=remark,
         )
     names = tuple(times.host[row] for row in group)
@@ -233,23 +235,23 @@ def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
     return ""
 
 
-def _slow_group(own: Int64s, times: HostTimes, least_ps: float) -> list[int]:
+def _slow_group(own_ps: Int64s, times: HostTimes, least_ps: float) -> list[int]:
     """The fewest hosts whose own work is surely longer than that of all others; none where there are none."""
-    order = np.argsort(-np.median(own, axis=1), kind="stable").tolist()
+    order = np.argsort(-np.median(own_ps, axis=1), kind="stable").tolist()
     for count in range(1, len(order) // 2 + 1 if len(order) > 2 else 2):
         group = order[:count]
-        low, _ = _group_interval(own, group)
-        cost = float(times.caused_ps[group[0]]) if count == 1 else _between(own, group).mean()
+        low, _ = _group_interval(own_ps, group)
+        cost = float(times.caused_ps[group[0]]) if count == 1 else _between(own_ps, group).mean()
         if low > 0 and cost >= least_ps:
             return sorted(group)
     return []
 
 
-def _between(own: Int64s, group: Sequence[int]) -> Int64s:
+def _between(own_ps: Int64s, group: Sequence[int]) -> Int64s:
     """How much longer the least of a group took than the longest of the others, of each step."""
-    rest = [row for row in range(own.shape[0]) if row not in group]
-    return np.asarray(own[list(group)].min(axis=0) - own[rest].max(axis=0))
+    rest = [row for row in range(own_ps.shape[0]) if row not in group]
+    return np.asarray(own_ps[list(group)].min(axis=0) - own_ps[rest].max(axis=0))
 
 
-def _group_interval(own: Int64s, group: Sequence[int]) -> tuple[float, float]:
-    return median_interval(_between(own, group))
+def _group_interval(own_ps: Int64s, group: Sequence[int]) -> tuple[float, float]:
+    return median_interval(_between(own_ps, group))

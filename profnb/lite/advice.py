@@ -25,16 +25,17 @@ _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.
 _NAME, _MOST_INFLATED = 60, 2
 
 
-def advise_lite(found: LiteFindings, calibrated: tuple[int, str]) -> list[Advice]:
+def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Advice]:
     """Everything the rules have to say, what can gain most first.
 
     Args:
-        found: What is known.
+        findings: What is known.
         calibrated: How many examples int8 was calibrated with, and where they are from.
     """
     advice = [
-        *_split_delegate(found), *_not_delegated(found), *_custom(found),
-        *_not_quantized(found), *_slower(found), *_threads(found), *_calibration(found, calibrated),
+        *_split_delegate(findings), *_not_delegated(findings), *_custom(findings),
+        *_not_quantized(findings), *_slower(findings), *_threads(findings),
+        *_calibration(findings, calibrated),
     ]  # fmt: skip
     bounded = [one for one in advice if one.bound_fraction is None or one.bound_fraction >= LEAST]
     return sorted(bounded, key=_weight, reverse=True)
@@ -44,10 +45,10 @@ def _weight(advice: Advice) -> float:
     return advice.concerned_fraction if advice.bound_fraction is None else advice.bound_fraction
 
 
-def _models(found: LiteFindings) -> Iterator[tuple[LiteModel, list[LiteOp]]]:
+def _models(findings: LiteFindings) -> Iterator[tuple[LiteModel, list[LiteOp]]]:
     """Models with ops, what only unpacks weights left out."""
-    for one in found.measured:
-        ops = [op for op in found.ops if op.model == one.name and op.kernel != "folded"]
+    for one in findings.measured:
+        ops = [op for op in findings.ops if op.model == one.name and op.kernel != "folded"]
         if ops:
             yield one, ops
 
@@ -65,9 +66,9 @@ def _shape_chain(ops: Sequence[LiteOp]) -> list[LiteOp]:
     ]
 
 
-def _split_delegate(found: LiteFindings) -> Iterator[Advice]:
+def _split_delegate(findings: LiteFindings) -> Iterator[Advice]:
     """A shape with an open batch, worked out in every run between two parts of the delegate."""
-    for one, ops in _models(found):
+    for one, ops in _models(findings):
         chain = _shape_chain(ops)
         if not chain or not one.delegated_ops:
             continue
@@ -104,9 +105,9 @@ def _split_delegate(found: LiteFindings) -> Iterator[Advice]:
         return
 
 
-def _not_delegated(found: LiteFindings) -> Iterator[Advice]:
+def _not_delegated(findings: LiteFindings) -> Iterator[Advice]:
     """Ops with built-in kernels that take a good share of the time."""
-    for one, ops in _models(found):
+    for one, ops in _models(findings):
         chain = _shape_chain(ops)
         outside = [
             op for op in ops
@@ -131,9 +132,9 @@ def _not_delegated(found: LiteFindings) -> Iterator[Advice]:
             return
 
 
-def _custom(found: LiteFindings) -> Iterator[Advice]:
+def _custom(findings: LiteFindings) -> Iterator[Advice]:
     """Ops that TensorFlow Lite does not have itself."""
-    for one, ops in _models(found):
+    for one, ops in _models(findings):
         custom = [op for op in ops if op.kernel == "custom"]
         if not custom:
             continue
@@ -156,9 +157,9 @@ def _custom(found: LiteFindings) -> Iterator[Advice]:
         return
 
 
-def _not_quantized(found: LiteFindings) -> Iterator[Advice]:
+def _not_quantized(findings: LiteFindings) -> Iterator[Advice]:
     """Ops of an int8 model that stay float, and the conversions around them."""
-    for one, ops in _models(found):
+    for one, ops in _models(findings):
         if not one.kind.startswith("int8"):
             continue
         floats = [op for op in ops if op.dtype == "float32" and op.op_type not in _CONVERTING]
@@ -183,16 +184,16 @@ def _not_quantized(found: LiteFindings) -> Iterator[Advice]:
         )
 
 
-def _slower(found: LiteFindings) -> Iterator[Advice]:
+def _slower(findings: LiteFindings) -> Iterator[Advice]:
     """A smaller kind that is surely slower than float32."""
-    base = found.base
+    base = findings.base
     if base is None or base.kind != "float32":
         return
-    for one in found.measured:
-        ratio, low, high = found.speedup(one)
+    for one in findings.measured:
+        ratio, low, high = findings.speedup(one)
         if one.kind == base.kind or one.threads != base.threads or not high < 1:
             continue
-        blamed = _slower_layers(found, one, base)
+        blamed = _slower_layers(findings, one, base)
         yield Advice(
             "slower-than-float",
             f"{one.name} gains no time",
@@ -205,17 +206,17 @@ def _slower(found: LiteFindings) -> Iterator[Advice]:
         )
 
 
-def _slower_layers(found: LiteFindings, one: LiteModel, base: LiteModel) -> str:
+def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> str:
     """The layers that take longer, most first; "" where nothing tells, or the profiler cost too much."""
     if (
         not max(one.profiled_ps / one.latency_ps, base.profiled_ps / base.latency_ps)
         < _MOST_INFLATED
     ):
         return ""
-    times = {(row.model, row.layer): row.self_ps for row in found.layers}
+    times = {(row.model, row.layer): row.self_ps for row in findings.layers}
     more = [
         (row.self_ps - times.get((base.name, row.layer), math.nan), row.layer)
-        for row in found.layers
+        for row in findings.layers
         if row.model == one.name
     ]
     worst = sorted((m for m in more if m[0] > 0), reverse=True)[:2]
@@ -224,23 +225,23 @@ def _slower_layers(found: LiteFindings, one: LiteModel, base: LiteModel) -> str:
     )
 
 
-def _threads(found: LiteFindings) -> Iterator[Advice]:
+def _threads(findings: LiteFindings) -> Iterator[Advice]:
     """More threads that do not make a model surely faster."""
     by_kind: dict[str, list[LiteModel]] = {}
-    for one in found.measured:
+    for one in findings.measured:
         by_kind.setdefault(one.name.rpartition(", ")[0], []).append(one)
     useless, worst = [], 0.0
     for kind, rows in by_kind.items():
         fewest = min(rows, key=lambda row: row.threads)
         for row in rows:
-            ratio, low, high = found.speedup(row, fewest)
+            ratio, low, high = findings.speedup(row, fewest)
             if row is not fewest and kind and not low > 1:
                 useless.append(
                     f"{row.name} is {ratio:.2f}x as fast as with {fewest.threads} ({low:.2f} to {high:.2f})"
                 )
                 worst = max(worst, 1 - ratio if high < 1 else 0.0)
     if useless:
-        cores = found.environment.get("CPU cores", "")
+        cores = findings.environment.get("CPU cores", "")
         yield Advice(
             "threads",
             "More threads do not help",
@@ -252,10 +253,10 @@ def _threads(found: LiteFindings) -> Iterator[Advice]:
         )
 
 
-def _calibration(found: LiteFindings, calibrated: tuple[int, str]) -> Iterator[Advice]:
+def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterator[Advice]:
     """Ranges of int8 from too few examples, or from others than the data."""
     count, _ = calibrated
-    rows = [row for row in found.layers if _kind(found, row.model) == "int8"]
+    rows = [row for row in findings.layers if _kind(findings, row.model) == "int8"]
     if not rows or not count:
         return
     wide = [
@@ -293,5 +294,5 @@ def _calibration(found: LiteFindings, calibrated: tuple[int, str]) -> Iterator[A
         )
 
 
-def _kind(found: LiteFindings, name: str) -> str:
-    return next((one.kind for one in found.models if one.name == name and one.kind != KERAS), "")
+def _kind(findings: LiteFindings, name: str) -> str:
+    return next((one.kind for one in findings.models if one.name == name and one.kind != KERAS), "")

@@ -84,10 +84,10 @@ def read_file(path: Path, content: bytes | None = None) -> Converted:
         FileNotFoundError: It is not there.
         CaptureError: It is none, or was cut short.
     """
-    found = path.read_bytes() if content is None else content
-    if found[4:8] != _IDENTIFIER or len(found) < _LEAST_BYTES:
+    flatbuffer = path.read_bytes() if content is None else content
+    if flatbuffer[4:8] != _IDENTIFIER or len(flatbuffer) < _LEAST_BYTES:
         raise CaptureError(
-            f"{path.name} is no .tflite model: {len(found):,} bytes that do not have TFL3 at byte 4."
+            f"{path.name} is no .tflite model: {len(flatbuffer):,} bytes that do not have TFL3 at byte 4."
         )
     if content is not None:
         path.write_bytes(content)
@@ -105,24 +105,24 @@ def stripped(model: Any) -> tuple[Any, str]:
     """
     wrappers = {type(layer).__name__ for layer in getattr(model, "layers", ())}
     kinds = {"PruneLowMagnitude": "pruned", "ClusterWeights": "clustered"}
-    found = next((kinds[name] for name in wrappers if name in kinds), "")
-    if not found:
+    wrapper_kind = next((kinds[name] for name in wrappers if name in kinds), "")
+    if not wrapper_kind:
         return model, "int8" if any(name.startswith("QuantizeWrapper") for name in wrappers) else ""
     if find_spec("tensorflow_model_optimization") is None:
         raise CaptureError(
-            f"The model is {found} with tensorflow-model-optimization, which is not installed here: "
+            f"The model is {wrapper_kind} with tensorflow-model-optimization, which is not installed here: "
             "pip install tensorflow-model-optimization."
         )
     import tensorflow_model_optimization as optimization
 
-    if found == "pruned":
-        return optimization.sparsity.keras.strip_pruning(model), found
+    if wrapper_kind == "pruned":
+        return optimization.sparsity.keras.strip_pruning(model), wrapper_kind
     plain = optimization.clustering.keras.strip_clustering(model)
     # Its layers still hold tensors of the graph that they were trained in; a clone with the weights does not.
     kind = next(one for one in type(plain).__mro__ if one.__name__ == "Model")
     clone = sys.modules[kind.__module__.split(".")[0]].models.clone_model(plain)
     clone.set_weights(plain.get_weights())
-    return clone, found
+    return clone, wrapper_kind
 
 
 def convert_model(
@@ -231,11 +231,16 @@ def _run_converter(
         for kind in list(wanted):
             written = folder / f"{kind}.json"
             if written.exists():
-                told = json.loads(written.read_text(encoding="utf-8"))
+                conversion = json.loads(written.read_text(encoding="utf-8"))
                 written.unlink()
-                path = None if told["error"] else folder / f"{kind}.tflite"
+                path = None if conversion["error"] else folder / f"{kind}.tflite"
                 results[kind] = Converted(
-                    kind, kind, path, told["seconds"], told["error"], told["remark"]
+                    kind,
+                    kind,
+                    path,
+                    conversion["seconds"],
+                    conversion["error"],
+                    conversion["remark"],
                 )
                 wanted.remove(kind)
         if not wanted:
@@ -259,10 +264,10 @@ def _explain(error: str, *, has_loop: bool) -> str:
         ),
         ("Custom ops", "custom", "leaves them to kernels that the app registers"),
     ):
-        found = re.search(rf"{title}: ([\w:., ]+)", error)
-        if found:
+        match = re.search(rf"{title}: ([\w:., ]+)", error)
+        if match:
             return (
-                f"TensorFlow Lite has no op for {found[1].strip()}; allow=('{allowed}',) {means}."
+                f"TensorFlow Lite has no op for {match[1].strip()}; allow=('{allowed}',) {means}."
             )
     lacking = sorted(set(_LACKING.findall(error)))
     if lacking:

@@ -136,11 +136,11 @@ def _read_file(path: Path) -> GivenData:
     with np.load(path, allow_pickle=False) as file:
         if isinstance(file, np.ndarray):
             return _checked((file,), (), None)
-        found = {name: file[name] for name in file.files}
-    labels = found.pop("y", None)
-    if not found:
+        arrays = {name: file[name] for name in file.files}
+    labels = arrays.pop("y", None)
+    if not arrays:
         raise ValueError(f"{path.name} has no arrays but y; {_FORMS}.")
-    return _checked(tuple(found.values()), tuple(found) if len(found) > 1 else (), labels)
+    return _checked(tuple(arrays.values()), tuple(arrays) if len(arrays) > 1 else (), labels)
 
 
 def _read_dataset(data: Any) -> GivenData:

@@ -54,21 +54,23 @@ class Judged:
     figures: dict[str, dict[str, Any]]
 
 
-def judge_outputs(found: Mapping[str, Sequence[Any]], labels: Any, reference: str) -> Judged:
+def judge_outputs(
+    outputs_by_model: Mapping[str, Sequence[Any]], labels: Any, reference: str
+) -> Judged:
     """Accuracy or error of models, and how far they agree with one of them.
 
     Args:
-        found: By model its outputs, each with a row per example; the first is judged.
+        outputs_by_model: By model its outputs, each with a row per example; the first is judged.
         labels: Labels of those examples; None for none.
         reference: The model that others are compared with; it may be missing.
 
     Raises:
         ValueError: The labels do not belong to these outputs.
     """
-    expected = found.get(reference)
+    expected = outputs_by_model.get(reference)
     ordered = {
         name: outputs if expected is None else _in_order(outputs, expected)
-        for name, outputs in found.items()
+        for name, outputs in outputs_by_model.items()
     }
     first = next(iter(ordered.values()))
     metric = "" if labels is None else metric_of(labels, first[0])
@@ -143,9 +145,9 @@ def _score_examples(labels: Any, outputs: Any, metric: str, *, threshold: float)
         differences = np.abs(outputs.reshape(len(outputs), -1) - labels.reshape(len(labels), -1))
         return np.asarray(differences.mean(axis=1), np.float64)
     single = outputs.size == len(outputs)
-    found = outputs.reshape(-1) > threshold if single else outputs.argmax(axis=-1)
+    predicted_classes = outputs.reshape(-1) > threshold if single else outputs.argmax(axis=-1)
     right = labels.argmax(axis=-1) if labels.size != len(labels) else labels.reshape(-1)
-    return np.asarray(found == right, np.float64)
+    return np.asarray(predicted_classes == right, np.float64)
 
 
 def _agreement(outputs: Any, reference: Any, *, threshold: float) -> float:

@@ -15,7 +15,7 @@ _NAN = float("nan")
 
 
 def _of(name: str) -> Callable[[LiteFindings], Any]:
-    return lambda found: [getattr(one, name) for one in found.models]
+    return lambda findings: [getattr(one, name) for one in findings.models]
 
 
 def _rate(per_second: float) -> str:
@@ -31,29 +31,29 @@ def _small(value: float) -> str:
     return MISSING if math.isnan(value) else f"{value:.2g}"
 
 
-def _latency(found: LiteFindings, end: int) -> list[float]:
-    return [one.latency_interval[end] if len(one.round_ps) else _NAN for one in found.models]
+def _latency(findings: LiteFindings, end: int) -> list[float]:
+    return [one.latency_interval[end] if len(one.round_ps) else _NAN for one in findings.models]
 
 
-def _throughput(found: LiteFindings) -> list[float]:
-    return [found.batch_size * PS_PER_S / one.latency_ps for one in found.models]
+def _throughput(findings: LiteFindings) -> list[float]:
+    return [findings.batch_size * PS_PER_S / one.latency_ps for one in findings.models]
 
 
-def _speedup(found: LiteFindings, at: int) -> list[float]:
-    return [found.speedup(one)[at] for one in found.models]
+def _speedup(findings: LiteFindings, at: int) -> list[float]:
+    return [findings.speedup(one)[at] for one in findings.models]
 
 
-def _quality(found: LiteFindings, at: int) -> list[float]:
-    return [found.quality(one)[at] if found.metric else _NAN for one in found.models]
+def _quality(findings: LiteFindings, at: int) -> list[float]:
+    return [findings.quality(one)[at] if findings.metric else _NAN for one in findings.models]
 
 
-def _price(found: LiteFindings, name: str) -> list[float]:
-    prices = [found.price(one) for one in found.models]
+def _price(findings: LiteFindings, name: str) -> list[float]:
+    prices = [findings.price(one) for one in findings.models]
     return [_NAN if price is None else getattr(price, name) for price in prices]
 
 
-def _optional_count(found: LiteFindings, name: str) -> list[float]:
-    return [float(getattr(one, name)) if one.ops else _NAN for one in found.models]
+def _optional_count(findings: LiteFindings, name: str) -> list[float]:
+    return [float(getattr(one, name)) if one.ops else _NAN for one in findings.models]
 
 
 LITE_MODELS: Table[LiteFindings] = Table(
@@ -141,15 +141,15 @@ LITE_MODELS: Table[LiteFindings] = Table(
 
 
 def _op(name: str) -> Callable[[LiteFindings], Any]:
-    return lambda found: [getattr(one, name) for one in found.ops]
+    return lambda findings: [getattr(one, name) for one in findings.ops]
 
 
-def _fraction(found: LiteFindings) -> list[float]:
+def _fraction(findings: LiteFindings) -> list[float]:
     whole: dict[str, float] = {}
-    for op in found.ops:
+    for op in findings.ops:
         if op.self_ps == op.self_ps:
             whole[op.model] = whole.get(op.model, 0.0) + op.self_ps
-    return [op.self_ps / whole[op.model] if whole.get(op.model) else _NAN for op in found.ops]
+    return [op.self_ps / whole[op.model] if whole.get(op.model) else _NAN for op in findings.ops]
 
 
 LITE_OPS: Table[LiteFindings] = Table(
@@ -187,7 +187,7 @@ LITE_OPS: Table[LiteFindings] = Table(
 
 
 def _layer(name: str) -> Callable[[LiteFindings], Any]:
-    return lambda found: [getattr(one, name) for one in found.layers]
+    return lambda findings: [getattr(one, name) for one in findings.layers]
 
 
 LITE_LAYERS: Table[LiteFindings] = Table(

@@ -79,18 +79,18 @@ class LiteResult(LiteTables):
         from profnb.lite.shown.section import lite_sections
         from profnb.report.report import Report
 
-        found = self.findings
-        settings = dict(found.environment)
+        findings = self.findings
+        settings = dict(findings.environment)
         machine, cores = settings.pop("Machine", ""), settings.pop("CPU cores", "")
         used = ", ".join(f"{name} {value}" for name, value in settings.items())
-        size = "one example" if found.batch_size == 1 else f"{found.batch_size} examples"
+        size = "one example" if findings.batch_size == 1 else f"{findings.batch_size} examples"
         return Report(
-            title=found.title,
+            title=findings.title,
             headline=self.verdict.rstrip("."),
-            answer=f"{found.title}, {size} a run, with {used} on {machine} ({cores} CPU cores).",
-            notes=found.notes,
-            sections=lite_sections(found),
-            advice=found.advice,
+            answer=f"{findings.title}, {size} a run, with {used} on {machine} ({cores} CPU cores).",
+            notes=findings.notes,
+            sections=lite_sections(findings),
+            advice=findings.advice,
             foot="Shared, this shows names of models, layers and ops, and no source code.",
         )
 

@@ -40,9 +40,9 @@ class Crew:
         """
         if done.number:  # the first ones are traced, and no times of theirs are compared
             self._rounds[done.number] = done
-        known = {name: environment[name] for name in _COMPARED if name in environment}
-        known |= {_CPU: done.worker.cpu} if done.worker.cpu else {}
-        self._facts.setdefault(done.worker.host, {}).update(known)
+        facts = {name: environment[name] for name in _COMPARED if name in environment}
+        facts |= {_CPU: done.worker.cpu} if done.worker.cpu else {}
+        self._facts.setdefault(done.worker.host, {}).update(facts)
 
     @property
     def notes(self) -> list[str]:
@@ -53,13 +53,13 @@ class Crew:
         if len(self._facts) < 2:
             return []
         counts = Counter(one.worker.host for one in self._rounds.values())
-        told = ", ".join(
+        machines_text = ", ".join(
             f"{printable(host)} {count_text(count)}"
             for host, count in counts.most_common(_MOST_NAMED)
         )
         left = len(counts) - _MOST_NAMED
         return [
-            f"Rounds were run by {count_text(len(counts))} machines ({told}"
+            f"Rounds were run by {count_text(len(counts))} machines ({machines_text}"
             + (f" and {left} more" if left > 0 else "")
             + "). Settings are compared within rounds, so what machines differ in does not count; the "
             "time of a setting is the mean over rounds."
@@ -74,20 +74,20 @@ class Crew:
                 if name in facts:
                     hosts.setdefault(facts[name], []).append(printable(host))
             if len(hosts) > 1:
-                told = "; ".join(
+                values_text = "; ".join(
                     f"{printable(value)} on {', '.join(of[:_MOST_NAMED])}"
                     for value, of in hosts.items()
                 )
-                differing.append(f"{name} ({told})")
+                differing.append(f"{name} ({values_text})")
         return [f"The workers differ: {', '.join(differing)}."] if differing else []
 
     def _crowded(self) -> list[str]:
         """Machines on which rounds overlapped."""
         crowded = []
         for host in dict.fromkeys(one.worker.host for one in self._rounds.values()):
-            own = [one for one in self._rounds.values() if one.worker.host == host]
-            own.sort(key=lambda one: one.begin_s)
-            if any(b.begin_s < a.end_s for a, b in pairwise(own)):
+            host_rounds = [one for one in self._rounds.values() if one.worker.host == host]
+            host_rounds.sort(key=lambda one: one.begin_s)
+            if any(b.begin_s < a.end_s for a, b in pairwise(host_rounds)):
                 crowded.append(printable(host))
         if not crowded:
             return []

@@ -32,18 +32,18 @@ def trace_remotely(url: str, seconds: float = 2.0) -> Profile | Fleet:
     folder = TemporaryDirectory(prefix="profnb-")
     logdir = Path(folder.name)
     trace_processes(addresses, seconds, logdir)
-    found = sorted(logdir.glob("plugins/profile/*/*.xplane.pb"))
-    missing = len(addresses) - len(found)
+    trace_files = sorted(logdir.glob("plugins/profile/*/*.xplane.pb"))
+    missing = len(addresses) - len(trace_files)
     silent = (
         f"Of {count_text(len(addresses))} processes {count_text(missing)} left no trace."
         if missing > 0
         else ""
     )
-    if len(found) == 1:
-        profile = load(found[0])
+    if len(trace_files) == 1:
+        profile = load(trace_files[0])
         profile.remarks += [silent] if silent else []
         return profile
-    fleet = load_fleet([str(file) for file in found])
+    fleet = load_fleet([str(file) for file in trace_files])
     fleet.add_note(silent)
     fleet.folder = folder
     return fleet

@@ -92,13 +92,13 @@ def tell_roles(calls: Sequence[Stack], stacks: Mapping[Stack, int], scale: float
         code, offset = [frame for frame in stack if is_user_file(frame[0].co_filename)][-1]
         line = line_at(code, offset)
         if (code.co_filename, line) != place[:2]:
-            own = (
+            inner_place = (
                 code.co_filename,
                 line,
                 reader.of(code).text(line, reader.statement(code, offset)[1]),
             )
             inside = inner.setdefault(place, {})
-            inside[own] = inside.get(own, 0) + took
+            inside[inner_place] = inside.get(inner_place, 0) + took
     places = []
     for place, took in sorted(sums.items(), key=lambda item: -item[1])[:_MOST_PLACES]:
         most = max(inner.get(place, {("", 0, ""): 0}).items(), key=lambda item: item[1])
@@ -106,12 +106,12 @@ def tell_roles(calls: Sequence[Stack], stacks: Mapping[Stack, int], scale: float
     return places
 
 
-def _kinship(found: tuple[int, bool, _Place]) -> tuple[int, bool, bool]:
+def _kinship(candidate: tuple[int, bool, _Place]) -> tuple[int, bool, bool]:
     """Of several runs, the one a statement is told by: it is fed from there, or is in the same loop.
 
     Before a loop there often is another run in the same function, which initialises the variables.
     """
-    shared, same_loop, place = found
+    shared, same_loop, place = candidate
     return shared, place[-1] == FEEDS, same_loop
 
 
@@ -121,13 +121,13 @@ def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, bool, _Plac
     of_call = [frame for frame in call if is_user_file(frame[0].co_filename)]
     shared = 0
     for level, (row, (code, offset)) in enumerate(zip(rows, of_call, strict=False)):
-        own, own_offset = stack[row]
+        stack_code, stack_offset = stack[row]
         is_last = level == len(of_call) - 1
-        line, statement = reader.statement(own, own_offset)
-        source = reader.of(own)
-        if own is not code:
+        line, statement = reader.statement(stack_code, stack_offset)
+        source = reader.of(stack_code)
+        if stack_code is not code:
             role = FEEDS if level else AFTER
-            return shared, False, (own.co_filename, line, source.text(line), role)
+            return shared, False, (stack_code.co_filename, line, source.text(line), role)
         _, run = reader.statement(code, offset)
         if run is None or run is not statement:
             role = (
@@ -136,16 +136,20 @@ def _place(call: Stack, stack: Stack, reader: _Reader) -> tuple[int, bool, _Plac
                 else _role(source, statement, run, is_last=is_last)
             )
             first = line if statement is None else statement.lineno
-            place = own.co_filename, first, source.text(first, statement), role
+            place = stack_code.co_filename, first, source.text(first, statement), role
             return shared, _in_one_loop(source, statement, run), place
         shared += 1
         if is_last or row == rows[-1]:
             hook = _hook_in(stack[row + 1 :])
             first = run.lineno
             if hook is not None:
-                return shared, True, (own.co_filename, first, hook, RUN_ITSELF)
+                return shared, True, (stack_code.co_filename, first, hook, RUN_ITSELF)
             role = FEEDS if not is_last or is_fed(run) else AFTER
-            return shared, True, (own.co_filename, first, source.text(first, statement), role)
+            return (
+                shared,
+                True,
+                (stack_code.co_filename, first, source.text(first, statement), role),
+            )
     code, offset = stack[0]
     line = line_at(code, offset)
     return shared, False, (code.co_filename, line, reader.of(code).text(line), AFTER)

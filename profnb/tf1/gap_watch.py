@@ -112,15 +112,15 @@ class GapWatch:
 
     def _key_of(self, frames: list[FrameType]) -> _Key:
         """The frames from the user's outermost one on, the outermost first."""
-        found: list[tuple[int, int]] = []
+        frame_keys: list[tuple[int, int]] = []
         depth = 0
         for at, frame in enumerate(frames):
             code = frame.f_code
             self._codes[id(code)] = code
-            found.append((id(code), frame.f_lasti))
+            frame_keys.append((id(code), frame.f_lasti))
             if is_user_file(code.co_filename):
                 depth = at + 1
-        return tuple(reversed(found[:depth]))
+        return tuple(reversed(frame_keys[:depth]))
 
     def _divide(self, began: int, ended: int) -> tuple[int, dict[_Key, int], int]:
         """A gap's time among its samples: each has what passed since the one before, the last the rest."""
@@ -151,15 +151,15 @@ class GapWatch:
             return
         roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
         first_fed: list[tuple[weakref.ref[Any], int]] = []
-        for root, size in [own for own in roots if not self._was_fed(own[0])]:
+        for root, size in [sized_root for sized_root in roots if not self._was_fed(sized_root[0])]:
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
                 self._known[id(root)] = weakref.ref(root)
                 first_fed.append((self._known[id(root)], size))
         self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
 
     def _was_fed(self, root: object) -> bool:
-        known = self._known.get(id(root))
-        return known is not None and known() is root
+        reference = self._known.get(id(root))
+        return reference is not None and reference() is root
 
     def finish(self) -> GapRecords:
         """End; no reference to code or arrays is kept."""

@@ -78,10 +78,10 @@ class GraphRuns:
         run_ended: Callable[[bool], object],
         run_failed: Callable[[], object],
         hook_failed: Callable[[Exception], object] = lambda _: None,
-        own: Callable[[], AbstractContextManager[None]] = nullcontext,
+        profnb_part: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Start with no runs, on the calling thread."""
-        self._own, self._own_ns = own, 0
+        self._own, self._own_ns = profnb_part, 0
         self.runs: list[bytes] = []
         self.graph: Any = None
         self.ended = 0

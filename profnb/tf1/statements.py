@@ -39,7 +39,7 @@ class Source:
 
     def statement(self, line: int, column: int | None) -> ast.stmt | None:
         """The innermost statement at a place; None where a line alone has several."""
-        found: ast.stmt | None = None
+        innermost: ast.stmt | None = None
         for node in ast.walk(self.tree) if self.tree else ():
             if not isinstance(node, ast.stmt):
                 continue
@@ -50,11 +50,11 @@ class Source:
                 inside = begin <= (line, column) < (last, node.end_col_offset or 0)
             if not inside:
                 continue
-            if found is None or self._lies_in(node, found):
-                found = node
+            if innermost is None or self._lies_in(node, innermost):
+                innermost = node
             else:
                 return None
-        return found
+        return innermost
 
     def _lies_in(self, node: ast.AST, outer: ast.AST) -> bool:
         return any(above is outer for above in self.above(node))
@@ -112,17 +112,17 @@ def loaded_names(node: ast.AST, kind: type[ast.expr_context] = ast.Load) -> set[
 
 def _feeds(run: ast.stmt) -> list[ast.expr]:
     """The expressions that a run's statement feeds: ``feed_dict=``, or the second argument of ``run``."""
-    found = []
+    expressions = []
     for node in _nodes(run):
         if not isinstance(node, ast.Call):
             continue
-        found += [keyword.value for keyword in node.keywords if keyword.arg == "feed_dict"]
+        expressions += [keyword.value for keyword in node.keywords if keyword.arg == "feed_dict"]
         name = _name_of(node)
         if name == "run" and len(node.args) > 1:
-            found.append(node.args[1])
+            expressions.append(node.args[1])
         elif name == "eval" and node.args:
-            found.append(node.args[0])
-    return found
+            expressions.append(node.args[0])
+    return expressions
 
 
 def is_fed(run: ast.stmt) -> bool:
@@ -153,13 +153,13 @@ def comes_from(source: Source, statement: ast.stmt, run: ast.stmt, needed: set[s
     scope = source.scope(run)
     if scope is None or not needed:
         return False
-    own = [
+    scope_statements = [
         node for node in ast.walk(scope)
         if isinstance(node, ast.stmt) and node is not run and source.scope(node) is scope
     ]  # fmt: skip
     wanted, chosen = set(needed), set[ast.stmt]()
     while True:
-        new = [node for node in own if node not in chosen and _gives(node) & wanted]
+        new = [node for node in scope_statements if node not in chosen and _gives(node) & wanted]
         if not new:
             break
         chosen.update(new)

@@ -138,13 +138,13 @@ def _rows_of(study: Study) -> dict[str, _Row]:
     paths = rank_scopes([f"{name}/" for name in table.layer])
     for at, path in enumerate(paths):
         parts = table.layer_part_ps[at] / max(table.iterations, 1)
-        own = float(spent[at]) / max(table.iterations, 1)
-        if table.layer[at] == OPTIMIZER or not own:
+        layer_ps = float(spent[at]) / max(table.iterations, 1)
+        if table.layer[at] == OPTIMIZER or not layer_ps:
             continue
         kind = "" if table.layer_type[at] == SCOPE else table.layer_type[at]
         rows[path] = _Row(
             table.layer[at], kind, is_layer[at], float(table.parameters[at]),
-            float(parts[_FORWARD]), own - float(parts[_FORWARD]), blocks[0][:, at],
+            float(parts[_FORWARD]), layer_ps - float(parts[_FORWARD]), blocks[0][:, at],
         )  # fmt: skip
     named = [at for at, name in enumerate(table.layer) if name == OPTIMIZER]
     of_optimizer = float(updates.sum() + spent[named].sum()) / max(table.iterations, 1)
@@ -171,15 +171,15 @@ def _blocks_of(study: Study, rows: int) -> tuple[Floats, Floats]:
     """Time of each row in a mean step of each block of steps, without and only of updates, shape (B, R)."""
     counted = study.summary.counted
     count = min(_MOST_BLOCKS, counted.size // _LEAST_STEPS)
-    own, updates = np.zeros((count, rows)), np.zeros((count, rows))
+    layer_ps, updates = np.zeros((count, rows)), np.zeros((count, rows))
     for at, block in enumerate(np.array_split(counted, count) if count else ()):
         table = study.layers.table_of(block, study.events_of(block))
         if table.layer != study.layers.table.layer:
             return np.zeros((0, rows)), np.zeros((0, rows))
         steps = max(table.iterations, 1)
-        own[at] = _without_updates(table) / steps
+        layer_ps[at] = _without_updates(table) / steps
         updates[at] = table.layer_part_ps[:, _UPDATE] / steps
-    return own, updates
+    return layer_ps, updates
 
 
 def _tops(rows: dict[str, _Row]) -> set[str]:

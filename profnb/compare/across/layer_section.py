@@ -63,7 +63,9 @@ def layer_section(
 
 def _more(row: LayerDifference) -> float:
     """How much more B spends on it, also where one side has no such layer."""
-    first, second = (0.0 if math.isnan(own) else own for own in (row.first_ps, row.second_ps))
+    first, second = (
+        0.0 if math.isnan(side_ps) else side_ps for side_ps in (row.first_ps, row.second_ps)
+    )
     return second - first
 
 
@@ -109,12 +111,12 @@ def _ratio(row: LayerDifference) -> str:
 
 
 def _parameters(row: LayerDifference) -> str:
-    known = [
+    parameter_counts = [
         count_text(int(count))
         for count in (row.first_parameters, row.second_parameters)
         if not math.isnan(count)
     ]
-    return " and ".join(dict.fromkeys(known)) or MISSING
+    return " and ".join(dict.fromkeys(parameter_counts)) or MISSING
 
 
 def _sentence(

@@ -16,11 +16,11 @@ _BURST = 3
 
 def layers_of(model: Any) -> list[tuple[str, str]]:
     """Names and classes of a model's layers in order, those of models inside it in their place."""
-    found: list[tuple[str, str]] = []
+    layers: list[tuple[str, str]] = []
     for layer in getattr(model, "layers", ()):
         inner = layers_of(layer) if getattr(layer, "layers", None) else []
-        found += inner or [(str(layer.name), type(layer).__name__)]
-    return [one for one in found if one[1] != "InputLayer"]
+        layers += inner or [(str(layer.name), type(layer).__name__)]
+    return [one for one in layers if one[1] != "InputLayer"]
 
 
 class KerasSide:
@@ -75,14 +75,14 @@ class KerasSide:
     def outputs(self, inputs: Sequence[Any], batch: int) -> list[Any]:
         """What comes out for all examples, one array per output, as 32-bit floats."""
         arrays = self.arrays(inputs)
-        found: list[list[Any]] = []
+        kept_by_output: list[list[Any]] = []
         for begin in range(0, len(arrays[0]), batch):
             made = self._call([one[begin : begin + batch] for one in arrays])
             flat = _flat(made)
-            found = found or [[] for _ in flat]
-            for kept, one in zip(found, flat, strict=True):
+            kept_by_output = kept_by_output or [[] for _ in flat]
+            for kept, one in zip(kept_by_output, flat, strict=True):
                 kept.append(np.asarray(one, np.float32))
-        return [np.concatenate(kept) for kept in found]
+        return [np.concatenate(kept) for kept in kept_by_output]
 
     def ready(self, inputs: Sequence[Any]) -> Callable[[], float]:
         """A function that runs it a few times on these inputs and gives the median of the seconds."""

@@ -150,14 +150,14 @@ class Measuring:
             if one.path is not None:
                 try:
                     with self._bench.begin() as process:
-                        told = process.ask(
+                        answer = process.ask(
                             "probe",
                             id=one.name,
                             **self._bench.place(one.path, self._threads[0]),
                         )
-                    inputs[one.name], self._bench.version = told["inputs"], told["version"]
-                    if told["memory"]:
-                        model = replace(model, memory_bytes=float(told["memory"]))
+                    inputs[one.name], self._bench.version = answer["inputs"], answer["version"]
+                    if answer["memory"]:
+                        model = replace(model, memory_bytes=float(answer["memory"]))
                 except InterpreterRefusalError as error:
                     again = again or (_FLEX in str(error) and self._bench.engine == "litert")
                     why = (
@@ -216,9 +216,9 @@ class Measuring:
                 )
                 place = self._bench.place(self._bench.path_of(model), threads)
                 process.ask("open", id=name, **place)
-                told = process.ask("ready", id=name, source=source)
-                cost += told["seconds"]
-                is_compiled = is_compiled and told["is_compiled"]
+                answer = process.ask("ready", id=name, source=source)
+                cost += answer["seconds"]
+                is_compiled = is_compiled and answer["is_compiled"]
                 rows.append(replace(model, name=name, threads=threads))
         keras = None if side is None else side.ready([x[: self._batch] for x in data.inputs])
         cost += keras() if keras else 0.0
@@ -228,8 +228,8 @@ class Measuring:
         times: dict[str, list[float]] = {name: [] for name in (*order, KERAS)}
         for _ in range(rounds):
             chance.shuffle(order)
-            told = process.ask("round", order=order, burst=burst)
-            for name, seconds in told["seconds"].items():
+            answer = process.ask("round", order=order, burst=burst)
+            for name, seconds in answer["seconds"].items():
                 times[name].append(seconds * PS_PER_S)
             if keras:
                 times[KERAS].append(keras() * PS_PER_S)

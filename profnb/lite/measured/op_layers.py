@@ -99,33 +99,35 @@ class OpLayer:
     fused: tuple[str, ...] = ()
 
 
-def read_graph(told: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
+def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
     """The graph from what the interpreter tells.
 
     Args:
-        told: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for a part, behind
-            all others) and ``tensors``.
+        graph_details: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for
+            a part, behind all others) and ``tensors``.
         inputs: The tensors that are fed.
     """
     fed = {one["index"] for one in inputs}
-    tensors = {one["index"]: {**one, "is_input": one["index"] in fed} for one in told["tensors"]}
-    listed = told["ops"] or []
+    tensors = {
+        one["index"]: {**one, "is_input": one["index"] in fed} for one in graph_details["tensors"]
+    }
+    listed = graph_details["ops"] or []
     ops = [op for op in listed if op["type"] != "DELEGATE"]
     made_by = {one: place for place, op in enumerate(ops) for one in op["outputs"] if one >= 0}
     parts = []
     for delegate in listed:
         if delegate["type"] != "DELEGATE":
             continue
-        given, found = set(delegate["inputs"]), set()
+        given, places = set(delegate["inputs"]), set()
         wanted = [one for one in delegate["outputs"] if one in made_by]
         while wanted:
             place = made_by[wanted.pop()]
-            if place not in found:
-                found.add(place)
+            if place not in places:
+                places.add(place)
                 wanted += [
                     one for one in ops[place]["inputs"] if one in made_by and one not in given
                 ]
-        parts.append(sorted(found))
+        parts.append(sorted(places))
     return Graph(ops, tensors, sorted(part for part in parts if part))
 
 
@@ -140,11 +142,11 @@ def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLay
     paths = [[_scopes(part) for part in _name_of(graph, op).split(";")] for op in graph.ops]
     # The outermost scope is the model's own, which may be called like a layer.
     inner = [scope for parts in paths for part in parts for scope in part[1:] or part]
-    known = _match_scopes(inner, list(kinds))
-    found: list[OpLayer] = []
+    layer_of_scope = _match_scopes(inner, list(kinds))
+    op_layers: list[OpLayer] = []
     made_by: dict[int, int] = {}
     for place, (op, parts) in enumerate(zip(graph.ops, paths, strict=True)):
-        named = [_layer_in(part, known, has_layers=bool(kinds)) for part in parts]
+        named = [_layer_in(part, layer_of_scope, has_layers=bool(kinds)) for part in parts]
         names = list(dict.fromkeys(name for name in named if name))
         texts = _name_of(graph, op).split(";")
         heavy = [
@@ -154,11 +156,11 @@ def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLay
         ]
         layer = (heavy or names or [""])[0]
         if not layer:
-            layer = _neighbour(op, found, made_by)
+            layer = _neighbour(op, op_layers, made_by)
         fused = tuple(name for name in names if name != layer)
-        found.append(OpLayer(layer, kinds.get(layer, ""), fused))
+        op_layers.append(OpLayer(layer, kinds.get(layer, ""), fused))
         made_by |= dict.fromkeys(op["outputs"], place)
-    return _name_the_rest(graph, found, layers)
+    return _name_the_rest(graph, op_layers, layers)
 
 
 def _name_of(graph: Graph, op: Mapping[str, Any]) -> str:
@@ -181,33 +183,37 @@ def _scopes(path: str) -> list[str]:
 
 def _match_scopes(scopes: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
     """Scopes to layers, each layer once, in the order in which both come."""
-    known: dict[str, str] = {}
+    layer_of_scope: dict[str, str] = {}
     for scope in dict.fromkeys(scopes):
         base = _NUMBERED.sub("", scope)
-        free = [name for name in layers if name in (base, scope) and name not in known.values()]
+        free = [
+            name for name in layers if name in (base, scope) and name not in layer_of_scope.values()
+        ]
         if free:
-            known[scope] = free[0]
-    return known
+            layer_of_scope[scope] = free[0]
+    return layer_of_scope
 
 
-def _layer_in(scopes: Sequence[str], known: Mapping[str, str], *, has_layers: bool) -> str:
+def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_layers: bool) -> str:
     """The innermost scope that is a layer; without layers the one below the model's."""
     for scope in reversed(scopes[1:] or scopes):
-        if scope in known:
-            return known[scope]
+        if scope in layer_of_scope:
+            return layer_of_scope[scope]
     if has_layers or not scopes:
         return ""
     return scopes[1] if len(scopes) > 1 else scopes[0]
 
 
-def _neighbour(op: Mapping[str, Any], found: Sequence[OpLayer], made_by: Mapping[int, int]) -> str:
+def _neighbour(
+    op: Mapping[str, Any], op_layers: Sequence[OpLayer], made_by: Mapping[int, int]
+) -> str:
     """The layer of what an op takes in: an activation belongs to what it follows."""
     before = [made_by[one] for one in op["inputs"] if one in made_by]
-    return found[max(before)].layer if before else ""
+    return op_layers[max(before)].layer if before else ""
 
 
 def _name_the_rest(
-    graph: Graph, found: list[OpLayer], layers: Sequence[tuple[str, str]]
+    graph: Graph, op_layers: list[OpLayer], layers: Sequence[tuple[str, str]]
 ) -> list[OpLayer]:
     """Ops at the front take the layer of what they feed; the last op the last layer, where none has it."""
     kinds = dict(layers)
@@ -215,16 +221,18 @@ def _name_the_rest(
     for place, op in enumerate(graph.ops):
         for one in op["inputs"]:
             takes.setdefault(one, place)
-    for place in reversed(range(len(found))):
+    for place in reversed(range(len(op_layers))):
         feeds = [takes[one] for one in graph.ops[place]["outputs"] if one in takes]
-        if not found[place].layer and feeds:
-            layer = found[min(feeds)].layer
-            found[place] = OpLayer(layer, kinds.get(layer, ""))
-    used = {name for one in found for name in (one.layer, *one.fused)}
+        if not op_layers[place].layer and feeds:
+            layer = op_layers[min(feeds)].layer
+            op_layers[place] = OpLayer(layer, kinds.get(layer, ""))
+    used = {name for one in op_layers for name in (one.layer, *one.fused)}
     last = layers[-1] if layers else ("", "")
-    if found and last[0] and last[0] not in used and "/" not in _own_name(graph, graph.ops[-1]):
-        found[-1] = OpLayer(*last, (found[-1].layer,) if "FULLY" in graph.ops[-1]["type"] else ())
-    return found
+    if op_layers and last[0] and last[0] not in used and "/" not in _own_name(graph, graph.ops[-1]):
+        op_layers[-1] = OpLayer(
+            *last, (op_layers[-1].layer,) if "FULLY" in graph.ops[-1]["type"] else ()
+        )
+    return op_layers
 
 
 def _own_name(graph: Graph, op: Mapping[str, Any]) -> str:

@@ -51,13 +51,15 @@ def list_ops(model: str, graph: Graph, layers: Sequence[OpLayer]) -> list[LiteOp
     return listed
 
 
-def timed_ops(ops: Sequence[LiteOp], graph: Graph, told: Sequence[Sequence[Any]]) -> list[LiteOp]:
+def timed_ops(
+    ops: Sequence[LiteOp], graph: Graph, profiled_ops: Sequence[Sequence[Any]]
+) -> list[LiteOp]:
     """The ops with their times.
 
     Args:
         ops: The rows.
         graph: What they are of.
-        told: What the profiler told of each op that ran, see ``op_profiler.profile_ops``.
+        profiled_ops: What the profiler told of each op that ran, see ``op_profiler.profile_ops``.
 
     Returns:
         An op of a part whose others ran takes no time of its own: it is folded into them.
@@ -65,7 +67,7 @@ def timed_ops(ops: Sequence[LiteOp], graph: Graph, told: Sequence[Sequence[Any]]
     time = {op.index: 0.0 for op in ops}
     names: dict[int, list[str]] = {}
     ran: dict[int, list[tuple[str, float]]] = {}
-    for is_delegated, name, index, part, us in told:
+    for is_delegated, name, index, part, us in profiled_ops:
         if is_delegated:
             ran.setdefault(int(part), []).append((name, us))
         else:
@@ -127,11 +129,11 @@ def layer_rows(
     kinds = {layer.layer: layer.layer_type for layer in layers}
     rows = []
     for name in dict.fromkeys(op.layer for op in ops):
-        own = [op for op in ops if op.layer == name and op.kernel != "folded"]
-        if own:
-            spent = float(sum(op.self_ps for op in own))
+        layer_ops = [op for op in ops if op.layer == name and op.kernel != "folded"]
+        if layer_ops:
+            spent = float(sum(op.self_ps for op in layer_ops))
             error, clipped = errors.get((model, name), (math.nan, math.nan))
-            rows.append(LiteLayer(name, kinds[name], model, spent, len(own), error, clipped))
+            rows.append(LiteLayer(name, kinds[name], model, spent, len(layer_ops), error, clipped))
     return rows
 
 
@@ -155,14 +157,18 @@ def layer_errors(
         for model, arrays in kept.items()
     }
     expected = named.get(base, {})
-    for model, found in named.items():
+    for model, tensor_values in named.items():
         if model == base:
             continue
         for op, layer in zip(graphs[model].ops, layers[model], strict=True):
             detail = graphs[model].tensors.get(op["outputs"][0], {}) if op["outputs"] else {}
             name = _key(detail.get("name", ""))
-            if name in expected and name in found and expected[name].shape == found[name].shape:
-                errors[model, layer.layer] = _distance(expected[name], found[name], detail)
+            if (
+                name in expected
+                and name in tensor_values
+                and expected[name].shape == tensor_values[name].shape
+            ):
+                errors[model, layer.layer] = _distance(expected[name], tensor_values[name], detail)
     return errors
 
 
@@ -171,10 +177,10 @@ def _key(name: str) -> str:
     return name.partition(";")[0]
 
 
-def _distance(expected: Any, found: Any, detail: Mapping[str, Any]) -> tuple[float, float]:
+def _distance(expected: Any, actual: Any, detail: Mapping[str, Any]) -> tuple[float, float]:
     """The relative error, and the share of values that the tensor's type and scale cannot hold."""
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64))))
-    error = float(np.sqrt(np.mean(np.square(found.astype(np.float64) - expected))))
+    error = float(np.sqrt(np.mean(np.square(actual.astype(np.float64) - expected))))
     clipped = math.nan
     if detail["scale"] and np.dtype(detail["dtype"]).kind in "iu":
         limits = np.iinfo(detail["dtype"])

@@ -61,14 +61,14 @@ class OpStudy:
         self._seen = list(models)
         for one in models:
             inputs = process.ask("open", id=one.name, **self._bench.place_of(one))["inputs"]
-            told = process.ask("graph", id=one.name, method=_METHOD)
-            graph = read_graph(told, inputs)
-            if told["ops"] is None and _NO_OPS not in self._bench.notes:
+            graph_details = process.ask("graph", id=one.name, method=_METHOD)
+            graph = read_graph(graph_details, inputs)
+            if graph_details["ops"] is None and _NO_OPS not in self._bench.notes:
                 self._bench.notes.append(_NO_OPS)
             of_model = layers.get(one.name) or layers.get(one.name.rpartition(", ")[0], [])
-            found = assign_layers(graph, of_model)
-            self._graphs[one.name], self._layers[one.name] = graph, found
-            self._ops[one.name] = list_ops(one.name, graph, found)
+            op_layers = assign_layers(graph, of_model)
+            self._graphs[one.name], self._layers[one.name] = graph, op_layers
+            self._ops[one.name] = list_ops(one.name, graph, op_layers)
 
     def compare_layers(self, process: InterpreterProcess, data: GivenData) -> None:
         """How far each layer's output is from the float model's, and what its range cuts off.
@@ -129,11 +129,11 @@ class OpStudy:
     def _profile_one(self, process: InterpreterProcess, one: LiteModel, source: str) -> float:
         """What the profiler cost, as a part of the time without it."""
         process.ask("open", id=one.name, **self._bench.place_of(one))
-        told = process.ask("profile", id=one.name, source=source, runs=_PROFILED_RUNS)
-        self._invoke_ps[one.name] = told["invoke_us"] * PS_PER_US
+        profile = process.ask("profile", id=one.name, source=source, runs=_PROFILED_RUNS)
+        self._invoke_ps[one.name] = profile["invoke_us"] * PS_PER_US
         graph = self._graphs[one.name]
-        self._ops[one.name] = timed_ops(self._ops[one.name], graph, told["ops"])
-        return float(told["run_us"] * PS_PER_US / one.latency_ps - 1)
+        self._ops[one.name] = timed_ops(self._ops[one.name], graph, profile["ops"])
+        return float(profile["run_us"] * PS_PER_US / one.latency_ps - 1)
 
     @property
     def ops(self) -> tuple[LiteOp, ...]:

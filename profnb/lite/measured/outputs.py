@@ -47,9 +47,9 @@ def judge_models(
             f"would take longer than {_JUDGING_SECONDS:.0f} s."
         )
     source = bench.write("judged", data, slice(0, count))
-    found: dict[str, list[Any]] = {}
+    outputs_by_model: dict[str, list[Any]] = {}
     if side is not None:
-        found[KERAS] = side.outputs([x[:count] for x in data.inputs], _KERAS_BATCH)
+        outputs_by_model[KERAS] = side.outputs([x[:count] for x in data.inputs], _KERAS_BATCH)
     by_file: dict[Path, list[Any]] = {}
     for one in rows:
         if one.kind != KERAS:
@@ -58,9 +58,9 @@ def judge_models(
                 target = str(bench.folder / "outputs.npz")
                 process.ask("outputs", id=one.name, source=source, target=target)
                 by_file[path] = read_arrays(target)
-            found[one.name] = by_file[path]
+            outputs_by_model[one.name] = by_file[path]
     labels = None if given.labels is None else given.labels[:count]
-    judged = judge_outputs(found, labels, KERAS)
+    judged = judge_outputs(outputs_by_model, labels, KERAS)
     models = [replace(one, **judged.figures[one.name]) for one in rows]
     digest = given.head(count).digest
     return LiteFindings(

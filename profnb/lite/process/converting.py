@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds = time.perf_counter() - begin
         if content:
             (folder / f"{kind}.tflite").write_bytes(content)
-        told = {"seconds": seconds, "error": error, "remark": remark}
-        (folder / f"{kind}.json").write_text(json.dumps(told), encoding="utf-8")
+        conversion = {"seconds": seconds, "error": error, "remark": remark}
+        (folder / f"{kind}.json").write_text(json.dumps(conversion), encoding="utf-8")
     return 0
 
 

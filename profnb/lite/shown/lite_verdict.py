@@ -12,22 +12,22 @@ __all__ = ["difference_text", "price_text", "speedup_text", "verdict_text"]
 _SAME_SIZE = 0.005
 
 
-def verdict_text(found: LiteFindings) -> str:
+def verdict_text(findings: LiteFindings) -> str:
     """The answer in a sentence: what the fastest kind gains, and its price."""
-    base = found.base
+    base = findings.base
     if base is None:
         return "No model could be run."
-    others = [one for one in found.measured if one is not base]
+    others = [one for one in findings.measured if one is not base]
     if not others:
         return f"{base.name}: {duration_text(base.latency_ps)} a run, {bytes_text(base.bytes)}."
-    best = max(others, key=lambda one: found.speedup(one)[0])
+    best = max(others, key=lambda one: findings.speedup(one)[0])
     smaller = (
         f"{base.bytes / best.bytes:.1f}x smaller"
         if best.bytes < base.bytes * 0.95
         else "no smaller"
     )
-    sentence = f"{best.name} is {speedup_text(*found.speedup(best), base.name)} and {smaller}"
-    price = price_text(found, best)
+    sentence = f"{best.name} is {speedup_text(*findings.speedup(best), base.name)} and {smaller}"
+    price = price_text(findings, best)
     return f"{sentence}; {price}." if price else f"{sentence}."
 
 
@@ -48,13 +48,13 @@ def _factor(value: float) -> str:
     return f"{value:.1f}" if value >= 1.95 else f"{value:.2f}"
 
 
-def difference_text(row: Any, labels: tuple[str, str], found: LiteFindings) -> str:
+def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -> str:
     """What one kind of B gains over that of A, and its price.
 
     Args:
         row: A ``LiteDifference``.
         labels: What A and B are called.
-        found: A's findings, for what the metric is.
+        findings: A's findings, for what the metric is.
     """
     one, two = (f"{row.name} of {label}" for label in labels)
     time = row.time
@@ -66,28 +66,31 @@ def difference_text(row: Any, labels: tuple[str, str], found: LiteFindings) -> s
     sentence = (
         f"{two} is {speedup_text(1 / time.ratio, 1 / time.high, 1 / time.low, one)} and {smaller}"
     )
-    price = "" if row.price is None else _price_text(row.price, found)
+    price = "" if row.price is None else _price_text(row.price, findings)
     return f"{sentence}; {price}." if price else f"{sentence}."
 
 
-def price_text(found: LiteFindings, one: LiteModel, base: LiteModel | None = None) -> str:
+def price_text(findings: LiteFindings, one: LiteModel, base: LiteModel | None = None) -> str:
     """What it costs in what the model is for: "accuracy 0.3 points lower (0.1 to 0.6)"; "" if not known."""
-    price = found.price(one, base)
-    return "" if price is None else _price_text(price, found)
+    price = findings.price(one, base)
+    return "" if price is None else _price_text(price, findings)
 
 
-def _price_text(price: Price, found: LiteFindings) -> str:
-    scale, unit = (100, " points") if found.is_score else (1, "")
+def _price_text(price: Price, findings: LiteFindings) -> str:
+    scale, unit = (100, " points") if findings.is_score else (1, "")
 
     def text(value: float) -> str:
-        return f"{value * scale:.1f}" if found.is_score else f"{value:.3g}"
+        return f"{value * scale:.1f}" if findings.is_score else f"{value:.3g}"
 
     if not price.difference:
-        return f"{found.metric} the same ({text(price.low)} to {text(price.high)}{unit})"
+        return f"{findings.metric} the same ({text(price.low)} to {text(price.high)}{unit})"
     if not price.is_sure:
         chance = f"which may be chance ({text(price.low)} to {text(price.high)})"
-        return f"{found.metric} differs by {text(price.difference)}{unit}, {chance}"
+        return f"{findings.metric} differs by {text(price.difference)}{unit}, {chance}"
     if price.difference < 0:
         low, high = text(-price.high), text(-price.low)
-        return f"{found.metric} {text(-price.difference)}{unit} lower ({low} to {high})"
-    return f"{found.metric} {text(price.difference)}{unit} higher ({text(price.low)} to {text(price.high)})"
+        return f"{findings.metric} {text(-price.difference)}{unit} lower ({low} to {high})"
+    return (
+        f"{findings.metric} {text(price.difference)}{unit} higher "
+        f"({text(price.low)} to {text(price.high)})"
+    )

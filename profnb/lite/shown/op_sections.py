@@ -29,29 +29,29 @@ _MODEL_COLOURS = tuple(
 _LAYERS, _OPS = "Layers", "Ops"
 
 
-def colour_of_model(found: LiteFindings, name: str) -> str:
+def colour_of_model(findings: LiteFindings, name: str) -> str:
     """The colour of a model in bars and charts."""
-    names = [one.name for one in found.models if one.kind != KERAS]
+    names = [one.name for one in findings.models if one.kind != KERAS]
     at = next((at for at, one in enumerate(names) if one == name), None)
     return COLOURS["all others"] if at is None else _MODEL_COLOURS[at % len(_MODEL_COLOURS)]
 
 
-def layer_section(found: LiteFindings) -> Section:
+def layer_section(findings: LiteFindings) -> Section:
     """Layers in rows, models side by side: time, and how far the output is from the float model's."""
-    names = list(dict.fromkeys(row.layer for row in found.layers))
-    models = list(dict.fromkeys(row.model for row in found.layers))
-    cells = {(row.layer, row.model): row for row in found.layers}
-    first = [next(row for row in found.layers if row.layer == name) for name in names]
-    places = [found.layers.index(row) for row in first]
+    names = list(dict.fromkeys(row.layer for row in findings.layers))
+    models = list(dict.fromkeys(row.model for row in findings.layers))
+    cells = {(row.layer, row.model): row for row in findings.layers}
+    first = [next(row for row in findings.layers if row.layer == name) for name in names]
+    places = [findings.layers.index(row) for row in first]
     times = {key: row.self_ps for key, row in cells.items()}
     longest = max((time for time in times.values() if time == time), default=0.0) or 1.0  # noqa: PLR0124
     has_errors = {
-        m: any(r.error_fraction == r.error_fraction for r in found.layers if r.model == m)
+        m: any(r.error_fraction == r.error_fraction for r in findings.layers if r.model == m)
         for m in models
     }
 
     def of(row: int, model: str) -> Any:
-        return cells.get((found.layers[row].layer, model))
+        return cells.get((findings.layers[row].layer, model))
 
     def time_of(model: str) -> Shown:
         def cell(row: int) -> Cell:
@@ -79,16 +79,22 @@ def layer_section(found: LiteFindings) -> Section:
         )
 
     def bar_of(row: int) -> float:
-        known = [times.get((found.layers[row].layer, model), math.nan) for model in models]
-        return max((time for time in known if time == time), default=0.0) / longest  # noqa: PLR0124
+        model_times_ps = [
+            times.get((findings.layers[row].layer, model), math.nan) for model in models
+        ]
+        return max((time for time in model_times_ps if time == time), default=0.0) / longest  # noqa: PLR0124
 
     return section_of(
         LITE_LAYERS,
-        found,
+        findings,
         (
             Shown(
                 "layer",
-                lambda row: (found.layers[row].layer or "(none)", "", found.layers[row].layer_type),
+                lambda row: (
+                    findings.layers[row].layer or "(none)",
+                    "",
+                    findings.layers[row].layer_type,
+                ),
             ),
             *(time_of(model) for model in models),
             *(error_of(model) for model in models if has_errors[model]),
@@ -102,16 +108,16 @@ def layer_section(found: LiteFindings) -> Section:
         ),
         bar=Bar(bar_of, COLOURS["device compute"]),
         rows=places[:_MOST_LAYERS],
-        figure=_layer_figure(found, names, models, times),
+        figure=_layer_figure(findings, names, models, times),
     )
 
 
 def _layer_figure(
-    found: LiteFindings, names: list[str], models: list[str], times: dict[tuple[str, str], float]
+    findings: LiteFindings, names: list[str], models: list[str], times: dict[tuple[str, str], float]
 ) -> dict[str, Any] | None:
     """Bars of each layer, float beside int8."""
-    known = [time for time in times.values() if time == time]  # noqa: PLR0124 - NaN is not itself
-    if not known or not sum(known):
+    measured_ps = [time for time in times.values() if time == time]  # noqa: PLR0124 - NaN is not itself
+    if not measured_ps or not sum(measured_ps):
         return None
     totals = {name: sum(times.get((name, model), 0.0) or 0.0 for model in models) for name in names}
     shown = [name for name in names if totals[name] >= 0.005 * sum(totals.values())][:24]
@@ -132,7 +138,7 @@ def _layer_figure(
         {
             "type": "bar", "orientation": "h", "name": figure_text(model), "y": places,
             "x": [round(times.get((name, model), 0.0) / 1e6, 3) for name in shown],
-            "marker": {"color": colour_of_model(found, model), "line": {"width": 0}},
+            "marker": {"color": colour_of_model(findings, model), "line": {"width": 0}},
             "hovertemplate": [
                 f"{figure_text(name)}, {figure_text(model)}: "
                 f"{duration_text(times.get((name, model)))}<extra></extra>"
@@ -144,16 +150,16 @@ def _layer_figure(
     return {"data": data, "layout": layout, "config": {"displaylogo": False}}
 
 
-def op_section(found: LiteFindings) -> Section:
+def op_section(findings: LiteFindings) -> Section:
     """The ops of all models, in order."""
-    ops = found.ops
+    ops = findings.ops
     shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
     times = [op.self_ps if op.self_ps == op.self_ps else 0.0 for op in ops]
     longest = max(times, default=0.0) or 1.0
     folded = len(ops) - len(shown)
     return section_of(
         LITE_OPS,
-        found,
+        findings,
         (
             "model",
             Shown(
@@ -186,7 +192,7 @@ def op_section(found: LiteFindings) -> Section:
             )
         ),
         bar=Bar(
-            lambda row: times[row] / longest, lambda row: colour_of_model(found, ops[row].model)
+            lambda row: times[row] / longest, lambda row: colour_of_model(findings, ops[row].model)
         ),
         rows=shown,
         is_sortable=True,

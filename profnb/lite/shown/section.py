@@ -25,17 +25,17 @@ _SHORT_BAR = 6
 _MODELS = "Models"
 
 
-def lite_sections(found: LiteFindings) -> list[Section]:
+def lite_sections(findings: LiteFindings) -> list[Section]:
     """The tables: models, layers, ops."""
-    sections = [_time_section(found)]
-    if found.metric or any(
-        one.agreement_fraction == one.agreement_fraction for one in found.models
+    sections = [_time_section(findings)]
+    if findings.metric or any(
+        one.agreement_fraction == one.agreement_fraction for one in findings.models
     ):
-        sections.append(_quality_section(found))
-    if found.layers:
-        sections.append(layer_section(found))
-    if found.ops:
-        sections.append(op_section(found))
+        sections.append(_quality_section(findings))
+    if findings.layers:
+        sections.append(layer_section(findings))
+    if findings.ops:
+        sections.append(op_section(findings))
     return sections
 
 
@@ -47,8 +47,8 @@ def _times(value: float) -> str:
     return f"{value:.2f}x" if math.isfinite(value) else MISSING
 
 
-def _time_section(found: LiteFindings) -> Section:
-    models = found.models
+def _time_section(findings: LiteFindings) -> Section:
+    models = findings.models
     slowest = max((one.latency_ps for one in models if len(one.round_ps)), default=1.0)
 
     def latency(row: int) -> Cell:
@@ -58,8 +58,8 @@ def _time_section(found: LiteFindings) -> Section:
         return duration_text(models[row].latency_ps), "", _between(low, high, duration_text)
 
     def speedup(row: int) -> Cell:
-        ratio, low, high = found.speedup(models[row])
-        is_base = models[row] is found.base
+        ratio, low, high = findings.speedup(models[row])
+        is_base = models[row] is findings.base
         return (
             _times(ratio),
             "",
@@ -82,7 +82,7 @@ def _time_section(found: LiteFindings) -> Section:
 
     return section_of(
         LITE_MODELS,
-        found,
+        findings,
         (
             "model",
             Shown(
@@ -116,7 +116,7 @@ def _time_section(found: LiteFindings) -> Section:
         ),
         bar=Bar(
             lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
-            lambda row: colour_of_model(found, models[row].name),
+            lambda row: colour_of_model(findings, models[row].name),
             _SHORT_BAR,
         ),
         rows=range(len(models)),
@@ -127,26 +127,30 @@ def _meaning(name: str) -> str:
     return LITE_MODELS[name].meaning
 
 
-def _quality_section(found: LiteFindings) -> Section:
-    models = found.models
+def _quality_section(findings: LiteFindings) -> Section:
+    models = findings.models
 
     def metric(value: float) -> str:
-        return metric_text(value, is_score=found.is_score)
+        return metric_text(value, is_score=findings.is_score)
 
     def quality(row: int) -> Cell:
-        value, low, high = found.quality(models[row])
+        value, low, high = findings.quality(models[row])
         return metric(value), "", _between(low, high, metric)
 
     def price(row: int) -> Cell:
-        told = found.price(models[row])
-        if told is None or models[row] is found.base:
+        metric_price = findings.price(models[row])
+        if metric_price is None or models[row] is findings.base:
             return MISSING
-        text = _points if found.is_score else _signed
-        return text(told.difference), "", _between(told.low, told.high, text)
+        text = _points if findings.is_score else _signed
+        return (
+            text(metric_price.difference),
+            "",
+            _between(metric_price.low, metric_price.high, text),
+        )
 
-    base = "" if found.base is None else found.base.name
+    base = "" if findings.base is None else findings.base.name
     judged = [
-        Shown(found.metric, quality, is_number=True, meaning="on the data, and its 95 % interval"),
+        Shown(findings.metric, quality, is_number=True, meaning="on the data, and its 95 % interval"),
         Shown(
             f"less that of {base}", price, is_number=True,
             meaning=LITE_MODELS["metric_difference"].meaning + ", and its 95 % interval",
@@ -156,14 +160,17 @@ def _quality_section(found: LiteFindings) -> Section:
     against = ["agreement_fraction", "largest_difference", "mean_difference"] if has_keras else []
     return section_of(
         LITE_MODELS,
-        found,
-        ("model", *(judged if found.metric else []), *against),
+        findings,
+        ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
         tab=_MODELS,
-        sentence=f"For {count_text(found.examples)} examples; differences are of pairs, example by example.",
+        sentence=(
+            f"For {count_text(findings.examples)} examples; differences are of pairs, "
+            "example by example."
+        ),
         bar=Bar(
-            lambda row: _bar_of_quality(found, row),
-            lambda row: colour_of_model(found, models[row].name),
+            lambda row: _bar_of_quality(findings, row),
+            lambda row: colour_of_model(findings, models[row].name),
             _SHORT_BAR,
         ),
         rows=range(len(models)),
@@ -178,13 +185,13 @@ def _signed(value: float) -> str:
     return f"{value:+.3g}"
 
 
-def _bar_of_quality(found: LiteFindings, row: int) -> float:
-    if not found.metric:
-        share = found.models[row].agreement_fraction
+def _bar_of_quality(findings: LiteFindings, row: int) -> float:
+    if not findings.metric:
+        share = findings.models[row].agreement_fraction
         return share if share == share else 0.0  # noqa: PLR0124 - NaN is not itself
-    values = [found.quality(one)[0] for one in found.models]
-    known = [value for value in values if value == value]  # noqa: PLR0124 - likewise
-    most = 1.0 if found.is_score else max(known, default=1.0) or 1.0
+    values = [findings.quality(one)[0] for one in findings.models]
+    judged_values = [value for value in values if value == value]  # noqa: PLR0124 - likewise
+    most = 1.0 if findings.is_score else max(judged_values, default=1.0) or 1.0
     return values[row] / most if values[row] == values[row] else 0.0
 
 
@@ -211,10 +218,14 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
         return f"{time.ratio:.2f}", "", _between(time.low, time.high, lambda value: f"{value:.2f}")
 
     def price(row: int) -> Cell:
-        told = rows[row].price
-        if told is None:
+        metric_price = rows[row].price
+        if metric_price is None:
             return MISSING
-        return f"{told.difference:+.3g}", "", _between(told.low, told.high, _signed)
+        return (
+            f"{metric_price.difference:+.3g}",
+            "",
+            _between(metric_price.low, metric_price.high, _signed),
+        )
 
     return section_of(
         LITE_DIFFERENCES,
