@@ -365,6 +365,6 @@ def _compare_lite(
     one, two = results
     if one is None or two is None:
         raise CaptureError(NOT_ALIKE)
-    own = one.findings.title, two.findings.title
-    given = tuple(asked or name for asked, name in zip(labels or (None, None), own, strict=True))
+    titles = one.findings.title, two.findings.title
+    given = tuple(asked or name for asked, name in zip(labels or (None, None), titles, strict=True))
     return LiteComparison(one, two, (given[0], given[1]) if given[0] != given[1] else ("A", "B"))

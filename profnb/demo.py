@@ -60,8 +60,8 @@ def _build(steps: int, batch_size: int = 64) -> tuple[Any, Any]:
     half = _SIZE // 2
     for quarter in range(_CLASSES):
         row, column = half * (quarter // 2), half * (quarter % 2)
-        own = labels == quarter
-        images[own, row + 4 : row + 10, column + 4 : column + 10] += 1
+        is_of_class = labels == quarter
+        images[is_of_class, row + 4 : row + 10, column + 4 : column + 10] += 1
 
     def change_brightness(image: Any, label: Any) -> tuple[Any, Any]:
         return image + tf.random.uniform([], -0.2, 0.2), label

@@ -102,7 +102,7 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
 
     if recording is None or recording.sessions is None:
         return [], False
-    steps, found = recording.steps, np.flatnonzero(trace.select_names(_SESSION_RUN.__eq__))
+    steps, run_events = recording.steps, np.flatnonzero(trace.select_names(_SESSION_RUN.__eq__))
     seen = [
         begin
         for begin, kind, was_traced in zip(
@@ -110,9 +110,9 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
         )
         if was_traced and steps.kinds[kind] == RUN
     ]
-    if not found.size or not seen:
+    if not run_events.size or not seen:
         return [], False
-    began_ns = trace.epoch_ns + int(trace.events.begin_ps[found].min()) // PS_PER_NS
+    began_ns = trace.epoch_ns + int(trace.events.begin_ps[run_events].min()) // PS_PER_NS
     apart_ns = abs(began_ns - recording.sessions.epoch_ns - min(seen))
     if trace.epoch_ns and apart_ns > _FAR_NS:
         return [
@@ -120,13 +120,13 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
             "is left out."
         ], True
     if (
-        0.9 * len(seen) - 1 <= found.size <= len(seen)
+        0.9 * len(seen) - 1 <= run_events.size <= len(seen)
     ):  # a run that recorded nothing is none in the file
         return [], False
     return [
         f"What stands beside the session runs saw {counted_text(len(seen), 'traced run')}, of which "
-        f"{count_text(found.size)} are in the file: what is told of the steps traced and of the whole time "
-        "is not of these alone."
+        f"{count_text(run_events.size)} are in the file: what is told of the steps traced and of the whole "
+        "time is not of these alone."
     ], False
 
 

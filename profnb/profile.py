@@ -190,9 +190,15 @@ class Profile(Tables):
         from profnb.trace.runs.capture_times import CaptureTime, capture_time
 
         trace = self.trace
-        told = [plane.stats for plane in trace.planes if plane.name == "Task Environment"]
+        environment_stats = [
+            plane.stats for plane in trace.planes if plane.name == "Task Environment"
+        ]
         host = trace.hostnames[0] if trace.hostnames else ""
-        return capture_time(told[0], host) if told else CaptureTime(hostname=host)
+        return (
+            capture_time(environment_stats[0], host)
+            if environment_stats
+            else CaptureTime(hostname=host)
+        )
 
     @property
     def recordings(self) -> list[Recording]:
@@ -218,9 +224,9 @@ class Profile(Tables):
         from profnb.report.doing.again import again_line, name_in_notebook
         from profnb.subjects.bounds.measured_peak import kept_peak
 
-        known = kept_peak(), again_line(name_in_notebook(self) or self.opened_as)
-        if self._shown is None or self._shown[0] != known:
-            self._shown = known, self._decide_report(known[1])
+        report_key = kept_peak(), again_line(name_in_notebook(self) or self.opened_as)
+        if self._shown is None or self._shown[0] != report_key:
+            self._shown = report_key, self._decide_report(report_key[1])
         return self._shown[1]
 
     def _decide_report(self, again: str = "") -> "Report":
@@ -323,12 +329,14 @@ class Profile(Tables):
         from profnb import __version__
         from profnb.report.forms.as_data import TOLD_TABLES, report_data
 
-        told = TOLD_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
+        table_names = (
+            TOLD_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
+        )
         source = self._trace.source if self._trace else self._counted_source
         return report_data(
             self._report,
             self.study if self.has_trace else None,
-            {name: getattr(self, name) for name in told},
+            {name: getattr(self, name) for name in table_names},
             source=self.options.label or source,
             version=__version__,
             environment=self.environment,

@@ -144,8 +144,8 @@ class Sweep:
         study = profile.study
         runs = profile.steady_step_times
         wall = profile.run_ps.tolist()
-        own = self._rounds[row]
-        rounds = [0, *(own or range(1, len(profile.repeats) + 1))]
+        repeat_rounds = self._rounds[row]
+        rounds = [0, *(repeat_rounds or range(1, len(profile.repeats) + 1))]
         return SweepPoint(
             setting,
             tuple(steps for steps, _ in runs),

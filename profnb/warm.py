@@ -70,9 +70,11 @@ def tiny_trace() -> bytes:
     shape = _message((2, 11), (3, b"\x02"))
     instruction = _message((1, b"a"), (2, b"add"), (3, shape), (35, 1), (36, b"\x01"))
     program = _message((1, _message((3, _message((2, instruction), (5, 1), (6, 1))), (6, 1))))
-    told = _message((1, 1), (2, b"f(1)"), (5, _message((1, 1), (6, program))))
+    program_metadata = _message((1, 1), (2, b"f(1)"), (5, _message((1, 1), (6, program))))
     metadata = _message(
-        (2, b"/host:metadata"), (4, _message((1, 1), (2, told))), (5, entry(1, b"Hlo Proto"))
+        (2, b"/host:metadata"),
+        (4, _message((1, 1), (2, program_metadata))),
+        (5, entry(1, b"Hlo Proto")),
     )
     return _message((1, plane), (1, device), (1, metadata))
 

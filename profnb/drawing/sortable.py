@@ -90,20 +90,20 @@ def script_data(
     parts = [_part(table, finder)]
     if finder is not None and finder.kinds is not None and kinds is not None:
         parts.append(_part(kinds, finder.kinds.finder))
-    told: dict[str, Any] = {
+    attribute: dict[str, Any] = {
         "shown": shown,
         "numbers": [int(number) for number in numbers],
         "by": -1 if sorted_by is None else sorted_by,
         "parts": parts,
     }
     if finder is not None:
-        told |= {
+        attribute |= {
             "wholes": finder.wholes,
             "measure": finder.measure,
             "running": list(headings).index(finder.running),
             "kind_of": list(finder.kind_of),
         }
-    return json.dumps(told, separators=(",", ":"))
+    return json.dumps(attribute, separators=(",", ":"))
 
 
 def _part(table: Sortable, finder: "Finder[Any] | None") -> dict[str, Any]:
@@ -143,9 +143,9 @@ def _ranks(keys: Sequence[Key]) -> dict[str, Any] | None:
     Returns:
         The ranks, None for a key that is not known, and whether the first click sorts upwards (text).
     """
-    known = [key for key in keys if key is not None]
-    if not known:
+    known_keys = [key for key in keys if key is not None]
+    if not known_keys:
         return None
-    place = {key: rank for rank, key in enumerate(sorted(set(known)))}
+    place = {key: rank for rank, key in enumerate(sorted(set(known_keys)))}
     ranks = [None if key is None else place[key] for key in keys]
-    return {"up": int(isinstance(known[0], str)), "of": ranks}
+    return {"up": int(isinstance(known_keys[0], str)), "of": ranks}

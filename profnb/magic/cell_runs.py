@@ -170,9 +170,11 @@ class CellRuns:
 
     def _show_against(self, profile: Profile, arguments: Namespace) -> None:
         source, name = arguments.vs
-        own = arguments.label or arguments.out or "this cell"
+        cell_name = arguments.label or arguments.out or "this cell"
         try:
-            comparison = compare(source, profile, labels=labels_of([name, own], [source, profile]))
+            comparison = compare(
+                source, profile, labels=labels_of([name, cell_name], [source, profile])
+            )
         except (ProfnbError, OSError, ValueError) as error:
             say(f"Nothing was compared: {error}")
             return

@@ -53,20 +53,20 @@ class KnownResults:
 
     def source(self, name: str) -> Any:
         """What to compare: a result or a list of them by its label or name, or a path that exists."""
-        found = self.by_label.get(name, self._shell.user_ns.get(name))
-        if found is not None and not isinstance(found, str | os.PathLike):
-            listed = [found] if isinstance(found, Profile) else found
+        named_source = self.by_label.get(name, self._shell.user_ns.get(name))
+        if named_source is not None and not isinstance(named_source, str | os.PathLike):
+            listed = [named_source] if isinstance(named_source, Profile) else named_source
             if isinstance(listed, Sequence) and all(isinstance(one, Profile) for one in listed):
-                return found
-            if isinstance(found, LiteResult):
-                return found
+                return named_source
+            if isinstance(named_source, LiteResult):
+                return named_source
             raise UsageError(
-                f"{name!r} is a {type(found).__name__}, not a profile or a list of them."
+                f"{name!r} is a {type(named_source).__name__}, not a profile or a list of them."
             )
-        path = Path(found or name).expanduser()
+        path = Path(named_source or name).expanduser()
         if not path.exists():
-            known = printable(", ".join(self.by_label)) or "none"
-            raise UsageError(f"There is no result, label or path {name!r} (labels: {known}).")
+            labels = printable(", ".join(self.by_label)) or "none"
+            raise UsageError(f"There is no result, label or path {name!r} (labels: {labels}).")
         return path
 
     def open(self, arguments: Namespace, *, is_fleet: bool = False) -> Any:
@@ -109,12 +109,12 @@ def check_name(name: str | None) -> None:
 
 def labels_of(names: list[str], sources: list[Any]) -> tuple[str | None, str | None]:
     """What to call two results: labels where they have different ones, else names; None for saved traces."""
-    own = [getattr(getattr(source, "options", None), "label", None) for source in sources]
-    if own[0] == own[1]:
-        own = [None, None]
+    labels = [getattr(getattr(source, "options", None), "label", None) for source in sources]
+    if labels[0] == labels[1]:
+        labels = [None, None]
     first, second = (
         label or (None if isinstance(source, Path) else name)
-        for label, source, name in zip(own, sources, names, strict=True)
+        for label, source, name in zip(labels, sources, names, strict=True)
     )
     return first, second
 

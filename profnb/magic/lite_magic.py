@@ -63,5 +63,5 @@ def _data(namespace: dict[str, Any], names: list[str]) -> Any:
     """One thing, or x and y."""
     if not names:
         return None
-    found = [_named(namespace, name, "data") for name in names]
-    return found[0] if len(found) == 1 else (found[0], found[1])
+    examples = [_named(namespace, name, "data") for name in names]
+    return examples[0] if len(examples) == 1 else (examples[0], examples[1])

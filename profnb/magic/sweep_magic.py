@@ -112,16 +112,17 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
 
 def _executor_of(shell: Any, name: str) -> Executor:
     """The executor of this name, also of a Dask client."""
-    found = shell.user_ns.get(name)
-    give = getattr(found, "get_executor", None)  # Dask's Client, whose own futures are others
-    if not isinstance(found, Executor) and callable(give):
-        found = give()
-    if not isinstance(found, Executor):
+    executor = shell.user_ns.get(name)
+    give = getattr(executor, "get_executor", None)  # Dask's Client, whose own futures are others
+    if not isinstance(executor, Executor) and callable(give):
+        executor = give()
+    if not isinstance(executor, Executor):
         raise UsageError(
             f"--executor takes the name of a concurrent.futures.Executor, as a ProcessPoolExecutor or Dask's "
-            f"client.get_executor(); {name} is {'not defined' if found is None else type(found).__name__}."
+            f"client.get_executor(); {name} is "
+            f"{'not defined' if executor is None else type(executor).__name__}."
         )
-    return found
+    return executor
 
 
 def _run_elsewhere(

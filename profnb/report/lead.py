@@ -38,7 +38,7 @@ _CLAUSES = {
 }
 
 
-def lead_text(study: Study, known: str, *, has_host: bool) -> str:
+def lead_text(study: Study, explanation: str, *, has_host: bool) -> str:
     """Where the time goes, and why, in one sentence; "" where nothing is known of it.
 
     A device that is idle a tenth of the time or more comes first, with what the host did meanwhile; else the
@@ -46,7 +46,7 @@ def lead_text(study: Study, known: str, *, has_host: bool) -> str:
 
     Args:
         study: The analyses.
-        known: What the largest part is, where more is known than its category tells.
+        explanation: What the largest part is, where more is known than its category tells.
         has_host: Whether the thread of the steps was recorded.
     """
     largest = study.summary.largest
@@ -57,7 +57,7 @@ def lead_text(study: Study, known: str, *, has_host: bool) -> str:
         return _idle_text(study, idle)
     title = category_title(largest.category, study.framework if has_host else UNKNOWN)
     how_much = "Most" if largest.fraction >= _MOST else "The largest part"
-    meaning = _why(study, largest.category, known, has_host=has_host)
+    meaning = _why(study, largest.category, explanation, has_host=has_host)
     return f"{how_much} of a step is {title}, {percent_text(largest.fraction)}{meaning}."
 
 
@@ -85,7 +85,7 @@ def _idle_text(study: Study, idle: IdleTable) -> str:
     return f"{said}."
 
 
-def _why(study: Study, category: str, known: str, *, has_host: bool) -> str:
+def _why(study: Study, category: str, explanation: str, *, has_host: bool) -> str:
     """What is behind the largest part of a step: what it waits for, or the op that takes most of it."""
     diagnosis = study.input.diagnosis
     if category == "input" and diagnosis is not None and diagnosis.limit:
@@ -93,7 +93,7 @@ def _why(study: Study, category: str, known: str, *, has_host: bool) -> str:
     meaning = MEANINGS.get(category, "")
     if category == OTHERS and not has_host:
         meaning = "nothing that could explain it was recorded"
-    meaning = known or meaning
+    meaning = explanation or meaning
     said = f" ({meaning})" if meaning else ""
     if category not in ("device compute", "host compute"):
         return said
@@ -124,15 +124,15 @@ def unmeasured_text(study: Study) -> str:
     worked = gpu_worked(study.trace, study.memory.allocators)
     backend = unrecorded_backend(study)
     framework, devices = study.framework, study.recording.devices
-    found = (
+    notes = (
         [f"{backend}'s work was not recorded: of a step only its time is known."] if backend else []
     )
     if worked:
-        found += note_missing_devices(study.trace, devices, worked=True, framework=framework)
-        found += note_devices(study.trace, worked=True, framework=framework)
-    found = [note for note in found if backend or _ABSENT in note]
-    found += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
-    return " ".join(_first_sentence(note) for note in found)
+        notes += note_missing_devices(study.trace, devices, worked=True, framework=framework)
+        notes += note_devices(study.trace, worked=True, framework=framework)
+    notes = [note for note in notes if backend or _ABSENT in note]
+    notes += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
+    return " ".join(_first_sentence(note) for note in notes)
 
 
 def _first_sentence(note: str) -> str:

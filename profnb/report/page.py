@@ -37,7 +37,7 @@ def page_html(report: Report, study: Study | None) -> Markup:
         built = build_timeline(study, is_page=True)
         timeline, every = built.html(), built.every_html()
         script = script_element(timeline_script()) if built.data else script
-    own = script_element(report_script())
+    page_script = script_element(report_script())
     return Markup(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -50,7 +50,7 @@ def page_html(report: Report, study: Study | None) -> Markup:
         plotly=plotly,
         report=content_html(report, is_page=True),
         timeline=timeline,
-        scripts=own + script,
+        scripts=page_script + script,
         every=every,
-        policy=content_policy(plotly, own, script),
+        policy=content_policy(plotly, page_script, script),
     )

@@ -130,16 +130,16 @@ def advise(study: Study, refine: Refinement | None = None) -> list[Advice]:
     """
     if unrecorded_backend(study):
         return []
-    found = [advice for rule in RULES if (advice := rule(study)) is not None]
-    found = [advice for advice in found if _weight(advice) >= LEAST]
-    said = {rule for advice in found for rule in _SAID_BY.get(advice.rule, ())}
-    found = [advice for advice in found if advice.rule not in said]
-    found = found if refine is None else refine(study, found)
-    idle = idle_device(study, found)
+    candidates = [advice for rule in RULES if (advice := rule(study)) is not None]
+    candidates = [advice for advice in candidates if _weight(advice) >= LEAST]
+    said = {rule for advice in candidates for rule in _SAID_BY.get(advice.rule, ())}
+    candidates = [advice for advice in candidates if advice.rule not in said]
+    candidates = candidates if refine is None else refine(study, candidates)
+    idle = idle_device(study, candidates)
     if idle is not None:
-        found.append(idle)
-    if any(one.rule == "epoch-ends" and one.code.startswith(SAVE_LESS) for one in found):
-        found = [advice for advice in found if advice.rule != "checkpoints"]
+        candidates.append(idle)
+    if any(one.rule == "epoch-ends" and one.code.startswith(SAVE_LESS) for one in candidates):
+        candidates = [advice for advice in candidates if advice.rule != "checkpoints"]
     share, whole = steps_share(study), cell_ps(study)
     of_window = min(window_of(study) / whole, 1.0) if whole else 1.0
 
@@ -148,7 +148,7 @@ def advise(study: Study, refine: Refinement | None = None) -> list[Advice]:
             return _weight(advice)
         return _weight(advice) * (of_window if advice.rule == "epoch-ends" else share)
 
-    return sorted(found, key=of_cell, reverse=True)
+    return sorted(candidates, key=of_cell, reverse=True)
 
 
 def _weight(advice: Advice) -> float:

@@ -112,10 +112,14 @@ def build_report(
         return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
-    known, has_host = _known(study), has_thread(study)
-    told = framework_told(study)
+    explanation, has_host = _explain_largest(study), has_thread(study)
+    framework_name = framework_told(study)
     answer = answer_text(
-        summary, _device_spoken_of(study), has_host=has_host, known=known, framework=told
+        summary,
+        _device_spoken_of(study),
+        has_host=has_host,
+        explanation=explanation,
+        framework=framework_name,
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
@@ -128,13 +132,14 @@ def build_report(
         alarm=alarm_text(study),
         unmeasured=unmeasured_text(study),
         answer=answer,
-        lead=lead_text(study, known, has_host=has_host) if answer else "",
+        lead=lead_text(study, explanation, has_host=has_host) if answer else "",
         cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares, told) if answer else (),
+        shares=share_rows(summary.shares, framework_name) if answer else (),
         notes=notes,
         chart=replace(
-            step_chart(steps, study.breakdown, study.gaps), others=category_title(OTHERS, told)
+            step_chart(steps, study.breakdown, study.gaps),
+            others=category_title(OTHERS, framework_name),
         )
         if has_chart
         else None,
@@ -145,7 +150,7 @@ def build_report(
     )
 
 
-def _known(study: Study) -> str:
+def _explain_largest(study: Study) -> str:
     """What the largest part of the time is, where more is known than its category tells."""
     largest = study.summary.largest
     if largest is not None and largest.category == "host compute":

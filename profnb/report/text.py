@@ -126,7 +126,7 @@ def answer_text(
     device: str = "",
     *,
     has_host: bool = True,
-    known: str = "",
+    explanation: str = "",
     framework: str = UNKNOWN,
 ) -> str:
     """Where the time goes, in one sentence.
@@ -135,7 +135,7 @@ def answer_text(
         summary: The numbers of the headline.
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
-        known: What the largest part is, where more is known than its category tells.
+        explanation: What the largest part is, where more is known than its category tells.
         framework: What the program runs.
     """
     largest = summary.largest
@@ -148,7 +148,7 @@ def answer_text(
     meaning = MEANINGS.get(largest.category)
     if largest.category == OTHERS and not has_host:
         meaning = "nothing that could explain it was recorded"
-    meaning = known or meaning
+    meaning = explanation or meaning
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
 

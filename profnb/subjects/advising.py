@@ -175,11 +175,11 @@ def steps_share(study: Study) -> float:
     whole, times = cell_ps(study), study.step_times
     if not whole or study.steps.is_window:
         return 1.0
-    own = sum(
+    steady_count = sum(
         phase == study.summary.phase and not retraced
         for phase, retraced in zip(times.phase, times.retraced.tolist(), strict=True)
     )
-    return min(own * study.summary.mean_period_ps / whole, 1.0)
+    return min(steady_count * study.summary.mean_period_ps / whole, 1.0)
 
 
 def share_of(study: Study, category: str) -> float:

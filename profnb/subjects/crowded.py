@@ -69,8 +69,8 @@ def is_shared_between(machine: MachineRecords | None, begin_ns: int, end_ns: int
     time_ns, *counters = _counters(machine)
     if time_ns.size < _FEWEST_LOOKS:
         return False
-    busy, idle, own = (_grown(time_ns, one, begin_ns, end_ns) for one in counters)
-    return _are_many(busy - own, busy + idle)
+    busy, idle, process_ns = (_grown(time_ns, one, begin_ns, end_ns) for one in counters)
+    return _are_many(busy - process_ns, busy + idle)
 
 
 def _counters(machine: MachineRecords) -> list[Int64s]:

@@ -167,7 +167,7 @@ def _ops_around(study: Study, events: Int64s) -> list[tuple[str, int]]:
     parent, trace = study.groups.parent, study.trace
     copies_in = np.flatnonzero((study.activities == COPYING_IN) & trace.is_host_event)
     with_copy_in = set(parent[copies_in].tolist()) - {-1}
-    found = []
+    ops_around = []
     for event in events.tolist():
         name, above, op = "", int(parent[event]), -1
         is_in = above in with_copy_in
@@ -178,8 +178,8 @@ def _ops_around(study: Study, events: Int64s) -> list[tuple[str, int]]:
             elif text in _COPIES and name not in _OF_TORCH:
                 name, op = (_INTO if is_in else _OUT_OF), above
             above = int(parent[above])
-        found.append((name, op))
-    return found
+        ops_around.append((name, op))
+    return ops_around
 
 
 def fewer_reads(study: Study) -> str:

@@ -66,8 +66,12 @@ def note_window(study: Study) -> str:
     """Why there are no steps, and what would make some; "" where the general sentence has to do."""
     recording, steps = study.recording, study.recording.steps
     if nothing_ran(study):
-        found = study.source.lines
-        lines = " Its lines are in the source table." if found is not None and len(found) else ""
+        source_lines = study.source.lines
+        lines = (
+            " Its lines are in the source table."
+            if source_lines is not None and len(source_lines)
+            else ""
+        )
         return f"Nothing of TensorFlow ran while this was captured, so there are no steps.{lines}"
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
         again = "running the cell again skips what is done once."

@@ -68,7 +68,7 @@ def _known_name(name: str, *, runs_steps: bool) -> tuple[str, bool]:
 
 def lane_names(trace: Trace, lanes: Lanes) -> list[str]:
     """What to call each of the G lines that are shown; threads of a pool are numbered in reading order."""
-    found: list[tuple[str, bool]] = []
+    entries: list[tuple[str, bool]] = []
     for position, line in enumerate(lanes.lines.tolist()):
         plane = trace.planes[trace.lines.plane[line]]
         name, is_numbered = _known_name(
@@ -77,11 +77,11 @@ def lane_names(trace: Trace, lanes: Lanes) -> list[str]:
         others = sum(1 for other in trace.planes if other.is_host == plane.is_host)
         if not plane.is_host or others > 1:
             name = f"{_short_plane(plane.name)} {name}".strip()
-        found.append((name[:_LONGEST], is_numbered))
-    sizes = Counter(found)
+        entries.append((name[:_LONGEST], is_numbered))
+    sizes = Counter(entries)
     numbers: Counter[str] = Counter()
     names = []
-    for entry in found:
+    for entry in entries:
         name, is_numbered = entry
         if is_numbered and sizes[entry] > 1:
             numbers[name] += 1

@@ -55,8 +55,8 @@ def still_picture(scene: Scene) -> Still:
     edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)
     counts = np.diff(trace.lines.offsets)
     shown = []
-    own = [row for row, device in enumerate(scene.derived) if not device]
-    for position in own[:_MOST_LINES]:
+    recorded_positions = [row for row, device in enumerate(scene.derived) if not device]
+    for position in recorded_positions[:_MOST_LINES]:
         line = int(lanes.lines[position])
         busy = busy_in_bins(trace, lanes, position, edges)
         levels = np.ceil(busy * (len(_LEVELS) - 1) - 1e-9).astype(int)

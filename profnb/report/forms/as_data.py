@@ -199,10 +199,14 @@ _OF_OTHERS = ("source", "environment", "headline", "answer", "steps", "cell", "a
 
 
 def _fit(
-    whole: dict[str, Any], frames: Mapping[str, "pd.DataFrame"], told: Told, *, is_all: bool
+    whole: dict[str, Any],
+    frames: Mapping[str, "pd.DataFrame"],
+    table_columns: Told,
+    *,
+    is_all: bool,
 ) -> dict[str, Any]:
     """The whole in plain values, with as much of tables and texts as fits."""
-    tops = {name: _top(frame, *told[name]) for name, frame in frames.items() if len(frame)}
+    tops = {name: _top(frame, *table_columns[name]) for name, frame in frames.items() if len(frame)}
     fitted: dict[str, Any] = _Plain(0).value(whole)
     for rows, most_bytes in _SIZES:
         texts = _Plain(most_bytes)

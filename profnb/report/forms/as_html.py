@@ -87,12 +87,12 @@ def _head_html(content: Content) -> Markup:
 def _facts_line(first: Sequence[str], facts: Sequence[Fact]) -> Markup:
     """The figures of the headline in a line, what qualifies each under the pointer."""
     said = Markup('<span title="{}" style="white-space:nowrap">{} {}</span>')
-    told = [
+    fact_texts = [
         said.format(fact.remark, fact.name, fact.value)
         for fact in facts
         if fact.name not in ("step time, median", "step time")  # the headline has it
     ]
-    return Markup(" · ").join([*map(Markup("{}").format, first), *told])
+    return Markup(" · ").join([*map(Markup("{}").format, first), *fact_texts])
 
 
 def share_bar_html(shares: Sequence[ShareRow]) -> Markup:

@@ -84,11 +84,11 @@ class GraphCosts:
         if not self._fits_what_was_recorded(row):
             return None
         plain, is_fused = _plain_type(op_type)
-        own = self._graph.op_types[row]
+        graph_type = self._graph.op_types[row]
         if is_fused:
             return self._fused(row, plain)
-        is_alike = plain in ELEMENTWISE and own in ELEMENTWISE and plain != "AddN"
-        if plain != own and not is_alike:
+        is_alike = plain in ELEMENTWISE and graph_type in ELEMENTWISE and plain != "AddN"
+        if plain != graph_type and not is_alike:
             return None
         return op_cost(self._tensors(row))
 
@@ -149,13 +149,13 @@ class GraphCosts:
         came_from: dict[int, int] = {row: -1}
         level = [row]
         while level and len(came_from) < _MOST_FUSED:
-            found = [at for at in level if self._graph.op_types[at] == kind]
-            if len(found) > 1:
+            rows_of_kind = [at for at in level if self._graph.op_types[at] == kind]
+            if len(rows_of_kind) > 1:
                 return None
-            if found and not 0 <= row - found[0] < _FARTHEST:
+            if rows_of_kind and not 0 <= row - rows_of_kind[0] < _FARTHEST:
                 return None
-            if found:
-                return self._between(found[0], row)
+            if rows_of_kind:
+                return self._between(rows_of_kind[0], row)
             following = []
             for at in level:
                 if self._graph.op_types[at] not in ELEMENTWISE | LIKE_FIRST:
@@ -200,24 +200,26 @@ def find_costs(
         for row, name in enumerate(graph.op_names):
             rows.setdefault(name, []).append((at, row))
     places: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    known: dict[int, int] = {}
+    op_counts: dict[int, int] = {}
     for key in dict.fromkeys(ops):
-        found = (rows[path] for path in _paths(key[0]) if path in rows)
-        places[key] = next(found, [])
+        rows_of_paths = (rows[path] for path in _paths(key[0]) if path in rows)
+        places[key] = next(rows_of_paths, [])
         for at, _ in places[key]:
-            known[at] = known.get(at, 0) + 1
+            op_counts[at] = op_counts.get(at, 0) + 1
     counted: dict[int, GraphCosts] = {}
     left = _MOST_OPS
-    for at in sorted(known, key=lambda at: (-known[at], -at)):
+    for at in sorted(op_counts, key=lambda at: (-op_counts[at], -at)):
         left -= len(graphs[at].op_names)
         if left >= 0:
             counted[at] = GraphCosts(graphs[at], batch_size, recorded)
     costs: dict[tuple[str, str], Cost] = {}
     for key, standing in places.items():
-        each = [(known[at], counted[at].cost(row, key[1])) for at, row in standing if at in counted]
-        told = [(score, cost) for score, cost in each if cost is not None]
-        best = max((score for score, _ in told), default=0)
-        distinct = {cost for score, cost in told if score == best}
+        each = [
+            (op_counts[at], counted[at].cost(row, key[1])) for at, row in standing if at in counted
+        ]
+        scored_costs = [(score, cost) for score, cost in each if cost is not None]
+        best = max((score for score, _ in scored_costs), default=0)
+        distinct = {cost for score, cost in scored_costs if score == best}
         if len(distinct) == 1:
             costs[key] = distinct.pop()
     return costs

@@ -144,8 +144,8 @@ def place_ops(
         The side's ops, most time first; None where nothing is known of any.
     """
     rows = [row for row in np.flatnonzero(ops.is_device == is_device).tolist() if ops.self_ps[row]]
-    found = [costs.get((ops.op_name[row], ops.op_type[row])) for row in rows]
-    if not any(found):
+    row_costs = [costs.get((ops.op_name[row], ops.op_type[row])) for row in rows]
+    if not any(row_costs):
         return None
     placed = OpRoofline(
         is_device,
@@ -153,10 +153,10 @@ def place_ops(
         tuple(ops.op_name[row] for row in rows),
         ops.occurrences[rows],
         ops.self_ps[rows],
-        np.array([nan if cost is None else cost.flops for cost in found]),
-        np.array([nan if cost is None else cost.nbytes for cost in found]),
-        tuple("" if cost is None else cost.width for cost in found),
-        np.array([_peak_of(cost, peak) for cost in found]),
+        np.array([nan if cost is None else cost.flops for cost in row_costs]),
+        np.array([nan if cost is None else cost.nbytes for cost in row_costs]),
+        tuple("" if cost is None else cost.width for cost in row_costs),
+        np.array([_peak_of(cost, peak) for cost in row_costs]),
         peak,
     )
     return placed if is_device else _without_refuted(placed)

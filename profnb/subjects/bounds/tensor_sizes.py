@@ -99,11 +99,11 @@ class _Filling:
         if kind in KEEPS and taken and self.count(taken[0]) is not None:
             self._counts[at] = self.count(taken[0]) or 0
         if kind == "Shape" and taken:
-            told = self._shape(taken[0])
+            held_shape = self._shape(taken[0])
         else:
-            told = self._told.get(taken[0]) if kind in _HANDED_ON and taken else None
-        if told is not None:
-            self._told[at] = told
+            held_shape = self._told.get(taken[0]) if kind in _HANDED_ON and taken else None
+        if held_shape is not None:
+            self._told[at] = held_shape
 
     def count(self, at: int) -> int | None:
         """How many numbers a tensor has; None where not known."""
@@ -135,10 +135,12 @@ class _Filling:
         graph, inputs = self._graph, [self._shape(one) for one in taken]
         if kind in BATCHED:
             source = 2 if kind in INPUT_GRADIENTS else 0
-            given, known = (taken[source], inputs[source]) if len(taken) > source else (-1, None)
+            given, given_shape = (
+                (taken[source], inputs[source]) if len(taken) > source else (-1, None)
+            )
             opens = given >= 0 and _opens_first(graph.shapes[given]) and _opens_first(shape)
-            if opens and known:
-                return _with_batch(shape, known[0])
+            if opens and given_shape:
+                return _with_batch(shape, given_shape[0])
             return self._product(taken, shape) if kind in PRODUCTS else shape
         if kind in GATHERS:
             return _gathered(graph, taken, inputs, shape)
@@ -187,11 +189,16 @@ def _gathered(
     """Rows by their numbers: where the table's size is known, the open dimension is that of the numbers."""
     if len(taken) < 2 or min(taken[:2]) < 0 or shape is None or shape.count(None) != 1:
         return shape
-    table, numbers, known = graph.shapes[taken[0]], graph.shapes[taken[1]], inputs[1]
-    if count_of(table) is None or numbers is None or numbers.count(None) != 1 or known is None:
+    table, numbers, numbers_shape = graph.shapes[taken[0]], graph.shapes[taken[1]], inputs[1]
+    if (
+        count_of(table) is None
+        or numbers is None
+        or numbers.count(None) != 1
+        or numbers_shape is None
+    ):
         return shape
-    size = known[numbers.index(None)]
-    return tuple(size if own is None else own for own in shape)
+    size = numbers_shape[numbers.index(None)]
+    return tuple(size if dimension is None else dimension for dimension in shape)
 
 
 def _merged(shape: Shape | None, *others: Shape | None) -> Shape | None:
@@ -201,21 +208,21 @@ def _merged(shape: Shape | None, *others: Shape | None) -> Shape | None:
             shape = other
         elif other is not None and len(shape) == len(other):
             pairs = zip(shape, other, strict=True)
-            shape = tuple(theirs if own is None else own for own, theirs in pairs)
+            shape = tuple(theirs if size is None else size for size, theirs in pairs)
     return shape
 
 
 def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | None:
     """What an op makes that works element by element: the largest of its inputs in each dimension."""
-    known = [taken for taken in inputs if taken is not None]
-    are_all = len(known) == len(inputs) > 0
+    known_shapes = [taken for taken in inputs if taken is not None]
+    are_all = len(known_shapes) == len(inputs) > 0
     if shape is None:
         if not are_all:
             return None
-        shape = (None,) * max(len(taken) for taken in known)
+        shape = (None,) * max(len(taken) for taken in known_shapes)
     sizes: list[int | None] = []
     for back, size in zip(range(len(shape), 0, -1), shape, strict=True):
-        taken = [one[-back] for one in known if len(one) >= back]
+        taken = [one[-back] for one in known_shapes if len(one) >= back]
         numbers = [one for one in taken if one is not None]
         is_sure = (are_all and len(numbers) == len(taken)) or max(numbers, default=1) > 1
         sizes.append(max(numbers, default=None) if size is None and is_sure else size)
@@ -265,6 +272,8 @@ def _recorded(shape: Shape | None, seen: Sequence[Sizes]) -> Shape | None:
         one
         for one in seen
         if len(one) == len(shape)
-        and all(size in (None, own) for size, own in zip(shape, one, strict=True))
+        and all(
+            size in (None, recorded_size) for size, recorded_size in zip(shape, one, strict=True)
+        )
     ]
     return fitting[0] if len(fitting) == 1 else shape

@@ -72,8 +72,10 @@ def _runs(study: Study, method: str) -> tuple[int, int]:
     kinds = [code for code, kind in enumerate(seen.kinds) if kind not in (CALL, RUN)]
     phase = [code for code, name in enumerate(seen.names) if name == _PHASES[method]]
     run = np.asarray(seen.run, np.int64)
-    own = np.isin(np.asarray(seen.name), phase) & np.isin(np.asarray(seen.kind), kinds) & (run > 0)
-    return len(np.unique(run[own])), int(own.sum())
+    is_of_method = (
+        np.isin(np.asarray(seen.name), phase) & np.isin(np.asarray(seen.kind), kinds) & (run > 0)
+    )
+    return len(np.unique(run[is_of_method])), int(is_of_method.sum())
 
 
 def predict_in_a_loop(study: Study) -> Advice | None:
@@ -170,9 +172,9 @@ def _tracing_again_ns(study: Study) -> int:
     took = np.asarray(seen.end_ns, np.int64) - np.asarray(seen.begin_ns, np.int64)
     again = np.asarray(seen.retraced, np.bool_) & (run > 0)
     for code in set(name.tolist()):
-        own = again & (name == code)
-        if own.any():
-            again &= ~(own & (run == run[own].min()))
+        is_of_phase = again & (name == code)
+        if is_of_phase.any():
+            again &= ~(is_of_phase & (run == run[is_of_phase].min()))
     return int(took[again].sum())
 
 

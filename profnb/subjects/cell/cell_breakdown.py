@@ -142,8 +142,8 @@ def _rows(
     wall_ps, longest_ps = part.wall_ns * PS_PER_NS, part.longest_ns * PS_PER_NS
     lines = [] if part.part != OTHER or source is None else _python_lines(records, source, cells)
     wall_ps -= sum(row[3] for row in lines)
-    own: _Row = (part.part, part.name, part.occurrences, wall_ps, longest_ps, line)
-    return [own, *lines] if wall_ps else lines
+    part_row: _Row = (part.part, part.name, part.occurrences, wall_ps, longest_ps, line)
+    return [part_row, *lines] if wall_ps else lines
 
 
 def _python_lines(records: CellRecords, source: SourceRecords, cells: dict[str, int]) -> list[_Row]:
@@ -161,12 +161,12 @@ def _python_lines(records: CellRecords, source: SourceRecords, cells: dict[str, 
     history = follow_lines(source.lines, Clock(offset_ps, -1), last_ps)
     took_ps = np.diff(busy_within((begin, end), history.begin_ps))
     count = len(history.places)
-    known = (history.place >= 0) & (took_ps > 0)
-    place, took_ps = history.place[known], took_ps[known]
+    is_timed = (history.place >= 0) & (took_ps > 0)
+    place, took_ps = history.place[is_timed], took_ps[is_timed]
     wall_ps, longest_ps, begun = (np.zeros(count, np.int64) for _ in range(3))
     np.add.at(wall_ps, place, took_ps)
     np.maximum.at(longest_ps, place, took_ps)
-    np.add.at(begun, place, history.is_begin[known])
+    np.add.at(begun, place, history.is_begin[is_timed])
     untimed = set(source.lines.untimed)
     rows = []
     for row in sorted(np.argsort(-wall_ps, kind="stable")[:_MOST_LINES].tolist()):

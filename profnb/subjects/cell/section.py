@@ -88,7 +88,7 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
         title = _title(part, name, python)
         sums[title] = sums.get(title, 0.0) + fraction
         part_of.setdefault(title, part)
-    own = sums.pop(_TITLES[parts.PROFNB], 0.0)
+    profnb_fraction = sums.pop(_TITLES[parts.PROFNB], 0.0)
     order = sorted(sums, key=lambda title: -sums[title])
     said = [title for title in order if sums[title] >= _LEAST_SAID][:_MOST_SAID]
     shades = {part: cycle(colours) for part, colours in CELL_SHADES.items()}
@@ -100,8 +100,8 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
     rest = sum(sums[title] for title in order if title not in said)
     if rest >= _LEAST_REST:
         shares.append(CellShare(_REST, rest, CELL_COLOURS[_REST]))
-    if own > 0:
-        shares.append(CellShare(_TITLES[parts.PROFNB], own, CELL_COLOURS[parts.PROFNB]))
+    if profnb_fraction > 0:
+        shares.append(CellShare(_TITLES[parts.PROFNB], profnb_fraction, CELL_COLOURS[parts.PROFNB]))
     return CellWords(f"Of {duration_text(cell.whole_ps)}:", shares)
 
 

@@ -150,9 +150,9 @@ def _may_be_of_others(study: Study, begins_ns: Int64s) -> bool:
         return False
     first, last = int(begins_ns[0]), int(begins_ns[-1])
     early, late = (first, int(begins_ns[quarter])), (int(begins_ns[-1 - quarter]), last)
-    told = is_slowed_by_others(machine, early, late)
-    if told is not None:
-        return told
+    is_slowed = is_slowed_by_others(machine, early, late)
+    if is_slowed is not None:
+        return is_slowed
     return is_shared(study.recording.core_waits) or is_shared_between(machine, first, last)
 
 
@@ -168,15 +168,15 @@ def _periods(study: Study) -> tuple[Floats, Int64s]:
         rows = study.summary.counted
         periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
         return np.asarray(periods, np.float64), np.empty(0, np.int64)
-    own = np.array([name == phase for name in times.phase], np.bool_)
-    own[np.flatnonzero(own)[: study.warmup_steps]] = False
-    steady = own & ~times.retraced
+    is_after_warmup = np.array([name == phase for name in times.phase], np.bool_)
+    is_after_warmup[np.flatnonzero(is_after_warmup)[: study.warmup_steps]] = False
+    steady = is_after_warmup & ~times.retraced
     if not steady.any():
         return np.empty(0), np.empty(0, np.int64)
     runs, spent = np.unique(times.run[steady], return_inverse=True)
     longest = runs[np.bincount(spent, times.duration_ps[steady].astype(np.float64)).argmax()]
     steady &= times.run == longest
-    follows = np.append(own[1:] & (times.run[1:] == times.run[:-1]), False)
+    follows = np.append(is_after_warmup[1:] & (times.run[1:] == times.run[:-1]), False)
     to_next = np.append(np.diff(times.begin_ps), 0)
     period = np.where(follows, np.maximum(to_next, times.duration_ps), times.duration_ps)
     begins_ns = times.first_ns + times.begin_ps[steady] // PS_PER_NS

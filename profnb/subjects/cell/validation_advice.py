@@ -36,8 +36,8 @@ def validation(study: Study) -> Advice | None:
     parts = own_parts(study)
 
     def of(steps: str, name: str) -> list[CellPart]:
-        own = {(steps, "fit"), (GAPS, name), (AROUND, name), (EPOCH_ENDS, name)}
-        return [part for part in parts if (part.part, part.name) in own]
+        part_keys = {(steps, "fit"), (GAPS, name), (AROUND, name), (EPOCH_ENDS, name)}
+        return [part for part in parts if (part.part, part.name) in part_keys]
 
     validating, training = of(VALIDATION, _VALIDATION), of(TRAIN, "fit")
     spent_ns, whole_ns = took_ns(validating), took_ns(parts)

@@ -56,8 +56,8 @@ def mixed_precision(study: Study) -> Advice | None:
     of 14 recorded pairs of runs whose device idled each was slower with it.
     """
     kernels, peak = study.device.kernels, study.device.peak
-    known = {} if peak is None else peak.flops
-    rates = known.get("16-bit", 0.0), known.get("32-bit", 0.0)
+    peak_flops = {} if peak is None else peak.flops
+    rates = peak_flops.get("16-bit", 0.0), peak_flops.get("32-bit", 0.0)
     if not len(kernels) or not 0 < rates[1] < rates[0] or study.steps.is_window:
         return None
     if share_of(study, "device compute") < _LIMITING:

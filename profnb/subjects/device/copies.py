@@ -61,17 +61,17 @@ class CopyTable:
     @property
     def bandwidth(self) -> Floats:
         """Bytes per second of the copies whose size is known, shape (N,); NaN where none is."""
-        known = (self.sized > 0) & (self.sized_ps > 0)
-        seconds = np.where(known, self.sized_ps, 1) / PS_PER_S
-        return np.where(known, self.bytes / seconds, np.nan)
+        is_sized = (self.sized > 0) & (self.sized_ps > 0)
+        seconds = np.where(is_sized, self.sized_ps, 1) / PS_PER_S
+        return np.where(is_sized, self.bytes / seconds, np.nan)
 
 
 def _parse_details(text: str) -> tuple[str, str, int]:
     """(source kind, destination kind, bytes or -1); ROCm writes a size of 0 where it does not know."""
     pairs = dict(part.partition(":")[::2] for part in text.split())
     size = pairs.get("size", pairs.get("num_bytes", ""))
-    known = size.isdecimal() and len(size) < 17 and int(size) > 0
-    return pairs.get("kind_src", ""), pairs.get("kind_dst", ""), int(size) if known else -1
+    has_size = size.isdecimal() and len(size) < 17 and int(size) > 0
+    return pairs.get("kind_src", ""), pairs.get("kind_dst", ""), int(size) if has_size else -1
 
 
 def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
@@ -90,10 +90,10 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     details = np.full(copies.size, -1, np.int64)
     parsed: list[tuple[str, str, int]] = []
     for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
-        found = trace.stats.texts(stat)
-        row = found.of(copies)
+        stat_texts = trace.stats.texts(stat)
+        row = stat_texts.of(copies)
         details = np.where(row >= 0, row + len(parsed), details)
-        parsed += [_parse_details(text) for text in found.texts]
+        parsed += [_parse_details(text) for text in stat_texts.texts]
     size = np.array([row[2] for row in parsed] or [-1], np.int64)
     keys: dict[tuple[str, str, str], int] = {}
     codes = np.empty(copies.size, np.int64)
@@ -105,8 +105,14 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     begin, end = by_device_clock(trace, copies)
     duration = end - begin
     moved = np.where(details >= 0, size[details], -1)
-    known = moved >= 0
-    values = (np.ones_like(duration), duration, known, np.where(known, moved, 0), known * duration)
+    is_sized = moved >= 0
+    values = (
+        np.ones_like(duration),
+        duration,
+        is_sized,
+        np.where(is_sized, moved, 0),
+        is_sized * duration,
+    )
     for summed, value in zip(columns, values, strict=True):
         np.add.at(summed, codes, value.astype(np.int64))
     order = np.argsort(-columns[1], kind="stable")

@@ -54,8 +54,8 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
     codes: dict[tuple[str, str], int] = {}
     names, inverse = np.unique(trace.events.name[events], return_inverse=True)
     texts = [trace.names[row] for row in names]
-    own = [codes.setdefault(parse_op(text) or (text, ""), len(codes)) for text in texts]
-    code = np.array(own, np.int64)[inverse] if events.size else np.empty(0, np.int64)
+    name_codes = [codes.setdefault(parse_op(text) or (text, ""), len(codes)) for text in texts]
+    code = np.array(name_codes, np.int64)[inverse] if events.size else np.empty(0, np.int64)
     for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
         column = trace.stats.texts(stat)
         if not len(column):
@@ -64,15 +64,15 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
         numbers = np.array(
             [-1 if key is None else codes.setdefault(key, len(codes)) for key in rows], np.int64
         )
-        found = look_up(column.events, numbers[column.values], events)
-        code = np.where(found >= 0, found, code)
+        event_codes = look_up(column.events, numbers[column.values], events)
+        code = np.where(event_codes >= 0, event_codes, code)
     if hlo is not None and len(hlo):
         own_rows = hlo.codes_of(events)
         numbers = np.array(
             [codes.setdefault(op.key, len(codes)) if op.name else -1 for op in hlo.ops], np.int64
         )
-        found = np.where(own_rows >= 0, numbers[own_rows], -1)
-        code = np.where(found >= 0, found, code)
+        event_codes = np.where(own_rows >= 0, numbers[own_rows], -1)
+        code = np.where(event_codes >= 0, event_codes, code)
     return DeviceOps(tuple(codes), code)
 
 

@@ -87,16 +87,22 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
     planes = np.unique(plane)
     rows = np.zeros((planes.size, 5), np.int64)
     for row, number in enumerate(planes.tolist()):
-        own = plane == number
+        is_of_device = plane == number
         compute, copy, collective = (
-            own & (kind == wanted) for wanted in (COMPUTE, COPY, COLLECTIVE)
+            is_of_device & (kind == wanted) for wanted in (COMPUTE, COPY, COLLECTIVE)
         )
         both = compute | collective
         compute_ps, copy_ps, collective_ps, both_ps = (
             covered_ps(begin[part], end[part]) for part in (compute, copy, collective, both)
         )
         hidden_ps = compute_ps + collective_ps - both_ps
-        rows[row] = covered_ps(begin[own], end[own]), compute_ps, copy_ps, collective_ps, hidden_ps
+        rows[row] = (
+            covered_ps(begin[is_of_device], end[is_of_device]),
+            compute_ps,
+            copy_ps,
+            collective_ps,
+            hidden_ps,
+        )
     busy, compute_total, copy_total, collective_total, hidden_total = rows.T.copy()
     return DeviceTable(
         tuple(trace.planes[number].name for number in planes.tolist()),

@@ -137,9 +137,15 @@ class IdleTable:
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
-    known, step, gap = column[..., :_PREPARING], column[..., [_STEP]], column[..., [_NOTHING]]
+    explained_ps, step, gap = (
+        column[..., :_PREPARING],
+        column[..., [_STEP]],
+        column[..., [_NOTHING]],
+    )
     none = np.zeros_like(step)
-    return np.concatenate([known, *([step, gap, none] if has_host else [none, gap, step])], axis=-1)
+    return np.concatenate(
+        [explained_ps, *([step, gap, none] if has_host else [none, gap, step])], axis=-1
+    )
 
 
 def attribute_idle(

@@ -144,8 +144,10 @@ def copying_input(study: Study) -> Advice | None:
     rows = [row for row in range(len(copies)) if copies.direction[row] == "host to device"]
     moved = sum(int(copies.bytes[row]) for row in rows)
     pageable = sum(int(copies.bytes[row]) for row in rows if copies.source_kind[row] == "pageable")
-    told = f" {bytes_text(moved)} in all" if moved else ""
-    told += f", {bytes_text(pageable)} of it from pageable memory" if moved and pageable else ""
+    moved_text = f" {bytes_text(moved)} in all" if moved else ""
+    moved_text += (
+        f", {bytes_text(pageable)} of it from pageable memory" if moved and pageable else ""
+    )
     if _copies_by_itself(study):
         return Advice(
             "copying-input", "Keep on the device what fits there",
@@ -159,7 +161,7 @@ def copying_input(study: Study) -> Advice | None:
     return Advice(
         "copying-input", "Copy to the device while it computes",
         f"{percent_text(share)} of the time the host moved data to the device while that computed nothing"
-        f"{':' if told else ''}{told}.",
+        f"{':' if moved_text else ''}{moved_text}.",
         share,
         words(
             study.framework,

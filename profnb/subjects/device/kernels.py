@@ -102,14 +102,14 @@ def parse_launch_shape(details: str) -> LaunchShape:
         return None
 
     occupancy = pairs.get("occ_pct", "")
-    known = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0
+    has_occupancy = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0
     return LaunchShape(
         registers=number("regs"),
         static_shared_bytes=number("static_shared", "shm", "group_mem"),
         dynamic_shared_bytes=number("dynamic_shared"),
         grid=_sizes(pairs.get("grid", "")),
         block=_sizes(pairs.get("block", "")),
-        occupancy_percent=float(occupancy) if known else None,
+        occupancy_percent=float(occupancy) if has_occupancy else None,
     )
 
 

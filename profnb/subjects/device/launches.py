@@ -98,7 +98,7 @@ def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTa
     counts = np.zeros((6, planes.size), np.int64)
     figures = np.full((4, planes.size), np.nan)
     for at, number in enumerate(planes.tolist()):
-        own = kernels[plane == number]
+        plane_kernels = kernels[plane == number]
         launched = plane_of_launched == number
         calls, kernels_of_call, first_ps, work_ps = _work_of_calls(
             trace, host[launched], device[launched]
@@ -106,14 +106,14 @@ def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTa
         call_ps = events.duration_ps[calls]
         is_longer = work_ps < call_ps
         counts[:, at] = (
-            own.size,
+            plane_kernels.size,
             launched.sum(),
             calls.size,
-            (events.duration_ps[own] < TINY_PS).sum(),
+            (events.duration_ps[plane_kernels] < TINY_PS).sum(),
             is_longer.sum(),
             kernels_of_call[is_longer].sum(),
         )
-        step = groups.step[own]
+        step = groups.step[plane_kernels]
         if (step >= 0).any():
             per_step = np.bincount(step[step >= 0], minlength=step_count)
             figures[0, at] = np.median(per_step[per_step > 0])
@@ -144,8 +144,8 @@ def _work_of_calls(
     begin, end = trace.events.begin_ps[device[order]], trace.events.end_ps[device[order]]
     work_ps = (end - begin)[first]
     for row in np.flatnonzero(counts > 1).tolist():
-        own = slice(int(first[row]), int(first[row] + counts[row]))
-        work_ps[row] = covered_ps(begin[own], end[own])
+        pairs_of_call = slice(int(first[row]), int(first[row] + counts[row]))
+        work_ps[row] = covered_ps(begin[pairs_of_call], end[pairs_of_call])
     return calls, counts, begin[first], work_ps
 
 

@@ -96,8 +96,8 @@ def find_peak(plane: Plane) -> Peak | None:
 
     def number(name: str) -> float:
         value = stats.get(name)
-        known = isinstance(value, int | float) and 0 < value < _LARGEST
-        return float(value) if known and isinstance(value, int | float) else 0.0
+        is_stated = isinstance(value, int | float) and 0 < value < _LARGEST
+        return float(value) if is_stated and isinstance(value, int | float) else 0.0
 
     teraflops = number("peak_teraflops_per_second")
     if teraflops:

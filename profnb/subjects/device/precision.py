@@ -158,9 +158,9 @@ def odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
     for layer, shape in weights.items():
         sides = [] if not order or layer == order[0] else [("inputs", shape[-2])]
         sides += [] if not order or layer == order[-1] else [("outputs", shape[-1])]
-        told = [f"{size} {side}" for side, size in sides if size % 8]
-        if told:
-            odd[layer] = " and ".join(told)
+        odd_sides = [f"{size} {side}" for side, size in sides if size % 8]
+        if odd_sides:
+            odd[layer] = " and ".join(odd_sides)
     return odd
 
 
@@ -169,8 +169,8 @@ def layer_of(op_name: str) -> tuple[str, str]:
 
     ``gradient_tape/model/conv/Conv2D/Conv2DBackpropFilter`` is of ``model/conv``.
     """
-    found = _OP_OF_LAYER.fullmatch(op_name.removeprefix("gradient_tape/"))
-    return (found[1], found[2]) if found else ("", "")
+    match = _OP_OF_LAYER.fullmatch(op_name.removeprefix("gradient_tape/"))
+    return (match[1], match[2]) if match else ("", "")
 
 
 def _used(precision: Precision) -> "list[int]":

@@ -110,12 +110,12 @@ def _filling(use: QueueUse, cause: str) -> str:
         else f" {use.made_per_second:,.0f} a second"
     )
     named = {"python": PYTHON_OPS, "decode": _DECODES, "read": _READS}.get(cause, ())
-    found = ", ".join(op for op in record.sources if op.startswith(named)) if named else ""
+    source_ops = ", ".join(op for op in record.sources if op.startswith(named)) if named else ""
     if cause == "python":
-        found = "a function of Python (PyFunc)"
+        source_ops = "a function of Python (PyFunc)"
     elif cause == "read" and any(op.startswith(_WHOLE) for op in record.sources):
-        found = f"{found}, one file for each element{_files(use)}"
-    through = f" and runs {found}" if found else ""
+        source_ops = f"{source_ops}, one file for each element{_files(use)}"
+    through = f" and runs {source_ops}" if source_ops else ""
     return (
         f"{threads} in{made} with {ops}, which takes {duration_text(use.enqueue_ps)} each time{through}; "
         f"they are at it {percent_text(min(use.busy_fraction, 1.0))} of the time."
@@ -157,10 +157,10 @@ def small_files(study: Study) -> Advice | None:
 
 def _reading(study: Study, files: SmallFiles) -> str:
     """Who reads files, how many and how large they are."""
-    told = files_text(study.recording.file_counts, study.recording.file_bytes)
+    size_text = files_text(study.recording.file_counts, study.recording.file_bytes)
     return (
         f"{study.input.pipeline.name(files.iterator)} opens and reads one file per element, "
-        f"{count_text(files.reads)} while traced{f' ({told})' if told else ''}"
+        f"{count_text(files.reads)} while traced{f' ({size_text})' if size_text else ''}"
     )
 
 

@@ -52,21 +52,21 @@ class Feeding:
         Args:
             roles: Which of them; all by default.
         """
-        own = [p for p in self.places if p.role != RUN_ITSELF or p.text]
-        chosen = [p for p in own if not roles or p.role in roles]
+        user_places = [p for p in self.places if p.role != RUN_ITSELF or p.text]
+        chosen = [p for p in user_places if not roles or p.role in roles]
         chosen = [p for p in chosen if p.wall_ns >= _WORTH_NAMING * self.seen_ns][:_MOST_NAMED]
         return ", ".join(map(self._name, chosen))
 
     def _name(self, place: GapPlace) -> str:
-        told = self._told(place.text, place.file, place.line)
+        statement = self._quote_statement(place.text, place.file, place.line)
         took = duration_text(self.each_ps * place.wall_ns / self.seen_ns)
         inside = ""
         if place.inner_file and place.inner_ns * 2 > place.wall_ns:
-            inner = self._told(place.inner_text, place.inner_file, place.inner_line)
+            inner = self._quote_statement(place.inner_text, place.inner_file, place.inner_line)
             inside = f", most of it in {inner}"
-        return f"{told} ({took} a step{inside})"
+        return f"{statement} ({took} a step{inside})"
 
-    def _told(self, text: str, file: str, line: int) -> str:
+    def _quote_statement(self, text: str, file: str, line: int) -> str:
         at = f"{file_title(file, self.cells)}:{line}"
         return f"{quoted(text, _LONGEST_TEXT)}, {at}" if text else at
 

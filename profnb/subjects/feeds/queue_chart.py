@@ -49,13 +49,13 @@ def queue_sections(study: Study) -> list[Section]:
 
 
 def _row(use: QueueUse) -> tuple[str, ...]:
-    record, known = use.record, use.held[~np.isnan(use.held)]
-    has_all = known.size == use.held.size and known.size > 0
+    record, held_counts = use.record, use.held[~np.isnan(use.held)]
+    has_all = held_counts.size == use.held.size and held_counts.size > 0
     return (
         record.name[:_LONGEST],
         count_text(record.capacity) if record.capacity >= 0 else "any number",
         count_text(record.min_after_dequeue) if record.min_after_dequeue else "—",
-        f"{known.mean():.1f}" if has_all else "—",
+        f"{held_counts.mean():.1f}" if has_all else "—",
         f"{count_text(use.found_empty)} of {count_text(use.dequeued)} times",
         count_text(use.threads) if use.threads else "—",
         duration_text(None if np.isnan(use.enqueue_ps) else use.enqueue_ps),

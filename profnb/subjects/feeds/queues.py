@@ -86,15 +86,15 @@ def _takers(spine: Spine, queues: Sequence[QueueRecord]) -> dict[str, dict[int, 
     """The events that took elements out of each queue, and how many each did."""
     trace = spine.trace
     of_op = {op: (queue.name, count) for queue in queues for op, count in queue.dequeues.items()}
-    found: dict[str, dict[int, int]] = {}
+    takers: dict[str, dict[int, int]] = {}
     for row, name in enumerate(trace.names.texts):
         key = parse_op(name)
         if key is None or key[0] not in of_op or not key[1].startswith("QueueDequeue"):
             continue
         events = np.flatnonzero((trace.events.name == row) & trace.is_host_event)
         queue, count = of_op[key[0]]
-        found.setdefault(queue, {}).update(dict.fromkeys(events.tolist(), count))
-    return {queue: events for queue, events in found.items() if events}
+        takers.setdefault(queue, {}).update(dict.fromkeys(events.tolist(), count))
+    return {queue: events for queue, events in takers.items() if events}
 
 
 def _use(spine: Spine, queue: QueueRecord, takers: Mapping[int, int], offset_ns: int) -> QueueUse:

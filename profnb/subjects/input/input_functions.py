@@ -185,13 +185,13 @@ def find_small_files(
     """
     if sizes and max(sizes.values()) >= _LARGE_BYTES:
         return None
-    found = None
+    small_files = None
     for row, shares in enumerate(function_ops):
         ops = {name: (time, often) for name, time, often in shares}
         reading, often = ops.get("ReadFile", (0, 0))
         if often < _FEWEST_FILES or often * 2 <= int(runs[row]):
             continue
-        if found is None or often > found.reads:
+        if small_files is None or often > small_files.reads:
             others = sum(time for time, _ in ops.values()) - reading
-            found = SmallFiles(row, int(often), int(reading), int(others))
-    return found
+            small_files = SmallFiles(row, int(often), int(reading), int(others))
+    return small_files

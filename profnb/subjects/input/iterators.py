@@ -200,8 +200,8 @@ def keras_array_rows(tree: IteratorTree) -> set[int]:
             continue
         if label_of(tree.path[above]) != "ParallelMap":
             continue
-        own = (f"{path}::", f"{path}[")
-        rows |= {row, *(at for at, below in enumerate(tree.path) if below.startswith(own))}
+        prefixes = (f"{path}::", f"{path}[")
+        rows |= {row, *(at for at, below in enumerate(tree.path) if below.startswith(prefixes))}
         while above >= 0 and set(np.flatnonzero(tree.parent == above).tolist()) <= rows:
             rows.add(above)
             above = int(tree.parent[above])

@@ -106,15 +106,15 @@ class _Around:
         trace = self._trace
         paths: dict[int, tuple[str, ...]] = {}
         again: set[int] = set()
-        known: dict[tuple[int, int, bool], tuple[tuple[str, ...], int]] = {}
+        scope_of_key: dict[tuple[int, int, bool], tuple[tuple[str, ...], int]] = {}
         for call, outer in zip(calls.tolist(), above.tolist(), strict=True):
             is_again = outer >= 0 and (bool(is_node[outer]) or outer in again)
             key = int(trace.events.name[call]), int(code[outer]) if outer >= 0 else -1, is_again
-            if key not in known:
+            if key not in scope_of_key:
                 path = _path_of(trace.names[key[0]], paths.get(outer, ()))
                 scope = OpScope(path, is_again=is_again, has_only_scopes=True)
-                known[key] = path, self._code_of(scope)
-            paths[call], code[call] = known[key]
+                scope_of_key[key] = path, self._code_of(scope)
+            paths[call], code[call] = scope_of_key[key]
             if is_again:
                 again.add(call)
 

@@ -110,17 +110,24 @@ def large_optimizer(study: Study) -> Advice | None:
     whole = int(ops.self_ps[side].sum())
     packing = packing_scopes(ops.op_name)  # an exchange of gradients has the optimizer's name
     names = zip(ops.op_name, ops.op_type, strict=True)
-    own = np.array([_updates(*name, packing) for name in names], np.bool_)
-    share = float(ops.self_ps[side & own].sum() / whole) if whole and own.size else 0.0
+    is_of_optimizer = np.array([_updates(*name, packing) for name in names], np.bool_)
+    share = (
+        float(ops.self_ps[side & is_of_optimizer].sum() / whole)
+        if whole and is_of_optimizer.size
+        else 0.0
+    )
     least = 0.25 if ops.is_device.any() else 0.5
     if share < least or study.framework == JAX or len(study.xla.hlo):
         return None
-    if 2 * ops.self_ps[side & own].max() > ops.self_ps[side & own].sum():
+    if 2 * ops.self_ps[side & is_of_optimizer].max() > ops.self_ps[side & is_of_optimizer].sum():
         return None
     updates = np.array([kind.startswith(_WHOLE_UPDATES) for kind in ops.op_type], np.bool_)
-    runs = int(ops.occurrences[side & own].sum())
-    mean_ps = int(ops.self_ps[side & own].sum()) / runs
-    if mean_ps >= _SMALL_PS and 2 * ops.self_ps[side & own & updates].sum() > mean_ps * runs:
+    runs = int(ops.occurrences[side & is_of_optimizer].sum())
+    mean_ps = int(ops.self_ps[side & is_of_optimizer].sum()) / runs
+    if (
+        mean_ps >= _SMALL_PS
+        and 2 * ops.self_ps[side & is_of_optimizer & updates].sum() > mean_ps * runs
+    ):
         return None
     each = runs / max(study.summary.counted.size, 1)
     kind = "many small ops" if mean_ps < _SMALL_PS and each >= _MANY else "ops"
@@ -178,8 +185,8 @@ def growing_graph(study: Study) -> Advice | None:
 
 def _count_of(study: Study, setting: str) -> int | None:
     """A number that the capture noted of the environment, or None."""
-    told = study.recording.environment.get(setting, "")
-    return int(told) if told.isdecimal() and len(told) < 7 else None
+    setting_text = study.recording.environment.get(setting, "")
+    return int(setting_text) if setting_text.isdecimal() and len(setting_text) < 7 else None
 
 
 def _threads_at_work(study: Study) -> float:

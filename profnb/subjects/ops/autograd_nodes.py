@@ -75,10 +75,10 @@ def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
     made, numbers = made[order], numbers[order]
     wanted = look_up(number.events, number.values.astype(np.int64), nodes)
     at = np.searchsorted(numbers, wanted, side="right") - 1
-    found = (wanted >= 0) & (at >= 0)
-    found[found] = numbers[at[found]] == wanted[found]
+    has_maker = (wanted >= 0) & (at >= 0)
+    has_maker[has_maker] = numbers[at[has_maker]] == wanted[has_maker]
     maker = np.full(nodes.size, -1, np.int64)
-    maker[found] = made[at[found]]
+    maker[has_maker] = made[at[has_maker]]
     is_sum = trace.names.rows_where(lambda name: _SUM in name)[trace.events.name[nodes]]
     return maker[_last_before(is_sum, trace.lines.of_event[nodes].astype(np.int64))]
 

@@ -103,10 +103,10 @@ def _largest_program(study: Study, functions: set[str]) -> str:
     """Which of the functions' programs took most time; "" where none of them is known to have run."""
     spent = dict.fromkeys(functions, 0)
     modules = study.xla.modules
-    own = {_module_of(function): function for function in functions}
+    function_of_module = {_module_of(function): function for function in functions}
     for name, took in zip(modules.module, modules.self_ps.tolist(), strict=True):
-        if name.rstrip("_") in own:
-            spent[own[name.rstrip("_")]] += took
+        if name.rstrip("_") in function_of_module:
+            spent[function_of_module[name.rstrip("_")]] += took
     largest = max(spent, key=lambda name: spent[name])
     return largest if spent[largest] else ""
 

@@ -44,14 +44,17 @@ def add_eager_ops(
             eager[row] = codes_of.setdefault((name, name), len(codes_of))
     if not chosen.size:
         return
-    known = np.flatnonzero(codes >= 0)
-    following = np.searchsorted(known, chosen, side="right")
-    inside = following < known.size
+    recorded_ops = np.flatnonzero(codes >= 0)
+    following = np.searchsorted(recorded_ops, chosen, side="right")
+    inside = following < recorded_ops.size
     inside[inside] = (
-        trace.events.begin_ps[known[following[inside]]] < trace.events.end_ps[chosen[inside]]
-    ) & (trace.lines.of_event[known[following[inside]]] == trace.lines.of_event[chosen[inside]])
+        trace.events.begin_ps[recorded_ops[following[inside]]] < trace.events.end_ps[chosen[inside]]
+    ) & (
+        trace.lines.of_event[recorded_ops[following[inside]]]
+        == trace.lines.of_event[chosen[inside]]
+    )
     datasets = np.array([op_type == _DATASET for _, op_type in codes_of], np.bool_)
     calls_iterator = inside.copy()
-    calls_iterator[inside] = datasets[codes[known[following[inside]]]]
+    calls_iterator[inside] = datasets[codes[recorded_ops[following[inside]]]]
     chosen = chosen[~inside | (calls_iterator & has_own_time[trace.events.name[chosen]])]
     codes[chosen] = eager[trace.events.name[chosen]]

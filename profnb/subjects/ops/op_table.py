@@ -112,7 +112,7 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int32s | None = 
         hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
         step: Row of each event's step, or -1, shape (E,): no execution is of two steps.
     """
-    host_keys, host_code, host, own = _host_runs(trace, hlo)
+    host_keys, host_code, host, host_self_ps = _host_runs(trace, hlo)
     device_keys, device_code, device = _device_runs(trace, hlo)
     begin, end = by_device_clock(trace, device)
     total = _join(trace.events.duration_ps[host], end - begin)
@@ -122,7 +122,7 @@ def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int32s | None = 
         _join(host, device),
         _join(host_code, device_code + len(host_keys)),
         total,
-        _join(own, total[host.size :]),
+        _join(host_self_ps, total[host.size :]),
         np.concatenate(
             [np.ones(host.size, np.bool_), _begins(trace, device, device_code, hlo, step)]
         ),
@@ -175,18 +175,18 @@ def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
     code = runs.code[kept]
     runs_of_key = np.bincount(code, minlength=len(runs.keys))
     occurrences = np.bincount(code[runs.is_execution[kept]], minlength=len(runs.keys))
-    total, own = (np.zeros(len(runs.keys), np.int64) for _ in range(2))
+    total, self_ps = (np.zeros(len(runs.keys), np.int64) for _ in range(2))
     np.add.at(total, code, runs.total_ps[kept])
-    np.add.at(own, code, runs.self_ps[kept])
+    np.add.at(self_ps, code, runs.self_ps[kept])
     used = np.flatnonzero(runs_of_key)
-    order = used[np.lexsort((~runs.is_device[used], -total[used], -own[used]))]
+    order = used[np.lexsort((~runs.is_device[used], -total[used], -self_ps[used]))]
     return OpTable(
         runs.is_device[order],
         tuple(runs.keys[row][1] for row in order),
         tuple(runs.keys[row][0] for row in order),
         occurrences[order],
         total[order],
-        own[order],
+        self_ps[order],
     )
 
 
@@ -220,10 +220,10 @@ def _host_runs(
     counted = np.flatnonzero(is_op | is_program)
     begin, end = events.begin_ps[counted], events.end_ps[counted]
     offsets = np.searchsorted(counted, trace.lines.offsets)
-    own = self_times(begin, end, find_parents(end, offsets))
+    self_ps = self_times(begin, end, find_parents(end, offsets))
     is_kept = is_op[counted]
     ops = counted[is_kept]
-    return list(codes_of), codes[ops].astype(np.int64), ops, own[is_kept]
+    return list(codes_of), codes[ops].astype(np.int64), ops, self_ps[is_kept]
 
 
 def _device_runs(

@@ -38,23 +38,23 @@ def retracing(study: Study) -> Advice | None:
     worst: tuple[int, str, bool] = (0, "", False)
     culprit, total = calls.events[:0], 0
     for name in np.unique(calls.name[calls.is_traced]).tolist():
-        own = calls.name == name
+        is_of_function = calls.name == name
         text = study.trace.names[name]
-        again = calls.is_traced & own & ~calls.is_due
+        again = calls.is_traced & is_of_function & ~calls.is_due
         first = again & (calls.tracing == 1)
-        is_made = bool(first.sum() * 2 >= own.sum()) and _is_made_anew(study, text)
+        is_made = bool(first.sum() * 2 >= is_of_function.sum()) and _is_made_anew(study, text)
         chosen = first if is_made else again & (calls.tracing != 1)
         is_third = (
             is_made or (calls.tracing[chosen] == 0).any() or (calls.tracing[chosen] >= 3).any()
         )
-        if chosen.sum() < 3 or chosen.sum() * 5 < own.sum() or not is_third:
+        if chosen.sum() < 3 or chosen.sum() * 5 < is_of_function.sum() or not is_third:
             continue
         events = calls.events[chosen]
         knows_first = not is_made and calls.tracing[chosen].all()
         dues = events if knows_first else events[1:]  # the first is its due
         spent = int(study.trace.events.duration_ps[dues].sum())
         if spent > worst[0]:
-            worst, culprit, total = (spent, text, is_made), events, int(own.sum())
+            worst, culprit, total = (spent, text, is_made), events, int(is_of_function.sum())
     spent, function, is_made = worst
     if spent / window < LEAST:
         return None
@@ -94,19 +94,19 @@ class _Calls(NamedTuple):
 
 
 def _calls(study: Study) -> _Calls | None:
-    told = study.trace.stats.texts(FUNCTION_CALL)
-    if not len(told):
+    call_texts = study.trace.stats.texts(FUNCTION_CALL)
+    if not len(call_texts):
         return None
-    starts = np.array([text.startswith("traced") for text in told.texts], np.bool_)
-    name = np.asarray(study.trace.events.name[told.events], np.int64)
-    is_traced = np.asarray(starts[told.values])
+    starts = np.array([text.startswith("traced") for text in call_texts.texts], np.bool_)
+    name = np.asarray(study.trace.events.name[call_texts.events], np.int64)
+    is_traced = np.asarray(starts[call_texts.values])
     is_due = np.zeros(is_traced.size, np.bool_)
-    is_due[is_traced] = _is_traced_inside(study, told.events[is_traced])
-    count = study.trace.stats.integers(_TRACING_COUNT).of(told.events, 0)
+    is_due[is_traced] = _is_traced_inside(study, call_texts.events[is_traced])
+    count = study.trace.stats.integers(_TRACING_COUNT).of(call_texts.events, 0)
     if not count.any():  # nothing tells a new model's first tracing from a second one
         keras = [study.trace.names[row] in _OF_KERAS for row in name.tolist()]
         is_due |= np.array(keras, np.bool_)
-    return _Calls(told.events, name, is_traced, is_due, np.asarray(count, np.int64))
+    return _Calls(call_texts.events, name, is_traced, is_due, np.asarray(count, np.int64))
 
 
 def _objects_of(study: Study, name: str) -> list[TracedFunction]:
@@ -143,12 +143,12 @@ def _remedy(study: Study, name: str, *, is_made: bool) -> str:
 
 def _is_traced_inside(study: Study, events: Int64s) -> Bools:
     """Which of N tracings are the first of their function inside another function's tracing, shape (N,)."""
-    known, names = set(events.tolist()), study.trace.events.name
+    tracings, names = set(events.tolist()), study.trace.events.name
     parent, seen = study.groups.parent, set[tuple[int, int]]()
     is_first = np.zeros(events.size, np.bool_)
     for row, event in enumerate(events.tolist()):
         above = int(parent[event])
-        while above >= 0 and above not in known:
+        while above >= 0 and above not in tracings:
             above = int(parent[above])
         pair = (above, int(names[event]))
         is_first[row] = above >= 0 and names[above] != names[event] and pair not in seen
@@ -161,9 +161,9 @@ def _why_traced(study: Study, function: str) -> str:
     changing = study.recording.changing_arguments.get(function)
     if not changing:
         return "a Python number, a new object or a new shape comes with each call"
-    told = []
+    changes = []
     for argument, values in changing[:2]:
         listed = ", ".join(value[:40] for value in values[:_SHOWN_VALUES])
         more = ", ..." if len(values) > _SHOWN_VALUES else ""
-        told.append(f"its argument {argument[:60]} was {listed}{more}")
-    return "; ".join(told)
+        changes.append(f"its argument {argument[:60]} was {listed}{more}")
+    return "; ".join(changes)

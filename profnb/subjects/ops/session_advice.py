@@ -123,12 +123,12 @@ def note_threads(study: Study) -> list[str]:
     """How many threads were set where those are more than cores, and runs that wait for one to begin."""
     cores, intra, inter = (_set_to(study, name) for name in (CORES, INTRA_OP, INTER_OP))
     notes = []
-    told = [
+    thread_settings = [
         f"{count_text(count)} {what}"
         for count, what in ((intra, "for each op (intra-op)"), (inter, "to run ops (inter-op)"))
         if count and cores and count > cores
     ]
-    if told and cores and not study.has_device:
+    if thread_settings and cores and not study.has_device:
         pools = [
             p
             for p, n in (("intra_op_threads", intra), ("inter_op_threads", inter))
@@ -139,8 +139,8 @@ def note_threads(study: Study) -> list[str]:
             for p, n in zip(pools, (n for n in (intra, inter) if n and n > cores), strict=True)
         )
         notes.append(
-            f"Threads were set to {' and '.join(told)}; there are {count_text(cores)} cores, and threads "
-            f"that compute at once take turns. What that costs here, `%%tfsweep {sweep}` measures."
+            f"Threads were set to {' and '.join(thread_settings)}; there are {count_text(cores)} cores, and "
+            f"threads that compute at once take turns. What that costs here, `%%tfsweep {sweep}` measures."
         )
     return [*notes, *_note_starts(study, inter or cores)]
 
@@ -165,8 +165,8 @@ def note_waits(study: Study) -> list[str]:
 
 def _set_to(study: Study, setting: str) -> int:
     """A number of the environment; 0 where none was told."""
-    told = study.recording.environment.get(setting, "")
-    return int(told) if told.isdecimal() and len(told) < 7 else 0
+    setting_text = study.recording.environment.get(setting, "")
+    return int(setting_text) if setting_text.isdecimal() and len(setting_text) < 7 else 0
 
 
 def _threads_fill(count: int) -> str:

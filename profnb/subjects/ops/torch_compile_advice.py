@@ -116,13 +116,13 @@ def graph_breaks(study: Study) -> Advice | None:
 def _regions(study: Study) -> tuple[Int64s, Int64s, Int64s]:
     """The events that run what was compiled, which function each is of, and which version, from 0."""
     trace = study.trace
-    found = {
+    region_of_name = {
         row: (int(match[1]), int(match[2]))
         for row, name in enumerate(trace.names.texts)
         if (match := _REGION.fullmatch(name))
     }
     number = np.full((len(trace.names), 2), -1, np.int64)
-    for row, pair in found.items():
+    for row, pair in region_of_name.items():
         number[row] = pair
     events = np.flatnonzero((number[trace.events.name, 0] >= 0) & trace.is_host_event)
     rows = trace.events.name[events]

@@ -186,14 +186,14 @@ def _few_gaps(study: Study, rest_ps: float, whole_ps: float, name: str) -> tuple
     """
     python_ps = _in_gaps(study)[:, -1]
     far = python_ps > _FAR_LONGER * np.median(python_ps)
-    found = int(python_ps[far].sum())
-    if not 0 < far.sum() * _FEW <= far.size or found * 2 <= rest_ps:
+    far_ps = int(python_ps[far].sum())
+    if not 0 < far.sum() * _FEW <= far.size or far_ps * 2 <= rest_ps:
         return "", ""
     count = int(far.sum())
     many = f"{count_text(count)} of {count_text(far.size)} steps"
     evidence = (
-        f" {percent_text(min(found / rest_ps, 1.0))} of that comes after {many}, "
-        f"{duration_text(found / count)} each time"
+        f" {percent_text(min(far_ps / rest_ps, 1.0))} of that comes after {many}, "
+        f"{duration_text(far_ps / count)} each time"
     )
     distance = _distance(far)
     if distance:
@@ -201,7 +201,7 @@ def _few_gaps(study: Study, rest_ps: float, whole_ps: float, name: str) -> tuple
             "Do what runs after those steps (saving a model, logging, looking at results) less often: "
             "what comes after each step is the smaller part."
         )
-    if name or rest_ps - found >= _LEAST_SHARE * (whole_ps - found):
+    if name or rest_ps - far_ps >= _LEAST_SHARE * (whole_ps - far_ps):
         return f"{evidence}.", ""
     return f"{evidence}.", (
         "Look at what runs after those steps (saving, logging): do it less often. If nothing of yours runs "

@@ -102,11 +102,11 @@ def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -
     whole_ps = int((gap_ps - aside).sum())
     if whole_ps <= 0 or int(taken_ps[most]) * 2 <= whole_ps:
         return None
-    found = cell.parts[most]
+    call = cell.parts[most]
     source = spine.recording.source
     cells = cell.cells | (source.cells if source else {})
-    line = f"{file_title(found.file, cells)}:{found.line}" if found.file else ""
-    return GapCause(found.part, found.name, line, int(taken_ps[most]), int(ran_in[most]))
+    line = f"{file_title(call.file, cells)}:{call.line}" if call.file else ""
+    return GapCause(call.part, call.name, line, int(taken_ps[most]), int(ran_in[most]))
 
 
 def epoch_behind(spine: Spine, row: int) -> int:

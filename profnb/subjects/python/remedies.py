@@ -205,6 +205,6 @@ def _is_fed_batch_by_batch(study: Study) -> bool:
 def _unrolls(study: Study) -> bool:
     """Whether the Keras that ran has ``unrolled_steps_per_execution``."""
     versions = study.recording.environment
-    found = re.match(r"(\d{1,3})\.(\d{1,3})", versions.get("Keras", ""))
-    is_new = found is not None and (int(found[1]), int(found[2])) >= _UNROLLS
+    version = re.match(r"(\d{1,3})\.(\d{1,3})", versions.get("Keras", ""))
+    is_new = version is not None and (int(version[1]), int(version[2])) >= _UNROLLS
     return is_new and "tf_keras" not in versions

@@ -31,7 +31,8 @@ class CalledRows:
         trace: The trace.
         places: Rows by (file, line), that of none first; grows.
         layers: The place that made a layer, by its name.
-        told: Where the user's code was: as it was followed, with the trace's line of that thread; or stacks.
+        source_lines: Where the user's code was: as it was followed, with the trace's line of that thread;
+            or stacks.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class CalledRows:
         trace: Trace,
         places: dict[tuple[str, int], int],
         layers: dict[str, tuple[str, int]],
-        told: tuple[LineHistory, int] | StackLines,
+        source_lines: tuple[LineHistory, int] | StackLines,
     ) -> None:
         """Find what is around each event."""
-        self._trace, self._told = trace, told
-        known = told.places if isinstance(told, StackLines) else told[0].places
-        rows = [places.setdefault(place, len(places)) for place in known]
+        self._trace, self._told = trace, source_lines
+        line_places = (
+            source_lines.places if isinstance(source_lines, StackLines) else source_lines[0].places
+        )
+        rows = [places.setdefault(place, len(places)) for place in line_places]
         self._row_of = np.array([*rows, _NONE], np.int64)
         parent = find_parents(trace.events.end_ps, trace.lines.offsets)
         is_node = find_nodes(trace)
@@ -69,15 +72,15 @@ class CalledRows:
     def charge(self, work: Work) -> tuple[Int64s, Int64s, Bools]:
         """Per op: the row of its line, the row that asked for the gradient (else -1), whether it is one."""
         asked = work.asked
-        own = self._running(asked, is_any_thread=False)
+        op_line = self._running(asked, is_any_thread=False)
         is_backward = self._in_node[asked]
         node = self._node[asked]
         maker = np.where(node >= 0, self._maker[node], -1)
         forward = np.where(maker >= 0, self._line_of(maker), _NONE)
         tape = np.where(node >= 0, self._running(node, is_any_thread=True), _NONE)
         at_node = np.where(node >= 0, self._running(node, is_any_thread=False), _NONE)
-        is_own_code = (own != _NONE) & (own != at_node)
-        caused = np.where(is_own_code, own, np.where(forward != _NONE, forward, tape))
+        is_own_code = (op_line != _NONE) & (op_line != at_node)
+        caused = np.where(is_own_code, op_line, np.where(forward != _NONE, forward, tape))
         row = np.where(is_backward, caused, self._line_of(asked))
         has_tape = is_backward & (tape != _NONE) & (tape != row)
         return row, np.where(has_tape, tape, -1), is_backward

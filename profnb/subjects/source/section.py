@@ -97,7 +97,7 @@ def _sentence(lines: SourceLines, scope: str) -> str:
     whole = int(ops.sum())
     of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
     side = "device" if lines.has_device else "host"
-    found = percent_text(of_user / whole) if whole else MISSING
+    user_share = percent_text(of_user / whole) if whole else MISSING
     python = " and Python" if (lines.python_ps >= 0).any() else ""
     count = sum(map(bool, lines.file))
     their = (
@@ -106,7 +106,7 @@ def _sentence(lines: SourceLines, scope: str) -> str:
         else f"the times of all {count_text(count)} lines are"
     )
     text = (
-        f"Ops{python} of {scope}. {found} of the {side} time of ops was found in your "
+        f"Ops{python} of {scope}. {user_share} of the {side} time of ops was found in your "
         f"code; {their} in p.source_lines."
     )
     if lines.gradient_ps.any():

@@ -102,9 +102,9 @@ def _by_call_stack(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int
 def _innermost(stack: str, places: dict[tuple[str, int, str], int]) -> int:
     """The place of the innermost of the user's functions in ``inner;outer``, or -1."""
     for part in stack.split(";"):
-        found = _FUNCTION.fullmatch(part)
-        if found and _is_users(found[1]):
-            return places.setdefault((found[1], int(found[2]), ""), len(places))
+        match = _FUNCTION.fullmatch(part)
+        if match and _is_users(match[1]):
+            return places.setdefault((match[1], int(match[2]), ""), len(places))
     return -1
 
 
@@ -112,29 +112,29 @@ def _by_functions(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int6
     """By the events of Python's functions around each event."""
     of_name = np.full(len(trace.names), -1, np.int64)
     for row in np.flatnonzero(trace.names.rows_where(lambda name: "): " in name)).tolist():
-        found = _FUNCTION.fullmatch(trace.names[row])
-        if found and _is_users(found[1]):
-            key = found[1], int(found[2]), found[3]
+        match = _FUNCTION.fullmatch(trace.names[row])
+        if match and _is_users(match[1]):
+            key = match[1], int(match[2]), match[3]
             of_name[row] = places.setdefault(key, len(places))
-    own = np.where(trace.is_host_event, of_name[trace.events.name], -1)
-    own[_is_op(trace)] = -1
+    place = np.where(trace.is_host_event, of_name[trace.events.name], -1)
+    place[_is_op(trace)] = -1
     callers = trace.stats.texts(_CALL_FROM)
     if len(callers):
         rows = np.array([_place_of(text, places) for text in callers.texts], np.int64)
         called = rows[callers.values.astype(np.int64)]
         is_open = (
-            own[callers.events] < 0
+            place[callers.events] < 0
         )  # inside of the user's own function its caller does not matter
-        own[callers.events[is_open]] = called[is_open]
-    return own
+        place[callers.events[is_open]] = called[is_open]
+    return place
 
 
-def _spread(own: Int64s, parent: Int64s | Int32s) -> Int64s:
+def _spread(place: Int64s, parent: Int64s | Int32s) -> Int64s:
     """The place of each event: its own, or that of the nearest event around it that has one, or -1."""
-    if not (own >= 0).any():
-        return own
-    nearest = nearest_of(parent, own >= 0)
-    return np.where(nearest >= 0, own[nearest], -1)
+    if not (place >= 0).any():
+        return place
+    nearest = nearest_of(parent, place >= 0)
+    return np.where(nearest >= 0, place[nearest], -1)
 
 
 def _is_op(trace: Trace) -> Bools:
@@ -143,10 +143,10 @@ def _is_op(trace: Trace) -> Bools:
 
 
 def _place_of(caller: str, places: dict[tuple[str, int, str], int]) -> int:
-    found = _CALLER.fullmatch(caller)
-    if found is None or not _is_users(found[1]):
+    match = _CALLER.fullmatch(caller)
+    if match is None or not _is_users(match[1]):
         return -1
-    return places.setdefault((found[1], int(found[2]), ""), len(places))
+    return places.setdefault((match[1], int(match[2]), ""), len(places))
 
 
 def _is_users(file: str) -> bool:

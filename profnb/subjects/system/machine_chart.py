@@ -72,8 +72,8 @@ def find_lanes(use: MachineUse) -> list[Lane]:
 
 
 def _is_worth_showing(title: str, values: Floats) -> bool:
-    known = values[np.isfinite(values)]
-    return bool(known.size) and (bool(known.any()) or not title.startswith("disk"))
+    measurements = values[np.isfinite(values)]
+    return bool(measurements.size) and (bool(measurements.any()) or not title.startswith("disk"))
 
 
 def _lane(
@@ -137,9 +137,9 @@ def _lane_svg(use: MachineUse, lane: Lane, top: int) -> Markup:
 
 def _points(use: MachineUse, lane: Lane) -> tuple[Floats, Floats, Bools]:
     """Where the looks stand, 0 to 1 across and up, with means of neighbours where there are many."""
-    known = np.isfinite(lane.values)
-    x = use.time_ps[known] / max(use.whole_ps, 1)
-    y, held = lane.values[known] / lane.top, lane.marked[known]
+    is_measured = np.isfinite(lane.values)
+    x = use.time_ps[is_measured] / max(use.whole_ps, 1)
+    y, held = lane.values[is_measured] / lane.top, lane.marked[is_measured]
     group = np.arange(x.size) * min(_MOST_POINTS, x.size) // max(x.size, 1)
     count = np.maximum(np.bincount(group), 1)
     return (

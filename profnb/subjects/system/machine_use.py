@@ -85,21 +85,21 @@ def find_machine_use(records: MachineRecords | None) -> MachineUse | None:
     time_ns = np.asarray(records.time_ns, np.int64)
     end_ns = max(records.end_ns, int(time_ns[-1]))
     sources = [_host(records, time_ns), *(_board(board) for board in records.boards)]
-    known = [s for s in sources if s.source != HOST or np.isfinite(s.memory).any()]
+    measured_sources = [s for s in sources if s.source != HOST or np.isfinite(s.memory).any()]
     begin = np.int64(records.begin_ns)
     return MachineUse(
-        (time_ns - begin) * PS_PER_NS, (end_ns - int(begin)) * PS_PER_NS, tuple(known)
+        (time_ns - begin) * PS_PER_NS, (end_ns - int(begin)) * PS_PER_NS, tuple(measured_sources)
     )
 
 
-def _known(column: "list[int] | object") -> Floats:
+def _mask_unknown(column: "list[int] | object") -> Floats:
     values = np.asarray(column, np.float64)
     return np.where(values < 0, np.nan, values)
 
 
 def _grown(column: object) -> Floats:
     """By how much a counter grew since the look before; NaN at the first one."""
-    values = _known(column)
+    values = _mask_unknown(column)
     return np.maximum(np.diff(values, prepend=np.nan), 0)
 
 
@@ -113,7 +113,7 @@ def _host(records: MachineRecords, time_ns: Int64s) -> SourceUse:
         HOST,
         busy / whole,
         np.minimum(_grown(records.process_ns) / whole, 1),
-        _known(records.resident_bytes),
+        _mask_unknown(records.resident_bytes),
         np.nan,
         nothing,
         _grown(records.read_bytes) / passed * 1e9,
@@ -124,13 +124,13 @@ def _host(records: MachineRecords, time_ns: Int64s) -> SourceUse:
 
 
 def _board(board: BoardRecords) -> SourceUse:
-    power = _known(board.power_milliwatts) / 1e3
+    power = _mask_unknown(board.power_milliwatts) / 1e3
     nothing = np.full(power.size, np.nan)
     return SourceUse(
         board_title(board),
-        _known(board.utilization_percent) / 100,
+        _mask_unknown(board.utilization_percent) / 100,
         nothing,
-        _known(board.used_bytes),
+        _mask_unknown(board.used_bytes),
         float(board.memory_bytes) if board.memory_bytes > 0 else np.nan,
         np.where(power > 0, power, np.nan),  # 0 W is what boards say that cannot measure it
         nothing,

@@ -98,8 +98,12 @@ def _why_compiled(study: Study, module: str) -> str:
 def _argument_name(saved: Sequence[HloModule], at: int) -> str:
     """An argument as the function names it, where all of its programs do ("params['w']"); else its place."""
     named = [argument_names(module) for module in saved]
-    found = {names[at] for names in named if at < len(names)}
-    return found.pop()[:60] if len(found) == 1 and "" not in found else str(at + 1)
+    distinct_names = {names[at] for names in named if at < len(names)}
+    return (
+        distinct_names.pop()[:60]
+        if len(distinct_names) == 1 and "" not in distinct_names
+        else str(at + 1)
+    )
 
 
 def small_ops_without_xla(study: Study) -> Advice | None:

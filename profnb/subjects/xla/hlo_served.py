@@ -60,12 +60,12 @@ class Served:
         return self._name(row, 0) if self._is_jax else ""
 
     def _name(self, row: int, depth: int) -> str:
-        own = self._own_name(row)
-        if own:
-            return own
+        instruction_name = self._own_name(row)
+        if instruction_name:
+            return instruction_name
         if row not in self._known:
             self._known[row] = ""  # of what is met again below
-            self._known[row] = self._found(row, depth) if depth < _DEEPEST else ""
+            self._known[row] = self._find_name(row, depth) if depth < _DEEPEST else ""
         return self._known[row]
 
     def _own_name(self, row: int) -> str:
@@ -76,7 +76,7 @@ class Served:
         inner = [names[at] for body in self._bodies(row) for at in reversed(body) if names[at]]
         return inner[0] if inner else ""
 
-    def _found(self, row: int, depth: int) -> str:
+    def _find_name(self, row: int, depth: int) -> str:
         opcodes = self._opcodes(row)
         if opcodes <= _MOVES:
             return self._of_users(row, depth)
