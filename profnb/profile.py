@@ -327,10 +327,10 @@ class Profile(Tables):
             and definitions: at most 8 kB as JSON, by ``profnb/report/forms/report.schema.json``.
         """
         from profnb import __version__
-        from profnb.report.forms.as_data import TOLD_TABLES, report_data
+        from profnb.report.forms.as_data import TOP_TABLES, report_data
 
         table_names = (
-            TOLD_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
+            TOP_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
         )
         source = self._trace.source if self._trace else self._counted_source
         return report_data(

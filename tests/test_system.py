@@ -112,7 +112,7 @@ def test_energy_of_a_step_and_an_example_by_hand():
     assert energy.steps == 79
     assert energy.step_joules == pytest.approx(30)
     assert energy.example_joules == pytest.approx(30 / 32)
-    assert energy.told_by == COUNTER
+    assert energy.method == COUNTER
     # 5 %, and 0.1 s of 300 W at both ends of 7.9 s.
     assert energy.band == pytest.approx(0.05 + 2 * 30 / (79 * 30))
     assert energy_sentence(energy) == "GPU 0 (H100) took 3 kJ: 30 J a step, 938 mJ an example (±7.5 %, by the board's energy counter)."
@@ -122,7 +122,7 @@ def test_energy_of_a_step_and_an_example_by_hand():
 def test_without_a_counter_the_power_is_summed_and_less_sure():
     watts = np.array([100] * 11 + [300] * 30)
     (energy,) = find_energy(looks(boards=[board(watts=watts, counter=False)]), steps(31, begin=12 * S), "train", None)
-    assert energy.told_by == SAMPLES
+    assert energy.method == SAMPLES
     assert energy.step_joules == pytest.approx(30, rel=0.01)
     assert np.isnan(energy.example_joules)
     assert energy.joules == pytest.approx(100 * 2.5 + 50 + 300 * 7.25)

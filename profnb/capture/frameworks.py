@@ -138,7 +138,7 @@ class Frameworks:
         return explain_missing(self._libraries)
 
     def _guarded(self, hook: Callable[[], object]) -> None:
-        with interrupt_held_back(), self._to.clock.own("start"):
+        with interrupt_held_back(), self._to.clock.profnb_part("start"):
             try:
                 hook()
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first

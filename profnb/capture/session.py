@@ -84,7 +84,7 @@ class Capture:
             loops.run_ended,
             loops.run_failed,
             failed,
-            partial(self.parts.own, "session runs"),
+            partial(self.parts.profnb_part, "session runs"),
         )
         self.machine = MachineWatch()
         self.models = ModelWatch()
@@ -137,7 +137,7 @@ class Capture:
     def _start(self) -> None:
         self.parts.begin()
         self.recording.steps = self.recorder.records
-        with self.parts.own("start"):
+        with self.parts.profnb_part("start"):
             self._watches.enter_context(self._part_watch.watch_imports())
             if self._traces:
                 self._watches.enter_context(self.machine.watch())
@@ -157,7 +157,7 @@ class Capture:
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
-        with self.parts.own("stop"):
+        with self.parts.profnb_part("stop"):
             self._finish()
         self.recording.cell = shorten_parts(self.parts.finish(), self.source.folder)
         return self.recording

@@ -203,7 +203,7 @@ class Window:
         """
         if self._since_ns is None and closed_by not in (None, "the code"):
             return
-        with interrupt_held_back(), self._parts.own("stop"):
+        with interrupt_held_back(), self._parts.profnb_part("stop"):
             if not self._lock.acquire(timeout=_LONGEST_STOP_S):
                 self._recording.messages.append(_NEVER_STOPPED)
                 return

@@ -50,14 +50,14 @@ class RoundFit:
     rounds: int
 
     @property
-    def known(self) -> Bools:
+    def is_timed(self) -> Bools:
         """Which settings have a time, shape (N,)."""
         return np.isfinite(self.means)
 
     @property
     def factor(self) -> float:
         """How many standard errors tell two settings apart, all of them at once; NaN for fewer than two."""
-        others = int(self.known.sum()) - 1
+        others = int(self.is_timed.sum()) - 1
         return dunnett_factor(others, self.freedom) if others > 0 else math.nan
 
     def error(self, one: int, other: int) -> float:

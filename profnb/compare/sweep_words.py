@@ -22,7 +22,7 @@ def ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit)
         ranking: How they stand; None where none has a run.
         fit: Their times.
     """
-    if ranking is None or fit.rounds < 2 or int(fit.known.sum()) < 2:
+    if ranking is None or fit.rounds < 2 or int(fit.is_timed.sum()) < 2:
         return []
     others = [int(row) for row in ranking.may_be_best.nonzero()[0] if row != ranking.best]
     notes = []

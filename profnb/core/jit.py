@@ -156,7 +156,7 @@ class _KernelTyping(BaseContext):  # type: ignore[misc]
     A kernel adds two integers a hundred times, and types are propagated until nothing changes.
     """
 
-    _known: ClassVar[dict[tuple[object, ...], object]] = {}
+    _signatures: ClassVar[dict[tuple[object, ...], object]] = {}
 
     def __init__(self, shared: BaseContext) -> None:
         self.__dict__ = shared.__dict__
@@ -173,11 +173,11 @@ class _KernelTyping(BaseContext):  # type: ignore[misc]
         if all(isinstance(each, _PLAIN) for each in args):
             args = tuple(unliteral(each) for each in args)
         key = (func, args)
-        signature = self._known.get(key)
+        signature = self._signatures.get(key)
         if signature is None:
             signature = super().resolve_function_type(func, args, kws)
             if signature is not None:
-                self._known[key] = signature
+                self._signatures[key] = signature
         return signature
 
 

@@ -27,9 +27,9 @@ class LiveOutputs:
         self._cell: str | None = None
         self._living: list[tuple[str | None, Callable[[], object]]] = []
         register, unregister = (seam.of(EVENTS.of(shell)) for seam in (REGISTER, UNREGISTER))
-        is_told = register is not None and unregister is not None
-        self._unregister: Callable[..., object] = unregister if is_told else _ignored
-        if is_told:
+        has_events = register is not None and unregister is not None
+        self._unregister: Callable[..., object] = unregister if has_events else _ignored
+        if has_events:
             register("pre_run_cell", self._cell_begins)
 
     def __len__(self) -> int:

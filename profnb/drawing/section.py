@@ -242,7 +242,7 @@ def without_empty_columns(section: Section) -> Section:
     if not section.rows or section.finder is not None:
         return section
     columns = range(len(section.headings))
-    kept = [at for at in columns if at == 0 or any(_is_told(row[at]) for row in section.rows)]
+    kept = [at for at in columns if at == 0 or any(_has_text(row[at]) for row in section.rows)]
     if len(kept) == len(columns):
         return section
 
@@ -260,7 +260,7 @@ def without_empty_columns(section: Section) -> Section:
     )
 
 
-def _is_told(cell: Cell) -> bool:
+def _has_text(cell: Cell) -> bool:
     return _plain(cell).strip() not in ("", MISSING)
 
 

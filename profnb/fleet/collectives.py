@@ -158,7 +158,9 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
     """In which of N collectives all wait for all, shape (N,)."""
     kinds = trace.stats.texts(_KIND)
     row = kinds.of(events)
-    is_told = np.array([text.startswith(_ALL_TO_ALL) for text in kinds.texts] + [False], np.bool_)
+    is_all_to_all = np.array(
+        [text.startswith(_ALL_TO_ALL) for text in kinds.texts] + [False], np.bool_
+    )
     names = trace.events.name[events]
     is_of_twos = has_pairs(trace)
     is_name_of_all = {
@@ -166,7 +168,7 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
         for name in np.unique(names).tolist()
     }
     is_of_all = np.array([is_name_of_all[name] for name in names.tolist()], np.bool_)
-    return np.asarray(is_of_all | is_told[row])
+    return np.asarray(is_of_all | is_all_to_all[row])
 
 
 def has_pairs(trace: Trace) -> bool:

@@ -23,7 +23,7 @@ __all__ = ["LiteResult", "LiteTables", "is_saved", "open_result"]
 _SUFFIX = ".lite.json.gz"
 _VERSION = 1
 _MOST_BYTES = 1 << 28
-_TOLD = {
+_TOP = {
     "models": (
         "latency_ms",
         ("model", "bytes", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup", "metric"),
@@ -129,14 +129,14 @@ class LiteResult(LiteTables):
         return report_data(
             self._report,
             None,
-            {name: getattr(self, name) for name in _TOLD},
+            {name: getattr(self, name) for name in _TOP},
             source=self.findings.title,
             version=__version__,
             environment=self.environment,
             advice=self.advice,
             step_times=None,
             cell=None,
-            told=_TOLD,
+            tops=_TOP,
         )
 
     def to_json(self) -> str:

@@ -19,7 +19,7 @@ from profnb.drawing.section import Section
 from profnb.report.forms.as_html import live_parts
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
-from profnb.subjects.category_words import framework_told
+from profnb.subjects.category_words import known_framework
 from profnb.subjects.layers.section import sections_of_layers
 from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import ops_section, rows_of_ops
@@ -97,7 +97,9 @@ def _parts_of(study: Study, choice: _Choice) -> str:
     shares = share_time(study.gaps, study.breakdown, choice.rows)
     durations = study.steps.duration_ps[choice.rows]
     facts = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
-    return live_parts(facts, share_rows(shares, framework_told(study)), _sections_of(study, choice))
+    return live_parts(
+        facts, share_rows(shares, known_framework(study)), _sections_of(study, choice)
+    )
 
 
 def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:

@@ -71,7 +71,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         study: The trace's analyses.
         rules: The rules of advice that spoke.
     """
-    is_told = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
+    has_gap_advice = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
     worked = gpu_worked(study.trace, study.memory.allocators)
     return [
         *note_steps(
@@ -94,7 +94,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
             study.summary,
             study.input.iterators,
             study.framework,
-            may_be_fed=is_fed(study) and study.input.feeding is None and not is_told,
+            may_be_fed=is_fed(study) and study.input.feeding is None and not has_gap_advice,
         ),
         *note_queues(study),
         *note_files(study),

@@ -28,7 +28,7 @@ from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
 from profnb.subjects.around_ops import share_around_ops
 from profnb.subjects.bounds.section import bounds_sections
-from profnb.subjects.category_words import category_title, framework_told, has_thread
+from profnb.subjects.category_words import category_title, has_thread, known_framework
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
 from profnb.subjects.crowded import is_crowded
@@ -113,7 +113,7 @@ def build_report(
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, study.tracing_cost)
     explanation, has_host = _explain_largest(study), has_thread(study)
-    framework_name = framework_told(study)
+    framework_name = known_framework(study)
     answer = answer_text(
         summary,
         _device_spoken_of(study),

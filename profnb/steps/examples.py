@@ -86,7 +86,7 @@ def _marked_batches(trace: Trace) -> tuple[Int64s, Int64s]:
     return batch_sizes.events[is_fetch], batch_sizes.values[is_fetch].astype(np.int64)
 
 
-def _told_batch_size(trace: Trace) -> int | None:
+def _recorded_batch_size(trace: Trace) -> int | None:
     """The batch size that most marked fetches have, or Keras 2 wrote with its step markers; or None."""
     marked, often = np.unique(_marked_batches(trace)[1], return_counts=True)
     if marked.size:
@@ -110,7 +110,7 @@ def usual_batch_size(trace: Trace) -> int | None:
     is_fetch = trace.are_named(sizes.events, lambda name: name.startswith(_FETCH_PREFIX))
     values, often = np.unique(sizes.values[is_fetch].astype(np.int64), return_counts=True)
     if not values.size:
-        return _told_batch_size(trace) or _marked_batch_size(trace)
+        return _recorded_batch_size(trace) or _marked_batch_size(trace)
     size = int(values[often.argmax()])
     batch_sizes = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
     return batch_sizes.pop() if len(batch_sizes) == 1 else None

@@ -4,7 +4,7 @@ from profnb.steps.summary import OTHERS
 from profnb.subjects.study import Study
 from profnb.trace.framework import SESSIONS, UNKNOWN
 
-__all__ = ["category_title", "framework_told", "has_thread"]
+__all__ = ["category_title", "has_thread", "known_framework"]
 
 
 def has_thread(study: Study) -> bool:
@@ -18,7 +18,7 @@ def has_thread(study: Study) -> bool:
     return bool(roots.size and study.trace.is_host_event[roots[0]])
 
 
-def framework_told(study: Study) -> str:
+def known_framework(study: Study) -> str:
     """The framework that a step's time is told by; UNKNOWN where the thread of the steps was not recorded."""
     return study.framework if has_thread(study) else UNKNOWN
 

@@ -40,7 +40,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._sources: dict[str, Source] = {}
-        self._found: dict[tuple[int, int], tuple[int, ast.stmt | None]] = {}
+        self._places: dict[tuple[int, int], tuple[int, ast.stmt | None]] = {}
 
     def of(self, code: CodeType) -> Source:
         file = code.co_filename
@@ -51,9 +51,9 @@ class _Reader:
     def statement(self, code: CodeType, offset: int) -> tuple[int, ast.stmt | None]:
         """Line of an instruction and the statement it belongs to."""
         key = id(code), offset
-        if key not in self._found:
-            self._found[key] = self._find(code, offset)
-        return self._found[key]
+        if key not in self._places:
+            self._places[key] = self._find(code, offset)
+        return self._places[key]
 
     def _find(self, code: CodeType, offset: int) -> tuple[int, ast.stmt | None]:
         line, column = line_at(code, offset), None

@@ -55,7 +55,7 @@ class GapWatch:
         self._gap_began_ns = 0  # 0 while a run is on
         self._samples: list[tuple[int, _Key]] = []  # of this gap
         self._gaps: list[tuple[int, dict[_Key, int], int]] = []
-        self._known: dict[int, weakref.ref[Any]] = {}
+        self._roots: dict[int, weakref.ref[Any]] = {}
         self._waiting: deque[tuple[int, list[tuple[weakref.ref[Any], int]], int]] = deque()
         self._stopping = threading.Event()
         self._sampler: threading.Thread | None = None
@@ -153,12 +153,12 @@ class GapWatch:
         first_fed: list[tuple[weakref.ref[Any], int]] = []
         for root, size in [sized_root for sized_root in roots if not self._was_fed(sized_root[0])]:
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
-                self._known[id(root)] = weakref.ref(root)
-                first_fed.append((self._known[id(root)], size))
+                self._roots[id(root)] = weakref.ref(root)
+                first_fed.append((self._roots[id(root)], size))
         self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
 
     def _was_fed(self, root: object) -> bool:
-        reference = self._known.get(id(root))
+        reference = self._roots.get(id(root))
         return reference is not None and reference() is root
 
     def finish(self) -> GapRecords:
@@ -176,7 +176,7 @@ class GapWatch:
             self._keep(gaps)
         self._codes.clear()
         self._calls.clear()
-        self._known.clear()
+        self._roots.clear()
         self._waiting.clear()
         return self.records
 

@@ -81,7 +81,7 @@ class GraphRuns:
         profnb_part: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Start with no runs, on the calling thread."""
-        self._own, self._own_ns = profnb_part, 0
+        self._profnb_part, self._own_ns = profnb_part, 0
         self.runs: list[bytes] = []
         self.graph: Any = None
         self.ended = 0
@@ -185,7 +185,7 @@ class GraphRuns:
     def profnb(self) -> Iterator[None]:
         """What runs inside the block, around the body of a run, is profnb itself and no part of the code."""
         began_ns = time.perf_counter_ns()
-        with self._own():
+        with self._profnb_part():
             yield
         self._own_ns += time.perf_counter_ns() - began_ns
 

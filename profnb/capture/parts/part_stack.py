@@ -232,7 +232,7 @@ class PartStack:
         return True
 
     @contextmanager
-    def own(self, name: str) -> Iterator[None]:
+    def profnb_part(self, name: str) -> Iterator[None]:
         """What runs inside the block is profnb itself."""
         self.enter(parts.PROFNB, name)
         try:

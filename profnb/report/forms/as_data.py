@@ -22,15 +22,15 @@ from profnb.subjects.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_BYTES", "REPORT_FORMAT", "TOLD_TABLES", "as_json", "report_data"]
+__all__ = ["MOST_BYTES", "REPORT_FORMAT", "TOP_TABLES", "as_json", "report_data"]
 
 REPORT_FORMAT = 1
 MOST_BYTES = 8192
 _MOST_ADVICE, _MOST_NOTES, _MOST_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _DIGITS = 5
-# What of each table is told, and by which column its rows are chosen: the largest first.
-Told = Mapping[str, tuple[str, tuple[str, ...]]]
-_TOP: Told = {
+# Which columns of each table are in it, and by which its rows are chosen: the largest first.
+TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
+_TOP: TopColumns = {
     "ops": ("self_us", ("side", "op_type", "op_name", "occurrences", "self_us", "self_fraction")),
     "layers": ("total_us", ("layer", "layer_type", "total_us", "fraction", "occurrences")),
     "source_lines": (
@@ -55,7 +55,7 @@ _DEFINITIONS = {
     "rows": "how many rows the table has; `python -m profnb table PATH NAME --json` prints them all",
 }
 
-TOLD_TABLES = tuple(_TOP)
+TOP_TABLES = tuple(_TOP)
 
 
 def report_data(
@@ -69,21 +69,21 @@ def report_data(
     advice: Sequence[Advice],
     step_times: StepTimes | None,
     cell: CellBreakdown | None,
-    told: Told = _TOP,
+    tops: TopColumns = _TOP,
 ) -> dict[str, Any]:
     """What a report says, as plain values whose JSON has at most ``MOST_BYTES``.
 
     Args:
         report: The report.
         study: The trace's analyses; None where there is no trace.
-        frames: The tables of the profile, of ``TOLD_TABLES``; a profile without a trace has none.
+        frames: The tables of the profile, of ``TOP_TABLES``; a profile without a trace has none.
         source: Where the trace came from.
         version: profnb's.
         environment: What the code ran with.
         advice: What to change, in order.
         step_times: What the steps took, traced or not.
         cell: Where the whole cell's wall time went; None for a trace of others.
-        told: What of each table is told, and by which column its rows are chosen.
+        tops: Which columns of each table are in it, and by which column its rows are chosen.
 
     Returns:
         Dictionaries, lists, texts, numbers and None, as in ``report.schema.json``. Where the whole would be
@@ -115,7 +115,7 @@ def report_data(
         },
     }
     is_all = len(advice) <= _MOST_ADVICE and len(report.notes) <= _MOST_NOTES
-    return _fit(whole, frames, told, is_all=is_all)
+    return _fit(whole, frames, tops, is_all=is_all)
 
 
 def as_json(data: Mapping[str, Any]) -> str:
@@ -201,7 +201,7 @@ _OF_OTHERS = ("source", "environment", "headline", "answer", "steps", "cell", "a
 def _fit(
     whole: dict[str, Any],
     frames: Mapping[str, "pd.DataFrame"],
-    table_columns: Told,
+    table_columns: TopColumns,
     *,
     is_all: bool,
 ) -> dict[str, Any]:

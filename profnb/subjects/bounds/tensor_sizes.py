@@ -87,7 +87,7 @@ class _Filling:
         self.shapes: list[Shape | None] = list(graph.shapes)
         self._graph, self._batch_size = graph, batch_size
         self._counts: dict[int, int] = {}  # numbers of tensors of which two dimensions are open
-        self._told: dict[int, Shape] = {}  # tensors that hold the shape of another one
+        self._held_shapes: dict[int, Shape] = {}  # tensors that hold the shape of another one
 
     def fill(self, row: int, at: int, recorded: Sequence[Sizes]) -> None:
         """Take in one tensor that the op of a row makes."""
@@ -101,9 +101,9 @@ class _Filling:
         if kind == "Shape" and taken:
             held_shape = self._shape(taken[0])
         else:
-            held_shape = self._told.get(taken[0]) if kind in _HANDED_ON and taken else None
+            held_shape = self._held_shapes.get(taken[0]) if kind in _HANDED_ON and taken else None
         if held_shape is not None:
-            self._told[at] = held_shape
+            self._held_shapes[at] = held_shape
 
     def count(self, at: int) -> int | None:
         """How many numbers a tensor has; None where not known."""
@@ -120,8 +120,8 @@ class _Filling:
         if kind in _ARGUMENTS:
             return _with_batch(shape, self._batch_size)
         by = SHAPED_BY.get(kind, len(taken))
-        if by < len(taken) and taken[by] in self._told:
-            shape = _merged(shape, self._told[taken[by]])
+        if by < len(taken) and taken[by] in self._held_shapes:
+            shape = _merged(shape, self._held_shapes[taken[by]])
         if kind == "AddN" or (kind in LIKE_FIRST and inputs):
             return _merged(shape, *(inputs if kind == "AddN" else inputs[:1]))
         if kind in ELEMENTWISE:

@@ -45,7 +45,7 @@ class LayerBounds:
 
 # What is summed up of each row: time of ops with a cost, and of those with a peak too; operations and bytes,
 # and the seconds that both would take at their peaks.
-_KNOWN, _RATED, _FLOPS, _BYTES, _AT_PEAK_FLOPS, _AT_PEAK_BYTES = range(6)
+_COSTED, _RATED, _FLOPS, _BYTES, _AT_PEAK_FLOPS, _AT_PEAK_BYTES = range(6)
 
 
 def bound_layers(
@@ -67,7 +67,7 @@ def bound_layers(
             continue
         often, spent = roofline.occurrences[row], roofline.self_ps[row]
         flops, moved = roofline.flops[row] * often, roofline.bytes[row] * often
-        sums[_KNOWN, at] += spent
+        sums[_COSTED, at] += spent
         sums[_FLOPS, at] += flops
         sums[_BYTES, at] += moved
         sums[_AT_PEAK_BYTES, at] += moved / roofline.peak_bytes
@@ -75,7 +75,7 @@ def bound_layers(
             sums[_RATED, at] += spent
             sums[_AT_PEAK_FLOPS, at] += flops / roofline.peak_flops[row] if flops else 0.0
     whole = times.time_ps[int(has_device)].sum(axis=1)
-    is_known = (whole > 0) & (sums[_KNOWN] >= _LEAST_KNOWN * whole)
+    is_known = (whole > 0) & (sums[_COSTED] >= _LEAST_KNOWN * whole)
     is_rated = is_known & (sums[_RATED] >= _LEAST_KNOWN * whole)
     seconds = whole / 1e12
     return LayerBounds(

@@ -26,7 +26,7 @@ _SHORT_PS = 1_000_000_000  # what a loop itself takes: nothing that could be don
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _UNROLLS = (3, 7)  # the first Keras that has unrolled_steps_per_execution
 # What Keras' own callbacks that work after each batch can be told.
-_TOLD = {
+_REMEDIES = {
     "ProgbarLogger": "fit(..., verbose=2) writes a line an epoch, verbose=0 nothing.",
     "TensorBoard": 'TensorBoard(..., update_freq="epoch") writes once an epoch.',
     "ModelCheckpoint": 'ModelCheckpoint(..., save_freq="epoch") saves once an epoch.',
@@ -157,7 +157,9 @@ def _remedy_of_saving(study: Study, saving: CellPart) -> Remedy:
     return Remedy(
         f" Most of it is {what}: {duration_text(each_ps)} in each of "
         f"{count_text(saving.occurrences)} calls.",
-        _TOLD.get(kind, "Save every few minutes, or once an epoch, instead of after each step."),
+        _REMEDIES.get(
+            kind, "Save every few minutes, or once an epoch, instead of after each step."
+        ),
         line_text(study, saving.file, saving.line),
         what,
         each_ps,
@@ -170,7 +172,7 @@ def _remedy_of(study: Study, hook: CellPart) -> Remedy:
     name = quoted(hook.name, _LONGEST_NAME)
     cause = f" Most of it is {name}, {each} in each of {count_text(hook.occurrences)} calls."
     kind = hook.name.partition(".")[0]
-    code = _TOLD.get(kind, f"Do less in {name}, or do it after every 100th batch only.")
+    code = _REMEDIES.get(kind, f"Do less in {name}, or do it after every 100th batch only.")
     return Remedy(cause, code, line_text(study, hook.file, hook.line), name, each_ps)
 
 

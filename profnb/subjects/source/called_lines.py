@@ -43,7 +43,7 @@ class CalledRows:
         source_lines: tuple[LineHistory, int] | StackLines,
     ) -> None:
         """Find what is around each event."""
-        self._trace, self._told = trace, source_lines
+        self._trace, self._source_lines = trace, source_lines
         line_places = (
             source_lines.places if isinstance(source_lines, StackLines) else source_lines[0].places
         )
@@ -87,9 +87,9 @@ class CalledRows:
 
     def _running(self, events: Int64s, *, is_any_thread: bool) -> Int64s:
         """The row of the line at which the user's code was as each event began (-1 is any of them)."""
-        if isinstance(self._told, StackLines):
-            return self._row_of[self._told.place[events]]
-        history, thread_line = self._told
+        if isinstance(self._source_lines, StackLines):
+            return self._row_of[self._source_lines.place[events]]
+        history, thread_line = self._source_lines
         rows = self._row_of[history.place_at(self._trace.events.begin_ps[events])]
         is_here = self._trace.lines.of_event[events] == thread_line
         return rows if is_any_thread else np.where(is_here, rows, _NONE)

@@ -49,7 +49,7 @@ class Energy:
         step_joules: Of a step.
         example_joules: Of an example.
         band: How far all of them may be off, as a fraction: 0.07 is 7 %.
-        told_by: Where it comes from, or why it is not known.
+        method: How it was measured, or why it is not known.
     """
 
     source: str
@@ -58,7 +58,7 @@ class Energy:
     step_joules: float = np.nan
     example_joules: float = np.nan
     band: float = np.nan
-    told_by: str = _NO_POWER
+    method: str = _NO_POWER
 
 
 ENERGY = Table[Sequence[Energy]](
@@ -75,10 +75,15 @@ ENERGY = Table[Sequence[Energy]](
             of_each("band"),
             "how far they may be off, up or down: the accuracy of the reading and its delay",
         ),
-        Column("told_by", of_each("told_by"), "where it comes from, or why it is not known"),
+        Column(
+            "method",
+            of_each("method"),
+            "how it was measured, or why it is not known",
+            alias="told_by",
+        ),
     ),
     "It is what the board drew, idle or busy, whoever used it; of the host's processors and memory nothing "
-    "is known. A missing value is not known, and `told_by` says why. The band holds NVML's accuracy and the "
+    "is known. A missing value is not known, and `method` says why. The band holds NVML's accuracy and the "
     "delay of its readings, not what a board leaves out (an A100 or H100 looks for a quarter of the time).",
 )  # fmt: skip
 
@@ -132,21 +137,21 @@ def _energy_of(
     curve = _curve(board, time_s)
     if curve is None:
         return Energy(title)
-    taken, told_by, delay = curve
+    taken, method, delay = curve
     joules = float(taken[-1] - taken[0])
     is_seen = (begin_s >= time_s[0]) & (end_s <= time_s[-1])
     begin_s, end_s = begin_s[is_seen], end_s[is_seen]
     whole_band = _ACCURACY + (2 * delay / joules if joules > 0 else np.nan)
     if not begin_s.size:
-        return Energy(title, joules, band=whole_band, told_by=told_by + _NO_STEPS)
+        return Energy(title, joules, band=whole_band, method=method + _NO_STEPS)
     if float((end_s - begin_s).sum()) < _LEAST_S:
-        return Energy(title, joules, band=whole_band, told_by=told_by + _TOO_SHORT)
+        return Energy(title, joules, band=whole_band, method=method + _TOO_SHORT)
     of_steps = float((np.interp(end_s, time_s, taken) - np.interp(begin_s, time_s, taken)).sum())
     stretches = 1 + int((begin_s[1:] - end_s[:-1] > 1e-6).sum())
     band = _ACCURACY + (2 * delay * stretches / of_steps if of_steps > 0 else np.nan)
     each = of_steps / begin_s.size
     of_example = each / examples if examples else np.nan
-    return Energy(title, joules, begin_s.size, each, of_example, band, told_by)
+    return Energy(title, joules, begin_s.size, each, of_example, band, method)
 
 
 def _curve(board: BoardRecords, time_s: Floats) -> tuple[Floats, str, float] | None:

@@ -39,7 +39,7 @@ class SourceUse:
         read: Bytes per second that this process read from disks, shape (N,).
         written: ... and that it wrote, shape (N,).
         throttling: Why its clocks were held back, "" where they were not, or nobody could tell.
-        is_told: Whether reasons were told, shape (N,).
+        has_reasons: Whether reasons were told, shape (N,).
     """
 
     source: str
@@ -51,7 +51,7 @@ class SourceUse:
     read: Floats
     written: Floats
     throttling: tuple[str, ...]
-    is_told: Floats
+    has_reasons: Floats
 
 
 @dataclass(frozen=True, slots=True)

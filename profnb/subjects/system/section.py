@@ -46,10 +46,10 @@ def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Se
 def energy_sentence(energy: Energy) -> str:
     """What a GPU took, with how far that may be off; or why it is not known."""
     if math.isnan(energy.joules):
-        return f"Energy of {energy.source}: {energy.told_by}."
+        return f"Energy of {energy.source}: {energy.method}."
     whole = _joules(energy.joules)
     if math.isnan(energy.step_joules):
-        return f"{energy.source} took {whole} (by {energy.told_by})."
+        return f"{energy.source} took {whole} (by {energy.method})."
     example = (
         ""
         if math.isnan(energy.example_joules)
@@ -57,7 +57,7 @@ def energy_sentence(energy: Energy) -> str:
     )
     return (
         f"{energy.source} took {whole}: {_joules(energy.step_joules)} a step{example} "
-        f"(±{percent_text(energy.band)}, by {energy.told_by})."
+        f"(±{percent_text(energy.band)}, by {energy.method})."
     )
 
 

@@ -14,7 +14,7 @@ def throttling_notes(use: MachineUse | None) -> list[str]:
     """For each GPU for how much of the cell its clocks were held back, and why."""
     notes = []
     for source in use.sources if use is not None else ():
-        look_count = int(source.is_told.sum())
+        look_count = int(source.has_reasons.sum())
         held = [reason for reason in source.throttling if reason]
         if source.source == HOST or len(held) < max(_FEWEST, _LEAST_SHARE * look_count):
             continue

@@ -53,7 +53,7 @@ class Served:
         used = module.operands[order]
         self._users = user[order]
         self._offsets = np.searchsorted(used, np.arange(len(module) + 1))
-        self._known: dict[int, str] = {}
+        self._op_names: dict[int, str] = {}
 
     def op_name(self, row: int) -> str:
         """An op of the scope and direction that an instruction works for; "" where not certain."""
@@ -63,10 +63,10 @@ class Served:
         instruction_name = self._own_name(row)
         if instruction_name:
             return instruction_name
-        if row not in self._known:
-            self._known[row] = ""  # of what is met again below
-            self._known[row] = self._find_name(row, depth) if depth < _DEEPEST else ""
-        return self._known[row]
+        if row not in self._op_names:
+            self._op_names[row] = ""  # of what is met again below
+            self._op_names[row] = self._find_name(row, depth) if depth < _DEEPEST else ""
+        return self._op_names[row]
 
     def _own_name(self, row: int) -> str:
         """The name of an instruction or of what is inside it, its root's first."""
