@@ -1,7 +1,6 @@
 """Running code to a ``Profile``: the capture around a block or a cell, and marking steps by hand."""
 
 import atexit
-import gzip
 import os
 import sys
 import time
@@ -22,7 +21,6 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.capture.underway.standing import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import whole_file
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["CapturedProfile", "profile", "step"]
 
 _NAMELESS = "capture"
-_LEVEL = 1  # of gzip: protobufs of runs are alike
 
 
 class CapturedProfile:
@@ -128,12 +125,11 @@ class CapturedProfile:
         empty = recording.path
         if empty is None or self.profile.options.logdir is None or not empty.exists():
             return
-        from profnb.tf1.runs_file import join_run_metadata
+        from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
 
-        kept = empty.with_name(empty.name.removesuffix(".xplane.pb") + ".run_metadata.pb.gz")
+        kept = empty.with_name(empty.name.removesuffix(".xplane.pb") + RUNS_SUFFIX)
         try:
-            with whole_file(kept) as partial, gzip.open(partial, "wb", _LEVEL) as packed:
-                packed.writelines(join_run_metadata(runs))
+            write_runs(runs, kept)
             empty.unlink()
         except (OSError, TraceFormatError) as error:
             recording.messages.append(f"The session runs were not kept in the logdir: {error}")

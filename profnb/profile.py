@@ -5,7 +5,7 @@ question is asked, so that ``import profnb`` stays cheap.
 """
 
 import os
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -445,15 +445,26 @@ class Profile(Tables):
         """Write the trace into a logdir in TensorBoard's layout, and beside it what else was captured.
 
         Returns:
-            The trace file.
+            The trace file: XPlane's, byte for byte; of session runs their ``RunMetadata``.
 
         Raises:
             CaptureError: There is no trace.
+            TraceFormatError: It was opened from a file of another format, which is there to copy.
+            OSError: It cannot be written.
         """
         from profnb.capture.saved.sidecar import write_recordings
-        from profnb.trace.files import write_trace
+        from profnb.trace.files import write_into_run, write_trace
 
-        path = write_trace(self.trace, logdir)
+        runs = [] if self.recording is None else self.recording.graph_runs
+        if self.trace.recorded is None and runs:
+            import numpy as np
+
+            from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
+
+            buffers = [np.frombuffer(run, np.uint8) for run in runs]
+            path = write_into_run(self.trace, logdir, RUNS_SUFFIX, partial(write_runs, buffers))
+        else:
+            path = write_trace(self.trace, logdir)
         if self.recordings:
             write_recordings(path, self.options, self.recordings)
         return path

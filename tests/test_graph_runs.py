@@ -388,6 +388,26 @@ def test_session_runs_are_kept_in_a_logdir(model, tmp_path):
     assert [note for note in again.notes if "stands beside" in note] == []
 
 
+def test_session_runs_are_saved_when_asked_for(model, tmp_path):
+    with profnb.profile() as p, start(model) as session:
+        run_it(session, 6)
+    path = p.save(tmp_path / "logs")
+    assert path.name.endswith(".run_metadata.pb.gz") and path.parents[2] == tmp_path / "logs" / "plugins"
+    again = profnb.load(tmp_path / "logs")
+    for table in ("steps", "ops", "memory", "source_lines", "events", "step_times", "cell_breakdown"):
+        pd.testing.assert_frame_equal(getattr(again, table), getattr(p, table))
+    assert again.notes == p.notes
+
+
+def test_session_runs_that_cannot_be_written_leave_no_run_behind(model, tmp_path, monkeypatch):
+    with profnb.profile() as p, start(model) as session:
+        run_it(session, 6)
+    monkeypatch.setattr("profnb.tf1.runs_file._MOST_RUNS", 2)
+    with pytest.raises(profnb.TraceFormatError, match="session runs in one file"):
+        p.save(tmp_path)
+    assert list(tmp_path.rglob("*.gz")) == [] and list((tmp_path / "plugins" / "profile").iterdir()) == []
+
+
 def test_what_stands_beside_other_session_runs_is_not_told_of_them(model, tmp_path):
     with profnb.profile(logdir=tmp_path) as p, start(model) as session:
         run_it(session, 6)

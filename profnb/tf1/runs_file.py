@@ -6,15 +6,27 @@ into one run.
 Source of the field numbers: tensorflow/core/protobuf/config.proto (TensorFlow 2.21).
 """
 
+import gzip
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
+from profnb.core.whole_files import whole_file
 from profnb.tf1.nodes import Messages
 
-__all__ = ["RunBytes", "join_run_metadata", "no_run_metadata", "runs_of"]
+__all__ = [
+    "RUNS_SUFFIX",
+    "RunBytes",
+    "join_run_metadata",
+    "no_run_metadata",
+    "runs_of",
+    "write_runs",
+]
 
 RunBytes = tuple[Messages, int]  # a run's StepStats, and the size of what it stands in
+RUNS_SUFFIX = ".run_metadata.pb.gz"
+_LEVEL = 1  # of gzip: protobufs of runs are alike
 _RUN_STEP_STATS = 1
 _FIELD_1 = b"\x0a"  # the tag of a length-delimited field 1
 _MOST_RUNS = 10_000  # of 50 kB each they are as much as a capture keeps
@@ -34,6 +46,21 @@ def join_run_metadata(buffers: Sequence[Bytes]) -> Iterator[bytes]:
         stats = _stats_of(buffer)
         for begin, end in zip(stats.begins.tolist(), stats.ends.tolist(), strict=True):
             yield _FIELD_1 + _varint(end - begin) + buffer[begin:end].tobytes()
+
+
+def write_runs(buffers: Sequence[Bytes], target: Path) -> None:
+    """Write several runs to one file, whole or not at all.
+
+    Args:
+        buffers: As for ``join_run_metadata``.
+        target: The file, whose name ends with ``RUNS_SUFFIX``.
+
+    Raises:
+        TraceFormatError: As for ``join_run_metadata``.
+        OSError: It cannot be written.
+    """
+    with whole_file(target) as partial, gzip.open(partial, "wb", _LEVEL) as packed:
+        packed.writelines(join_run_metadata(buffers))
 
 
 def _check_count(runs: int) -> None:

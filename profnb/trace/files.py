@@ -7,6 +7,7 @@ import os
 import re
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from profnb.trace.model import Trace
 from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
 from profnb.trace.xplane import read_xplane
 
-__all__ = ["TraceFile", "find_traces", "pick_trace", "read_trace", "write_trace"]
+__all__ = [
+    "TraceFile", "find_traces", "pick_trace", "read_trace", "write_into_run", "write_trace",
+]  # fmt: skip
 
 _SUFFIX = ".xplane.pb"
 # What else a folder may hold that we read; only where there is no XPlane trace.
@@ -204,13 +207,35 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """
     if trace.recorded is None:
         raise TraceFormatError(f"{trace.source} was not read from an XPlane file.")
+    recorded = trace.recorded
+
+    def write(target: Path) -> None:
+        with whole_file(target) as partial:
+            partial.write_bytes(recorded.tobytes())
+
+    return write_into_run(trace, logdir, _SUFFIX, write)
+
+
+def write_into_run(
+    trace: Trace, logdir: str | os.PathLike[str], suffix: str, write: Callable[[Path], object]
+) -> Path:
+    """Write what was recorded of a trace into a new run of a logdir, in TensorBoard's layout.
+
+    Args:
+        trace: The trace, whose host the file is named for.
+        logdir: The logdir.
+        suffix: What the file's name ends with.
+        write: Writes the file it is given, whole or not at all.
+
+    Returns:
+        The file that was written.
+    """
     runs = Path(logdir).expanduser() / "plugins" / "profile"
     folder = claim_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
     host = trace.hostnames[0] if trace.hostnames else "host"
-    target = folder / (re.sub(r"[^\w.-]", "_", host) + _SUFFIX)
+    target = folder / (re.sub(r"[^\w.-]", "_", host) + suffix)
     try:
-        with whole_file(target) as partial:
-            partial.write_bytes(trace.recorded.tobytes())
+        write(target)
     except BaseException:
         folder.rmdir()
         raise
