@@ -15,7 +15,8 @@ from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.subjects.device.precision import ops_without_tensor_cores
-from profnb.subjects.advising import covered_share, op_events
+from profnb.subjects.advising import (op_events)
+from profnb.subjects.covered_time import (covered_share)
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction

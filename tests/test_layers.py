@@ -42,7 +42,6 @@ LONG = {
     "report/notes": "every note of a report, a function each, in the order in which they stand",
     "report/text": "the plain report, a function a part",
     "several/fleets": "the public class, a property an answer",
-    "subjects/advising": "the measures that bound gains: small functions over one study",
     "subjects/device/idle": "every cause of an idle span, in the order in which they are asked",
     "subjects/layers/layer_times": "one hand-out of times, with its worked example",
     "subjects/xla/hlo_costs": "one cost for each kind of instruction",

@@ -13,6 +13,7 @@
     unseen               what to say where there are no steps, or their work was not recorded
     category_words       what the categories of a step are called
     crowded              where threads waited for cores
+    covered_time         how much of the time from step to step some spans cover
     around_ops           how long TensorFlow is at work while no op that it records runs
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;

@@ -9,7 +9,7 @@ from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS, percent_text
 from profnb.steps.activities import (
     COPYING_IN,
@@ -17,6 +17,7 @@ from profnb.steps.activities import (
     HOST_TO_DEVICE,
     WAITING_FOR_INPUT,
 )
+from profnb.subjects.covered_time import covered_share
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
@@ -34,22 +35,17 @@ __all__ = [
     "Advice",
     "cell_ps",
     "cell_share_text",
-    "covered_share",
     "excess_share",
     "gain_of_fusing",
     "guide",
     "idle_share_of",
-    "in_periods",
     "input_shares",
     "is_loop_of_keras",
     "is_own_loop",
     "line_text",
     "op_events",
-    "period_ps",
-    "share_beyond",
     "share_of",
     "steps_share",
-    "usual_share_beyond",
     "window_of",
 ]
 
@@ -226,12 +222,6 @@ def input_shares(study: Study) -> tuple[float, float]:
     return of_moves - of_work, of_all - of_moves
 
 
-def period_ps(study: Study) -> int:
-    """The counted steps and the gaps that belong to them, together."""
-    rows = study.summary.counted
-    return int(study.steps.duration_ps[rows].sum() + study.gaps.own_ps[rows].sum())
-
-
 def excess_share(study: Study, events: Int64s) -> float:
     """What steps with one of these events took beyond the others of their phase, as share of all time.
 
@@ -265,70 +255,6 @@ def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
     has_op_inside = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
     has_op_inside[study.parent[ops]] = True
     return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
-
-
-def covered_share(study: Study, events: Int64s) -> float:
-    """Share of the counted steps' periods in which at least one of these events runs, on any thread."""
-    return share_of_spans(
-        study, study.trace.events.begin_ps[events], study.trace.events.end_ps[events]
-    )
-
-
-def share_of_spans(study: Study, begin: Int64s, end: Int64s) -> float:
-    """Share of the counted steps' periods that at least one of N spans covers."""
-    whole = period_ps(study)
-    return float(_covered_ps(study, begin, end).sum() / whole) if whole else 0.0
-
-
-def _covered_ps(study: Study, begin: Int64s, end: Int64s) -> Floats:
-    """Picoseconds of each of C counted steps' periods that at least one of N spans covers, shape (C,)."""
-    steps, counted = study.steps, study.summary.counted
-    if not begin.size:
-        return np.zeros(counted.size)
-    order = np.argsort(begin, kind="stable")
-    begin, end = begin[order], np.maximum.accumulate(end[order])
-    opens = np.append(True, begin[1:] > end[:-1])
-    first, last = begin[opens], end[np.append(opens[1:], True)]
-    # What is covered before each bound, by interpolation between the pieces' ends.
-    at = np.stack([first, last], axis=1).ravel()
-    sums = np.repeat(np.append(0, np.cumsum(last - first)), 2)[1:-1]
-    from_ps = steps.begin_ps[counted]
-    to_ps = steps.end_ps[counted] + study.gaps.own_ps[counted]
-    covered: Floats = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
-    return covered
-
-
-def in_periods(study: Study, times: Int64s) -> Bools:
-    """Whether each of N times lies in a counted step or in the gap behind it that belongs to it."""
-    steps, counted = study.steps, study.summary.counted
-    if not counted.size:
-        return np.zeros(times.size, np.bool_)
-    ends = steps.end_ps[counted] + study.gaps.own_ps[counted]
-    row = np.searchsorted(steps.begin_ps[counted], times, side="right") - 1
-    return (row >= 0) & (times < ends[np.maximum(row, 0)])
-
-
-def share_beyond(study: Study, events: Int64s, others: Int64s) -> float:
-    """Share of the counted steps' periods in which some of these events run, and none of the others."""
-    whole = period_ps(study)
-    return float(_beyond_ps(study, events, others).sum() / whole) if whole else 0.0
-
-
-def usual_share_beyond(study: Study, events: Int64s, others: Int64s) -> float:
-    """The same in the usual period, the median: what a few steps lost to other programs is not in it."""
-    steps, counted = study.steps, study.summary.counted
-    period = steps.duration_ps[counted] + study.gaps.own_ps[counted]
-    is_some = period > 0
-    beyond = _beyond_ps(study, events, others)[is_some] / period[is_some]
-    return float(np.median(beyond)) if beyond.size else 0.0
-
-
-def _beyond_ps(study: Study, events: Int64s, others: Int64s) -> Floats:
-    times = study.trace.events
-    every = np.union1d(events, others)
-    return _covered_ps(study, times.begin_ps[every], times.end_ps[every]) - _covered_ps(
-        study, times.begin_ps[others], times.end_ps[others]
-    )
 
 
 def gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:

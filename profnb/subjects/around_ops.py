@@ -9,7 +9,8 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.windows import outermost
-from profnb.subjects.advising import covered_share, op_events, share_of, share_of_spans
+from profnb.subjects.advising import op_events, share_of
+from profnb.subjects.covered_time import covered_share, share_of_spans
 from profnb.subjects.study import Study
 from profnb.trace.framework import SESSIONS, TENSORFLOW
 
@@ -35,8 +36,8 @@ def share_around_calls(study: Study) -> float:
     if not around:
         return 0.0
     events, ops = study.trace.events, _ops_of_steps(study)
-    begin, end = _first_to_last(events.begin_ps[ops], events.end_ps[ops], _call_of(study, ops))
-    return max(share_of(study, "host compute") - share_of_spans(study, begin, end), 0.0)
+    spans = _first_to_last(events.begin_ps[ops], events.end_ps[ops], _call_of(study, ops))
+    return max(share_of(study, "host compute") - share_of_spans(study, spans), 0.0)
 
 
 def _ops_of_steps(study: Study) -> Int64s:

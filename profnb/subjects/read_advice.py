@@ -5,15 +5,8 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, counted_text, percent_text
 from profnb.steps.activities import AWAITING, COPYING_IN, COPYING_OUT, SYNCHRONISING
-from profnb.subjects.advising import (
-    Advice,
-    covered_share,
-    guide,
-    idle_share_of,
-    in_periods,
-    is_loop_of_keras,
-    share_of_spans,
-)
+from profnb.subjects.advising import Advice, guide, idle_share_of, is_loop_of_keras
+from profnb.subjects.covered_time import covered_share, in_periods, share_of_spans
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import HLO_MODULE, RUN_ID
@@ -98,7 +91,7 @@ def _reads_of_jax_on_a_cpu(study: Study) -> Advice | None:
     if reads.size * 2 < counted.size:
         return None
     waiting = covered_share(study, reads)
-    unused = 1 - share_of_spans(study, *_runs_of_programs(study))
+    unused = 1 - share_of_spans(study, _runs_of_programs(study))
     share = min(waiting, unused)
     if share < _LEAST_ON_CPU:
         return None

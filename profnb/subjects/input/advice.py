@@ -10,12 +10,11 @@ from profnb.subjects.advising import (
     LEAST_INPUT,
     READY,
     Advice,
-    covered_share,
     guide,
     input_shares,
     is_loop_of_keras,
-    period_ps,
 )
+from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.study import Study
 
 __all__ = ["input_bound", "prefetch_more", "python_input", "waiting_for_input"]

@@ -9,7 +9,8 @@ from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, percent_text
 from profnb.steps.streams import busiest_device
-from profnb.subjects.advising import Advice, covered_share
+from profnb.subjects.advising import Advice
+from profnb.subjects.covered_time import covered_share
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.study import Study
 

@@ -9,14 +9,8 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.streams import covered_ps
 from profnb.steps.summary import GAP
-from profnb.subjects.advising import (
-    GUIDE,
-    Advice,
-    covered_share,
-    gain_of_fusing,
-    op_events,
-    share_of,
-)
+from profnb.subjects.advising import GUIDE, Advice, gain_of_fusing, op_events, share_of
+from profnb.subjects.covered_time import covered_share
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study

@@ -8,12 +8,12 @@ import numpy as np
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.nesting import outermost_of
-from profnb.subjects.advising import (
-    Advice,
+from profnb.subjects.advising import Advice, is_loop_of_keras
+from profnb.subjects.covered_time import (
     in_periods,
-    is_loop_of_keras,
     period_ps,
     share_beyond,
+    spans_of,
     usual_share_beyond,
 )
 from profnb.subjects.study import Study
@@ -60,8 +60,9 @@ def work_outside_jit(study: Study) -> Advice | None:
     else:
         beside = np.union1d(others, _events_of(study, set(functions) - {largest}))
         main = _events_of(study, {largest})
-    share = share_beyond(study, beside, main)
-    if min(share, usual_share_beyond(study, beside, main)) < _LEAST:
+    spans, of_main = spans_of(study, beside), spans_of(study, main)
+    share = share_beyond(study, spans, of_main)
+    if min(share, usual_share_beyond(study, spans, of_main)) < _LEAST:
         return None
     often = Counter(
         name for name, chosen in zip(functions, is_other.tolist(), strict=True) if chosen

@@ -4,15 +4,8 @@ from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.capture.parts.part_records import CHECKPOINTING, LOADING, CellPart
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.subjects.advising import (
-    Advice,
-    cell_ps,
-    cell_share_text,
-    covered_share,
-    line_text,
-    op_events,
-    period_ps,
-)
+from profnb.subjects.advising import Advice, cell_ps, cell_share_text, line_text, op_events
+from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.crowded import is_crowded, is_crowded_by_others
 from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
 from profnb.subjects.study import Study

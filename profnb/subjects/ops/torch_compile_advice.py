@@ -16,15 +16,8 @@ from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.compilation import FRAME_COMPILES, is_compilation
 from profnb.steps.nesting import outermost_of
-from profnb.subjects.advising import (
-    LEAST,
-    Advice,
-    excess_share,
-    in_periods,
-    share_beyond,
-    share_of,
-    window_of,
-)
+from profnb.subjects.advising import LEAST, Advice, excess_share, share_of, window_of
+from profnb.subjects.covered_time import in_periods, share_beyond, spans_of
 from profnb.subjects.study import Study
 from profnb.trace.framework import PYTORCH
 
@@ -98,7 +91,7 @@ def graph_breaks(study: Study) -> Advice | None:
     is_op &= ~trace.select_names(is_compilation)
     is_op[study.steps.roots] = False
     ops = np.flatnonzero(is_op)
-    share = share_beyond(study, outer, ops)
+    share = share_beyond(study, spans_of(study, outer), spans_of(study, ops))
     if share < _LEAST:
         return None
     return Advice(

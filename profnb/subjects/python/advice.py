@@ -8,16 +8,9 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
-from profnb.subjects.advising import (
-    GUIDE,
-    SAVE_LESS,
-    Advice,
-    guide,
-    is_own_loop,
-    period_ps,
-    window_of,
-)
+from profnb.subjects.advising import GUIDE, SAVE_LESS, Advice, guide, is_own_loop, window_of
 from profnb.subjects.around_ops import share_around_calls
+from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.input.iterators import keras_array_rows
 from profnb.subjects.ops.advice import eager_ops

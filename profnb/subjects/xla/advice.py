@@ -6,14 +6,8 @@ import numpy as np
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.compilation import is_compilation
-from profnb.subjects.advising import (
-    LEAST,
-    Advice,
-    excess_share,
-    gain_of_fusing,
-    period_ps,
-    window_of,
-)
+from profnb.subjects.advising import LEAST, Advice, excess_share, gain_of_fusing, window_of
+from profnb.subjects.covered_time import period_ps
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_modules import argument_names, argument_shapes
 from profnb.trace.framework import words
