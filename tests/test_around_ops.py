@@ -52,3 +52,23 @@ def test_fewer_calls_are_not_said_to_save_what_lies_between_the_ops_of_one(ops, 
     assert "20.0 % of the time, 2.00 ms a step, is Python" in advice.evidence
     assert ("For another 75.0 %" in advice.evidence) == ("fewer calls save a part" in advice.evidence) == is_of_calls
     assert advice.bound_fraction == pytest.approx(0.95 if is_of_calls else 0.225)
+
+
+def test_the_kernel_of_an_op_that_python_ran_is_an_op():
+    """Of ten executions of 900 us the kernels take 800: mostly ops, where TensorFlow records no event with the op's name."""
+    python = []
+    for at in range(8):
+        python.append(event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1))
+        for number in range(10):
+            begin = at * 10 * MS + number * MS
+            python += [
+                event("TFE_Py_FastPathExecute_C", begin, 9 * MS // 10),
+                event("EagerLocalExecute: MatMul", begin, 9 * MS // 10),
+                event("EagerKernelExecute", begin + MS // 20, 8 * MS // 10),
+                event("KernelAndDeviceFunc::Run", begin + MS // 20, 8 * MS // 10),
+            ]
+    study = Study(read(host(line("python", *python))))
+    assert share_around_ops(study) == pytest.approx(0.1)
+    assert share_around_calls(study) == pytest.approx(0.1)
+    as_function = [(name.replace("MatMul", "__inference_step_7"), *rest) for name, *rest in python]
+    assert share_around_ops(Study(read(host(line("python", *as_function))))) == pytest.approx(0.9)

@@ -2,7 +2,7 @@
 
 It records no op that it found to take some 8,000 cycles or less, 2 or 3 microseconds (``GetTFTraceMeLevel``
 and ``kOpIsExpensiveThresholdCycles`` of its executor). So that is its own work for each call and op, and
-those ops: of small steps most.
+those ops: of small steps most. Of an op that Python ran by itself the kernel is recorded, however small.
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ from profnb.core.columns import Int64s
 from profnb.steps.windows import outermost
 from profnb.subjects.advising import op_events, share_of
 from profnb.subjects.covered_time import covered_share, share_of_spans
+from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import SESSIONS, TENSORFLOW
 
@@ -42,6 +43,7 @@ def share_around_calls(study: Study) -> float:
 
 def _ops_of_steps(study: Study) -> Int64s:
     ops = op_events(study, lambda *_: True)
+    ops = np.union1d(ops, find_eager_kernels(study.trace, study.parent))
     return ops[study.groups.step[ops] >= 0]
 
 
