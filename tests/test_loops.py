@@ -1,7 +1,7 @@
 """Eager loops: their steps, what is input and what is Python in them, and when eager ops are advised against."""
 
 import pytest
-from traces import event, host, line, read
+from traces import event, gpu, host, line, read
 
 from profnb.report.ranking import advise
 from profnb.steps.breakdown import CATEGORIES
@@ -259,3 +259,76 @@ def test_new_iterators_of_validation_are_no_reason_to_repeat_a_dataset_that_does
     assert phases(by_python.steps) == {"train": 12, "loop": 12}
     assert by_python.gaps.between_epochs.size
     assert "epoch-ends" not in rules(by_python)
+
+
+def executed(name, at_us, kernel_us, start_us=20):
+    """An op that Python executes: half of the starting before its kernel, half after it."""
+    took = kernel_us + start_us
+    return [
+        event("TFE_Py_FastPathExecute_C", at_us * US, took * US),
+        event(f"EagerLocalExecute: {name}", at_us * US, took * US),
+        event("EagerKernelExecute", (at_us + start_us // 2) * US, kernel_us * US),
+        event("KernelAndDeviceFunc::Run", (at_us + start_us // 2) * US, kernel_us * US),
+    ]
+
+
+def eager_steps(kernel_us, pause_us, devices=()):
+    """Ten steps of 10 ms: 40 ops, each 20 us of starting, its kernel, and Python up to the next; the rest of a step is other Python."""
+    parts = []
+    for number in range(10):
+        parts.append([event("train", number * 10 * MS, 10 * MS, step_num=number, _r=1)])
+        parts += [executed("MatMul", number * 10_000 + n * (20 + kernel_us + pause_us), kernel_us) for n in range(40)]
+    return Study(read(host(line("python", *(one for part in parts for one in part))), *devices))
+
+
+def test_what_eager_ops_cost_is_their_starting_and_the_python_from_one_to_the_next():
+    found = rules(eager_steps(kernel_us=10, pause_us=100))["eager-ops"]
+    # 20 us around a kernel 40 times, 100 us between them 39 times, of 10 ms.
+    assert found.bound_fraction == pytest.approx((40 * 20 + 39 * 100) / 10_000, abs=1e-3)
+    assert "Python ran 40 ops a step one by one; starting them, and coming from one to the next, takes 47.0 % of the time" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("kernel_us", "pause_us", "is_said"),
+    [
+        (200, 5, False),  # 800 us of starting and 195 of Python, beside 8 ms of kernels
+        (180, 50, True),
+        (5, 220, False),  # whatever Python does between them, it is not coming to the next op
+    ],
+)
+def test_eager_ops_are_no_matter_where_their_kernels_or_other_python_is_the_time(kernel_us, pause_us, is_said):
+    study = eager_steps(kernel_us, pause_us)
+    assert ("eager-ops" in rules(study)) is is_said
+
+
+def test_what_a_tf_function_saves_holds_pauses_that_a_slow_machine_makes():
+    parts = []
+    for number in range(10):
+        parts.append([event("train", number * 10 * MS, 10 * MS, step_num=number, _r=1)])
+        pauses = [100] * 38 + [1500]  # Python calls a layer
+        at = number * 10_000
+        for pause in [*pauses, 0]:
+            parts.append(executed("MatMul", at, 10))
+            at += 30 + pause
+    found = rules(Study(read(host(line("python", *(one for part in parts for one in part))))))["eager-ops"]
+    assert found.bound_fraction == pytest.approx((40 * 20 + 38 * 100 + 1500) / 10_000, abs=1e-3)
+    assert "takes 46.0 % of the time" in found.evidence
+
+
+def test_eager_ops_that_waited_for_a_core_in_a_few_steps_are_not_told_to_be_costly():
+    """Starting takes 2 % of each step; in four of ten an execution stands still for 5 ms more, which is a fifth of all time."""
+    parts = []
+    for number in range(10):
+        parts.append([event("train", number * 10 * MS, 10 * MS, step_num=number, _r=1)])
+        parts += [executed("MatMul", number * 10_000 + n * 230, 10, start_us=10) for n in range(20)]
+        parts.append(executed("Relu", number * 10_000 + 4_800, 10, start_us=5000 if number % 3 == 0 else 10))
+    assert "eager-ops" not in rules(Study(read(host(line("python", *(one for part in parts for one in part))))))
+
+
+def test_starting_that_a_devices_work_hides_costs_nothing():
+    def study(busy_us):
+        work = [event("volta_sgemm", number * 10 * MS, busy_us * US) for number in range(10)]
+        return eager_steps(10, 100, devices=[gpu(line("Stream #1(Compute)", *work, line_id=7))])
+
+    assert "eager-ops" not in rules(study(9_900))
+    assert rules(study(2_000))["eager-ops"].bound_fraction == pytest.approx(0.8 * 0.52, abs=0.11)
