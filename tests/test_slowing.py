@@ -221,6 +221,13 @@ def test_of_hardly_any_looks_nobody_can_tell():
     assert is_slowed_by_others(None, (0, S), (6 * S, 7 * S)) is None
 
 
+def test_steps_that_nobody_timed_are_not_told_to_slow_down_beside_busy_programs():
+    """As those of JAX' calls: what the machine did is known of the traced window alone."""
+    times = [10.0] * 30 + [20.0] * 30
+    assert slowing_down(study_of(times)).rule == "slowing-down"
+    assert slowing_down(study_of(times, recording=Recording(core_waits=BESIDE))) is None
+
+
 BESIDE = CoreWaits(wall_ns=S, ran_ns=S // 2, waited_ns=0, others_ns=S, cores=2)
 
 

@@ -117,7 +117,7 @@ def slowing_down(study: Study) -> Advice | None:
     if rise is None:
         return None
     cause, what = _cause_of(study)
-    if cause in ("", _SAME) and _may_be_of_others(study, begins_ns):
+    if cause != _MORE and _may_be_of_others(study, begins_ns):
         return None  # the table of the machine tells it
     if cause == _INPUT and rise.change is not None:
         return None
@@ -143,11 +143,12 @@ def _may_be_of_others(study: Study, begins_ns: Int64s) -> bool:
     """Whether the last quarter of some steps, by when each began, is longer for what others did.
 
     Of a few seconds of steps the looks at the machine do not tell that; there it may be so wherever others
-    had a quarter of the cores while the steps ran, or while they were traced.
+    had a quarter of the cores while the steps ran, or while they were traced. Where nobody timed the steps,
+    as those of JAX' calls, the latter alone is known.
     """
     quarter, machine = begins_ns.size // 4, study.recording.machine
     if not quarter:
-        return False
+        return is_shared(study.recording.core_waits)
     first, last = int(begins_ns[0]), int(begins_ns[-1])
     early, late = (first, int(begins_ns[quarter])), (int(begins_ns[-1 - quarter]), last)
     is_slowed = is_slowed_by_others(machine, early, late)
