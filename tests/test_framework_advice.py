@@ -231,24 +231,27 @@ def test_memory_that_is_pinned_is_not_told_to_be():
     assert "non_blocking=True" in copies_in("Pinned")
 
 
-def many_ops(pause, took, count=24):
-    def step(at, base):
-        return [op("aten::add", base + 5 + number * (pause + took), took) for number in range(count)]
+def many_ops(pause, took, count=24, other=0):
+    """After every sixth op the code's own Python takes ``other`` us."""
 
-    return loop(step, period=10 + count * (pause + took))
+    def step(at, base):
+        return [op("aten::add", base + 5 + number * (pause + took) + number // 6 * other, took) for number in range(count)]
+
+    return loop(step, period=10 + count * (pause + took) + count // 6 * other)
 
 
 def test_small_ops_that_python_starts_one_by_one_are_told_so():
     advice = said(many_ops(pause=20, took=10))["small-ops"]
-    assert advice.bound_fraction == pytest.approx(23 * 20 / (10 + 24 * 30), abs=0.01)
+    assert advice.bound_fraction is None  # fewer ops save starting them, too
+    assert advice.concerned_fraction == pytest.approx(23 * 20 / (10 + 24 * 30), abs=0.01)
     assert "24 ops" in advice.evidence and "20.0 µs pass" in advice.evidence
     assert "larger batch" in advice.code and "torch.compile" in advice.code
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"pause": 20, "took": 200}, {"pause": 20, "took": 10, "count": 8}, {"pause": 900, "took": 100}],
-    ids=["ops that compute", "few ops", "long pauses are no dispatch"],
+    [{"pause": 20, "took": 200}, {"pause": 20, "took": 10, "count": 8}, {"pause": 900, "took": 100}, {"pause": 2, "took": 10, "other": 300}],
+    ids=["ops that compute", "few ops", "long pauses are no dispatch", "Python of the code's own between them"],
 )
 def test_ops_that_compute_are_not_small(settings):
     assert "small-ops" not in said(many_ops(**settings))
@@ -319,17 +322,23 @@ def test_the_first_version_and_the_one_for_any_shape_are_their_due(versions):
     assert "recompiling" not in said(compiles(versions))
 
 
-def fetches(kind, took=400):
+def fetches(kind, took=400, period=1000):
     def step(at, base):
         yield op(f"enumerate(DataLoader)#{kind}.__next__", base + 5, took)
-        yield op("aten::mm", base + took + 10, 900 - took)
+        yield op("aten::mm", base + took + 10, period - 100 - took)
 
-    return said(loop(step)).get("waiting-for-input")
+    return said(loop(step, period=period)).get("waiting-for-input")
 
 
 def test_workers_are_asked_for_where_there_are_none_and_more_where_they_are_slow():
-    without, slow = fetches("_SingleProcessDataLoaderIter"), fetches("_MultiProcessingDataLoaderIter")
+    without, slow = fetches("_SingleProcessDataLoaderIter", took=1400, period=3000), fetches("_MultiProcessingDataLoaderIter")
     assert "has no workers" in without.evidence and "num_workers=4" in without.code
     assert "workers did not have it ready" in slow.evidence
     assert "num_workers=4" not in slow.code and "persistent_workers=True" in slow.code
     assert fetches("_MultiProcessingDataLoaderIter", took=8) is None
+
+
+def test_what_a_loader_makes_faster_than_a_worker_hands_it_over_needs_no_workers():
+    found = fetches("_SingleProcessDataLoaderIter")  # 0.4 ms a batch
+    assert "num_workers" not in found.code and "torch.randperm" in found.code
+    assert (found.bound_fraction, found.concerned_fraction) == (None, pytest.approx(0.4, abs=0.02))

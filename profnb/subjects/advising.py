@@ -69,8 +69,8 @@ READY = {
     JAX: "Make the next batch in another thread or process (grain, tf.data, a PyTorch DataLoader) while this "
     "one is computed.",
     PYTORCH: "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True) makes the next "
-    "batch "
-    "while this one is computed.",
+    "batch while this one is computed; workers take some tenths of a second to start, so keep one loader for "
+    "all epochs.",
     UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
 }
 _LEAST_ASIDE = 0.005  # of the cell: less does not show

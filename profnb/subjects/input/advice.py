@@ -80,9 +80,13 @@ def waiting_for_input(study: Study) -> Advice | None:
     if share < LEAST_INPUT and (share + copying < LEAST_INPUT or share <= copying):
         return None
     is_keras = is_loop_of_keras(study)
-    if is_keras and share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size:
-        return None  # it costs that much to hand a batch over, whoever makes it
+    # It costs that much to hand a batch over, whoever makes it.
+    is_short = share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size
+    if is_keras and is_short:
+        return None
     on_the_spot, has_workers = (False, False) if is_keras else _loaders(study)
+    if on_the_spot and is_short:
+        return _slice_batches(study, share)
     return Advice(
         "waiting-for-input", "Have the next batch ready",
         f"{percent_text(share)} of the time is waiting for the next batch. "
@@ -102,6 +106,23 @@ def waiting_for_input(study: Study) -> Advice | None:
         if has_workers
         else READY[study.framework],
         guide(study, "data_performance"),
+    )  # fmt: skip
+
+
+def _slice_batches(study: Study, share: float) -> Advice:
+    """What is said of a loader of PyTorch's that makes a batch faster than a worker hands it over.
+
+    Of 6,000 rows in a ``TensorDataset``, batches of 32 and a small model, four workers made an epoch four
+    times as long; by slices it took two thirds. Nothing bounds that: the loader's own Python goes, too.
+    """
+    return Advice(
+        "waiting-for-input", "Take batches by index",
+        f"{percent_text(share)} of the time is waiting for the next batch, which the DataLoader puts "
+        "together from single examples, in less time than it takes to hand one over from a worker's process.",
+        None,
+        "If the data is in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows].",
+        guide(study, "data_performance"),
+        share,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ _NO_NAME = re.compile(r"\W")
 _MANY, _MANY_ALONE, _MANY_OF_KERAS = 5, 3, 20  # programs for each turn of the loop
 _LEAST = 0.1
 _SHOWN = 4
-_SHORT_PS, _FEWEST_OPS = 500_000_000, 20
+_SHORT_PS, _FAR_LONGER, _FEWEST_OPS = 500_000_000, 10, 20
 _LEAST_DISPATCH = 0.25
 
 
@@ -131,7 +131,8 @@ def small_ops(study: Study) -> Advice | None:
     """PyTorch on a CPU does nothing between its ops for a quarter of the time, 20 ops a step or more.
 
     That is so in half of the steps: those that lost the processor to others take far longer. Only pauses of
-    less than 0.5 ms count, as Python needs to come to the next op; a longer one is something else.
+    up to ten times the median count, and of less than 0.5 ms, as Python needs to come to the next op; a
+    longer one is something else. Nothing bounds what fewer ops save: what starts each of them goes, too.
     """
     counted = study.summary.counted
     if study.framework != PYTORCH or not counted.size or study.steps.is_window or study.has_device:
@@ -144,7 +145,9 @@ def small_ops(study: Study) -> Advice | None:
     begin, end = events.begin_ps[ops], events.end_ps[ops]
     pause = np.maximum(begin[1:] - end[:-1], 0)
     of_step = study.groups.step[ops]
-    is_short = (of_step[1:] == of_step[:-1]) & (pause < _SHORT_PS)
+    is_inside = of_step[1:] == of_step[:-1]
+    usual_ps = float(np.median(pause[is_inside])) if is_inside.any() else 0.0
+    is_short = is_inside & (pause < _SHORT_PS) & (pause <= _FAR_LONGER * usual_ps)
     in_step = np.zeros(len(study.steps), np.int64)
     np.add.at(in_step, of_step[1:][is_short], pause[is_short])
     if np.median(in_step[counted] / study.steps.duration_ps[counted]) < _LEAST_DISPATCH:
@@ -157,7 +160,7 @@ def small_ops(study: Study) -> Advice | None:
         f"A step is {count_text(round(each))} ops that Python starts one by one, of "
         f"{duration_text(float((end - begin).mean()))} on average; between one and the next "
         f"{duration_text(float(pause[is_short].mean()))} pass, {percent_text(share)} of the time in all.",
-        share,
+        None,
         "A larger batch makes fewer steps, each of as many ops; "
         + (
             "model.compile(..., jit_compile=True) has torch.compile make fewer and larger ones of them."
@@ -166,6 +169,7 @@ def small_ops(study: Study) -> Advice | None:
             "torch.optim.AdamW(..., foreach=True) or fused=True of the optimizer's."
         ),
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+        share,
     )  # fmt: skip
 
 
