@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import recorded
 from programs import F32, metadata_plane, op, parameter, program, shape
 from test_input_pipeline import starved
 from test_memory import training
@@ -15,9 +16,10 @@ from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.subjects.device.precision import ops_without_tensor_cores
-from profnb.subjects.advising import (op_events)
-from profnb.subjects.covered_time import (covered_share)
+from profnb.subjects.advising import op_events
+from profnb.subjects.covered_time import covered_share
 from profnb.subjects.study import Study
+from profnb.subjects.uncompilable import find_uncompilable
 from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction
 
@@ -491,6 +493,29 @@ def test_small_ops_are_spoken_of_where_they_matter_in_the_typical_step(gap_ms, e
         ops.append(event("b/MatMul:MatMul", at + stalled + 1300 * US, 500 * US))
     found = rules_of(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
     assert ("small-ops-without-xla" in found) is is_said
+
+
+@pytest.mark.parametrize(("op_type", "step", "is_said"), [("PyFunc", 3, False), ("StringFormat", 9, False), ("LookupTableFindV2", 0, False), ("MatMul", 3, True)])
+def test_xla_is_not_asked_to_compile_a_step_with_an_op_that_it_has_no_kernel_for(op_type, step, is_said):
+    ops, markers = [], []
+    for number in range(10):
+        at = number * 2 * MS
+        markers.append(event("train", at, 2 * MS, step_num=number, _r=1))
+        ops += [event(f"adam/update/Mul_{n}:Mul", at + n * 60 * US, 40 * US) for n in range(20)]
+    ops.append(event(f"x/a:{op_type}", step * 2 * MS + 1300 * US, 5 * US))
+    ops.sort(key=lambda one: one[1])
+    found = rules_of(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
+    assert ("small-ops-without-xla" in found) is is_said
+    code = found["large-optimizer"].code
+    assert code.startswith("model.compile(..., jit_compile=True) fuses" if is_said else "A larger batch runs it less often.")
+    assert is_said or f"XLA cannot compile this step, which runs `{op_type}`" in code
+
+
+@pytest.mark.parametrize("name", ["pipeline-py-function", "pipeline-small-files", "python-input-slow"])
+def test_what_a_pipeline_runs_on_its_own_threads_hinders_no_compiling(name):
+    study = recorded.program(name).study
+    assert any(op_type.startswith(("PyFunc", "EagerPyFunc", "ReadFile")) for _, op_type in study.ops.runs.keys)
+    assert find_uncompilable(study) == ""
 
 
 def test_a_growing_graph_by_its_versions():

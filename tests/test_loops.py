@@ -332,3 +332,31 @@ def test_starting_that_a_devices_work_hides_costs_nothing():
 
     assert "eager-ops" not in rules(study(9_900))
     assert rules(study(2_000))["eager-ops"].bound_fraction == pytest.approx(0.8 * 0.52, abs=0.11)
+
+
+def gap_loop(ops, *, gap_ms=9, op="MatMul", pause_us=20, marked="user"):
+    """Twelve marked steps of 1 ms that a function makes; behind each, ops that Python runs one by one in a gap."""
+    parts = []
+    for number in range(12):
+        begin = number * (1 + gap_ms)
+        parts += [
+            [event("train", begin * MS, MS, step_num=number, _r=1, profnb_marker=marked), event("EagerLocalExecute: __inference_step_7", begin * MS, MS)],
+            [event("a/MatMul:MatMul", begin * MS, MS)],
+            *(executed(op, begin * 1000 + 1000 + at * (30 + pause_us), 10) for at in range(ops)),
+        ]
+    return study_of(*parts)
+
+
+def test_ops_between_the_steps_of_an_own_loop_are_eager_ops_and_no_python_to_be_done_less_often():
+    found = rules(gap_loop(60))
+    assert "Python ran 60 ops a step one by one between the steps" in found["eager-ops"].evidence
+    assert found["eager-ops"].bound_fraction == pytest.approx((60 * 20 + 59 * 20) / 10_000, abs=0.02)
+    assert "python-between-steps" not in found
+    assert "eager-ops" not in rules(gap_loop(60, marked="keras"))  # a callback of a fit has a name
+
+
+def test_what_is_done_less_often_takes_the_ops_that_it_runs_with_it():
+    """Fifteen ops in a gap of 9 ms: few, so it is Python; of the time between steps nothing stays."""
+    found = rules(gap_loop(15, pause_us=500))
+    assert "eager-ops" not in found
+    assert found["python-between-steps"].bound_fraction == pytest.approx(0.9, abs=0.05)

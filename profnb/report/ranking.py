@@ -45,13 +45,13 @@ from profnb.subjects.input.network_advice import network_files
 from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
-    eager_ops,
     growing_graph,
     idle_cores,
     large_optimizer,
     oversubscribed,
 )
 from profnb.subjects.ops.dispatch_advice import small_ops, work_outside_jit
+from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
 from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
 from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
@@ -91,6 +91,7 @@ RULES: tuple[Rule, ...] = (
     recompiling_in_torch,
     graph_breaks,
     eager_ops,
+    eager_ops_between,
     work_outside_jit,
     small_ops,
     small_ops_without_xla,

@@ -14,6 +14,7 @@
     category_words       what the categories of a step are called
     crowded              where threads waited for cores
     covered_time         how much of the time from step to step some spans cover
+    uncompilable         ops for which XLA has no kernel
     around_ops           how long TensorFlow is at work while no op that it records runs
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;

@@ -1,119 +1,35 @@
-"""Rules of advice on ops: eager ops, the optimizer, threads, graphs that grow (TF1)."""
+"""Rules of advice on ops: the optimizer, threads, graphs that grow (TF1)."""
 
 from collections.abc import Set as AbstractSet
 
 import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
-from profnb.core.columns import Int64s
+from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.steps.activities import FIRST_OF_DEVICE
-from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.streams import covered_ps
-from profnb.subjects.advising import GUIDE, Advice, gain_of_fusing, op_events, share_of
+from profnb.subjects.advising import Advice, gain_of_fusing, op_events, share_of
 from profnb.subjects.covered_time import (
-    Spans,
     covered_share,
-    share_beyond,
-    spans_of,
-    usual_share_beyond,
 )
-from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_optimizer
 from profnb.subjects.study import Study
+from profnb.subjects.uncompilable import find_uncompilable
 from profnb.trace.framework import JAX, words
 from profnb.trace.names import PYTHON_OPS, is_host_collective
 from profnb.trace.op_names import is_packing, packing_scopes
 
 __all__ = [
-    "eager_ops",
     "growing_graph",
     "idle_cores",
     "large_optimizer",
     "oversubscribed",
 ]
 
-_EAGER_CALL = "EagerLocalExecute: "
-_FUNCTION_NAMES = (
-    "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
-)  # fmt: skip
-_MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 500, 30
-_CLOSE_PS, _FAR_PS, _LEAST_STARTING = 200_000_000, 2_000_000_000, 0.1
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
+_LONGEST_TYPE = 60
 _SMALL_PS, _MANY = 50_000_000, 20  # an op that is mostly its start; so many a step
-
-
-def eager_ops(study: Study) -> Advice | None:
-    """Python runs more than 20 ops a step one by one, and starting them takes a tenth of the time or more.
-
-    That is what their executions take besides their kernels, and Python from one to the next where that is
-    less than 0.2 ms; a longer pause is something else. It is so in half of the steps, too. Without steps: 500
-    ops or more besides those that make variables. What a tf.function saves at most is that, with pauses of up
-    to 2 ms. What a device computes meanwhile costs nothing. Not where the loop is Keras' own (``adapt``),
-    which nobody can put into a function.
-    """
-    counted = study.summary.counted
-    is_keras_own = study.steps.origin in EAGER_LOOPS and study.recording.turns.are_library
-    if not counted.size or is_keras_own:
-        return None
-
-    def is_eager(name: str) -> bool:
-        op = name.removeprefix(_EAGER_CALL)
-        return op != name and not op.startswith(_FUNCTION_NAMES)
-
-    trace = study.trace
-    events = np.flatnonzero(trace.select_names(is_eager) & trace.is_host_event)
-    events = events[np.isin(study.groups.step[events], counted)]
-    each = events.size / counted.size
-    if each < _MANY:
-        return None
-    is_window = study.steps.is_window
-    made = trace.select_named(f"{_EAGER_CALL}VarHandleOp").sum()
-    if is_window and each - _OPS_TO_MAKE_A_VARIABLE * made < _MANY_EAGER_OPS:
-        return None
-    hidden = spans_of(study, _kernels(study))
-    starting = _with_pauses(study, events, _CLOSE_PS)
-    share = share_beyond(study, starting, hidden)
-    if min(share, usual_share_beyond(study, starting, hidden)) < _LEAST_STARTING:
-        return None
-    whole = int(study.steps.duration_ps[counted].sum())
-    what = (
-        f"{count_text(events.size)} ops one by one in {duration_text(whole)}"
-        if is_window
-        else f"{count_text(round(each))} ops a step one by one"
-    )
-    return Advice(
-        "eager-ops", "Put the step into a tf.function",
-        f"Python ran {what}; starting them, and coming from one to the next, takes {percent_text(share)} of "
-        "the time, and nothing is fused or runs in parallel.",
-        share_beyond(study, _with_pauses(study, events, _FAR_PS), hidden),
-        "Put @tf.function over the function that runs them."
-        if is_window
-        else "Put @tf.function over the function that does one step (model.run_eagerly must be False).",
-        f"{GUIDE}/function",
-    )  # fmt: skip
-
-
-def _kernels(study: Study) -> Int64s:
-    """What ops do once they are started: a device's work, or kernels on the CPU."""
-    if study.has_device:
-        return np.flatnonzero(study.activities >= FIRST_OF_DEVICE)
-    kernels = find_eager_kernels(study.trace, study.parent)
-    return np.union1d(kernels, op_events(study, lambda *_: True))
-
-
-def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
-    """Executions, each up to the next one of its thread and step where no more than so long lies between."""
-    begin, end = spans_of(study, events)
-    if not events.size:
-        return begin, end
-    line, step = study.trace.lines.of_event[events], study.groups.step[events]
-    is_followed = (line[1:] == line[:-1]) & (step[1:] == step[:-1])
-    is_followed &= begin[1:] - end[:-1] <= longest_ps
-    return begin, np.append(
-        np.where(is_followed, np.maximum(begin[1:], end[:-1]), end[:-1]), end[-1:]
-    )
 
 
 def _is_optimizers(op_name: str) -> bool:
@@ -166,6 +82,7 @@ def large_optimizer(study: Study) -> Advice | None:
         bound = share * share_of(study, "device compute")
     else:
         bound = gain_of_fusing(study, lambda name, kind: _updates(name, kind, packing))
+    obstacle = find_uncompilable(study)
     return Advice(
         "large-optimizer", "Make the optimizer cheaper",
         f"The optimizer's ops are {percent_text(share)} of the time of all ops: {count_text(round(each))} a "
@@ -174,8 +91,10 @@ def large_optimizer(study: Study) -> Advice | None:
         words(
             study.framework,
             f"Fuse its {kind} with the framework's compiler; a larger batch runs it less often.",
-            tensorflow=f"model.compile(..., jit_compile=True) fuses its {kind}; a larger batch runs it less "
-            "often.",
+            tensorflow=f"A larger batch runs it less often. jit_compile=True would fuse its {kind}, but XLA "
+            f"cannot compile this step, which runs {quoted(obstacle, _LONGEST_TYPE)}."
+            if obstacle
+            else f"model.compile(..., jit_compile=True) fuses its {kind}; a larger batch runs it less often.",
             sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 "
             f"fuses its {kind}; a larger batch runs it less often.",
             pytorch=f"torch.optim.AdamW(..., fused=True), or foreach=True, runs its {kind} as a few; a "

@@ -13,8 +13,8 @@ from profnb.subjects.around_ops import share_around_calls
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.input.iterators import keras_array_rows
-from profnb.subjects.ops.advice import eager_ops
 from profnb.subjects.ops.dispatch_advice import work_outside_jit
+from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import find_remedy
@@ -65,7 +65,8 @@ def python_between_steps(study: Study) -> Advice | None:
         cause = f" Most of it is {feeding.named()}.{few}"
     else:
         cause = few or remedy.cause
-    named = min(remedy.each_ps * rows.size / whole, float(study.gaps.own_ps[rows].sum()) / whole)
+    in_gaps = float(study.gaps.own_ps[rows].sum()) / whole
+    named = min(remedy.each_ps * rows.size / whole, in_gaps)
     if named > _WITH_OPS * share and not seldom:  # ops that it runs are gone with it
         return Advice(
             "python-between-steps", "Do less between steps",
@@ -81,7 +82,11 @@ def python_between_steps(study: Study) -> Advice | None:
         if study.steps.origin in EAGER_LOOPS
         else f"{each} a step, is Python between steps and around {_whose(study)} work."
     )
-    of_calls = share_around_calls(study) if remedy.spares_calls and not seldom else 0.0
+    fewer_calls = remedy.spares_calls and not seldom
+    of_calls = share_around_calls(study) if fewer_calls else 0.0
+    # What the code does there is gone with the ops that it runs; Keras' own part of a fit stays.
+    gone = in_gaps if is_own_loop(study) and runs is None else named * (not seldom)
+    is_scan = fewer_calls and study.framework == JAX  # which saves starting each program, too
     if of_calls >= _LEAST_SHARE:
         cause += (
             f" For another {percent_text(of_calls)} TensorFlow is at work before a call's first op that it "
@@ -90,9 +95,10 @@ def python_between_steps(study: Study) -> Advice | None:
     return Advice(
         "python-between-steps", "Do less between steps",
         f"{percent_text(share)} of the time, {what}{cause}",
-        share if seldom else min(max(share, named) + of_calls, 1.0),
+        None if is_scan else min(max(share, gone) + of_calls, 1.0),
         seldom or remedy.code,
         guide(study, "function"),
+        share,
         where="" if seldom else remedy.where,
     )  # fmt: skip
 
@@ -128,6 +134,8 @@ def _has_another_cause(study: Study) -> bool:
         # A new input for each step (predict in a loop): not what the remedies here are for.
         bool(study.steps.ends_epoch[rows].sum() * 2 > rows.size)
         or (feeding is not None and feeding.makes_input)
+        # Python starts ops one by one there.
+        or eager_ops_between(study) is not None
         # Python makes the ops that are too many.
         or find_growth(study.recording.graph_versions) is not None
         # What is saved there is waited for the next element instead.

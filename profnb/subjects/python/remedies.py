@@ -14,7 +14,7 @@ from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.advising import is_loop_of_keras, is_own_loop, line_text
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
-from profnb.trace.framework import TENSORFLOW, words
+from profnb.trace.framework import JAX, TENSORFLOW, words
 from profnb.trace.names import MARKER_SOURCE
 
 __all__ = ["Remedy", "find_remedy"]
@@ -39,6 +39,21 @@ _OWN_LOOP = (
     "step."
 )
 
+_OWN_LOOP_ON_JAX = (
+    "Data that Python fetches or makes there: prepare it once, or make the next batch in another thread or "
+    "process (grain, a PyTorch DataLoader) while this one is computed. Anything else there: do it "
+    "after every 100th step."
+)
+_OWN_LOOP_ON_PYTORCH = (
+    "Data that Python fetches or makes there: prepare it once, or let a DataLoader with workers make the "
+    "next batch while this one is computed. Anything else there (logging, saving): do it after every 100th "
+    "step."
+)
+_SCAN = (
+    "jax.lax.scan inside one jax.jit runs several steps for each return to Python; log every 100 steps "
+    "instead of each."
+)
+_SELDOM = "Log every 100 steps instead of each, and do there nothing that can be done once."
 _OF_EITHER = (  # a trace of others does not say who marked its steps
     "Where Keras' fit runs the steps, model.compile(..., steps_per_execution=16) runs 16 of them for each "
     "return to Python; a loop of your own can put several steps into one tf.function."
@@ -89,10 +104,12 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
     saving = _costly_saving(study, each_ps)
     if saving is not None:
         return _remedy_of_saving(study, saving)
-    is_keras, of_tensorflow = is_loop_of_keras(study), _of_tensorflow(study, each_ps)
+    is_keras, is_short = is_loop_of_keras(study), each_ps < _SHORT_PS
+    of_tensorflow = _of_tensorflow(study, is_short=is_short)
     return Remedy(
         "",
-        spares_calls=study.framework == TENSORFLOW and of_tensorflow != _OWN_LOOP,
+        spares_calls=(study.framework == TENSORFLOW and of_tensorflow != _OWN_LOOP)
+        or (study.framework == JAX and is_short and not is_keras),
         code=words(
             study.framework,
             "Log every 100 steps instead of each, and fetch data in another thread or process.",
@@ -104,14 +121,8 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
                 else ""
             )
             + "tf.while_loop runs several steps in one session.run.",
-            jax=_OF_KERAS
-            if is_keras
-            else "Log every 100 steps instead of each; jax.lax.scan inside one jax.jit runs several "
-            "steps for each return to Python.",
-            pytorch=_OF_KERAS
-            if is_keras
-            else "Log every 100 steps instead of each; DataLoader(..., num_workers=4) fetches data "
-            "in other processes.",
+            jax=_OF_KERAS if is_keras else _SCAN if is_short else _OWN_LOOP_ON_JAX,
+            pytorch=_OF_KERAS if is_keras else _SELDOM if is_short else _OWN_LOOP_ON_PYTORCH,
         ),
     )
 
@@ -176,8 +187,7 @@ def _remedy_of(study: Study, hook: CellPart) -> Remedy:
     return Remedy(cause, code, line_text(study, hook.file, hook.line), name, each_ps)
 
 
-def _of_tensorflow(study: Study, each_ps: float) -> str:
-    is_short = each_ps < _SHORT_PS
+def _of_tensorflow(study: Study, *, is_short: bool) -> str:
     if _is_fed_batch_by_batch(study):
         return _ON_BATCH if is_short else _OWN_LOOP
     if study.steps.origin in EAGER_LOOPS or is_own_loop(study):

@@ -9,6 +9,7 @@ from profnb.steps.compilation import is_compilation
 from profnb.subjects.advising import LEAST, Advice, excess_share, gain_of_fusing, window_of
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.study import Study
+from profnb.subjects.uncompilable import find_uncompilable
 from profnb.subjects.xla.xla_modules import argument_names, argument_shapes
 from profnb.trace.framework import words
 from profnb.trace.hlo import HloModule
@@ -82,7 +83,8 @@ def _why_compiled(study: Study, module: str) -> str:
     for at in range(len(shapes[0]) if shapes else 0):
         distinct = list(dict.fromkeys(shape[at] for shape in shapes if at < len(shape)))
         if len(distinct) > 1:
-            listed = ", ".join(distinct[:_SHOWN_SHAPES])
+            more = ", ..." if len(distinct) > _SHOWN_SHAPES else ""
+            listed = ", ".join(distinct[:_SHOWN_SHAPES]) + more
             return f"argument {_argument_name(saved, at)} had several shapes ({listed})"
     if len(saved) > 1:
         return _SAME_SHAPES
@@ -104,8 +106,9 @@ def small_ops_without_xla(study: Study) -> Advice | None:
     """No XLA ran, and ten element-wise ops a step or more, which it fuses, are half of the host's op time.
 
     Both over all steps and in the typical one, where no op waited for a core, and there 2 % of the time from
-    step to step: beside a slow callback they do not matter. What XLA makes of the products on a CPU costs
-    more than TensorFlow's own. On devices small kernels are judged by their launches (``launch_bound``).
+    step to step: beside a slow callback they do not matter. Not where the step runs an op that XLA cannot
+    compile. What XLA makes of the products on a CPU costs more than TensorFlow's own. On devices small
+    kernels are judged by their launches (``launch_bound``).
     """
     counted = study.summary.counted
     if not counted.size or study.steps.is_window or study.has_device or len(study.xla.hlo):
@@ -116,6 +119,8 @@ def small_ops_without_xla(study: Study) -> Advice | None:
     each = float(ops.occurrences[fused].sum() / counted.size) if len(ops) else 0.0
     share = float(ops.self_ps[fused].sum() / whole) if whole else 0.0
     if share < 0.5 or each < 10:
+        return None
+    if find_uncompilable(study):
         return None
     typical_fused_ps, typical_ps = _typical_ps(study, _ELEMENTWISE), _typical_ps(study)
     if typical_fused_ps < max(typical_ps / 2, LEAST * period_ps(study) / counted.size):
