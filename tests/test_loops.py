@@ -222,6 +222,19 @@ def test_a_tape_that_was_entered_before_the_trace_began_or_only_once_leaves_the_
     assert study_of(*(taped(at, tape=0)[1:] for at in (20, 30))).steps.begin_ps.tolist() == [22 * MS, 32 * MS]
 
 
+def test_all_that_a_persistent_tape_is_asked_for_is_one_turn():
+    """Three turns, in each of which one tape is asked for five gradients, of 2 ms and 1 ms apart."""
+    parts = []
+    for turn in range(3):
+        at = 10 + turn * 30
+        parts.append(taped(at, tape=turn + 1))
+        parts += [taped(at + 3 * more, tape=turn + 1)[3:] for more in range(1, 5)]
+        parts.append(run("AssignSubVariableOp", at + 18))
+    steps = study_of(*parts).steps
+    assert steps.begin_ps.tolist() == [10 * MS, 40 * MS, 70 * MS]
+    assert steps.end_ps.tolist() == [29 * MS, 59 * MS, 89 * MS]
+
+
 def test_a_gradient_in_a_turn_that_asks_for_its_element_makes_no_step_of_its_own():
     inside = [part for at in range(20, 60, 10) for part in (ask(at), taped(at + 3, "AssignSubVariableOp", tape=at))]
     plain = [part for at in range(20, 60, 10) for part in (ask(at), run("AssignSubVariableOp", at + 3))]

@@ -66,6 +66,7 @@ class TapeWatch:
         self._last_asked: Callable[[], object] = lambda: None
         self._last_known = 0, 0
         self._times: dict[int, int] = {}  # how often each gradient was computed
+        self._last_numbers: dict[int, int] = {}  # of which tape the last one was
         self._has_turned = False
         self._is_eager: Any = None
         self._trace_type: Any = None
@@ -137,7 +138,10 @@ class TapeWatch:
     def _gradient_begins(self, tape: object) -> None:
         if self._is_seen():
             number, site = self._numbers.get(tape, 0), self._site()
-            self._times[site] = self._times.get(site, 0) + 1
+            # What a persistent tape is asked for again and again is one turn, unless it is the only tape.
+            if self._tapes < 2 or not number or self._last_numbers.get(site) != number:
+                self._times[site] = self._times.get(site, 0) + 1
+            self._last_numbers[site] = number
             self._has_turned = True
             self._open[id(tape)] = _begin(
                 self._trace_type,

@@ -1,8 +1,9 @@
 """Gradients that are computed eagerly to steps: a loop over NumPy batches asks no tf.data for elements.
 
 The capture marks where a tape is entered and where it is asked for a gradient, with a number for the calls
-that led there. Gradients of calls that alternate make one turn (a GAN's two), which begins where the first of
-their tapes is entered and ends, after its last gradient, with what TensorFlow does then on that thread.
+that led there. Gradients of calls that alternate make one turn (a GAN's two), and so do those of one
+persistent tape (one for each example). It begins where the first of their tapes is entered and ends, after
+its last gradient, with what TensorFlow does then on that thread.
 
     tapes      |in    gradient|          |in    gradient|          |in    gradient|
     ops          ooooo        oooo apply  xooooo        oooo apply  xooooo        oooo apply  evaluation ...
@@ -46,7 +47,8 @@ def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     thread = Thread(trace, int(np.bincount(trace.lines.of_event[gradients]).argmax()))
     order = np.argsort(gradients)
     order = order[trace.lines.of_event[gradients[order]] == thread.line]
-    gradients, codes = gradients[order], np.unique(codes[order], return_inverse=True)[1]
+    gradients, codes = _of_one_turn(trace, gradients[order], codes[order])
+    codes = np.unique(codes, return_inverse=True)[1]
     at = np.arange(gradients.size)
     turns = find_phases(codes.astype(np.int64), at, at + 1)
     if turns.first_root.size < 3:
@@ -90,6 +92,18 @@ def _overlap(trace: Trace, others: Steps, first: Int64s, last: Int64s) -> Bools:
     begun_before = np.searchsorted(others.host_begin_ps, trace.events.end_ps[last])
     ends = np.append(0, others.host_end_ps)[begun_before]
     return np.asarray((begun_before > 0) & (ends > trace.events.begin_ps[first]))
+
+
+def _of_one_turn(trace: Trace, gradients: Int64s, codes: Int64s) -> tuple[Int64s, Int64s]:
+    """One gradient for all that a persistent tape is asked for in a row: the last, by the first one's place.
+
+    A tape that is the only one is entered before the loop, so each of its gradients may be a turn.
+    """
+    numbers = _numbers_of(trace, gradients)
+    if np.unique(numbers[numbers > 0]).size < 2:
+        return gradients, codes
+    is_again = np.append(False, (numbers[1:] == numbers[:-1]) & (numbers[1:] > 0))
+    return gradients[~np.append(is_again[1:], False)], codes[~is_again]
 
 
 def _tapes(trace: Trace) -> tuple[Int64s, Int64s]:
