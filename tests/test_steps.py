@@ -358,7 +358,26 @@ def test_a_sequence_of_calls_that_repeats_is_one_step():
 
 @pytest.mark.parametrize(("codes", "length"), [([], 0), ([0], 0), ([0, 0], 1), ([0, 1, 0], 0), ([0, 1, 0, 1], 2), ([0, 1, 0, 1, 0], 2), ([0, 1, 1, 0, 1, 0], 0)])
 def test_the_shortest_sequence_that_repeats(codes, length):
-    assert find_sequence(np.array(codes, np.int64)) == length
+    assert find_sequence(np.array(codes, np.int64)) == ((0, len(codes), length) if length else (0, 0, 0))
+
+
+@pytest.mark.parametrize(("before", "turn", "count", "after", "expected"), [
+    ([7, 8, 9], [0, 1, 2, 3, 4, 5], 10, [6], (3, 63, 6)),
+    ([7, 8, 9], [0, 1, 2, 3, 4, 5], 10, [0, 1, 2, 6], (3, 66, 6)),  # the last turn is cut off
+    ([5], [0, 1, 2, 3, 4, 5], 10, [], (0, 61, 6)),  # what came before could be of a turn
+    ([7] * 20, [0, 1, 2, 3, 4, 5], 10, [], (0, 0, 0)),  # a quarter is something else
+    ([7], [0, 1, 2, 3, 4, 5, 6, 8, 9, 10], 2, [], (0, 0, 0)),  # twice may be chance
+    ([7], [0] * 5 + [1], 30, [], (1, 181, 6)),
+])  # fmt: skip
+def test_a_sequence_may_have_other_calls_before_it_and_behind_it(before, turn, count, after, expected):
+    assert find_sequence(np.array([*before, *turn * count, *after], np.int64)) == expected
+
+
+def test_weights_that_are_made_before_an_eager_loop_on_jax_are_no_part_of_its_steps():
+    names = ["normal", "zeros_like", *["loss_and_grad", "multiply", "multiply", "add"] * 10, "mean"]
+    steps = jax_calls(*((name, at * 10, 8) for at, name in enumerate(names)), multiply=90, add=50, loss_and_grad=30)
+    assert (len(steps), steps.origin) == (10, "a sequence of 4 calls that repeats")
+    assert steps.begin_ps.tolist()[:2] == [20, 60]
 
 
 def test_runs_of_a_graph_that_grows_are_one_phase_and_others_keep_their_programs():

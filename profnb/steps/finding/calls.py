@@ -33,11 +33,11 @@ def called_steps(trace: Trace) -> Steps | None:
     weights = trace.events.duration_ps[calls] if work is None else work
     roots, first_root, anchor = pick_cycle(codes, weights)
     carries = weights[codes == anchor].sum() >= _CARRIES * weights.sum()
-    length = 0 if carries else find_sequence(codes)
+    first, stop, length = (0, 0, 0) if carries else find_sequence(codes)
     if length:
-        turns = np.arange(0, calls.size + 1, length)
+        turns = np.arange(0, stop - first + 1, length)
         return make_steps(
-            trace, calls[: turns[-1]], turns, ("step",) * (turns.size - 1),
+            trace, calls[first : first + turns[-1]], turns, ("step",) * (turns.size - 1),
             f"a sequence of {length} calls that repeats",
         )  # fmt: skip
     if not roots.size:

@@ -10,6 +10,7 @@ __all__ = ["Turns", "find_phases", "find_sequence", "pick_cycle"]
 
 _MOSTLY = 0.9
 _LONGEST, _GLANCE = 1000, 16
+_FEWEST_INSIDE, _MOST_TRIES = 3, 64
 _MOST_PHASES = 100
 
 
@@ -97,23 +98,44 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
     return roots, np.append(turns, roots.size), anchor
 
 
-def find_sequence(codes: Int64s) -> int:
-    """How many of N calls make up the sequence that they repeat from the first to the last one.
+def find_sequence(codes: Int64s) -> tuple[int, int, int]:
+    """The sequence that N calls repeat: its first call, the end of its last one, and how many make up a turn.
+
+    It repeats from the first call to the last one, two times at least; or three times at least with other
+    calls before it and behind it, a tenth of all at most: weights are made before a loop, results are looked
+    at after it. The last turn may be cut off.
 
     Args:
         codes: Which function each call is of, shape (N,), in time order.
 
     Returns:
-        The length of the shortest one (1,000 at most), of which there are two turns at least; 0 if there is
-        none. The last turn may be cut off.
+        (first, stop, length) of the shortest one (1,000 at most); zeros if there is none.
     """
     for length in range(1, min(codes.size // 2, _LONGEST) + 1):
         is_start = (
             codes[length : length + _GLANCE] == codes[:_GLANCE][: codes.size - length]
         ).all()
         if is_start and (codes[length:] == codes[:-length]).all():
-            return length
-    return 0
+            return 0, codes.size, length
+    return _find_inside(codes)
+
+
+def _find_inside(codes: Int64s) -> tuple[int, int, int]:
+    middle, tries = codes.size // 2, 0
+    for length in range(1, min(codes.size // _FEWEST_INSIDE, _LONGEST) + 1):
+        glance = codes[middle : middle + _GLANCE]
+        if (glance != codes[middle - length : middle - length + glance.size]).any():
+            continue
+        tries += 1
+        if tries > _MOST_TRIES:
+            break
+        differs = np.flatnonzero(codes[length:] != codes[:-length])
+        at = int(np.searchsorted(differs, middle - length))
+        first = int(differs[at - 1]) + 1 if at else 0
+        stop = int(differs[at]) + length if at < differs.size else codes.size
+        if stop - first >= max(_MOSTLY * codes.size, _FEWEST_INSIDE * length):
+            return first, stop, length
+    return 0, 0, 0
 
 
 def _alternates(codes: Int64s, anchor: int, code: int) -> bool:
