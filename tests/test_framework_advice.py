@@ -7,6 +7,7 @@ import pytest
 from traces import event, host, line, plane, read
 
 from profnb.profile import Profile
+from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
 from profnb.trace.chrome.reader import read_chrome
 
 US = 1_000_000
@@ -76,6 +77,18 @@ def test_programs_that_lost_their_core_in_a_few_steps_are_no_work_outside_of_jit
     assert "work-outside-jit" not in said(loop(late=()))
     assert "work-outside-jit" not in said(loop(late=(3, 6, 9, 12, 15)))
     assert "work-outside-jit" in said(loop(late=range(1, 15)))
+
+
+def test_calls_that_nobody_timed_are_not_told_to_slow_down():
+    """Sixty calls that take 1 ms each at first, and 2 ms later, by a trace that may cost more and more itself."""
+    python, begin = [], 0
+    for at in range(60):
+        took = (1 + at // 30) * 1000 * US
+        python.append(event("PjitFunction(update)", begin, took - 10 * US))
+        begin += took
+    study = Profile(read(plane("/host:metadata"), host(line("python", *python)))).study
+    assert find_rise(study.steps.duration_ps.astype(float)) is not None
+    assert slowing_down(study) is None
 
 
 def test_reading_a_result_in_each_step_costs_what_python_could_do_meanwhile():
