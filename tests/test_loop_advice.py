@@ -10,7 +10,7 @@ import profnb
 from profnb.capture.models.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.parts.part_records import (
-    AROUND, BUILDING, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
+    AROUND, BUILDING, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
 from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction
@@ -184,6 +184,28 @@ def test_a_single_validation_is_not_told_to_come_less_often():
 ])  # fmt: skip
 def test_a_validation_that_is_not_what_takes_long_is_left_alone(study):
     assert "validation" not in rules_of(study())
+
+
+def validating_by_hand(validation=600, training=300, python=900, others=()):
+    """Twenty calls of a function with an optimizer, and forty of one without."""
+    names = [("train_step", "adam/a:ResourceApplyAdam")] * 20 + [("val_step", "m/MatMul:MatMul")] * 40
+    ran = [one for at, (name, op) in enumerate(names) for one in (event(name, at * 10 * MS, 9 * MS, tf_function_call="notTraced-nonXla"), event(op, at * 10 * MS, 8 * MS))]
+    cell = cell_of((CALLS, "train_step", 20, training, 7), (CALLS, "val_step", 40, validation, 9), (OTHER, "", 0, python, 0), *others)
+    return Study(read(host(line("python", *ran))), recording=Recording(cell=cell))
+
+
+def test_a_validation_of_an_own_loop_that_is_larger_than_training():
+    found = rules_of(validating_by_hand())["validation"]
+    assert "`val_step`, which has no gradients, took 600 ms, 33.3 % of the cell's time (40 calls); training took 300 ms" in found.evidence
+    # Python around its calls goes with it, and nobody knows how much of all Python that is.
+    assert (found.bound_fraction, found.concerned_fraction) == (None, pytest.approx(600 / 1800))
+
+
+@pytest.mark.parametrize("settings", [
+    {"training": 700}, {"validation": 290}, {"python": 2500}, {"others": [(CHECKPOINTING, "save", 1, 700, 3)]},
+])  # fmt: skip
+def test_a_validation_of_an_own_loop_that_is_not_much_is_left_alone(settings):
+    assert "validation" not in rules_of(validating_by_hand(**settings))
 
 
 def test_the_line_is_shown_once_and_escaped():

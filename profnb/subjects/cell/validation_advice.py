@@ -8,6 +8,8 @@ from profnb.capture.parts.part_records import (
     CALLS,
     EPOCH_ENDS,
     GAPS,
+    INPUT,
+    OTHER,
     TRAIN,
     VALIDATION,
     CellPart,
@@ -21,7 +23,7 @@ from profnb.trace.op_names import parse_op
 
 __all__ = ["own_validation", "validation"]
 
-_VALIDATION = "validation"
+_VALIDATION, _LEAST_OF_CELL = "validation", 0.2
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
 )
@@ -62,7 +64,10 @@ def validation(study: Study) -> Advice | None:
 
 
 def own_validation(study: Study) -> Advice | None:
-    """In a loop of one's own, the cell's largest part are calls of a tf.function that validates.
+    """In a loop of one's own, calls of a tf.function that validates are a fifth of the cell or more.
+
+    They are its largest part, too, but for Python and waiting for data, much of which is the validation's:
+    that goes with it, so nothing bounds what is saved.
 
     One that validates is called so (``test_step``, ``val_loss``) and has no gradients and no optimizer among
     its traced ops; it is compared with one that has them. A function that only runs forward may be anything
@@ -74,7 +79,10 @@ def own_validation(study: Study) -> Advice | None:
     training = [part for part in called if learns[part.name]]
     validating = [p for p in called if learns[p.name] is False and _VALIDATES.search(p.name)]
     spent_ns, whole_ns = took_ns(validating), took_ns(parts)
-    if not training or spent_ns <= _largest_other_ns(parts, validating):
+    others = [part for part in parts if part.part not in (OTHER, INPUT)]
+    if not training or spent_ns <= max(
+        _LEAST_OF_CELL * whole_ns, _largest_other_ns(others, validating)
+    ):
         return None
     names = " and ".join(f"`{part.name}`" for part in validating)
     calls = sum(part.occurrences for part in validating)
@@ -83,10 +91,11 @@ def own_validation(study: Study) -> Advice | None:
         f"{names}, which {'has' if len(validating) == 1 else 'have'} no gradients, took "
         f"{duration_text(spent_ns * PS_PER_NS)}, {cell_share_text(study, spent_ns / whole_ns)} "
         f"({counted_text(calls, 'call')}); training took {duration_text(took_ns(training) * PS_PER_NS)}.",
-        spent_ns / whole_ns,
+        None,
         "Validate after every few epochs, or on a part of the data: for batch in validation.take(n). Larger "
         "batches make fewer calls; nothing is kept for gradients, so they fit.",
         f"{GUIDE}/keras/writing_a_training_loop_from_scratch",
+        spent_ns / whole_ns,
         where=line_of(study, validating),
         is_of_cell=True,
     )  # fmt: skip
