@@ -59,6 +59,53 @@ def eager_ops_without_steps():
     return cell
 
 
+@planted("eager-ops", says=("between the steps",), never=("every 100th",))
+def a_policy_that_acts_between_its_trainings():
+    """As in reinforcement learning: the model is called for each observation, and then learns from what came of it."""
+    model, optimizer = classifier(width=8), keras.optimizers.SGD(0.01)
+    observations, rewards = tf.random.normal((4, 8)), tf.random.normal((4, 10))
+
+    @tf.function
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x) - y) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+        return loss
+
+    def cell():
+        for _ in range(25):
+            for at in range(4):
+                int(tf.argmax(model(observations[at : at + 1]), axis=1)[0])
+            train_step(observations, rewards)
+
+    cell()
+    return cell
+
+
+@planted("python-in-the-step", says=("calls Python once",))
+def a_metric_in_numpy_in_each_step():
+    weight, x = tf.Variable(tf.random.normal((300, 300))), tf.random.normal((300, 300))
+
+    def ranks(values):
+        return np.float32(sum(sorted(values.ravel().tolist()[:20_000])[::2]))
+
+    @tf.function
+    def train_step():
+        with tf.GradientTape() as tape:
+            y = tf.matmul(x, weight)
+            loss = tf.reduce_mean(y**2)
+        weight.assign_sub(tape.gradient(loss, weight) * 1e-6)
+        return tf.numpy_function(ranks, [y], tf.float32)
+
+    train_step()
+
+    def cell():
+        for _ in range(25):
+            train_step()
+
+    return cell
+
+
 @planted("eager-ops", also=("small-ops-without-xla",))
 def a_model_called_in_a_loop():
     layers = [keras.layers.Dense(32, activation="relu") for _ in range(16)]

@@ -169,7 +169,7 @@ def fit_from_many_small_files():
     return lambda: model.fit(data, verbose=0)
 
 
-@planted("prefetch-more", also=("python-input",), never=NEVER)
+@planted("prefetch-more", "python-in-the-step", also=("python-input",), never=NEVER)  # what stands for a step is Python, too
 def a_pipeline_that_comes_in_bursts():
     def nap(x):
         time.sleep(0.12 if int(x) % 8 == 7 else 0.001)

@@ -56,6 +56,7 @@ from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
 from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
+from profnb.subjects.python.function_advice import python_in_the_step
 from profnb.subjects.read_advice import synchronising_reads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -81,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     empty_queue,
     small_files,
     python_between_steps,
+    python_in_the_step,
     epoch_ends,
     gpu_thread_mode,
     launch_bound,

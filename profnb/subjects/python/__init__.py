@@ -6,4 +6,5 @@ gap_causes                   gaps between steps to the callback, or the saving, 
 find                         all of it for one trace
 section                      how it is shown
 advice, remedies             rules on Python around the steps and between them; what helps
+function_advice              the rule on Python functions that a step's graph calls
 """

@@ -1,0 +1,54 @@
+"""Advice on Python functions that a step's graph calls: of the guilty, and silent on pipelines' and on small ones."""
+
+import pytest
+import recorded
+from traces import event, host, line, read
+
+from profnb.report.ranking import advise
+from profnb.subjects.study import Study
+
+MS = 10**9
+
+
+def study_of(functions, ops=((0, 2),), steps=12, beside=()):
+    """Steps of 10 ms: ``functions`` gives those of a step, as (begin, end) in ms; ops on the graph's thread, others on another's."""
+    python, graph, others = [], [], []
+    for at in range(steps):
+        begin = at * 10
+        python.append(event("train", begin * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at))
+        graph.append(event("ExecutorState::Process", begin * MS, 10 * MS, _ct=15, _c=at))
+        both = [("a/MatMul:MatMul", *span) for span in ops] + [("metric/PyFunc:PyFunc", *span) for span in functions(at)]
+        graph += [event(name, round((begin + a) * MS), round((b - a) * MS)) for name, a, b in sorted(both, key=lambda one: one[1])]
+        others += [event(name, round((begin + a) * MS), round((b - a) * MS), _ct=15, _c=at) for name, a, b in beside]
+    return Study(read(host(line("python", *python), line("executor", *graph, line_id=2), line("other", *others, line_id=3))))
+
+
+def said(study):
+    return {one.rule: one for one in advise(study)}.get("python-in-the-step")
+
+
+def test_a_function_that_each_step_calls_is_named_with_its_time():
+    found = said(study_of(lambda _: [(3, 6)]))
+    assert found.bound_fraction == pytest.approx(0.3)
+    assert "calls Python once (`metric/PyFunc`), for 3.00 ms each time: 30.0 % of the time" in found.evidence
+    assert "calls Python 3 (" in said(study_of(lambda _: [(3, 4), (5, 6), (7, 8)])).evidence
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        lambda: study_of(lambda _: [(3, 3.9)]),  # 9 %
+        lambda: study_of(lambda at: [(3, 9)] if at % 4 == 0 else []),  # a summary now and then: 15 %
+        lambda: study_of(lambda at: [(3, 9.5)] if at < 3 else [(3, 3.5)]),  # it waited for a core in three of twelve steps
+        lambda: study_of(lambda _: [(3, 6)], beside=[("b/MatMul:MatMul", 2.5, 6.5)]),  # others compute meanwhile
+        lambda: study_of(lambda _: []),
+    ],
+    ids=["small", "now and then", "a busy machine", "beside others", "none"],
+)
+def test_functions_that_cost_the_steps_little_are_left_alone(study):
+    assert said(study()) is None
+
+
+@pytest.mark.parametrize("name", ["pipeline-py-function", "pipeline-generator", "python-input-slow", "keras-generator"])
+def test_functions_of_the_input_are_not_the_steps(name):
+    assert said(recorded.program(name).study) is None
