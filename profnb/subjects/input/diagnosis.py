@@ -63,8 +63,9 @@ class InputDiagnosis:
 
     Attributes:
         severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
-            where an element takes less than 60 us to come, where the pipeline makes more than is taken, where
-            fewer than four elements were taken, and where no pipeline of the user's is to blame.
+            where an element takes less than 60 us to come, where the pipeline makes more than is taken (and
+            the wait is moderate, or it makes five times that), where fewer than four elements were taken,
+            and where no pipeline of the user's is to blame.
         iterator: The row of the iterator that is the limit, or -1 where nothing waits.
         cause: A key of ``CAUSES``; "" where nothing waits.
         sentence: The answer, with its numbers.
@@ -107,8 +108,9 @@ def diagnose_input(
     model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
     by_iterator = waiting.charged_ps.sum(axis=1)
     whole = int(by_iterator.sum())
-    if waiting.elements < _FEWEST_ELEMENTS:
-        severity = "none"
+    is_far_ahead = waiting.busy_ps * _FAR_MORE * waiting.model_per_second < 1e12
+    if waiting.elements < _FEWEST_ELEMENTS or (_runs_ahead(table) and is_far_ahead):
+        severity = "none"  # it waits for a core, or for what comes seldom: no stage makes too few
     if severity == "none" or not whole:
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
         sentence = (
@@ -116,7 +118,7 @@ def diagnose_input(
             f"{_rate(model)} {unit}/s; the pipeline can make {rate}."
         )
         return InputDiagnosis("none", -1, "", sentence, "")
-    row = int(by_iterator.argmax())
+    row = _limit_of(table, waiting)
     comes_unevenly = _comes_unevenly(table, waiting, row)
     if comes_unevenly:
         made = 1e12 / waiting.busy_ps * each
@@ -180,6 +182,22 @@ def _hardly_works(table: InputPipeline, waiting: Waiting, row: int) -> bool:
     """Whether an iterator's function took less than a tenth of what was waited for the iterator."""
     whole = int(waiting.charged_ps[row].sum())
     return int(table.function_occurrences[row]) > 0 and int(table.work_ps[row]) * 10 < whole
+
+
+def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
+    """The row of the iterator that was waited for longest.
+
+    Not one whose function, in which the time was waited, worked for less than half of it (a filter behind a
+    map that takes all threads): the next one then, if it is a quarter of the waiting.
+    """
+    by_iterator = waiting.charged_ps.sum(axis=1)
+    row, *others = np.argsort(-by_iterator, kind="stable").tolist()
+    in_function = int(waiting.charged_ps[row, FUNCTION])
+    is_idle = table.function_occurrences[row] and table.function_ps[row] * 2 < in_function
+    if is_idle and in_function * 2 > by_iterator[row] and table.kind[row] not in _MAPS and others:
+        following = others[0]
+        return int(following if 4 * by_iterator[following] >= by_iterator.sum() else row)
+    return int(row)
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
