@@ -1,8 +1,9 @@
 """Time in which TensorFlow works and no op that it records runs: the calls' own, and the executor's between the ops of one call."""
 
 import pytest
-from traces import event, host, line, read
+from traces import event, host, line, plane, read
 
+from profnb.report.report import build_report
 from profnb.subjects.around_ops import share_around_calls, share_around_ops
 from profnb.subjects.python.advice import python_between_steps
 from profnb.subjects.study import Study
@@ -72,3 +73,22 @@ def test_the_kernel_of_an_op_that_python_ran_is_an_op():
     assert share_around_calls(study) == pytest.approx(0.1)
     as_function = [(name.replace("MatMul", "__inference_step_7"), *rest) for name, *rest in python]
     assert share_around_ops(Study(read(host(line("python", *as_function))))) == pytest.approx(0.9)
+
+
+def jax_loop(runs_us):
+    """Twenty calls of 500 us in steps of 1 ms, whose program runs on another thread for so long."""
+    python, programs = [], []
+    for at in range(20):
+        python += [event("PjitFunction(update)", at * MS, MS // 2)] * 2
+        programs.append(event("fusion", at * MS + MS // 4, runs_us * MS // 1000, hlo_op="fusion", hlo_module="jit_update", program_id=3))
+    return Study(read(plane("/host:metadata"), host(line("python", *python), line("tf_XLAPjRtCpuClient/1", *programs, line_id=2))))
+
+
+@pytest.mark.parametrize(("runs_us", "is_outside"), [(100, True), (400, False)])
+def test_jax_that_starts_programs_is_not_ops_that_compute(runs_us, is_outside):
+    study = jax_loop(runs_us)
+    around = share_around_ops(study)
+    assert (around > next(share.fraction for share in study.summary.shares if share.category == "host compute") / 2) is is_outside
+    answer = build_report(study, title="t", notes=(), overhead_ps=None).answer
+    assert ("JAX at work on the CPU, mostly outside of the ops that it records" in answer) is is_outside
+    assert share_around_calls(study) == 0.0

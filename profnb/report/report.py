@@ -45,7 +45,7 @@ from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import headline_without_work, nothing_ran, unrecorded_backend
 from profnb.subjects.xla.section import xla_sections
-from profnb.trace.framework import JAX, PYTORCH
+from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW
 
 __all__ = ["Report", "build_python_report", "build_report"]
 
@@ -155,7 +155,8 @@ def _explain_largest(study: Study) -> str:
     largest = study.summary.largest
     if largest is not None and largest.category == "host compute":
         if share_around_ops(study) > largest.fraction / 2:
-            return "TensorFlow at work on the CPU, mostly outside of the ops that it records"
+            framework = JAX if study.framework == JAX else TENSORFLOW
+            return f"{framework} at work on the CPU, mostly outside of the ops that it records"
         crowded = is_crowded(study.recording.core_waits)
         return "ops on the CPU, computing or waiting for a core" if crowded else ""
     return _between(study) if largest is not None and largest.category == GAP else ""

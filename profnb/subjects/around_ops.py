@@ -13,7 +13,7 @@ from profnb.subjects.advising import op_events, share_of
 from profnb.subjects.covered_time import covered_share, share_of_spans
 from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.study import Study
-from profnb.trace.framework import SESSIONS, TENSORFLOW
+from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW
 
 __all__ = ["share_around_calls", "share_around_ops"]
 
@@ -22,9 +22,14 @@ _CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
 
 
 def share_around_ops(study: Study) -> float:
-    """Share of the time from step to step; 0 where a device works, and of other frameworks' programs."""
-    if study.has_device or study.framework not in (TENSORFLOW, SESSIONS):
+    """Share of the time from step to step; 0 where a device works, and of other frameworks' programs.
+
+    Of JAX that is starting programs: their ops are the instructions that XLA ran.
+    """
+    if study.has_device or study.framework not in (TENSORFLOW, SESSIONS, JAX):
         return 0.0
+    if study.framework == JAX and not len(study.xla.hlo):
+        return 0.0  # nobody knows when its programs ran
     return max(share_of(study, "host compute") - covered_share(study, _ops_of_steps(study)), 0.0)
 
 
@@ -34,7 +39,7 @@ def share_around_calls(study: Study) -> float:
     What lies between the ops of one call is the executor's, and stays however few calls there are.
     """
     around = share_around_ops(study)
-    if not around:
+    if not around or study.framework == JAX:
         return 0.0
     events, ops = study.trace.events, _ops_of_steps(study)
     spans = _first_to_last(events.begin_ps[ops], events.end_ps[ops], _call_of(study, ops))
@@ -42,6 +47,8 @@ def share_around_calls(study: Study) -> float:
 
 
 def _ops_of_steps(study: Study) -> Int64s:
+    if study.framework == JAX:
+        return study.xla.hlo.events
     ops = op_events(study, lambda *_: True)
     ops = np.union1d(ops, find_eager_kernels(study.trace, study.parent))
     return ops[study.groups.step[ops] >= 0]
