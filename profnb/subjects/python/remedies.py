@@ -50,8 +50,9 @@ _OWN_LOOP_ON_PYTORCH = (
     "step."
 )
 _SCAN = (
-    "jax.lax.scan inside one jax.jit runs several steps for each return to Python; log every 100 steps "
-    "instead of each."
+    "Where Python makes data there, make the next batch in another thread or process (grain, a PyTorch "
+    "DataLoader); else jax.lax.scan inside one jax.jit runs several steps for each return to Python. Log "
+    "every 100 steps instead of each."
 )
 _SELDOM = "Log every 100 steps instead of each, and do there nothing that can be done once."
 _OF_EITHER = (  # a trace of others does not say who marked its steps
