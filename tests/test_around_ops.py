@@ -1,7 +1,7 @@
 """Time in which TensorFlow works and no op that it records runs: the calls' own, and the executor's between the ops of one call."""
 
 import pytest
-from traces import event, host, line, plane, read
+from traces import event, gpu, host, line, plane, read
 
 from profnb.report.report import build_report
 from profnb.subjects.around_ops import share_around_calls, share_around_ops
@@ -11,7 +11,7 @@ from profnb.subjects.study import Study
 MS = 10**9
 
 
-def study_of(*calls, beside=()):
+def study_of(*calls, beside=(), devices=()):
     """Eight steps of 10 ms with these calls on Python's thread: begin, end and the ops of its executor, in ms."""
     python, executor, others = [], [], []
     for at in range(8):
@@ -21,7 +21,7 @@ def study_of(*calls, beside=()):
             executor.append(event("ExecutorState::Process", (at * 10 + begin) * MS, (end - begin) * MS, _ct=15, _c=at))
             executor += [event("dense/MatMul:MatMul", round((at * 10 + first) * MS), round((last - first) * MS)) for first, last in ops]
         others += [event("EagerKernelExecute", (at * 10 + begin) * MS, (end - begin) * MS) for begin, end in beside]
-    return Study(read(host(line("python", *python), line("executor", *executor, line_id=2), line("other", *others, line_id=3))))
+    return Study(read(host(line("python", *python), line("executor", *executor, line_id=2), line("other", *others, line_id=3)), *devices))
 
 
 @pytest.mark.parametrize(("calls", "of_ops", "of_calls"), [
@@ -29,6 +29,7 @@ def study_of(*calls, beside=()):
     (((0, 8, (1, 2), (6, 7)),), 0.6, 0.2),  # from 2 to 6 its ops are chosen and handed on: in a loop of many calls as in one
     (((0, 8, (0, 4), (4, 8)),), 0.0, 0.0),
     (((0, 8),), 0.8, 0.8),
+    (((0, 2), (2, 8, (3, 4), (6, 7))), 0.6, 0.4),  # the first call has no ops
     (((0, 4, (1, 2)), (4, 8, (5, 6))), 0.6, 0.6),  # from 2 to 5 one call ends and another begins
     (((0, 4, (1, 2), (3, 4)), (4, 8, (5, 6), (7, 8))), 0.4, 0.2),
 ])  # fmt: skip
@@ -92,3 +93,13 @@ def test_jax_that_starts_programs_is_not_ops_that_compute(runs_us, is_outside):
     answer = build_report(study, title="t", notes=(), overhead_ps=None).answer
     assert ("JAX at work on the CPU, mostly outside of the ops that it records" in answer) is is_outside
     assert share_around_calls(study) == 0.0
+
+
+def test_where_a_device_works_or_the_framework_records_all_its_ops_nobody_is_around_them():
+    assert share_around_ops(study_of((0, 8))) == pytest.approx(0.8)
+    kernels = line("Stream #1(Compute)", *(event("sgemm", at * 10 * MS, MS) for at in range(8)), line_id=7)
+    assert share_around_ops(study_of((0, 8), devices=[gpu(kernels)])) == 0.0
+    torch = [event("ProfilerStep#1", at * 10 * MS, 10 * MS, step_num=at, _r=1) for at in range(8)]
+    aten = [event("aten::mm", at * 10 * MS, 8 * MS) for at in range(8)]
+    study = Study(read(host(line("python", *(one for pair in zip(torch, aten, strict=True) for one in pair)))))
+    assert study.framework != "TensorFlow" and share_around_ops(study) == 0.0

@@ -10,17 +10,17 @@ from profnb.subjects.study import Study
 MS = 10**9
 
 
-def study_of(functions, ops=((0, 2),), steps=12, beside=()):
+def study_of(functions, ops=((0, 2),), steps=12, beside=(), others=(), phase=lambda _: "train"):
     """Steps of 10 ms: ``functions`` gives those of a step, as (begin, end) in ms; ops on the graph's thread, others on another's."""
-    python, graph, others = [], [], []
+    python, graph, elsewhere = [], [], []
     for at in range(steps):
         begin = at * 10
-        python.append(event("train", begin * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at))
+        python.append(event(phase(at), begin * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at))
         graph.append(event("ExecutorState::Process", begin * MS, 10 * MS, _ct=15, _c=at))
-        both = [("a/MatMul:MatMul", *span) for span in ops] + [("metric/PyFunc:PyFunc", *span) for span in functions(at)]
+        both = [("a/MatMul:MatMul", *span) for span in ops] + [("metric/PyFunc:PyFunc", *span) for span in functions(at)] + list(others)
         graph += [event(name, round((begin + a) * MS), round((b - a) * MS)) for name, a, b in sorted(both, key=lambda one: one[1])]
-        others += [event(name, round((begin + a) * MS), round((b - a) * MS), _ct=15, _c=at) for name, a, b in beside]
-    return Study(read(host(line("python", *python), line("executor", *graph, line_id=2), line("other", *others, line_id=3))))
+        elsewhere += [event(name, round((begin + a) * MS), round((b - a) * MS), _ct=15, _c=at) for name, a, b in beside]
+    return Study(read(host(line("python", *python), line("executor", *graph, line_id=2), line("other", *elsewhere, line_id=3))))
 
 
 def said(study):
@@ -32,6 +32,15 @@ def test_a_function_that_each_step_calls_is_named_with_its_time():
     assert found.bound_fraction == pytest.approx(0.3)
     assert "calls Python once (`metric/PyFunc`), for 3.00 ms each time: 30.0 % of the time" in found.evidence
     assert "calls Python 3 (" in said(study_of(lambda _: [(3, 4), (5, 6), (7, 8)])).evidence
+
+
+def test_the_function_that_takes_most_is_named_and_only_those_of_the_steps_spoken_of_count():
+    study = study_of(lambda _: [(3, 6)], others=[("small/PyFunc:PyFunc", 7, 7.5)])
+    assert "calls Python 2 (`metric/PyFunc`), for 1.75 ms each time: 35.0 %" in said(study).evidence
+    first = study_of(lambda _: [(7, 9)], others=[("a_large/PyFunc:PyFunc", 3, 6)])
+    assert "(`a_large/PyFunc`)" in said(first).evidence
+    validation = study_of(lambda at: [(3, 6)] if at < 12 else [(2, 3), (3, 4), (4, 5), (5, 6)], steps=16, phase=lambda at: "train" if at < 12 else "test")
+    assert "calls Python once (`metric/PyFunc`), for 3.00 ms each time: 30.0 %" in said(validation).evidence
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,7 @@ def test_the_shortest_sequence_that_repeats(codes, length):
     ([7, 8, 9], [0, 1, 2, 3, 4, 5], 10, [6], (3, 63, 6)),
     ([7, 8, 9], [0, 1, 2, 3, 4, 5], 10, [0, 1, 2, 6], (3, 66, 6)),  # the last turn is cut off
     ([5], [0, 1, 2, 3, 4, 5], 10, [], (0, 61, 6)),  # what came before could be of a turn
+    ([], [0, 1, 2, 3, 4, 5], 10, [6], (0, 60, 6)),
     ([7] * 20, [0, 1, 2, 3, 4, 5], 10, [], (0, 0, 0)),  # a quarter is something else
     ([7], [0, 1, 2, 3, 4, 5, 6, 8, 9, 10], 2, [], (0, 0, 0)),  # twice may be chance
     ([7], [0] * 5 + [1], 30, [], (1, 181, 6)),
