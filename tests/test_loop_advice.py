@@ -186,9 +186,13 @@ def test_a_validation_that_is_not_what_takes_long_is_left_alone(study):
     assert "validation" not in rules_of(study())
 
 
-def validating_by_hand(validation=600, training=300, python=900, others=()):
-    """Twenty calls of a function with an optimizer, and forty of one without."""
-    names = [("train_step", "adam/a:ResourceApplyAdam")] * 20 + [("val_step", "m/MatMul:MatMul")] * 40
+EPOCHS = (["train_step"] * 7 + ["val_step"] * 14) * 3
+
+
+def validating_by_hand(validation=600, training=300, python=900, others=(), names=EPOCHS):
+    """Calls of a function with an optimizer, and of one without."""
+    ops = {"train_step": "adam/a:ResourceApplyAdam", "val_step": "m/MatMul:MatMul"}
+    names = [(name, ops[name]) for name in names]
     ran = [one for at, (name, op) in enumerate(names) for one in (event(name, at * 10 * MS, 9 * MS, tf_function_call="notTraced-nonXla"), event(op, at * 10 * MS, 8 * MS))]
     cell = cell_of((CALLS, "train_step", 20, training, 7), (CALLS, "val_step", 40, validation, 9), (OTHER, "", 0, python, 0), *others)
     return Study(read(host(line("python", *ran))), recording=Recording(cell=cell))
@@ -203,6 +207,10 @@ def test_a_validation_of_an_own_loop_that_is_larger_than_training():
 
 @pytest.mark.parametrize("settings", [
     {"training": 700}, {"validation": 290}, {"python": 2500}, {"others": [(CHECKPOINTING, "save", 1, 700, 3)]},
+    {"names": ["train_step"] * 30 + ["val_step"] * 40},  # once, at the end: the result
+    {"names": ["val_step"] * 10 + ["train_step"] * 30},
+    {"names": ["val_step", "val_step", "train_step"] * 20},  # for each step: it teaches, or acts
+    {"names": (["val_step"] + ["train_step"] * 4) * 12},
 ])  # fmt: skip
 def test_a_validation_of_an_own_loop_that_is_not_much_is_left_alone(settings):
     assert "validation" not in rules_of(validating_by_hand(**settings))

@@ -374,6 +374,19 @@ def test_a_sequence_may_have_other_calls_before_it_and_behind_it(before, turn, c
     assert find_sequence(np.array([*before, *turn * count, *after], np.int64)) == expected
 
 
+def test_a_turn_begins_behind_the_longest_pause_where_what_came_before_ends_like_one():
+    """matmul, add, subtract, 2 apart, and 30 of Python behind each turn; before the loop, normal and subtract."""
+    calls, at = [("normal", 0, 8), ("subtract", 10, 8)], 50
+    for _ in range(12):
+        for name in ("matmul", "add", "subtract"):
+            calls.append((name, at, 8))
+            at += 10
+        at += 28
+    steps = jax_calls(*calls, matmul=90, add=50, subtract=50)
+    assert steps.begin_ps.tolist()[:3] == [50, 108, 166]
+    assert (len(steps), set(steps.duration_ps.tolist())) == (12, {28})
+
+
 def test_weights_that_are_made_before_an_eager_loop_on_jax_are_no_part_of_its_steps():
     names = ["normal", "zeros_like", *["loss_and_grad", "multiply", "multiply", "add"] * 10, "mean"]
     steps = jax_calls(*((name, at * 10, 8) for at, name in enumerate(names)), multiply=90, add=50, loss_and_grad=30)

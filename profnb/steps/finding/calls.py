@@ -15,6 +15,7 @@ __all__ = ["called_steps", "graph_runs"]
 
 _CARRIES = 0.75  # of the work: whose call has that much makes the steps
 _MOST_NAMED = 4
+_FAR_LONGER = 2
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 
 
@@ -35,6 +36,7 @@ def called_steps(trace: Trace) -> Steps | None:
     carries = weights[codes == anchor].sum() >= _CARRIES * weights.sum()
     first, stop, length = (0, 0, 0) if carries else find_sequence(codes)
     if length:
+        first += _first_of_turn(trace, calls[first:stop], length) if first else 0
         turns = np.arange(0, stop - first + 1, length)
         return make_steps(
             trace, calls[first : first + turns[-1]], turns, ("step",) * (turns.size - 1),
@@ -45,6 +47,19 @@ def called_steps(trace: Trace) -> Steps | None:
     name = trace.names[names[anchor]]
     phase = (name,) * (first_root.size - 1)
     return make_steps(trace, calls[roots], first_root, phase, f"repeated calls of {name}")
+
+
+def _first_of_turn(trace: Trace, calls: Int64s, length: int) -> int:
+    """How many of N calls of a sequence belong to a turn that is not whole, or to what came before the loop.
+
+    Where a turn begins the calls do not tell if what came before the loop ended as a turn does: it begins
+    behind the longest pause, if that is twice the one before the first call.
+    """
+    begin, end = trace.events.begin_ps[calls], trace.events.end_ps[calls]
+    pauses = np.append(0, np.maximum(begin[1:] - end[:-1], 0))[length:]
+    pauses = np.median(pauses[: pauses.size // length * length].reshape(-1, length), axis=0)
+    longest = int(pauses.argmax())
+    return longest if pauses[longest] > _FAR_LONGER * pauses[0] else 0
 
 
 def _phases_of_calls(trace: Trace, calls: Int64s, names: Int64s, codes: Int64s) -> Steps | None:

@@ -3,6 +3,8 @@
 import re
 from collections import Counter
 
+import numpy as np
+
 from profnb.capture.parts.part_records import (
     AROUND,
     CALLS,
@@ -23,7 +25,7 @@ from profnb.trace.op_names import parse_op
 
 __all__ = ["own_validation", "validation"]
 
-_VALIDATION, _LEAST_OF_CELL = "validation", 0.2
+_VALIDATION, _LEAST_OF_CELL, _FEWEST_BETWEEN = "validation", 0.2, 5
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
 )
@@ -70,8 +72,8 @@ def own_validation(study: Study) -> Advice | None:
     that goes with it, so nothing bounds what is saved.
 
     One that validates is called so (``test_step``, ``val_loss``) and has no gradients and no optimizer among
-    its traced ops; it is compared with one that has them. A function that only runs forward may be anything
-    else, as what plays in reinforcement learning.
+    its traced ops; it is compared with one that has them, and comes now and then. A function that only runs
+    forward may be anything else, as what plays in reinforcement learning.
     """
     parts = own_parts(study)
     called = [part for part in parts if part.part == CALLS]
@@ -80,7 +82,7 @@ def own_validation(study: Study) -> Advice | None:
     validating = [p for p in called if learns[p.name] is False and _VALIDATES.search(p.name)]
     spent_ns, whole_ns = took_ns(validating), took_ns(parts)
     others = [part for part in parts if part.part not in (OTHER, INPUT)]
-    if not training or spent_ns <= max(
+    if not _is_now_and_then(study, training, validating) or spent_ns <= max(
         _LEAST_OF_CELL * whole_ns, _largest_other_ns(others, validating)
     ):
         return None
@@ -99,6 +101,22 @@ def own_validation(study: Study) -> Advice | None:
         where=line_of(study, validating),
         is_of_cell=True,
     )  # fmt: skip
+
+
+def _is_now_and_then(study: Study, training: list[CellPart], validating: list[CellPart]) -> bool:
+    """Whether some calls come twice or more, and five of others or more lie between, as a rule.
+
+    What is called before each step teaches or acts; what comes once, at the end, is the result.
+    """
+    of_training, others = ({part.name for part in parts} for parts in (training, validating))
+    between = [0]
+    for phase in study.step_times.phase:
+        if phase in of_training:
+            between[-1] += 1
+        elif phase in others and (between[-1] or len(between) == 1):
+            between.append(0)
+    runs = between[1:-1]  # before the first one, and behind the last, is anything
+    return bool(runs) and float(np.median(runs)) >= _FEWEST_BETWEEN
 
 
 def _largest_other_ns(parts: list[CellPart], validating: list[CellPart]) -> int:

@@ -117,10 +117,11 @@ def _slice_batches(study: Study, share: float) -> Advice:
     """
     return Advice(
         "waiting-for-input", "Take batches by index",
-        f"{percent_text(share)} of the time is waiting for the next batch, which the DataLoader puts "
-        "together from single examples, in less time than it takes to hand one over from a worker's process.",
+        f"{percent_text(share)} of the time is waiting for the next batch, which the DataLoader makes in "
+        "less time than it takes to hand one over from a worker's process.",
         None,
-        "If the data is in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows].",
+        "If it puts batches together from single examples that are in memory: for rows in "
+        "torch.randperm(len(x)).split(32): x[rows], y[rows].",
         guide(study, "data_performance"),
         share,
     )  # fmt: skip

@@ -24,6 +24,7 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _MANY, _MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 20, 500, 30
+_STAYS = "What reads values there (float(), .numpy(), an if on a tensor) has to stay outside of it."
 _CLOSE_PS, _FAR_PS, _LEAST_STARTING = 200_000_000, 2_000_000_000, 0.1
 
 
@@ -51,9 +52,10 @@ def eager_ops(study: Study) -> Advice | None:
     return _put_into_a_function(
         study, events, "Put the step into a tf.function",
         f"{many} ops one by one in {whole}" if is_window else f"{many} ops a step one by one",
-        "Put @tf.function over the function that runs them."
+        f"Put @tf.function(reduce_retracing=True) over the function that runs them. {_STAYS}"
         if is_window
-        else "Put @tf.function over the function that does one step (model.run_eagerly must be False).",
+        else "Put @tf.function(reduce_retracing=True) over the function that does one step "
+        f"(model.run_eagerly must be False). {_STAYS}",
     )  # fmt: skip
 
 
@@ -74,8 +76,8 @@ def eager_ops_between(study: Study) -> Advice | None:
     return _put_into_a_function(
         study, events, "Put what runs between the steps into a tf.function",
         f"{many} ops a step one by one between the steps",
-        "Put @tf.function over the function that runs them (a model that is called, metrics that are "
-        "updated), or run them inside of the step's.",
+        "Put @tf.function(reduce_retracing=True) over the function that runs them (a model that is called, "
+        f"metrics that are updated), or run them inside of the step's. {_STAYS}",
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Rules of advice on Python's time around the steps and between them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING
@@ -17,7 +19,7 @@ from profnb.subjects.ops.dispatch_advice import work_outside_jit
 from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.python.gap_causes import find_gap_cause
-from profnb.subjects.python.remedies import find_remedy
+from profnb.subjects.python.remedies import SELDOM, find_remedy
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
 
@@ -82,6 +84,10 @@ def python_between_steps(study: Study) -> Advice | None:
         if study.steps.origin in EAGER_LOOPS
         else f"{each} a step, is Python between steps and around {_whose(study)} work."
     )
+    if (
+        remedy.spares_calls and eager_ops(study) is not None
+    ):  # which says to put them into a function
+        remedy = replace(remedy, spares_calls=False, code=SELDOM)
     fewer_calls = remedy.spares_calls and not seldom
     of_calls = share_around_calls(study) if fewer_calls else 0.0
     # What the code does there is gone with the ops that it runs; Keras' own part of a fit stays.

@@ -17,7 +17,7 @@ from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import JAX, TENSORFLOW, words
 from profnb.trace.names import MARKER_SOURCE
 
-__all__ = ["Remedy", "find_remedy"]
+__all__ = ["SELDOM", "Remedy", "find_remedy"]
 
 _BATCH_HOOK = re.compile(r"\.on_(?:train_|test_|predict_)?batch_(?:begin|end)$")
 _MOST = 0.5
@@ -54,7 +54,7 @@ _SCAN = (
     "DataLoader); else jax.lax.scan inside one jax.jit runs several steps for each return to Python. Log "
     "every 100 steps instead of each."
 )
-_SELDOM = "Log every 100 steps instead of each, and do there nothing that can be done once."
+SELDOM = "Log every 100 steps instead of each, and do there nothing that can be done once."
 _OF_EITHER = (  # a trace of others does not say who marked its steps
     "Where Keras' fit runs the steps, model.compile(..., steps_per_execution=16) runs 16 of them for each "
     "return to Python; a loop of your own can put several steps into one tf.function."
@@ -123,7 +123,7 @@ def find_remedy(study: Study, each_ps: float) -> Remedy:
             )
             + "tf.while_loop runs several steps in one session.run.",
             jax=_OF_KERAS if is_keras else _SCAN if is_short else _OWN_LOOP_ON_JAX,
-            pytorch=_OF_KERAS if is_keras else _SELDOM if is_short else _OWN_LOOP_ON_PYTORCH,
+            pytorch=_OF_KERAS if is_keras else SELDOM if is_short else _OWN_LOOP_ON_PYTORCH,
         ),
     )
 
