@@ -71,10 +71,10 @@ def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
         trace: The trace.
         parent: The event that each event runs in on its thread; negative for none, shape (E,).
     """
-    is_execution = trace.select_names(is_eager_op)
+    is_execution = trace.names.rows_where(is_eager_op)
     runs = np.flatnonzero(trace.select_named(_KERNEL) & trace.is_host_event)
     around, is_inside = runs.copy(), np.zeros(runs.size, np.bool_)
     for _ in range(_KERNEL_DEPTH):
         around = np.where(around >= 0, parent[around], -1)
-        is_inside |= (around >= 0) & is_execution[around]
+        is_inside |= (around >= 0) & is_execution[trace.events.name[around]]
     return runs[is_inside]

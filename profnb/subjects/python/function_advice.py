@@ -24,6 +24,8 @@ def python_in_the_step(study: Study) -> Advice | None:
     """
     if not study.summary.counted.size or study.steps.is_window:
         return None
+    if not any(name.endswith(PYTHON_OPS) for name in study.trace.names.texts):
+        return None  # as a rule
     functions = _of_steps(study, op_events(study, lambda _, op_type: op_type in PYTHON_OPS))
     others = op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
     spans, of_others = spans_of(study, functions), spans_of(study, _of_steps(study, others))
