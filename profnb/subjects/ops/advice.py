@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from profnb.capture.environment import CORES, INTRA_OP
-from profnb.core.printable import quoted
+from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.streams import covered_ps
 from profnb.subjects.advising import Advice, gain_of_fusing, op_events, share_of
@@ -92,7 +92,7 @@ def large_optimizer(study: Study) -> Advice | None:
             study.framework,
             f"Fuse its {kind} with the framework's compiler; a larger batch runs it less often.",
             tensorflow=f"A larger batch runs it less often. jit_compile=True would fuse its {kind}, but XLA "
-            f"cannot compile this step, which runs {quoted(obstacle, _LONGEST_TYPE)}."
+            f"cannot compile this step, which runs {printable(obstacle)[:_LONGEST_TYPE]}."
             if obstacle
             else f"model.compile(..., jit_compile=True) fuses its {kind}; a larger batch runs it less often.",
             sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 "

@@ -24,7 +24,7 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _MANY, _MANY_EAGER_OPS, _OPS_TO_MAKE_A_VARIABLE = 20, 500, 30
-_STAYS = "What reads values there (float(), .numpy(), an if on a tensor) has to stay outside of it."
+_STAYS = "What reads values there (a float or an array of a tensor, an if on one) has to stay outside of it."
 _CLOSE_PS, _FAR_PS, _LEAST_STARTING = 200_000_000, 2_000_000_000, 0.1
 
 

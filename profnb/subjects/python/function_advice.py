@@ -3,7 +3,7 @@
 import numpy as np
 
 from profnb.core.columns import Int64s
-from profnb.core.printable import quoted
+from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.activities import HOST_COMPUTE
 from profnb.subjects.advising import GUIDE, Advice, op_events
@@ -36,7 +36,7 @@ def python_in_the_step(study: Study) -> Advice | None:
     return Advice(
         "python-in-the-step", "Take Python functions out of the step",
         f"A step's graph calls Python {count_text(round(each)) if each > 1.5 else 'once'} "
-        f"({quoted(_largest(study, functions), _LONGEST_NAME)}), for "
+        f"({printable(_largest(study, functions))[:_LONGEST_NAME]}), for "
         f"{duration_text(float(took.mean()))} each time: {percent_text(share)} of the time, in which nothing "
         "else of the step runs.",
         share,
