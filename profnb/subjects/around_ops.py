@@ -49,8 +49,8 @@ def share_around_calls(study: Study) -> float:
 def _ops_of_steps(study: Study) -> Int64s:
     if study.framework == JAX:
         return study.xla.hlo.events
-    ops = op_events(study, lambda *_: True)
-    ops = np.union1d(ops, find_eager_kernels(study.trace, study.parent))
+    kernels = find_eager_kernels(study.trace, study.parent)
+    ops: Int64s = np.concatenate([op_events(study, lambda *_: True), kernels])
     return ops[study.groups.step[ops] >= 0]
 
 

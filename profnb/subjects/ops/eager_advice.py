@@ -121,7 +121,8 @@ def _kernels(study: Study) -> Int64s:
     if study.has_device:
         return np.flatnonzero(study.activities >= FIRST_OF_DEVICE)
     kernels = find_eager_kernels(study.trace, study.parent)
-    return np.union1d(kernels, op_events(study, lambda *_: True))
+    both: Int64s = np.concatenate([kernels, op_events(study, lambda *_: True)])
+    return both
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
