@@ -15,7 +15,7 @@ from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW
 
-__all__ = ["share_around_calls", "share_around_ops"]
+__all__ = ["ops_at_work", "share_around_calls", "share_around_ops"]
 
 # What one call of a function, or of an op outside of any, is made in.
 _CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
@@ -46,11 +46,17 @@ def share_around_calls(study: Study) -> float:
     return max(share_of(study, "host compute") - share_of_spans(study, spans), 0.0)
 
 
+def ops_at_work(study: Study) -> Int64s:
+    """The host's events in which ops of TensorFlow are at work: those it records, kernels of eager ones."""
+    kernels = find_eager_kernels(study.trace, study.parent)
+    ops: Int64s = np.concatenate([op_events(study, lambda *_: True), kernels])
+    return ops
+
+
 def _ops_of_steps(study: Study) -> Int64s:
     if study.framework == JAX:
         return study.xla.hlo.events
-    kernels = find_eager_kernels(study.trace, study.parent)
-    ops: Int64s = np.concatenate([op_events(study, lambda *_: True), kernels])
+    ops = ops_at_work(study)
     return ops[study.groups.step[ops] >= 0]
 
 

@@ -25,8 +25,12 @@ Spans = tuple[Int64s, Int64s]  # when each of N begins and ends, in any order
 
 def period_ps(study: Study) -> int:
     """The counted steps and the gaps that belong to them, together."""
+    return int(_each_period_ps(study).sum())
+
+
+def _each_period_ps(study: Study) -> Int64s:
     rows = study.summary.counted
-    return int(study.steps.duration_ps[rows].sum() + study.gaps.own_ps[rows].sum())
+    return study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
 
 
 def in_periods(study: Study, times: Int64s) -> Bools:
@@ -63,8 +67,7 @@ def share_beyond(study: Study, spans: Spans, others: Spans) -> float:
 
 def usual_share_beyond(study: Study, spans: Spans, others: Spans) -> float:
     """The same of the usual period, the median: what a few steps lost to other programs is not in it."""
-    steps, counted = study.steps, study.summary.counted
-    period = steps.duration_ps[counted] + study.gaps.own_ps[counted]
+    period = _each_period_ps(study)
     is_some = period > 0
     beyond = _beyond_ps(study, spans, others)[is_some] / period[is_some]
     return float(np.median(beyond)) if beyond.size else 0.0

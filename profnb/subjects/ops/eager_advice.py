@@ -6,7 +6,8 @@ from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.advising import GUIDE, Advice, is_own_loop, op_events
+from profnb.subjects.advising import GUIDE, Advice, is_own_loop
+from profnb.subjects.around_ops import ops_at_work
 from profnb.subjects.covered_time import (
     Spans,
     in_periods,
@@ -14,7 +15,6 @@ from profnb.subjects.covered_time import (
     spans_of,
     usual_share_beyond,
 )
-from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.study import Study
 
 __all__ = ["eager_ops", "eager_ops_between"]
@@ -120,9 +120,7 @@ def _kernels(study: Study) -> Int64s:
     """What ops do once they are started: a device's work, or kernels on the CPU."""
     if study.has_device:
         return np.flatnonzero(study.activities >= FIRST_OF_DEVICE)
-    kernels = find_eager_kernels(study.trace, study.parent)
-    both: Int64s = np.concatenate([kernels, op_events(study, lambda *_: True)])
-    return both
+    return ops_at_work(study)
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
