@@ -18,14 +18,14 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import WatchedCall, on_import, replace_attribute
+from profnb.capture.hooks import on_import, replace_attribute, watched_call
 from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.models.histories import watch_fits
+from profnb.capture.models.histories import FitWatch
 from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.parts.part_clock import PartClock
-from profnb.capture.parts.part_watch import PartWatch
+from profnb.capture.parts.in_flight import InFlight, watch_in_flight
+from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
 from profnb.capture.profiler.profiler_door import is_called_by_a_capture
@@ -49,6 +49,7 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.window import Window
+from profnb.tf1.session_use import uses_sessions
 
 __all__ = ["Frameworks", "Watchers"]
 
@@ -60,8 +61,8 @@ class Watchers:
     """What sees a framework at work, one for each kind of fact.
 
     Attributes:
-        clock: Charged with the time that watching takes.
-        parts: Imports, the making of models, Keras' callbacks.
+        own_time: Charged with the time that watching takes.
+        batches_fly: Told of batches of JAX that are still computed when Keras is done with them.
         recorder: Steps.
         tapes: Eager gradients.
         session_runs: Opens a block that sees session runs.
@@ -70,8 +71,8 @@ class Watchers:
         scopes: Calls of PyTorch's layers.
     """
 
-    clock: PartClock
-    parts: PartWatch
+    own_time: OwnTime
+    batches_fly: Callable[[InFlight], object]
     recorder: StepRecorder
     tapes: TapeWatch
     session_runs: Callable[[Library], AbstractContextManager[None]]
@@ -108,11 +109,13 @@ class Frameworks:
         """Nothing is watched yet."""
         self._to, self._window, self._profilers = watchers, window, profilers
         self._recording, self._hook_failed, self._traces = recording, hook_failed, traces
-        self._watches = ExitStack()
+        self._watches, self._window_watches = ExitStack(), ExitStack()
+        self._profiler_watches = ExitStack()
+        window.closed = self._window_closed
         self._libraries: list[Library] = []
         self.tensorflow: Library | None = None
         self._others: set[str] = set()  # titles of other frameworks that were imported
-        self._records_torch = False
+        self._records_torch = self._has_sessions = False
         self._keras_backend = ""
         self._thread = threading.get_ident()
 
@@ -128,8 +131,22 @@ class Frameworks:
         hooks |= {"jax": self._jax_imported, "torch": self._torch_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
-        with self._watches, on_import(hooks):
+        watches = self._watches, self._window_watches, self._profiler_watches
+        with watches[0], watches[1], watches[2], on_import(hooks):
             yield
+
+    def _window_closed(self) -> None:
+        """Put back all but what counts and times; who stops a session that was taken over is waited for."""
+        self._window_watches.close()
+        if not self._profilers.tensorflow.took_over:
+            self._profiler_watches.close()
+        self._to.source.read_functions(list(self._to.recorder.events.functions.alive))
+
+    def sessions_seen(self) -> None:
+        """The code uses sessions of TensorFlow 1, whose runs are hooked from then on."""
+        if self.tensorflow is not None and not self._has_sessions:
+            self._has_sessions = True
+            self._watch(self._to.session_runs(self.tensorflow))
 
     def explain_losses(self) -> list[str]:
         """What is lost because of names that others changed."""
@@ -138,7 +155,7 @@ class Frameworks:
         return explain_missing(self._libraries)
 
     def _guarded(self, hook: Callable[[], object]) -> None:
-        with interrupt_held_back(), self._to.clock.profnb_part("start"):
+        with interrupt_held_back(), self._to.own_time.part("start"):
             try:
                 hook()
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -149,9 +166,12 @@ class Frameworks:
         self._libraries.append(library)
         return library
 
-    def _watch(self, watching: AbstractContextManager[None]) -> None:
+    def _watch(self, watching: AbstractContextManager[None], *, in_window: bool = False) -> None:
+        """Watch until the capture ends, or until the window closes: not behind that."""
+        if in_window and self._recording.window_ns:
+            return
         try:
-            self._watches.enter_context(watching)
+            (self._window_watches if in_window else self._watches).enter_context(watching)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             self._hook_failed(error)
 
@@ -160,15 +180,17 @@ class Frameworks:
         if VERSION.of(module) is None and START.find(module) is None:
             return  # its import failed half-way; the code will say why
         tensorflow = self.tensorflow = self._look_up(module)
-        self._watch(self._to.parts.watch_tensorflow(tensorflow))
         self._watch(self._to.recorder.events.watch_tensorflow(tensorflow))
         if self._traces:
-            self._watch(self._to.tapes.watch(tensorflow))
-        self._watch(self._to.session_runs(tensorflow))
+            self._watch(self._to.tapes.watch_turns(tensorflow))
+            self._watch(self._to.tapes.watch_gradients(tensorflow), in_window=True)
+        if uses_sessions(tensorflow):
+            self.sessions_seen()
         if not self._traces:
             return
-        self._watch(self._to.source.watch_tensorflow(tensorflow))
-        self._watch(watch_network_files(self._recording.network_files, self._window.is_open))
+        self._to.source.watch_tensorflow(tensorflow)
+        network = watch_network_files(self._recording.network_files, self._window.is_open)
+        self._watch(network, in_window=True)
         door = self._profilers.tensorflow
         functions = door.find(tensorflow)
         if functions is None or self._backend_of_keras() == TORCH:
@@ -191,9 +213,9 @@ class Frameworks:
         if door.is_set_up:
             self._window.open(door)
         elif library.take(JAX_BACKENDS) is not None:
-            watched = WatchedCall(
+            watched = watched_call(
                 library.take(JAX_BACKENDS),
-                after=partial(self._guarded, self._jax_set_up),
+                after=lambda *_, **__: self._guarded(self._jax_set_up),
                 hook_failed=self._hook_failed,
             )
             owner, (name,) = JAX_BACKENDS.owner(), JAX_BACKENDS.attributes
@@ -216,7 +238,7 @@ class Frameworks:
         self._others.add(door.title)
         self._records_torch = door.find(library) and self._traces
         if self._records_torch:
-            self._watch(self._to.scopes.watch_torch(library))
+            self._watch(self._to.scopes.watch_torch(library), in_window=True)
         loops = TorchLoops(self._to.recorder, door, self._use_torch, self._hook_failed)
         self._watch(loops.watch(library))
         if not self._records_torch:
@@ -257,25 +279,31 @@ class Frameworks:
         """Watch what starts and what stops a profiler."""
         hooks = self._code_starts, self._code_stops
         for seam, function, hook in zip(seams, functions, hooks, strict=True):
-            self._watch(library.watch_everywhere(seam, function, partial(hook, door)))
+            watching = library.watch_everywhere(seam, function, partial(hook, door))
+            self._profiler_watches.enter_context(watching)
 
     def _keras_imported(self, name: str) -> None:
         if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:
             return  # its import failed half-way
         keras = self._look_up(sys.modules[name])
-        self._watch(self._to.parts.watch_keras(keras))
+        self._watch(watch_in_flight(self._to.batches_fly, self._hook_failed))
         self._watch(self._to.recorder.batches.watch_keras(keras))
-        self._watch(watch_fits(keras, self._recording.fits.append))
         batches = self._to.recorder.batches
+        if not batches.run_listeners:
+            fits = FitWatch()
+            fits.fits = self._recording.fits
+            batches.run_listeners.append((fits.run_began, fits.run_ended))
+            if self._traces:
+                models = self._to.models
+                batches.run_listeners.append((models.run_began, models.run_ended))
         hooks = batches.fetching_begins, batches.fetching_ends, self._hook_failed
-        self._watch(watch_fetching(*hooks))
+        self._watch(watch_fetching(*hooks), in_window=True)
         if self._traces:
-            self._watch(self._to.models.watch(keras))
+            self._watch(self._to.models.watch_calls(keras), in_window=True)
             if self._backend_of_keras() == TORCH:
-                self._watch(self._to.scopes.watch_keras(keras))
-            self._watch(self._to.source.watch_keras(keras))
+                self._watch(self._to.scopes.watch_keras(keras), in_window=True)
 
-    def _code_starts(self, door: Door, _: object = None) -> None:
+    def _code_starts(self, door: Door, *_: object, **__: object) -> None:
         if door is self._profilers.torch and threading.get_ident() != self._thread:
             self._profilers.torch.lose()
         elif self._profilers.runs(door):
@@ -290,7 +318,7 @@ class Frameworks:
         elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
             self._window.leave(door)
 
-    def _code_stops(self, door: Door) -> None:
+    def _code_stops(self, door: Door, *_: object, **__: object) -> None:
         if self._profilers.runs(door):
             self._window.close("the code")
         if door is self._profilers.tensorflow:

@@ -6,13 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import (
-    WatchedCall,
-    replace_attribute,
-    watch_arguments,
-    watch_method,
-    watch_next,
-)
+from profnb.capture.hooks import replace_attribute, watch, watched_call
 from profnb.capture.seams import SEAMS, SHELL_INSTANCE, Seam
 
 __all__ = ["Library", "explain_missing", "modules_beside"]
@@ -56,24 +50,7 @@ class Library:
         return None if seam in self.changed else self._values.get(seam)
 
     def watch(self, seam: Seam, **hooks: Callable[..., object]) -> AbstractContextManager[None]:
-        """Run hooks ``before`` and ``after``, given the instance, around a method; see ``watch_method``."""
-        return self._watched(watch_method, seam, hooks)
-
-    def watch_next(
-        self, seam: Seam, **hooks: Callable[..., object]
-    ) -> AbstractContextManager[None]:
-        """The same around a ``__next__``, of which ``after`` is given what came; see ``hooks.watch_next``."""
-        return self._watched(watch_next, seam, hooks)
-
-    def watch_arguments(
-        self, seam: Seam, **hooks: Callable[..., object]
-    ) -> AbstractContextManager[None]:
-        """The same with hooks that are given the arguments too; see ``hooks.watch_arguments``."""
-        return self._watched(watch_arguments, seam, hooks)
-
-    def _watched(
-        self, watch: Callable[..., Any], seam: Seam, hooks: dict[str, Callable[..., object]]
-    ) -> AbstractContextManager[None]:
+        """Run hooks around a method, given its arguments; see ``hooks.watch``."""
         if self.take(seam) is None:
             return nullcontext()
         owner, name = seam.owner(_root(self, seam)), seam.attributes[0]
@@ -88,7 +65,7 @@ class Library:
         It is public in several places (``tf.compat.v2`` too), its own module calls it, and a notebook may
         have imported it, under any name.
         """
-        watched = WatchedCall(function, before=before, hook_failed=self._hook_failed)
+        watched = watched_call(function, before=before, hook_failed=self._hook_failed)
         held = _held_by_modules(function, seam.attributes)
         with ExitStack() as stack:
             for module, name in held:

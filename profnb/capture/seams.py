@@ -246,9 +246,6 @@ DEFAULT_GRAPH = Seam("tensorflow:compat.v1.get_default_graph", _NO_SCOPES, 0)
 UNIQUE_NAME = Seam("tensorflow:Graph.unique_name", _NO_SCOPES, 2, ("mark_as_used",))
 GRAPH_OPERATIONS = Seam("tensorflow:Graph.get_operations", _NO_LINES, 1)
 FUNC_GRAPH = Seam("tensorflow:__internal__.FuncGraph", _NO_LINES)
-FUNC_GRAPH_INIT = Seam("tensorflow:__internal__.FuncGraph.__init__", _NO_LINES)
-# There is none today; where one is, it is called behind ours.
-FUNC_GRAPH_DEL = Seam("tensorflow:__internal__.FuncGraph.__del__", _NO_LINES, is_on_objects=True)
 CAPTURES = Seam("tensorflow:__internal__.FuncGraph.captures", "optimizers' ops have no layers")
 INTERNAL_CAPTURES = Seam("tensorflow:__internal__.FuncGraph.internal_captures", _NO_LINES)
 OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES)
@@ -257,6 +254,7 @@ FUNCTION_GRAPH = Seam(
     "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction.graph",
     "ops of optimizers and metrics are not told apart",
 )
+GRAPH_OF = Seam("tensorflow:Graph._functions.graph", _NO_LINES, is_on_objects=True)
 GRAPH_FUNCTIONS = Seam("tensorflow:Graph._functions", _NO_SCOPES, is_on_objects=True)
 GRAPH_KEY = Seam("tensorflow:Graph._graph_key", "the order of old graphs", is_on_objects=True)
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
@@ -273,6 +271,16 @@ _NO_QUEUES = "what is put into queues is not seen"
 _NO_TFPROF = "tfprof has no views"
 SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS)
 INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS)
+SAVERS = tuple(
+    Seam(f"tensorflow:compat.v1.train.Saver.{name}", "a saver's own runs are steps", 3)
+    for name in ("save", "restore")
+)
+SESSION_HOOKS = tuple(
+    Seam(f"tensorflow:compat.v1.train.{hook}.after_run", "a hook's own runs are steps", 3)
+    for hook in (
+        "CheckpointSaverHook", "SummarySaverHook", "StepCounterHook", "LoggingTensorHook", "ProfilerHook",
+    )
+)  # fmt: skip
 RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES)
 # What runs are given instead of ops.
 OP_HANDLE = Seam("tensorflow:Operation._c_op", _NO_QUEUES)
@@ -339,7 +347,6 @@ STEPS_PER_EXECUTION = Seam(
     is_on_objects=True,
 )  # fmt: skip
 MODEL = Seam("keras:Model", _NO_LAYERS)
-LAYER_INIT = Seam("keras:layers.Layer.__init__", "layers have no lines")
 LAYER_CALL = Seam("keras:layers.Layer.__call__", _NO_SCOPES)
 FLATTEN_LAYERS = Seam("keras:layers.Layer._flatten_layers", "layers inside of layers are not told")
 _NO_SHAPES = "layers have no shapes"
@@ -388,46 +395,10 @@ FIT = Seam("keras:Model.fit", "a sweep cannot prefetch", 2)
 
 # What else takes a cell's time.
 _NO_PARTS = "parts of the whole cell are not told apart"
-RUN_CALLS = tuple(
-    Seam(f"keras:Model.{name}", _NO_PARTS, 2) for name in ("fit", "evaluate", "predict")
+NEXT_ELEMENT = Seam(
+    "tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__",
+    "steps of eager loops over datasets are not timed",
 )
-BUILDING_CALLS = tuple(
-    Seam(f"keras:{name}", _NO_PARTS)
-    for name in (
-        "Model.compile",
-        "Model.__init__",
-        "Sequential.__init__",
-        "Sequential.add",
-        "layers.Layer.__init__",
-    )
-)
-BUILT_BY_CALL = Seam("keras:layers.Layer.__call__", _NO_PARTS)
-IS_BUILT = Seam("keras:layers.Layer.built", _NO_PARTS, is_on_objects=True)
-CALLBACKS_OF_LIST = Seam(f"{_CALLBACKS}.callbacks", _NO_PARTS, is_on_objects=True)
-CALLBACK = Seam("keras:callbacks.Callback", _NO_PARTS)
-MODEL_FILES = tuple(
-    Seam(f"keras:Model.{name}", _NO_PARTS, 2)
-    for name in ("save", "save_weights", "load_weights", "export")
-)
-CHECKPOINTS = tuple(
-    Seam(f"tensorflow:train.{name}", _NO_PARTS, arguments)
-    for name, arguments in (
-        ("Checkpoint.save", 2), ("Checkpoint.write", 2), ("Checkpoint.restore", 2), ("Checkpoint.read", 2),
-        ("CheckpointManager.save", 1),
-    )
-)  # fmt: skip
-SAVERS = tuple(
-    Seam(f"tensorflow:compat.v1.train.Saver.{name}", _NO_PARTS, 3) for name in ("save", "restore")
-)
-SESSION_HOOKS = tuple(
-    Seam(f"tensorflow:compat.v1.train.{hook}.after_run", _NO_PARTS, 3)
-    for hook in (
-        "CheckpointSaverHook", "SummarySaverHook", "StepCounterHook", "LoggingTensorHook", "ProfilerHook",
-    )
-)  # fmt: skip
-NEXT_ELEMENT = Seam("tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__", _NO_PARTS)
-# Whoever imports a module that is not there yet calls it; without it nothing can be imported.
-FIND_AND_LOAD = Seam("importlib._bootstrap:_find_and_load", _NO_PARTS, 2)
 
 # IPython: its classes, and its shell where one runs.
 _NO_CELLS = "source files are not told as cells"
@@ -485,8 +456,7 @@ TRACEBACK = Seam("IPython.core.ultratb:AutoFormattedTB.structured_traceback", _N
 MONITORING = Seam(
     "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
 )
-CURRENT_FRAMES = Seam("sys:_current_frames", "Python's stack is not sampled", 0)
-SET_SWITCH_INTERVAL = Seam("sys:setswitchinterval", "short calls are missed in samples", 1)
+CURRENT_FRAMES = Seam("sys:_current_frames", "parts of the whole cell are not told apart", 0)
 
 
 def _several(value: Any) -> Iterable[Any]:

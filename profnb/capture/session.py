@@ -10,6 +10,7 @@ that is said.
 import time
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
 from profnb.capture.frameworks import Frameworks, Watchers
@@ -17,21 +18,26 @@ from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.marking.retracings import find_changing_arguments
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.parts.part_clock import PartClock
-from profnb.capture.parts.part_records import shorten_parts
-from profnb.capture.parts.part_watch import PartWatch
+from profnb.capture.parts.cell_division import CellCounts, divide_cell
+from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.part_records import PROFNB, shorten_parts
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
+from profnb.capture.source.stacks import Sampler
 from profnb.capture.source.tape_watch import TapeWatch
-from profnb.capture.step_records import RUN
+from profnb.capture.step_records import KINDS, RUN
 from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.capture.window import Window
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
+from profnb.tf1.session_use import is_session_file
+
+if TYPE_CHECKING:
+    from profnb.capture.parts.in_flight import InFlight
 
 __all__ = ["Capture", "Recording"]
 
@@ -51,24 +57,25 @@ class Capture:
         self._traces = traces
         messages, failed = self.recording.messages, self._hook_failed
         self._hook_error: Exception | None = None
-        self.parts = PartClock()
+        self.own_time = OwnTime()
+        self.sampler = Sampler(self._code_seen)
+        self._flying: list[tuple[int, InFlight]] = []  # batches of JAX, and since when
         self.profilers = Doors(options, messages)
         self.source = SourceWatch(
-            has_lines=options.source and traces, has_stacks=options.python and traces
+            self.sampler, has_lines=options.source and traces, has_stacks=options.python and traces
         )
         self._window = window = Window(
             options,
             self.recording,
             self.profilers,
             self.source,
-            self.parts,
+            self.own_time,
             lambda: self.recorder.has_begun,
             failed,
         )
         self.recorder = StepRecorder(
             window.is_open,
             window.step_recorded,
-            self.parts,
             self._door_of_keras,
         )
         self._tapes = TapeWatch(
@@ -84,18 +91,13 @@ class Capture:
             loops.run_ended,
             loops.run_failed,
             failed,
-            partial(self.parts.profnb_part, "session runs"),
+            partial(self.own_time.part, "session runs"),
         )
         self.machine = MachineWatch()
         self.models = ModelWatch()
-        self._part_watch = PartWatch(
-            self.parts,
-            failed,
-            lambda *, is_importing: self.source.see_exceptions(are_seen=not is_importing),
-        )
         watchers = Watchers(
-            self.parts,
-            self._part_watch,
+            self.own_time,
+            lambda batches: self._flying.append((time.perf_counter_ns(), batches)),
             self.recorder,
             self._tapes,
             self.graph_runs.watch,
@@ -107,7 +109,13 @@ class Capture:
             watchers, window, self.profilers, self.recording, failed, traces=traces
         )
         self._watches = ExitStack()
+        self._began_ns = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
+
+    def _code_seen(self, file: str) -> None:
+        """The sampler has met code of a file."""
+        if is_session_file(file):
+            self._frameworks.sessions_seen()
 
     def _door_of_keras(self) -> Door | None:
         return self._frameworks.door_of_keras()
@@ -120,7 +128,7 @@ class Capture:
             bool(self.recording.window_ns),
             self._window.traced_steps,
             self.options.max_steps,
-            recent_step_ns(self.recorder.records),
+            recent_step_ns(self.recorder.log),
             self.recorder.batches.keras_runs.now,
         )
 
@@ -135,15 +143,14 @@ class Capture:
             raise
 
     def _start(self) -> None:
-        self.parts.begin()
-        self.recording.steps = self.recorder.records
-        with self.parts.profnb_part("start"):
-            self._watches.enter_context(self._part_watch.watch_imports())
+        self._began_ns = time.perf_counter_ns()
+        with self.own_time.part("start"):
             if self._traces:
                 self._watches.enter_context(self.machine.watch())
             self._watches.enter_context(self._frameworks.watch())
             if not self._window.is_open():
                 self.source.begin_without_trace()
+            self.sampler.start()
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
 
     def _abandon(self) -> None:
@@ -153,13 +160,12 @@ class Capture:
         finally:
             self._window.stop_clock()
             self._watches.close()
+            self.sampler.stop()
             self.recording.discard()
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
-        with self.parts.profnb_part("stop"):
-            self._finish()
-        self.recording.cell = shorten_parts(self.parts.finish(), self.source.folder)
+        self._finish()
         return self.recording
 
     def _finish(self) -> None:
@@ -167,6 +173,7 @@ class Capture:
         inside_ns = self.recording.overhead_ns - overhead_before_ns
         ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns
+        looks = self.sampler.stop()
         try:
             self._window.close(None)
             self.source.end()
@@ -174,14 +181,19 @@ class Capture:
             self._window.stop_clock()
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
-        recording.steps.truncate(len(recording.steps))
+        self.recorder.batches.end_failed_batch()
+        log = self.recorder.log
+        recording.steps = log.records()
+        counts = CellCounts(self._began_ns, ended_ns, log, self.own_time.spans, self._flying)
+        cell = divide_cell(counts, looks)
+        self.source.add_places((part.file, part.line) for part in cell.parts if part.file)
         recording.marking_ns = self.recorder.marking_ns
         recording.machine = self.machine.records if len(self.machine.records) else None
         has_reason = bool(recording.messages)
         recording.messages.extend(self._explain_losses())
         try:
             recording.source, recording.stacks = self.source.finish(
-                runs.graph, self.models.living()
+                looks, runs.graph, self.models.living()
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
@@ -200,6 +212,8 @@ class Capture:
         recording.functions = self.recorder.events.functions.listed()
         if not (self._frameworks.any_imported or has_reason):
             self.recording.messages.append(explain_nothing())
+        recording.cell = shorten_parts(cell, self.source.folder)
+        recording.cell.add(PROFNB, "stop", time.perf_counter_ns() - ended_ns)
 
     def _explain_losses(self) -> list[str]:
         """What is lost because of names that others changed, and because of faults of ours."""
@@ -218,13 +232,11 @@ class Capture:
 
     def _session_runs_begin(self) -> bool:
         """Make way for FULL_TRACE, unless the window holds steps of another kind."""
-        steps = self.recorder.records
-        kinds = (steps.kinds[kind] for kind in steps.kind)
-        others = [kind for kind, traced in zip(kinds, steps.was_traced, strict=True) if traced]
-        if len(others) - others.count(RUN) > 1:
+        log = self.recorder.log
+        pairs = zip(log.column("kind"), log.column("was_traced"), strict=True)
+        if sum(traced for kind, traced in pairs if KINDS[kind] != RUN) > 1:
             return False
         self._window.close("session runs")
         self.recording.closed_by = "session runs"
-        for row in range(len(steps)):  # by the profiler, whose trace is not the one to be shown
-            steps.was_traced[row] = 0
+        log.forget_traced()  # by the profiler, whose trace is not the one to be shown
         return True

@@ -6,9 +6,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["CALL", "KERAS", "RUN", "TAPE", "USER", "Marking", "OpenStep", "StepRecords"]
+__all__ = ["CALL", "KERAS", "KINDS", "RUN", "TAPE", "USER", "Marking", "OpenStep", "StepRecords"]
 
-KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
+KINDS = KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
 TAPE = "tape"  # marks where a step may begin, and is none
 
 
@@ -22,23 +22,45 @@ class Marking(Protocol):
         """An event, begun; None where the profiler has none."""
 
 
-@dataclass(slots=True)
 class OpenStep:
-    """Something that began and has not ended."""
+    """Something that began and has not ended.
 
-    marker: Any
-    kind: str | None
-    name: str
-    begin_ns: int
-    first_record: int
-    was_traced: bool
-    step_num: int
-    retraced: bool = False
-    failed: bool = False
-    is_marked: bool = False
-    iterations: int = 1
-    marked_ns: int = 0  # when its marker of ours had begun; 0 without one
-    unmarked_ns: int = 0  # when that had ended
+    One is made for each step, traced or not, so what few of them have are the class's.
+
+    Attributes:
+        marker: Its event in the trace.
+        kind: One of ``KINDS``; None while that is not known.
+        name: The phase, the marker's or the function's name.
+        begin_ns: When it began, by ``time.perf_counter_ns``.
+        first_record: How many steps had ended then.
+        was_traced: Whether a trace was being recorded then.
+        step_num: Its number.
+        retraced: Whether a function was traced in it.
+        is_marked: Whether a capture inside this capture has marked it.
+        iterations: Iterations in it.
+        failed_ns: When something in it ended with an exception; 0 for never.
+        marked_ns: When its marker of ours had begun; 0 without one.
+        unmarked_ns: When that had ended.
+    """
+
+    retraced = is_marked = False
+    iterations = 1
+    failed_ns = marked_ns = unmarked_ns = 0
+
+    def __init__(
+        self,
+        marker: Any,
+        kind: str | None,
+        name: str,
+        begin_ns: int,
+        first_record: int,
+        was_traced: bool,
+        step_num: int,
+    ) -> None:
+        """It has just begun."""
+        self.marker, self.kind, self.name = marker, kind, name
+        self.begin_ns, self.first_record = begin_ns, first_record
+        self.was_traced, self.step_num = was_traced, step_num
 
 
 @dataclass
@@ -73,14 +95,19 @@ class StepRecords:
     ended_at: array[int] = field(default_factory=lambda: array("q"))
     ended_epoch: array[int] = field(default_factory=lambda: array("q"))
     names: list[str] = field(default_factory=list)
-    kinds: tuple[str, ...] = (KERAS, USER, CALL, RUN)
+    kinds: tuple[str, ...] = KINDS
 
     def __len__(self) -> int:
-        """Rows that are whole: an interrupt may come between two columns of one."""
-        return min(map(len, self._columns()))
+        return len(self.begin_ns)
 
-    def _columns(self) -> tuple[array[int], ...]:
-        return (
+    def column(self, name: str, first: int = 0) -> array[int]:
+        """One column, from a row on."""
+        values: array[int] = getattr(self, name)
+        return values[first:]
+
+    def append(self, *values: int) -> None:
+        """Add one row, values in the order of the attributes."""
+        columns = (
             self.begin_ns,
             self.end_ns,
             self.name,
@@ -91,16 +118,5 @@ class StepRecords:
             self.step_num,
             self.run,
         )
-
-    def append(self, *values: int) -> None:
-        """Add one row, values in the order of the attributes."""
-        whole = len(self)
-        for column, value in zip(self._columns(), values, strict=True):
-            del column[whole:]
+        for column, value in zip(columns, values, strict=True):
             column.append(value)
-
-    def truncate(self, length: int) -> None:
-        """Forget the rows from ``length`` on, and one that is not whole."""
-        length = min(length, len(self))
-        for column in self._columns():
-            del column[length:]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from profnb.capture.environment import resident_bytes
 from profnb.capture.machine.core_waits import CoreClock
-from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.recording import NOT_ENDED, Recording
@@ -43,12 +43,13 @@ class Window:
         recording: Told how long it was, what it cost and where the trace is.
         profilers: What records.
         source: What sees source lines while it is open.
-        parts: Charged with the time that stopping takes.
+        own_time: Charged with the time that stopping takes.
         has_begun: Whether something that may be a first step runs.
         hook_failed: Given every error of ours while it closes.
 
     Attributes:
         traced_steps: How many steps were recorded in it so far.
+        closed: Called when it has closed.
     """
 
     def __init__(
@@ -57,13 +58,13 @@ class Window:
         recording: Recording,
         profilers: Doors,
         source: SourceWatch,
-        parts: PartClock,
+        own_time: OwnTime,
         has_begun: Callable[[], bool],
         hook_failed: Callable[[Exception], object],
     ) -> None:
         """Nothing is recorded yet."""
         self._options, self._recording, self._profilers = options, recording, profilers
-        self._source, self._parts, self._has_begun = source, parts, has_begun
+        self._source, self._own_time, self._has_begun = source, own_time, has_begun
         self._hook_failed = hook_failed
         self._cores = CoreClock()
         self._lock = threading.RLock()
@@ -73,6 +74,7 @@ class Window:
         self._resident_before = 0
         self._last_step_ns = self.traced_steps = 0
         self._opened: set[str] = set()  # titles of the profilers that were started, or tried
+        self.closed: Callable[[], object] = lambda: None
 
     def is_open(self) -> bool:
         """Whether a profiler records right now."""
@@ -203,7 +205,7 @@ class Window:
         """
         if self._since_ns is None and closed_by not in (None, "the code"):
             return
-        with interrupt_held_back(), self._parts.profnb_part("stop"):
+        with interrupt_held_back(), self._own_time.part("stop"):
             if not self._lock.acquire(timeout=_LONGEST_STOP_S):
                 self._recording.messages.append(_NEVER_STOPPED)
                 return
@@ -226,6 +228,10 @@ class Window:
             self._hook_failed(error)
         try:
             recording.path = self._profilers.stop(Path(recording.folder or ""))
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._hook_failed(error)
+        try:
+            self.closed()
         except Exception as error:  # noqa: BLE001 - likewise
             self._hook_failed(error)
         recording.overhead_ns += time.perf_counter_ns() - now

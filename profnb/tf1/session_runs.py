@@ -147,10 +147,10 @@ class GraphRuns:
             return nullcontext((feed_dict, options, metadata))
         return _Run(self, session, feed_dict, options, metadata)
 
-    def _saves(self, _: object) -> None:
+    def _saves(self, *_: object, **__: object) -> None:
         self._saving += threading.get_ident() == self._thread
 
-    def _saved(self, _: object) -> None:
+    def _saved(self, *_: object, **__: object) -> None:
         self._saving -= threading.get_ident() == self._thread
 
     def may_trace(self) -> bool:

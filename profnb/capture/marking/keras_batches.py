@@ -3,9 +3,12 @@
 A batch runs from the end of the callbacks' ``on_*_batch_begin`` to the start of their ``on_*_batch_end``.
 """
 
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from profnb.capture.library import Library
@@ -16,10 +19,12 @@ from profnb.capture.marking.open_steps import (
     add_metadata,
     end_marker,
 )
+from profnb.capture.marking.step_log import KerasRunSeen
 from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
     CALLBACK_MODEL,
+    EPOCH_BEGIN,
     EPOCH_END,
     ON_BATCH,
     RUN_BEGIN,
@@ -27,11 +32,13 @@ from profnb.capture.seams import (
     STEPS_PER_EXECUTION,
 )
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KERAS, Marking, OpenStep
+from profnb.capture.step_records import KERAS, Marking
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 
 __all__ = ["KerasBatches"]
+
+RunHook = Callable[[str, Any], object]
 
 
 class KerasBatches:
@@ -44,6 +51,7 @@ class KerasBatches:
 
     Attributes:
         keras_runs: Where the fit that runs stands.
+        run_listeners: Told of each run of Keras' that begins, and that ends: its phase, its callbacks.
     """
 
     def __init__(
@@ -55,47 +63,76 @@ class KerasBatches:
         """Nothing is watched yet."""
         self._open, self._abandon_iteration, self._door = open_steps, abandon_iteration, door
         self.keras_runs = KerasRuns()
-        self._untraceable: OpenStep | None = None
+        self.run_listeners: list[tuple[RunHook, RunHook]] = []
         self._batches_begun = 0
         self._ending = 0, 0  # callbacks whose epoch ends, and how many steps were recorded by then
-        self._iterations: dict[int, int] = {}  # per model, its steps_per_execution
+        self._callbacks: Callable[[], object] = lambda: None  # those whose batch ended last
+        self._knows_door = False
+        self._iterations = 1  # in one step of theirs: steps_per_execution
         self._fetching: Any = None  # marks that Keras fetches a batch
 
     @contextmanager
     def watch_keras(self, keras: Library) -> Iterator[None]:
-        """See Keras' batches inside the block."""
+        """See Keras' runs, and the batches of those kinds that have begun, inside the block."""
         with ExitStack() as stack:
-            for phase in BATCH_BEGIN:
-                self._watch_phase(keras, phase, stack)
-            stack.enter_context(
-                keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
-            )
-            stack.enter_context(self.keras_runs.watch(keras))
+            for phase in RUN_BEGIN:
+
+                def one_began(*_: object, phase: str = phase, **__: object) -> None:
+                    self._batch_began(phase)
+
+                one = keras.watch(ON_BATCH[phase], before=one_began, after=self._call_ended)
+                stack.enter_context(one)
+                if keras.take(RUN_END[phase]) is not None:  # else they would never end
+                    began = partial(self._run_began, phase, keras, stack)
+                    stack.enter_context(keras.watch(RUN_BEGIN[phase], before=began))
             yield
 
-    def _watch_phase(self, keras: Library, phase: str, stack: ExitStack) -> None:
-        """See "train", "test" or "predict"."""
+    def _run_began(
+        self, phase: str, keras: Library, stack: ExitStack, callbacks: Any, *_: object, **__: object
+    ) -> None:
+        self.end_failed_batch()
+        if phase not in self._open.runs:
+            self._watch_phase(keras, phase, stack)
+        self.keras_runs.run_began(phase, callbacks)
+        number = self._open.runs[phase] = self._open.runs.get(phase, 0) + 1
+        self._open.is_in_run = self._open.is_here()
+        if self._open.is_in_run:
+            is_validation = self.keras_runs.is_validation
+            self._open.log.runs.append(KerasRunSeen(phase, number, is_validation))
+        self._knows_door = False
+        for began, _ended in self.run_listeners:
+            began(phase, callbacks)
 
-        def began(_: object) -> None:
+    def _watch_phase(self, keras: Library, phase: str, stack: ExitStack) -> None:
+        """See the batches of "train", "test" or "predict" from their first run on."""
+
+        def began(*_: object, **__: object) -> None:
             self._batch_began(phase)
 
-        def run_began(_: object) -> None:
-            self._batch_abandoned()
-            self._open.runs[phase] = self._open.runs.get(phase, 0) + 1
-            self._open.is_in_run = self._open.is_here()
-
-        def run_ends(_: object) -> None:
+        def run_ends(*_: object, **__: object) -> None:
             self._batch_abandoned()
             self._open.is_in_run = False
 
-        batch_end = keras.watch(BATCH_END[phase], before=self._callbacks_ended)
+        def run_ended(callbacks: Any, *_: object, **__: object) -> None:
+            self.keras_runs.run_ended(phase)
+            for _began, ended in self.run_listeners:
+                ended(phase, callbacks)
+
         if keras.take(BATCH_END[phase]) is not None:  # else they would never end
             stack.enter_context(keras.watch(BATCH_BEGIN[phase], after=began))
-        stack.enter_context(batch_end)
-        stack.enter_context(keras.watch(RUN_BEGIN[phase], before=run_began))
-        stack.enter_context(keras.watch(RUN_END[phase], before=run_ends))
-        one = keras.watch(ON_BATCH[phase], before=began, after=self._call_ended)
-        stack.enter_context(one)
+        stack.enter_context(keras.watch(BATCH_END[phase], before=self._callbacks_ended))
+        stack.enter_context(keras.watch(RUN_END[phase], before=run_ends, after=run_ended))
+        if phase == "train":
+            epochs = keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
+            stack.enter_context(epochs)
+            stack.enter_context(keras.watch(EPOCH_BEGIN, before=self._epoch_begins))
+
+    def end_failed_batch(self) -> None:
+        """The batch that is open, if one is, was cut off by an exception that ended its run."""
+        batch = self._open.batch
+        self._batch_abandoned()
+        if batch is not None and batch.failed_ns and self._open.is_here():
+            self._open.fail(batch, batch.failed_ns)
 
     def fetching_begins(self, examples: int | None) -> None:
         """Keras on JAX fetches a batch of so many examples, as far as is known."""
@@ -112,92 +149,92 @@ class KerasBatches:
             end_marker(fetching)
 
     def _batch_began(self, phase: str) -> None:
-        self._batch_abandoned()
-        if not self._open.is_here():
+        opened = self._open
+        if threading.get_ident() != opened.thread:
             return
+        if opened.batch is not None:
+            self._batch_abandoned()
         self._abandon_iteration()
-        door = self._door()
-        if door is None:  # Keras on a backend of no profiler: no step, but part of the cell
-            self._untraceable = OpenStep(None, KERAS, phase, 0, 0, was_traced=False, step_num=0)
-            self._open.parts.step_began(self._untraceable)
+        if self._knows_door and not opened.is_tracing():
+            door = None
+        else:
+            door, self._knows_door = self._door(), True  # PyTorch's starts there
+        opened.report()
+        if opened.is_inside_step:
             return
-        self._open.report()
-        if self._open.is_inside_step:
-            return
-        batch = self._open.batch = self._open.begin(None, KERAS, phase, self._batches_begun)
-        with OwnFaults():  # then the step has no marker
-            batch.marker = door.mark_step(phase, self._batches_begun, **{MARKER: KERAS})
-        self._open.marker_began(batch)
+        batch = opened.batch = opened.begin(None, KERAS, phase, self._batches_begun)
+        if batch.was_traced and door is not None:
+            with OwnFaults():  # then the step has no marker
+                batch.marker = door.mark_step(phase, self._batches_begun, **{MARKER: KERAS})
+            opened.marker_began(batch)
         self._batches_begun += 1
 
     def _batch_ended(self) -> None:
-        if not self._open.is_here():
+        opened = self._open
+        batch = opened.batch
+        if batch is None or threading.get_ident() != opened.thread:
             return
-        if self._untraceable is not None:
-            self._open.parts.step_ended(self._untraceable, is_step=True)
-            self._untraceable = None
-        if self._open.batch is None:
-            return
-        batch, end_ns = self._open.batch, time.perf_counter_ns()
-        self._open.end_marker(batch)
-        self._open.batch = None
-        self._open.record(batch, end_ns)
+        end_ns = time.perf_counter_ns()
+        if batch.marker is not None:
+            opened.end_marker(batch)
+        opened.batch = None
+        opened.record(batch, end_ns)
 
-    def _batch_abandoned(self, *, failed: bool = False) -> None:
-        if not self._open.is_here():
-            return
-        if self._untraceable is not None:
-            self._open.drop(self._untraceable, failed=failed)
-            self._untraceable = None
-        if self._open.batch is None:
+    def _batch_abandoned(self) -> None:
+        if self._open.batch is None or not self._open.is_here():
             return
         batch, self._open.batch = self._open.batch, None
-        self._open.drop(batch, failed=failed)
         abandon_marker(batch.marker)
         self._batches_begun -= 1
-        self._open.records.truncate(batch.first_record)
+        self._open.log.truncate(batch.first_record)
 
-    def _iterations_of(self, model: Any) -> int:
-        """A model's steps_per_execution: an int in Keras 3, a variable of its own in Keras 2."""
-        iterations = self._iterations.get(id(model))
-        if iterations is None:
-            try:
-                iterations = max(int(STEPS_PER_EXECUTION.of(model)), 1)
-            except (TypeError, ValueError):
-                iterations = 1
-            self._iterations[id(model)] = iterations
-        return iterations
-
-    def _callbacks_ended(self, callbacks: Any) -> None:
-        if not self._open.is_here():
+    def _callbacks_ended(self, callbacks: Any, *_: object, **__: object) -> None:
+        opened = self._open
+        if threading.get_ident() != opened.thread:
             return
-        iterations = self._iterations_of(CALLBACK_MODEL.of(callbacks))
-        span = self._open.innermost()
-        if span is not None and iterations > 1:
-            span.iterations = iterations
-            add_metadata(span.marker, profnb_iterations=iterations)
+        if callbacks is not self._callbacks():  # as a rule they are those of the batch before
+            self._callbacks = weakref.ref(callbacks)
+            self._iterations = _iterations_of(CALLBACK_MODEL.of(callbacks))
+        iterations = self._iterations
+        span = opened.batch or opened.innermost()
         if span is not None:
+            if iterations > 1:
+                span.iterations = iterations
+                add_metadata(span.marker, profnb_iterations=iterations)
             self.keras_runs.batch_ended(span.name, iterations)
         self._batch_ended()
-        self._open.report()
+        opened.report()
 
-    def _call_ended(self, _: object) -> None:
+    def _call_ended(self, *_: object, **__: object) -> None:
         """A ``train_on_batch`` and the like returned or raised."""
-        if self._open.batch is not None and self._open.batch.failed:
-            self._batch_abandoned(failed=True)
+        if self._open.batch is not None and self._open.batch.failed_ns:
+            self.end_failed_batch()
         else:
             self._batch_ended()
+            self._open.report()
 
-    def _epoch_ends(self, callbacks: object) -> None:
+    def _epoch_begins(self, _: object, epoch: object = None, *__: object, **___: object) -> None:
+        self.keras_runs.epoch_begins(epoch)
+
+    def _epoch_ends(self, callbacks: object, *_: object, **__: object) -> None:
         self._batch_abandoned()
-        self._ending = id(callbacks), len(self._open.records)
+        self._ending = id(callbacks), len(self._open.log)
 
-    def _epoch_ended(self, callbacks: Any) -> None:
+    def _epoch_ended(self, callbacks: Any, *_: object, **__: object) -> None:
         """Keras' own history, which is first told of an epoch, has its number."""
+        self.keras_runs.epoch_ended(callbacks)
         ending, self._ending = self._ending, (0, 0)
         if not self._open.is_here() or ending[0] != id(callbacks):
             return
         with OwnFaults():  # anybody's callbacks; the user's code comes first
             number = int(CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
-            self._open.records.ended_at.append(ending[1])
-            self._open.records.ended_epoch.append(number)
+            self._open.log.ended_at.append(ending[1])
+            self._open.log.ended_epoch.append(number)
+
+
+def _iterations_of(model: Any) -> int:
+    """A model's steps_per_execution: an int in Keras 3, a variable of its own in Keras 2."""
+    try:
+        return max(int(STEPS_PER_EXECUTION.of(model)), 1)
+    except (TypeError, ValueError):
+        return 1

@@ -23,13 +23,12 @@ it began (``first_record``) is taken back when it ends::
 
 import threading
 import time
-from array import array
 from collections.abc import Callable
 from typing import Any
 
-from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.marking.step_log import StepLog
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import CALL, USER, OpenStep, StepRecords
+from profnb.capture.step_records import CALL, KINDS, USER, OpenStep
 
 __all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]
 
@@ -39,43 +38,42 @@ MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 class OpenSteps:
     """What runs on one thread, and the steps that ended there.
 
+    A step of half a millisecond that is only counted may take 2 % longer at most, so nothing is looked up
+    here that the window alone needs.
+
     Args:
         is_tracing: Whether the profiler is recording right now.
         on_step: Called after each step with how many like it were recorded under trace; of function
             calls, only those of the function that has taken the most time count.
-        parts: Told of each step, and of what may turn out to be one.
 
     Attributes:
-        records: The steps that ended.
+        log: The steps that ended.
         stack: Markers, calls and iterations that run, outermost first.
         batch: Keras' batch that runs.
         runs: How many fits (evaluates, ...) of Keras began, by phase.
         is_in_run: Whether one runs, which has batches of its own.
+        thread: The thread whose steps they are.
     """
 
-    def __init__(
-        self,
-        is_tracing: Callable[[], bool],
-        on_step: Callable[[int], None],
-        parts: PartClock,
-    ) -> None:
+    def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
         """Nothing runs, and the thread is the calling one."""
-        self.is_tracing, self._on_step, self.parts = is_tracing, on_step, parts
-        self._thread = threading.get_ident()
-        self.records = StepRecords()
+        self.is_tracing, self._on_step = is_tracing, on_step
+        self.thread = threading.get_ident()
+        self.log = StepLog()
         self.stack: list[OpenStep] = []
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = False
-        self._marking_ns = array("q")  # per record, what marking it took outside of it
+        self._marking_ns: dict[
+            int, int
+        ] = {}  # by row, what marking a traced step took outside of it
         self._to_report: int | None = None
-        self._code_of_name: dict[str, int] = {}
-        self._traced: list[int] = []  # per name, how many were recorded under trace
-        self._total_ns: list[int] = []
+        self._traced: dict[str, int] = {}  # by name, how many were recorded under trace
+        self._total_ns: dict[str, int] = {}
 
     def is_here(self) -> bool:
         """Whether this is the thread whose steps they are."""
-        return threading.get_ident() == self._thread
+        return threading.get_ident() == self.thread
 
     @property
     def has_begun(self) -> bool:
@@ -91,7 +89,12 @@ class OpenSteps:
     @property
     def is_inside_step(self) -> bool:
         """Whether what begins now is part of a step: of a batch, or of one that has a marker."""
-        return self.batch is not None or any(span.kind == USER for span in self.stack)
+        if self.batch is not None:
+            return True
+        for span in self.stack:  # noqa: SIM110 - of one or two; a generator takes as long as all the rest
+            if span.kind == USER:
+                return True
+        return False
 
     def innermost(self) -> OpenStep | None:
         """The batch, else the first step that is marked (Keras 2 marks its own)."""
@@ -101,13 +104,11 @@ class OpenSteps:
         self, marker: object, kind: str | None, name: str, step_num: int | None = None
     ) -> OpenStep:
         """Something begins; the caller keeps it, on the stack or as the batch."""
-        first = len(self.records)
+        first = len(self.log)
         number = first if step_num is None else step_num
-        span = OpenStep(
+        return OpenStep(
             marker, kind, name, time.perf_counter_ns(), first, self.is_tracing(), number
         )
-        self.parts.step_began(span)
-        return span
 
     def marker_began(self, span: OpenStep) -> None:
         """A marker of ours has begun: what passed since its step did lies before it in the trace."""
@@ -120,49 +121,50 @@ class OpenSteps:
 
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""
-        self.parts.step_ended(span, is_step=True)
-        code = self._code_of_name.setdefault(span.name, len(self.records.names))
-        if code == len(self.records.names):
-            self.records.names.append(span.name)
-            self._traced.append(0)
-            self._total_ns.append(0)
-        self.records.truncate(span.first_record)  # calls inside it are part of it
+        log, name = self.log, span.name
+        if len(log) > span.first_record:
+            log.truncate(span.first_record)  # calls inside it are part of it
         was_traced |= span.was_traced and self.is_tracing()
-        self.records.append(
-            span.begin_ns,
-            end_ns,
-            code,
-            self.records.kinds.index(span.kind or CALL),
-            was_traced,
-            span.retraced,
-            span.iterations,
-            span.step_num,
-            self.runs.get(span.name, 0),
+        log.append(
+            (
+                span.begin_ns,
+                end_ns,
+                log.code_of(name),
+                KINDS.index(span.kind or CALL),
+                was_traced,
+                span.retraced,
+                span.iterations,
+                span.step_num,
+                self.runs.get(name, 0),
+            )
         )
-        self._traced[code] += was_traced
-        self._total_ns[code] += end_ns - span.begin_ns
-        if span.kind != CALL or self._total_ns[code] == max(self._total_ns):
-            self._to_report = self._traced[code]
-        del self._marking_ns[span.first_record :]
+        if was_traced or self.is_tracing():
+            self._count(span, end_ns, was_traced=was_traced)
+
+    def _count(self, span: OpenStep, end_ns: int, *, was_traced: bool) -> None:
+        """Tell the window of a step; the part of it that is only timed needs none of this."""
+        name, traced, total = span.name, self._traced, self._total_ns
+        traced[name] = traced.get(name, 0) + was_traced
+        total[name] = total.get(name, 0) + end_ns - span.begin_ns
+        if span.kind != CALL or total[name] == max(total.values()):
+            self._to_report = traced[name]
         before_ns = (span.marked_ns or span.begin_ns) - span.begin_ns
         behind_ns = time.perf_counter_ns() - (span.unmarked_ns or end_ns)
-        self._marking_ns.append(before_ns + behind_ns if was_traced else 0)
+        self._marking_ns[len(self.log) - 1] = before_ns + behind_ns if was_traced else 0
 
     @property
     def marking_ns(self) -> int:
         """What marking a traced step took outside of it, on average."""
-        traced = [took for took in self._marking_ns[: len(self.records)] if took]
+        traced = [took for row, took in self._marking_ns.items() if took and row < len(self.log)]
         return sum(traced) // max(len(traced), 1)
 
-    def drop(self, span: OpenStep, *, failed: bool = False) -> None:
-        """It ended and is no step."""
-        self.parts.step_ended(span, is_step=False, failed=failed)
+    def fail(self, span: OpenStep, end_ns: int) -> None:
+        """It ended with an exception, and is no step; what it is part of fails instead of it."""
+        if self.batch is None and not self.stack:
+            self.log.failed.append((span.name, span.begin_ns, end_ns))
 
     def report(self) -> None:
-        """Tell of the last step, which may close the window and take a while.
-
-        Never from a hook that runs as an object is released: an interrupt there would be lost.
-        """
+        """Tell of the last step, which may close the window and take a while."""
         steps, self._to_report = self._to_report, None
         if steps is not None:
             self._on_step(steps)
@@ -176,8 +178,9 @@ def add_metadata(trace: Any, **metadata: object) -> None:
 
 def abandon_marker(trace: Any) -> None:
     """End a marker of ours, if there is one, of what is no step."""
-    add_metadata(trace, profnb_abandoned=1)
-    end_marker(trace)
+    if trace is not None:
+        add_metadata(trace, profnb_abandoned=1)
+        end_marker(trace)
 
 
 def end_marker(trace: Any) -> None:

@@ -32,9 +32,10 @@ class OwnLoops:
         self._open.report()
         number = self._iterations_begun
         span = self._open.begin(None, USER, "train", number)
-        with OwnFaults():  # then the step has no marker
-            span.marker = door.mark_step("train", number)
-        self._open.marker_began(span)
+        if span.was_traced:
+            with OwnFaults():  # then the step has no marker
+                span.marker = door.mark_step("train", number)
+            self._open.marker_began(span)
         self._iterations_begun += 1
         self._iteration = span
         self._open.stack.append(span)
@@ -56,7 +57,6 @@ class OwnLoops:
             self._open.stack.remove(span)
             self._iterations_begun -= 1
             abandon_marker(span.marker)
-            self._open.drop(span)
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""
@@ -69,10 +69,8 @@ class OwnLoops:
         if self._session_run is not None and not self._open.is_inside_step:
             self._open.record(self._session_run, end_ns, was_traced=was_traced)
             self._open.report()
-        elif self._session_run is not None:
-            self._open.drop(self._session_run)
 
     def run_failed(self) -> None:
         """The session run raised."""
         if self._session_run is not None:
-            self._open.drop(self._session_run, failed=True)
+            self._open.fail(self._session_run, time.perf_counter_ns())

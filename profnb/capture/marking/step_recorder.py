@@ -19,7 +19,6 @@ from profnb.capture.marking.keras_batches import KerasBatches
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.marking.own_loops import OwnLoops
 from profnb.capture.marking.trace_events import TraceEvents
-from profnb.capture.parts.part_clock import PartClock
 from profnb.capture.step_records import Marking
 
 __all__ = ["StepRecorder"]
@@ -32,11 +31,10 @@ class StepRecorder:
         is_tracing: Whether the profiler is recording right now.
         on_step: Called after each step with how many like it were recorded under trace; of function
             calls, only those of the function that has taken the most time count.
-        parts: Told of each step, and of what may turn out to be one.
         door_of_keras: The profiler that records what Keras does; None where nothing does.
 
     Attributes:
-        records: The steps that ended.
+        log: The steps that ended.
         events: Those of TensorFlow's trace events and of JAX's markers.
         loops: Those of loops over PyTorch, and session runs.
         batches: Keras'.
@@ -46,12 +44,11 @@ class StepRecorder:
         self,
         is_tracing: Callable[[], bool],
         on_step: Callable[[int], None],
-        parts: PartClock,
         door_of_keras: Callable[[], Marking | None],
     ) -> None:
         """Start with no steps, on the calling thread."""
-        self._open = OpenSteps(is_tracing, on_step, parts)
-        self.records = self._open.records
+        self._open = OpenSteps(is_tracing, on_step)
+        self.log = self._open.log
         self.events = TraceEvents(self._open)
         self.loops = OwnLoops(self._open)
         self.batches = KerasBatches(self._open, self.loops.abandon_iteration, door_of_keras)

@@ -5,6 +5,7 @@ markers, ``profnb.step`` among them, are annotations with a step's number.
 """
 
 import inspect
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,7 +31,7 @@ from profnb.capture.seams import (
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_own_file
-from profnb.capture.step_records import CALL, TAPE, USER
+from profnb.capture.step_records import CALL, KERAS, TAPE, USER
 
 __all__ = ["TraceEvents"]
 
@@ -54,25 +55,16 @@ class TraceEvents:
     def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
         """See TensorFlow's trace events inside the block."""
 
-        def began(trace: Any, /, *arguments: Any, **metadata: Any) -> None:
-            name = arguments[0] if arguments else metadata.pop("name", "")
-            self._trace_began(trace, name, metadata)
-
-        def metadata_set(trace: Any, /, *_: Any, **metadata: Any) -> None:
-            self._metadata_set(trace, metadata)
-
-        def ends(trace: Any, kind: Any, *_: Any) -> None:
-            if kind is not None:
+        def ends(trace: Any, kind: Any = None, *_: Any) -> None:
+            if kind is not None and self._open.is_tracing():
                 add_metadata(trace, profnb_abandoned=1)
 
-        def ended(trace: Any, kind: Any, *_: Any) -> None:
-            self._trace_ended(trace, failed=kind is not None)
-
         with ExitStack() as stack:
-            stack.enter_context(tensorflow.watch_arguments(TRACE_EXIT, before=ends, after=ended))
+            watching = tensorflow.watch(TRACE_EXIT, before=ends, after=self._trace_left)
+            stack.enter_context(watching)
             if tensorflow.take(TRACE_EXIT) is not None:  # else they would never end
-                stack.enter_context(tensorflow.watch_arguments(TRACE_INIT, after=began))
-            stack.enter_context(tensorflow.watch_arguments(TRACE_METADATA, before=metadata_set))
+                stack.enter_context(tensorflow.watch(TRACE_INIT, after=self._trace_began))
+            stack.enter_context(tensorflow.watch(TRACE_METADATA, before=self._metadata_set))
             yield
 
     @contextmanager
@@ -80,23 +72,20 @@ class TraceEvents:
         """See JAX's step markers, ``profnb.step`` among them, inside the block."""
         made: dict[int, tuple[str, dict[str, Any]]] = {}
 
-        def made_one(marker: Any, /, name: str = "", *_: Any, **metadata: Any) -> None:
-            if not self._is_of_batch(marker) and MARKER not in metadata:
+        def made_one(marker: Any, name: str = "", *_: Any, **metadata: Any) -> None:
+            if MARKER not in metadata:
                 made[id(marker)] = str(name), metadata
 
         def began(marker: Any) -> None:
             name, metadata = made.pop(id(marker), ("", None))
             if metadata is not None:
-                self._trace_began(marker, name, {**metadata, "_r": 1})
-
-        def ended(marker: Any, kind: Any = None, *_: Any) -> None:
-            self._trace_ended(marker, failed=kind is not None)
+                self._trace_began(marker, name, **{**metadata, "_r": 1})
 
         with ExitStack() as stack:
-            stack.enter_context(jax.watch_arguments(JAX_STEP_EXIT, after=ended))
+            stack.enter_context(jax.watch(JAX_STEP_EXIT, after=self._trace_left))
             if jax.take(JAX_STEP_EXIT) is not None:  # else they would never end
-                stack.enter_context(jax.watch_arguments(JAX_STEP_INIT, after=made_one))
-                stack.enter_context(jax.watch_arguments(JAX_STEP_ENTER, after=began))
+                stack.enter_context(jax.watch(JAX_STEP_INIT, after=made_one))
+                stack.enter_context(jax.watch(JAX_STEP_ENTER, after=began))
             yield
 
     def mark_began(self, mark: Any, door: Any) -> None:
@@ -114,61 +103,77 @@ class TraceEvents:
         finally:  # an interrupt there leaves no step open, which all that follow would be part of
             self._trace_ended(mark, failed=failed)
 
-    def _is_of_batch(self, trace: object) -> bool:
-        batch = self._open.batch
-        return batch is not None and batch.marker in (None, trace)
-
-    def _trace_began(self, trace: object, name: str, metadata: dict[str, Any]) -> None:
-        if not self._open.is_here() or self._is_of_batch(trace):
+    def _trace_began(self, trace: object, name: str = "", **metadata: Any) -> None:
+        """A trace event began; of most of them there is only the name."""
+        opened = self._open
+        if threading.get_ident() != opened.thread:
             return
-        if metadata.get(MARKER) == TAPE:
-            return
-        is_marker = "step_num" in metadata or bool(metadata.get("_r"))
-        kind = USER if is_marker else CALL if "tf_function_call" in metadata else None
-        number = metadata.get("step_num")
-        number = number if isinstance(number, int) else None
-        self._open.stack.append(self._open.begin(trace, kind, str(name), number))
+        kind = number = None
+        if metadata:
+            if metadata.get(MARKER) in (TAPE, KERAS):
+                return
+            is_marker = "step_num" in metadata or bool(metadata.get("_r"))
+            kind = USER if is_marker else CALL if "tf_function_call" in metadata else None
+            number = metadata.get("step_num")
+            number = number if isinstance(number, int) else None
+        opened.stack.append(opened.begin(trace, kind, str(name), number))
 
-    def _metadata_set(self, trace: Any, metadata: dict[str, Any]) -> None:
+    def _metadata_set(self, trace: Any, **metadata: Any) -> None:
         """A trace event is given metadata; that of an outermost call becomes a step marker."""
-        stack, batch = self._open.stack, self._open.batch
-        call = metadata.get("tf_function_call")
-        span = next((span for span in reversed(stack) if span.marker is trace), None)
-        if span is None or not self._open.is_here():
+        opened = self._open
+        stack = opened.stack
+        if not stack or threading.get_ident() != opened.thread:
             return
+        span = stack[-1]
+        if span.marker is not trace:
+            known = next((span for span in reversed(stack) if span.marker is trace), None)
+            if known is None:
+                return
+            span = known
         span.is_marked |= MARKER in metadata  # by a capture inside this capture
+        call = metadata.get("tf_function_call")
         if call is None:
             return
         span.kind = span.kind or CALL
         if str(call).startswith("traced"):
-            frame, inside = _calling_frame(), self._open.innermost()
-            with OwnFaults():  # somebody's subclass may do anything
-                self.functions.add(function_of(frame), frame, inside.name if inside else "")
-            for outer in stack:
-                outer.retraced = True
-            if batch is not None:
-                batch.retraced = True
-        if not (span.is_marked or self._open.is_inside_step):
+            self._function_traced()
+        if opened.is_tracing() and not (span.is_marked or opened.is_inside_step):
             add_metadata(trace, _r=1, step_num=span.first_record, **{MARKER: CALL})
 
+    def _function_traced(self) -> None:
+        """A function was traced, in all that runs now."""
+        frame, inside = _calling_frame(), self._open.innermost()
+        with OwnFaults():  # somebody's subclass may do anything
+            self.functions.add(function_of(frame), frame, inside.name if inside else "")
+        for outer in self._open.stack:
+            outer.retraced = True
+        if self._open.batch is not None:
+            self._open.batch.retraced = True
+
+    def _trace_left(self, trace: object, kind: object = None, *_: object) -> None:
+        self._trace_ended(trace, failed=kind is not None)
+
     def _trace_ended(self, trace: object, *, failed: bool) -> None:
-        if not self._open.is_here():
+        opened = self._open
+        stack = opened.stack
+        if not stack or threading.get_ident() != opened.thread:
             return
         end_ns = time.perf_counter_ns()
-        stack, batch = self._open.stack, self._open.batch
-        if failed and batch is not None:
-            batch.failed = True
-        place = next((i for i in reversed(range(len(stack))) if stack[i].marker is trace), None)
-        if place is None:
+        if failed and opened.batch is not None:
+            opened.batch.failed_ns = end_ns
+        place = len(stack) - 1
+        while place >= 0 and stack[place].marker is not trace:  # as a rule it is the last one
+            place -= 1
+        if place < 0:
             return
         span = stack[place]
         del stack[place:]
-        if span.kind is not None and not failed and not self._open.is_inside_step:
-            self._open.record(span, end_ns)
-            self._open.report()
-            return
-        failed &= span.kind is not None or function_of(_calling_frame()) is not None
-        self._open.drop(span, failed=failed)
+        if failed:
+            if span.kind is not None or function_of(_calling_frame()) is not None:
+                opened.fail(span, end_ns)
+        elif span.kind is not None and not opened.is_inside_step:
+            opened.record(span, end_ns)
+            opened.report()
 
 
 def _calling_frame() -> FrameType | None:

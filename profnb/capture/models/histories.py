@@ -4,18 +4,15 @@ How fast code runs is half of a comparison; what it learned is the other. Keras 
 its ``History``, on the model; they are copied when the fit ends.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from profnb.capture.library import Library
-from profnb.capture.seams import CALLBACK_MODEL, RUN_BEGIN, RUN_END
+from profnb.capture.seams import CALLBACK_MODEL
 from profnb.capture.signals import OwnFaults
 
-__all__ = ["FitResult", "watch_fits"]
+__all__ = ["FitResult", "FitWatch"]
 
-_MOST_METRICS, _LONGEST_NAME = 50, 100
+_TRAIN, _MOST_METRICS, _LONGEST_NAME = "train", 50, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +30,36 @@ class FitResult:
     is_continued: bool
 
 
-@contextmanager
-def watch_fits(keras: Library, fit_ended: Callable[[FitResult], object]) -> Iterator[None]:
-    """Tell of each fit that ends inside the block."""
-    iterations_at_begin: list[int] = []
+class FitWatch:
+    """Keeps what each fit reached.
 
-    def began(callback_list: Any) -> None:
-        iterations_at_begin[:] = [_iterations(CALLBACK_MODEL.of(callback_list))]
+    Attributes:
+        fits: Those that ended, in order.
+    """
 
-    def ended(callback_list: Any) -> None:
+    def __init__(self) -> None:
+        """None has ended."""
+        self.fits: list[FitResult] = []
+        self._was_trained = False
+
+    def run_began(self, phase: str, callbacks: Any) -> None:
+        """A run of Keras' begins."""
+        if phase == _TRAIN:
+            self._was_trained = _iterations(CALLBACK_MODEL.of(callbacks)) > 0
+
+    def run_ended(self, phase: str, callbacks: Any) -> None:
+        """It ended."""
+        if phase != _TRAIN:
+            return
         with OwnFaults():  # anybody's callbacks; the user's code comes first
-            history = CALLBACK_MODEL.of(callback_list).history
+            history = CALLBACK_MODEL.of(callbacks).history
             metrics = {
                 str(name)[:_LONGEST_NAME]: float(values[-1])
                 for name, values in list(history.history.items())[:_MOST_METRICS]
                 if len(values)
             }
             if metrics:
-                was_trained = any(count > 0 for count in iterations_at_begin)
-                fit_ended(FitResult(metrics, len(history.epoch), was_trained))
-
-    with keras.watch(RUN_BEGIN["train"], before=began), keras.watch(RUN_END["train"], after=ended):
-        yield
+                self.fits.append(FitResult(metrics, len(history.epoch), self._was_trained))
 
 
 def _iterations(model: Any) -> int:

@@ -27,8 +27,6 @@ from profnb.capture.seams import (
     LAYER_CALL,
     MODEL,
     ON_BATCH,
-    RUN_BEGIN,
-    RUN_END,
     UNIQUE_NAME,
 )
 from profnb.capture.signals import OwnFaults, signal_of
@@ -85,7 +83,7 @@ class ModelWatch:
         self._scopes_left = _MOST_SCOPES
 
     @contextmanager
-    def watch(self, keras: Library) -> Iterator[None]:
+    def watch_calls(self, keras: Library) -> Iterator[None]:
         """See the calls of layers and models inside the block."""
         model = keras.take(MODEL)
         self._model_types += (model,) if isinstance(model, type) else ()
@@ -93,13 +91,11 @@ class ModelWatch:
             if sys.modules.get("tensorflow") is not None:
                 hooks = {"before": self._call_began(), "after": self._call_ended}
                 stack.enter_context(keras.watch(LAYER_CALL, **hooks))
-            for phase in RUN_BEGIN:
-                stack.enter_context(keras.watch(RUN_BEGIN[phase], before=self._run_began))
-                stack.enter_context(keras.watch(RUN_END[phase], before=self._run_ended))
+            for phase in ON_BATCH:
                 stack.enter_context(keras.watch(ON_BATCH[phase], before=self._see))
             yield
 
-    def _see(self, model: Any) -> None:
+    def _see(self, model: Any, *_: object, **__: object) -> None:
         if id(model) not in self._models and len(self._models) < _MOST_MODELS:
             identity = id(model)
             try:
@@ -115,12 +111,14 @@ class ModelWatch:
         if facts is not None:
             self._gone.append(facts)
 
-    def _run_began(self, callbacks: Any) -> None:
+    def run_began(self, _: str, callbacks: Any) -> None:
+        """A run of Keras' begins, with callbacks that know the model."""
         model = CALLBACK_MODEL.of(callbacks)
         if model is not None:
             self._see(model)
 
-    def _run_ended(self, callbacks: Any) -> None:
+    def run_ended(self, _: str, callbacks: Any) -> None:
+        """It ended."""
         model = CALLBACK_MODEL.of(callbacks)
         if model is not None:
             self._keep(model, is_final=True)
@@ -151,7 +149,7 @@ class ModelWatch:
     def _call_began(self) -> Any:
         is_eager, graph_now = EXECUTING_EAGERLY.find(), DEFAULT_GRAPH.find()
 
-        def began(layer: Any) -> None:
+        def began(layer: Any, *_: object, **__: object) -> None:
             if threading.get_ident() != self._thread:
                 return
             if isinstance(layer, self._model_types) and not self._open:
@@ -179,7 +177,7 @@ class ModelWatch:
             return False
         return any(made.name.startswith(_TAPE) for made in reversed(GRAPH_OPERATIONS.of(graph)()))
 
-    def _call_ended(self, layer: Any) -> None:
+    def _call_ended(self, layer: Any, *_: object, **__: object) -> None:
         if not self._open or self._open[-1][0] != id(layer):
             return
         if threading.get_ident() != self._thread:

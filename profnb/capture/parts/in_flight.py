@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from profnb.capture.hooks import watch_method
+from profnb.capture.hooks import watch
 from profnb.capture.seams import JAX_STATE, JAX_STATE_SYNC
 from profnb.capture.signals import signal_of
 
@@ -62,13 +62,13 @@ def watch_in_flight(
     if owner is None or JAX_STATE_SYNC.of(owner) is None:
         return nullcontext()
 
-    def batches_are_over(model: Any) -> None:
+    def batches_are_over(model: Any, *_: object, **__: object) -> None:
         state = JAX_STATE.of(model)
         arrays = [one for kind in state.values() for one in kind] if isinstance(state, dict) else []
         if arrays and is_in_flight(arrays[-1]):  # all of a step's are at once
             began(InFlight(arrays[-1]))
 
-    return watch_method(
+    return watch(
         owner, JAX_STATE_SYNC.attributes[0], before=batches_are_over, hook_failed=hook_failed
     )
 

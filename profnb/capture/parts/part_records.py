@@ -67,7 +67,8 @@ PARTS = {
     CALLBACKS: "callbacks, by class and hook: `EarlyStopping.on_epoch_end`; TensorFlow's own hooks of a "
     "monitored session: `SummarySaverHook.after_run`",
     CHECKPOINTING: "saving and loading models, weights and checkpoints",
-    OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly)",
+    OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly), "
+    "by the source line that was seen",
     PROFNB: "profnb itself: its start, its stop (the trace is written), and reading the trace",
 }
 
@@ -102,11 +103,9 @@ class CellRecords:
     Attributes:
         wall_ns: Wall time from the capture's start until the trace was read: the sum of the parts.
         parts: In the order in which they first began.
-        python_begin_ns: When each stretch of other Python began, by ``time.perf_counter_ns``, as far as kept.
-        python_end_ns: When it ended.
         cells: The number of the cell that each file stands for, where it is one.
         long_part: Row of ``parts`` of each long call of a callback, or long saving or loading: the longest
-            of each row, in the order in which they began.
+            of each row, in the order in which they began, as the looks saw them.
         long_begin_ns: When it began, by ``time.perf_counter_ns``.
         long_end_ns: When it ended.
         long_wall_ns: What it took by itself, without the parts inside it.
@@ -114,8 +113,6 @@ class CellRecords:
 
     wall_ns: int = 0
     parts: list[CellPart] = field(default_factory=list)
-    python_begin_ns: array[int] = field(default_factory=lambda: array("q"))
-    python_end_ns: array[int] = field(default_factory=lambda: array("q"))
     cells: dict[str, int] = field(default_factory=dict)
     long_part: array[int] = field(default_factory=lambda: array("i"))
     long_begin_ns: array[int] = field(default_factory=lambda: array("q"))

@@ -2,7 +2,7 @@
 
 On TensorFlow and PyTorch events of their own tell (``IteratorGetNext``, ``enumerate(DataLoader)#...``). On
 JAX Keras calls ``next`` of an iterator of its own making, so that one is put into another that marks its
-calls, with no frame of ours in their tracebacks (see ``hooks``). How many examples a batch holds is what
+calls (see ``hooks``). How many examples a batch holds is what
 Keras' adapter of the data says: of arrays and datasets of one shape, not of a generator or a PyDataset.
 """
 
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from profnb.capture.hooks import WatchedCall, replace_attribute
+from profnb.capture.hooks import replace_attribute, watched_call
 from profnb.capture.seams import (
     ADAPTER_BATCHES,
     ADAPTER_HAS_REST,
@@ -87,16 +87,15 @@ class _Batches:
     ) -> None:
         self._batches, self._make_before, self._hooks = batches, make_before, hooks
 
-    @property
-    def __iter__(self) -> Callable[[], "_Fetching"]:
-        return lambda: _Fetching(iter(self._batches), self._make_before(), *self._hooks)
+    def __iter__(self) -> "_Fetching":
+        return _Fetching(iter(self._batches), self._make_before(), *self._hooks)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batches, name)
 
 
 class _Fetching:
-    """An iterator whose ``__next__`` is looked up anew for each call, as ``WatchedCall.__call__`` is."""
+    """An iterator that runs hooks around each ``next`` of another one."""
 
     __slots__ = ("_next",)
 
@@ -107,13 +106,12 @@ class _Fetching:
         after: Hook,
         hook_failed: Callable[[Exception], object],
     ) -> None:
-        self._next = WatchedCall(
+        self._next = watched_call(
             batches.__next__, before=before, after=after, hook_failed=hook_failed
         )
 
     def __iter__(self) -> "_Fetching":
         return self
 
-    @property
-    def __next__(self) -> Callable[[], Any]:
-        return self._next.__call__
+    def __next__(self) -> Any:
+        return self._next()

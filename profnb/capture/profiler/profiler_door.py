@@ -38,7 +38,7 @@ class ProfilerDoor:
         self._start: Any = None
         self._stop: Any = None
         self._log: list[bytes] = []
-        self._took_over = False
+        self.took_over = False
         self.rank: Rank | None = find_rank(options.rank)
         self._has_told = self._has_warned = False
 
@@ -78,8 +78,8 @@ class ProfilerDoor:
 
     def give_back(self) -> None:
         """Start a session for code that means to stop one that was taken over."""
-        if self._took_over:
-            self._took_over = False
+        if self.took_over:
+            self.took_over = False
             with profiler_log_held_back():
                 self._start(tempfile.mkdtemp(prefix="profnb-"))
 
@@ -155,7 +155,7 @@ class ProfilerDoor:
             self._start(folder, options)
         except already_running:
             self._stop()
-            self._took_over = True
+            self.took_over = True
             self._messages.append(
                 "A TensorFlow profiler was already running (started by earlier code and never "
                 "stopped); it was stopped, its trace saved to its own logdir, and this capture "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.hooks import watch_arguments, watch_method
+from profnb.capture.hooks import watch
 from profnb.capture.library import Library
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
@@ -53,18 +53,14 @@ class TorchLoops:
         """See the loop inside the block."""
         register = torch.take(TORCH_STEP_HOOK)
         with ExitStack() as stack:
-            batch = torch.watch_next(
-                TORCH_NEXT_BATCH, before=self._batch_asked, after=self._batch_came
-            )
+            batch = torch.watch(TORCH_NEXT_BATCH, before=self._batch_asked, came=self._batch_came)
             stack.enter_context(batch)
             stack.enter_context(torch.watch(TORCH_ZERO_GRAD, before=self._zeroes))
             if register is not None:
                 stack.callback(register(self._stepped).remove)
             failed = self._hook_failed
-            began = watch_method(StepMark, "__enter__", after=self._mark_began, hook_failed=failed)
-            ended = watch_arguments(
-                StepMark, "__exit__", before=self._mark_ended, hook_failed=failed
-            )
+            began = watch(StepMark, "__enter__", after=self._mark_began, hook_failed=failed)
+            ended = watch(StepMark, "__exit__", before=self._mark_ended, hook_failed=failed)
             stack.enter_context(began)
             stack.enter_context(ended)
             stack.callback(self._recorder.loops.abandon_iteration)
@@ -90,7 +86,7 @@ class TorchLoops:
             self._door.batches.came(loader, batch, is_batch=is_batch)
             self._begin(_BY_BATCH)
 
-    def _zeroes(self, _: object) -> None:
+    def _zeroes(self, *_: object, **__: object) -> None:
         if self._is_here() and not self._begun_by:
             self._use()
             self._begin(_BY_ZERO_GRAD)

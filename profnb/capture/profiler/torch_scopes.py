@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.hooks import WatchedCall, watch_method
+from profnb.capture.hooks import watch, watched_call
 from profnb.capture.library import Library
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.models.torch_modules import describe_module, is_loss
@@ -95,14 +95,14 @@ class TorchScopes:
         if self._is_over:
             yield
             return
-        watched = WatchedCall(compiles, before=self._stop, hook_failed=self._hook_failed)
+        watched = watched_call(compiles, before=self._stop, hook_failed=self._hook_failed)
         with torch.replace(TORCH_COMPILE, watched), self._hooks:
             self._hooks.enter_context(
                 torch.watch(TORCH_CALL, before=self._module_called, after=self._left)
             )
             yield
 
-    def _stop(self) -> None:
+    def _stop(self, *_: object, **__: object) -> None:
         """Take the hooks away: something is going to be compiled."""
         if not self._is_over:
             self._is_over = True
@@ -112,7 +112,7 @@ class TorchScopes:
             )
         self._hooks.close()
         while self._open:  # what runs from here on is in none of them
-            _, _, event, _ = self._open.pop()
+            event = self._open.pop()[2]
             if event is not None:
                 event.__exit__(None, None, None)
 
@@ -135,7 +135,7 @@ class TorchScopes:
             for seam, name, both in hooks:
                 owner = seam.owner(keras.module)
                 if isinstance(owner, type) and seam.of(owner) is not None:
-                    watching = watch_method(owner, name, hook_failed=self._hook_failed, **both)
+                    watching = watch(owner, name, hook_failed=self._hook_failed, **both)
                     self._hooks.enter_context(watching)
             yield
 
@@ -149,14 +149,14 @@ class TorchScopes:
         event = None if not path else self._door.mark_scope(path)
         self._open.append((owner, path, event, caller))
 
-    def _left(self, owner: object) -> None:
+    def _left(self, owner: object, *_args: object, **_keywords: object) -> None:
         """What is open is left, with all inside of it that was not."""
         if threading.get_ident() != self._thread or not any(
             owner is entry[0] for entry in self._open
         ):
             return
         while self._open:
-            left_owner, _, event, caller = self._open.pop()
+            left_owner, _path, event, caller = self._open.pop()
             if event is not None:
                 event.__exit__(None, None, None)
             if left_owner is owner:
@@ -166,7 +166,7 @@ class TorchScopes:
 
     # Modules.
 
-    def _module_called(self, module: Any) -> None:
+    def _module_called(self, module: Any, *_args: object, **_keywords: object) -> None:
         if not self._is_marking():
             return
         if not self._open:
@@ -224,6 +224,6 @@ class TorchScopes:
         if layer is not None:
             self._models.scope_entered(layer, path, self._turn)
 
-    def _metrics_begin(self, model: object) -> None:
+    def _metrics_begin(self, model: object, *_: object, **__: object) -> None:
         if self._is_marking():
             self._enter(model, _METRICS, None)

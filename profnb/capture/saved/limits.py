@@ -12,7 +12,7 @@ from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.capture.machine.machine_watch import MOST_LOOKS
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
-from profnb.capture.parts.part_records import PARTS, CellPart, CellRecords
+from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
 from profnb.capture.session_records import ROLES, GapPlace, GapRecords, QueueRecord
 from profnb.capture.source.graph_shapes import GraphShapes
@@ -98,10 +98,6 @@ LIMITS: Mapping[str, Limit] = {
     "CellPart.wall_ns": Limit(least=0, end=_NS),
     "CellPart.longest_ns": Limit(least=0, end=_NS),
     "CellPart.line": Limit(least=0, end=_LINE),
-    **{
-        f"CellRecords.python_{end}_ns": Limit((_PLACES,), -_NS, _NS, has_differences=True)
-        for end in ("begin", "end")
-    },
     "CellRecords.cells": Limit(least=0),
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
     **{f"CoreWaits.{field}": Limit(least=0, end=_NS) for field in CoreWaits.__dataclass_fields__},
@@ -247,11 +243,11 @@ def _check_part(part: CellPart) -> None:
 def _check_cell(cell: CellRecords) -> None:
     whole = sum(part.wall_ns for part in cell.parts)
     _claim(whole == cell.wall_ns, "parts that do not add up to the cell")
-    keys = [(part.part, part.name) for part in cell.parts]
+    keys = [
+        (part.part, part.name, *((part.file, part.line) if part.part == OTHER else ()))
+        for part in cell.parts
+    ]
     _claim(len(set(keys)) == len(keys), "a part of a cell twice")
-    _have_one_length(cell.python_begin_ns, cell.python_end_ns)
-    ends = zip(cell.python_begin_ns, cell.python_end_ns, strict=True)
-    _ascend([time for stretch in ends for time in stretch])
     _check_long_calls(cell)
 
 

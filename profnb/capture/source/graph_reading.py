@@ -40,11 +40,11 @@ class Reading:
 
     __slots__ = ("calls", "driver", "name", "names", "number", "places", "shapes", "types")
 
-    def __init__(self, driver: Place | None) -> None:
-        """Nothing is read yet; ``driver`` is the line that had the graph traced, where that is known."""
+    def __init__(self) -> None:
+        """Nothing is read yet."""
         self.name = ""
         self.number = 0
-        self.driver = driver
+        self.driver: Place | None = None  # the line that had the graph traced, where that is known
         self.names: list[str] = []
         self.types: list[str] = []
         self.places: list[Place | None] = []
@@ -54,8 +54,7 @@ class Reading:
     def read(self, graph: Any, most: int) -> int:
         """Take in the ops of the graph; how many."""
         self.name, self.number = str(GRAPH_NAME.of(graph, "")), number_of(graph)
-        if self.driver is None:
-            self.driver = _driver_of(graph)
+        self.driver = _driver_of(graph)
         alike: dict[Place | None, Place | None] = {}
         for operation in GRAPH_OPERATIONS.of(graph)():
             kind = operation.type

@@ -11,8 +11,7 @@ for; taken only for that, they would cost 2 to 3 %.
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from profnb.capture.source.source_records import (
     SourceRecords,
     StackRecords,
 )
-from profnb.capture.source.stacks import StackSampler, lines_of_stacks
+from profnb.capture.source.stacks import Sampler, lines_of_stacks, looks_between
 from profnb.capture.source.user_code import Places, number_cells, read_sources
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 
@@ -39,51 +38,46 @@ class SourceWatch:
     """Watches the source of the code that a capture surrounds.
 
     Args:
+        sampler: Looks at the stack of the code's thread.
         has_lines: Whether to find the lines of ops.
-        has_stacks: Whether to sample Python's stack.
+        has_stacks: Whether to look a thousand times a second while the window is open, and keep that.
 
     Attributes:
         messages: What is lost and why, in sentences.
         folder: Where the code began to run.
     """
 
-    def __init__(self, *, has_lines: bool, has_stacks: bool) -> None:
+    def __init__(self, sampler: Sampler, *, has_lines: bool, has_stacks: bool) -> None:
         """Nothing is watched yet."""
         self._has_lines, self._has_stacks = has_lines, has_stacks
         self._places = Places()
         self._graphs = GraphWatch(self._places)
         self._lines: LineWatch | None = None
-        self._sampler: StackSampler | None = None
+        self._sampler, self._dense_ns = sampler, (0, 0)
         self._trace_type: Any = None
         self._is_early = False
         self._lock = threading.Lock()
-        self._stacks = StackRecords()
         self._line_records = LineRecords()
         self.folder = ""
         self.messages: list[str] = []
 
-    @contextmanager
-    def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
-        """See graphs being traced inside the block."""
+    def watch_tensorflow(self, tensorflow: Library) -> None:
+        """TensorFlow's trace tells its clock."""
         self._trace_type = tensorflow.take(TRACE)
-        if not self._has_lines:
-            yield
-            return
-        with self._graphs.watch(tensorflow):
-            yield
 
     def watch_jax(self, jax: Library) -> None:
         """JAX's trace tells its clock too."""
         self._trace_type = self._trace_type or jax.take(JAX_ANNOTATION)
 
-    @contextmanager
-    def watch_keras(self, keras: Library) -> Iterator[None]:
-        """See layers being made inside the block."""
-        if not self._has_lines:
-            yield
-            return
-        with self._graphs.watch_keras(keras):
-            yield
+    def read_functions(self, functions: Iterable[Any]) -> None:
+        """The window has closed: read the lines of functions that were traced by then."""
+        if self._has_lines:
+            self._graphs.read_functions(functions)
+
+    def add_places(self, places: Iterable[tuple[str, int]]) -> None:
+        """Keep the text of lines that others name: files and numbers."""
+        for file, line in places:
+            self._places.row_of(file, line)
 
     def begin_without_trace(self) -> None:
         """The code runs on this thread and there is no window yet: watch its lines until there is one."""
@@ -91,12 +85,6 @@ class SourceWatch:
             lines = LineWatch()
             self._lines = lines if lines.start() else None
             self._is_early = self._lines is not None
-
-    def see_exceptions(self, *, are_seen: bool) -> None:
-        """Whether exceptions are told of; not while a package is imported, which raises and catches many."""
-        lines = self._lines
-        if lines is not None:
-            lines.see_exceptions(are_seen=are_seen)
 
     def begin(self) -> None:
         """The window has opened, on this thread."""
@@ -116,15 +104,14 @@ class SourceWatch:
             self.folder = str(Path.cwd())
         self._tell_clock()
         if self._has_stacks:
-            self._sampler = StackSampler()
+            self._dense_ns = time.perf_counter_ns(), 0
+            self._sampler.is_dense = True
         if self._has_lines:
             self._lines = LineWatch()
             if not self._lines.start():
                 if self._lines.taken_by:
                     self.messages.append(_explain_taken(self._lines.taken_by))
                 self._lines = None
-        if self._sampler is not None:
-            self._sampler.start()
 
     def _tell_clock(self) -> None:
         """Write events whose begin is known by Python's clock; a later reading is the surer one."""
@@ -137,28 +124,29 @@ class SourceWatch:
     def end(self) -> None:
         """The window closes, perhaps on another thread."""
         with self._lock:
-            sampler, self._sampler = self._sampler, None
+            if self._sampler.is_dense:
+                self._sampler.is_dense = False
+                self._dense_ns = self._dense_ns[0], time.perf_counter_ns()
             lines, self._lines = self._lines, None
         if lines is not None:
             lines.stop()
             self._line_records = lines.records
             if self._is_early and not lines.records.is_cut:  # an exception may have ended the code
                 lines.records.end(time.perf_counter_ns())
-        if sampler is not None:
-            self._stacks = sampler.stop()
-            if self._has_lines and not len(self._line_records):
-                self._line_records = lines_of_stacks(self._stacks)
 
     def finish(
-        self, graph_of_runs: Any = None, models: Iterable[object] = ()
+        self, looks: StackRecords, graph_of_runs: Any = None, models: Iterable[object] = ()
     ) -> tuple[SourceRecords | None, StackRecords | None]:
         """What was recorded: lines and stacks, None where they were not asked for.
 
         Args:
+            looks: All looks at the stack of the cell.
             graph_of_runs: The graph that ran in sessions, or None.
             models: The Keras models that are known to have run.
         """
-        stacks = self._stacks if self._has_stacks else None
+        stacks = looks_between(looks, *self._dense_ns) if self._has_stacks else None
+        if stacks is not None and self._has_lines and not len(self._line_records):
+            self._line_records = lines_of_stacks(stacks)
         graphs = self._graphs.finish(graph_of_runs, models) if self._has_lines else ()
         lines, places = self._line_records, self._places.listed
         files = [*lines.files, *(file for file, _ in places)]

@@ -1,117 +1,162 @@
-"""Running Python to samples of one thread's stack: a sampling profiler of a thread of its own.
+"""One thread's stack, looked at from the cell's first line to its last.
 
-A sample a millisecond, taken by another thread, costs the same whatever the code does, gives whole stacks,
-and leaves the interpreter's one profile hook to the user's own profiler. Measured with TensorFlow 2.21 on
-two cores, it slows eager loops and a ``fit`` of tiny batches by 1 to 5 % (8 % where ops take 15 us); the
-standard library's cProfile slows them by 52 and 76 %, all of it in Python, which is then no longer in
-proportion.
+A thread of its own takes the frames of the cell's thread (``sys._current_frames``), traced or not: who called
+whom, in the user's own names and lines, without anything being hooked. A look stands for the time since the
+look before it, by the clock: plain Python gives the interpreter's lock away every 5 ms only, and then half of
+the looks come late.
 
-The other thread needs the interpreter's lock. TensorFlow gives it away while it works, plain Python only
-when asked to and by default after 5 ms: then callbacks of up to 3 ms were never met, though they took 87 %
-of the time. So the interpreter is told to give way sooner while samples are taken
-(``sys.setswitchinterval``): with 50 us, callbacks of 0.2, 1 and 3 ms are found with 36, 71 and 84 % of the
-time where they take 33, 71 and 87 %. What passed since the sample before is counted as the sample's.
+**The rate.** A look costs the cell what the looking takes of the interpreter, some 20 to 60 us, and where the
+cell's thread holds the lock all the time (eager ops, plain Python) a forced change of threads besides. All
+looks together may take a hundredth of the cell. So the next one comes at the earliest after 5 ms, after a
+hundred times what a look has cost, and after a five-hundredth of the cell so far: a cell of ten seconds gets
+some 500 to 1,500 looks, one of an hour 5,000.
+
+Measured (2 cores, medians of alternating pairs, ``tests/benchmarks/after_window.py``): see ``docs/speed.md``.
 """
 
+import _thread
 import gc
 import sys
 import threading
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain, compress, repeat, starmap, takewhile
 from operator import attrgetter, is_not, methodcaller
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from profnb.capture.seams import CURRENT_FRAMES, SET_SWITCH_INTERVAL
+from profnb.capture.seams import CURRENT_FRAMES
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
-__all__ = ["StackSampler", "frames_of", "line_at", "lines_of_stacks"]
+__all__ = ["Sampler", "frames_of", "line_at", "lines_of_stacks", "looks_between"]
 
-_PERIOD_S = 0.001
-_SWITCH_S = 0.00005
-_DEEPEST = 250
+_FASTEST_S, _IN_WINDOW_S = 0.005, 0.001  # between looks; where --python asks for more of them
+_COST_SHARE, _LOOKS = 0.01, 500
+# A forced change of threads: 0.28 to 0.35 ms of an eager step (reference/sampled-tree.md).
+_LATE_S, _FORCED_S = 0.001, 0.0003
+_DEEPEST, _MOST_KEPT = 2_000, 1_000_000  # frames of a stack; of all distinct ones
+_MOST_LOOKS = 500_000
 _T = TypeVar("_T")
-_MOST_SAMPLES = 500_000
 
 
-class StackSampler:
-    """Samples the stack of the thread that calls ``start``, until ``stop``."""
+class Sampler:
+    """Looks at the stack of the thread that calls ``start``, until ``stop``.
 
-    def __init__(self) -> None:
-        """Nothing is sampled yet."""
-        self._records = StackRecords()
-        self._stacks: dict[tuple[int, ...], int] = {}
+    Args:
+        code_seen: Told of each file whose code was met for the first time.
+
+    Attributes:
+        is_dense: Whether a look is taken every millisecond, whatever it costs: the user asked for it.
+    """
+
+    def __init__(self, code_seen: Callable[[str], object] = lambda _: None) -> None:
+        """Nothing is looked at yet."""
+        self.is_dense = False
+        self._code_seen = code_seen
+        self._stacks: dict[tuple[int, ...], int] = {(): 0}  # what is too much is an empty stack
         self._codes: dict[int, CodeType] = {}
-        self._stopping = threading.Event()
+        self._time_ns, self._stack = array("q"), array("i")
+        self._begin_ns = self._kept = 0
+        self._running = _thread.allocate_lock()
         self._sampler: threading.Thread | None = None
-        self._switch_s = 0.0
         self._frames_now: Any = None
 
     def start(self) -> None:
         """Begin."""
-        self._frames_now, switch = CURRENT_FRAMES.find(), SET_SWITCH_INTERVAL.find()
+        self._frames_now = CURRENT_FRAMES.find()
         if self._frames_now is None:
             return
-        if switch is not None:
-            self._switch_s = sys.getswitchinterval()
-            switch(min(self._switch_s, _SWITCH_S))
+        self._running.acquire()
+        self._begin_ns = time.perf_counter_ns()
         self._sampler = threading.Thread(
-            target=self._sample, args=(threading.get_ident(),), name="profnb", daemon=True
+            target=self._look_on, args=(threading.get_ident(),), name="profnb", daemon=True
         )
         self._sampler.start()
 
-    def _sample(self, thread: int) -> None:
-        records, stacks, codes = self._records, self._stacks, self._codes
-        stopping, sleep, clock = self._stopping, time.sleep, time.perf_counter_ns
-        read = attrgetter("f_code", "f_lasti")
-        records.begin_ns = clock()
-        while not stopping.is_set():
-            sleep(_PERIOD_S)
-            frames = frames_of(thread, self._frames_now)
+    def _look_on(self, thread: int) -> None:
+        clock, took = time.perf_counter, time.thread_time
+        began, cost, period = clock(), 0.0, _FASTEST_S
+        due = began + period
+        while not self._is_over(_IN_WINDOW_S if self.is_dense else period):
+            begin, late = took(), clock() - due
+            self._look(thread)
+            if len(self._stack) >= _MOST_LOOKS:
+                return
+            one = took() - begin + (_FORCED_S if late > _LATE_S else 0.0)
+            cost += (one - cost) / min(
+                len(self._stack), 16
+            )  # the mean, or about that of the last 16
             now = clock()
-            key: list[int] = []
-            for code, offset in list(map(read, frames)):
+            period = max(_FASTEST_S, cost / _COST_SHARE, (now - began) / _LOOKS)
+            due = now + period
+
+    def _is_over(self, period_s: float) -> bool:
+        """Wait for the next look; whether there is none any more."""
+        return self._running.acquire(timeout=period_s)
+
+    def _look(self, thread: int) -> None:
+        frames = frames_of(thread, self._frames_now)
+        now = time.perf_counter_ns()
+        places = list(map(attrgetter("f_code", "f_lasti"), frames))
+        frames.clear()  # they keep what is bound in them
+        codes = self._codes
+        key: list[int] = []
+        for code, offset in places:
+            if id(code) not in codes:
                 codes[id(code)] = code
-                key += id(code), offset
-            frames.clear()  # they keep what is bound in them
-            records.time_ns.append(now)
-            records.stack.append(stacks.setdefault(tuple(key), len(stacks)))
-            if len(records) >= _MOST_SAMPLES:
-                break
+                self._code_seen(code.co_filename)
+            key += id(code), offset
+        row = self._stacks.get(tuple(key), 0)
+        if not row and self._kept < _MOST_KEPT:
+            self._kept += len(places)
+            row = self._stacks[tuple(key)] = len(self._stacks)
+        self._stack.append(row)
+        self._time_ns.append(now)
 
     def stop(self) -> StackRecords:
         """End; no reference to code is kept."""
         if self._sampler is not None:
-            self._stopping.set()
+            self._running.release()
             self._sampler.join()
             self._sampler = None
-            if self._switch_s:
-                sys.setswitchinterval(self._switch_s)
-            self._name_frames()
-        return self._records
+        records = StackRecords(self._begin_ns, self._time_ns, self._stack)
+        self._name_frames(records)
+        return records
 
-    def _name_frames(self) -> None:
+    def _name_frames(self, records: StackRecords) -> None:
         frames: dict[tuple[int, int], int] = {}
+        names = _names_of(self._codes.values())
         for key in self._stacks:
-            row = []
+            stack = []
             for at in range(len(key) - 2, -1, -2):
-                code, offset = key[at : at + 2]
-                if is_own_file(self._codes[code].co_filename):
+                code = self._codes[key[at]]
+                if is_own_file(code.co_filename):
                     continue
-                place = code, line_at(self._codes[code], offset)
+                place = key[at], line_at(code, key[at + 1])
                 number = frames.setdefault(place, len(frames))
-                if number == len(self._records.frames):
-                    running = self._codes[code]
-                    name = getattr(running, "co_qualname", running.co_name)
-                    frame = name, running.co_filename, running.co_firstlineno, place[1]
-                    self._records.frames.append(frame)
-                row.append(number)
-            self._records.stacks.append(tuple(row))
+                if number == len(records.frames):
+                    frame = names[key[at]], code.co_filename, code.co_firstlineno, place[1]
+                    records.frames.append(frame)
+                stack.append(number)
+            records.stacks.append(tuple(stack))
         self._stacks.clear()
         self._codes.clear()
+
+
+def _names_of(codes: Iterator[CodeType] | Any) -> dict[int, str]:
+    """What each code object is called, with its class: ``Model.fit``. Python 3.10 has to look for that."""
+    listed = list(codes)
+    names = {id(code): str(getattr(code, "co_qualname", code.co_name)) for code in listed}
+    if sys.version_info < (3, 11) and listed:
+        for holder in gc.get_referrers(*listed):
+            if getattr(holder, "__qualname__", None) and hasattr(holder, "__code__"):
+                names[id(holder.__code__)] = holder.__qualname__
+    return names
 
 
 def frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> list[FrameType]:
@@ -142,6 +187,19 @@ def line_at(code: CodeType, offset: int) -> int:
         if first <= offset < last:
             return line or code.co_firstlineno
     return code.co_firstlineno
+
+
+def looks_between(looks: StackRecords, begin_ns: int, end_ns: int) -> StackRecords:
+    """The looks of some time, which share the stacks of all.
+
+    Args:
+        looks: All of them.
+        begin_ns: From when, by the clock ``time.perf_counter_ns``.
+        end_ns: Until when.
+    """
+    first = bisect_left(looks.time_ns, begin_ns)
+    rows = slice(first, max(bisect_left(looks.time_ns, end_ns), first))
+    return replace(looks, begin_ns=begin_ns, time_ns=looks.time_ns[rows], stack=looks.stack[rows])
 
 
 def lines_of_stacks(stacks: StackRecords) -> LineRecords:

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.library import Library
@@ -79,22 +79,27 @@ class TapeWatch:
         self._sites: dict[tuple[tuple[str, int, int], ...], int] = {}
 
     @contextmanager
-    def watch(self, tensorflow: Library) -> Iterator[None]:
-        """See TensorFlow's tapes inside the block."""
+    def watch_turns(self, tensorflow: Library) -> Iterator[None]:
+        """See tapes entered and datasets asked inside the block."""
         self._is_eager, self._trace_type = (
             tensorflow.take(EXECUTING_EAGERLY),
             tensorflow.take(TRACE),
         )
         with ExitStack() as stack:
-            if self._is_eager is not None and self._trace_type is not None:
+            if self._is_known():
                 stack.enter_context(tensorflow.watch(TAPE_ENTER, before=self._entered))
                 stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=self._asks))
-                stack.enter_context(
-                    tensorflow.watch(
-                        TAPE_GRADIENT, before=self._gradient_begins, after=self._gradient_ended
-                    )
-                )
             yield
+
+    def watch_gradients(self, tensorflow: Library) -> AbstractContextManager[None]:
+        """See gradients computed inside the block."""
+        if not self._is_known():
+            return nullcontext()
+        hooks = {"before": self._gradient_begins, "after": self._gradient_ended}
+        return tensorflow.watch(TAPE_GRADIENT, **hooks)
+
+    def _is_known(self) -> bool:
+        return self._is_eager is not None and self._trace_type is not None
 
     def _is_seen(self) -> bool:
         return self._is_tracing() and self._is_outside()
@@ -103,7 +108,7 @@ class TapeWatch:
         is_here = threading.get_ident() == self._thread
         return is_here and self._is_wanted() and bool(self._is_eager())
 
-    def _asks(self, iterator: Any) -> None:
+    def _asks(self, iterator: Any, *_: object) -> None:
         """An element is asked for by eager code: of very many each must cost next to nothing."""
         if threading.get_ident() != self._thread or not self._is_wanted():
             return
@@ -124,7 +129,7 @@ class TapeWatch:
             self._has_turned = False
             self._on_turn(max(self._times.values()))
 
-    def _entered(self, tape: object) -> None:
+    def _entered(self, tape: object, *_: object) -> None:
         if not self._is_outside():
             return
         now = time.perf_counter_ns()
@@ -135,7 +140,7 @@ class TapeWatch:
             self._numbers[tape] = self._tapes
             _end(_begin(self._trace_type, "GradientTape", profnb_tape=self._tapes))
 
-    def _gradient_begins(self, tape: object) -> None:
+    def _gradient_begins(self, tape: object, *_: object, **__: object) -> None:
         if self._is_seen():
             number, site = self._numbers.get(tape, 0), self._site()
             # What a persistent tape is asked for again and again is one turn, unless it is the only tape.
@@ -150,7 +155,7 @@ class TapeWatch:
                 profnb_tape_site=site,
             )
 
-    def _gradient_ended(self, tape: object) -> None:
+    def _gradient_ended(self, tape: object, *_: object, **__: object) -> None:
         if threading.get_ident() == self._thread:
             _end(self._open.pop(id(tape), None))
 

@@ -6,20 +6,10 @@ epoch whose length nobody knew beforehand has told it when it is over.
 
 import math
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from profnb.capture.library import Library
-from profnb.capture.seams import (
-    CALLBACK_MODEL,
-    CALLBACK_PARAMS,
-    EPOCH_BEGIN,
-    EPOCH_END,
-    RUN_BEGIN,
-    RUN_END,
-)
+from profnb.capture.seams import CALLBACK_MODEL, CALLBACK_PARAMS
 from profnb.capture.signals import OwnFaults
 
 __all__ = ["KerasRun", "KerasRuns"]
@@ -65,13 +55,18 @@ class KerasRun:
 
 
 class KerasRuns:
-    """Follows the runs of one thread."""
+    """Follows the runs of one thread.
+
+    Attributes:
+        is_validation: Whether the run that began last is the validation of a fit.
+    """
 
     def __init__(self) -> None:
         """None runs yet, on the calling thread."""
         self._thread = threading.get_ident()
         self._running: list[KerasRun] = []  # an evaluation in a fit stands behind it
         self._begun = self._fit_callbacks = 0
+        self.is_validation = False
 
     @property
     def now(self) -> KerasRun | None:
@@ -88,36 +83,18 @@ class KerasRuns:
             if run.batches:  # the last execution of an epoch may be shorter
                 run.batches_ended = min(run.batches_ended, run.batches)
 
-    @contextmanager
-    def watch(self, keras: Library) -> Iterator[None]:
-        """Follow them inside the block."""
-        with ExitStack() as stack:
-            for phase in RUN_BEGIN:
-
-                def began(callbacks: Any, phase: str = phase) -> None:
-                    self._run_began(phase, callbacks)
-
-                def ended(_: object, phase: str = phase) -> None:
-                    self._run_ended(phase)
-
-                if keras.take(RUN_END[phase]) is not None:  # else they would never end
-                    stack.enter_context(keras.watch(RUN_BEGIN[phase], before=began))
-                stack.enter_context(keras.watch(RUN_END[phase], after=ended))
-            epoch_begins = keras.watch_arguments(EPOCH_BEGIN, before=self._epoch_begins)
-            stack.enter_context(epoch_begins)
-            stack.enter_context(keras.watch(EPOCH_END, after=self._epoch_ended))
-            yield
-
     def _is_elsewhere(self) -> bool:
         return threading.get_ident() != self._thread
 
-    def _run_began(self, phase: str, callbacks: Any) -> None:
+    def run_began(self, phase: str, callbacks: Any) -> None:
+        """Keras tells its callbacks that a run begins."""
         if self._is_elsewhere():
             return
         if phase == _TRAIN:
             self._running.clear()  # one that failed is over, though nobody told
             self._fit_callbacks = id(callbacks)
-        is_validation = phase != _TRAIN and self._running and id(callbacks) == self._fit_callbacks
+        is_validation = phase != _TRAIN and bool(self._running)
+        is_validation = self.is_validation = is_validation and id(callbacks) == self._fit_callbacks
         parameters = CALLBACK_PARAMS.of(callbacks)
         parameters = parameters if isinstance(parameters, dict) else {}
         # A validation is told of by the fit's own callbacks, whose parameters are the fit's.
@@ -130,7 +107,8 @@ class KerasRuns:
             run.epochs, run.first_epoch = 1, 0
         self._running.append(run)
 
-    def _run_ended(self, phase: str) -> None:
+    def run_ended(self, phase: str) -> None:
+        """It ended."""
         if self._is_elsewhere():
             return
         for at in range(len(self._running) - 1, -1, -1):
@@ -145,12 +123,14 @@ class KerasRuns:
         del self._running[1:]
         return self._running[0]
 
-    def _epoch_begins(self, _: object, epoch: Any = None, *__: object, **___: object) -> None:
+    def epoch_begins(self, epoch: Any) -> None:
+        """An epoch of the fit that runs begins."""
         run = self._fit()
         if run is not None and isinstance(epoch, int) and run.first_epoch == _NOT_KNOWN:
             run.first_epoch = epoch
 
-    def _epoch_ended(self, callbacks: Any) -> None:
+    def epoch_ended(self, callbacks: Any) -> None:
+        """It ended."""
         run = self._fit()
         if run is None:
             return

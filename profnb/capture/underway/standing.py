@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from profnb.capture.marking.step_log import StepLog
 from profnb.capture.step_records import StepRecords
 from profnb.capture.underway.keras_runs import KerasRun
 
@@ -35,14 +36,13 @@ class Standing:
     run: KerasRun | None = None
 
 
-def recent_step_ns(records: StepRecords) -> float:
+def recent_step_ns(steps: StepLog | StepRecords) -> float:
     """The median time from the begin of a step to the next one's, of the last steps of one name and run.
 
     Columns may grow meanwhile: only rows that all of them have are read.
     """
-    count = len(records.step_num)
-    rows = slice(max(count - _RECENT, 0), count)
-    begin, name, run = records.begin_ns[rows], records.name[rows], records.run[rows]
+    first = max(len(steps) - _RECENT, 0)
+    begin, name, run = (steps.column(at, first) for at in ("begin_ns", "name", "run"))
     alike = list(zip(begin, name, run, strict=False))
     begins = [at for at, *what in alike if what == list(alike[-1][1:])]
     if len(begins) < 3:

@@ -1,37 +1,19 @@
-"""The parts of a cell, as the capture's clock charged them, with the code's own Python told by its lines.
-
-The clock knows what TensorFlow and Keras were asked for; what is left is the code's own. Where the line
-watcher looked, that is divided among the source lines at which it was spent; the rest stays as it is, so the
-sum is the cell's wall time exactly.
-"""
+"""The parts of a cell, as counters and looks at its stack divided it, as a table."""
 
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
-from profnb.capture.parts.part_records import (
-    EVALUATION,
-    OTHER,
-    PARTS,
-    PREDICT,
-    TRAIN,
-    VALIDATION,
-    CellPart,
-    CellRecords,
-)
+from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
-from profnb.subjects.source.code_times import Clock, busy_within, follow_lines
 
 __all__ = ["CELL_BREAKDOWN", "CellBreakdown", "break_down_cell"]
 
-_MOST_LINES, _LONGEST = 20, 110
-_WRAP = 1 << 64
-_BATCHES = (TRAIN, VALIDATION, EVALUATION, PREDICT)
+_LONGEST = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +46,9 @@ class CellBreakdown:
 
     @property
     def knows_longest(self) -> Bools:
-        """Whether the longest occurrence is known, shape (N,): not of batches that took time behind them."""
-        may_fly = np.array([part in _BATCHES for part in self.part], np.bool_)
+        """Whether the longest occurrence is known, shape (N,): not of what was seen now and then only."""
         has_all = self.longest_ps * self.occurrences >= self.wall_ps
-        return (self.occurrences > 0) & (has_all | ~may_fly)
+        return (self.occurrences > 0) & has_all
 
     @property
     def fraction(self) -> Floats:
@@ -98,7 +79,7 @@ CELL_BREAKDOWN = Table[CellBreakdown](
         Column(
             "longest_ms",
             lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
-            "the longest occurrence; missing where work went on behind them (JAX)",
+            "the longest occurrence; missing where they were too short to be seen one by one",
         ),
         Column(
             "line",
@@ -118,7 +99,7 @@ def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellB
 
     Args:
         records: What the capture's clock charged.
-        source: Lines of the user's code, where they were watched; they divide the code's own Python.
+        source: The text of the user's lines, where that was kept.
 
     Returns:
         The parts; None where nothing was timed.
@@ -126,7 +107,7 @@ def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellB
     if not records.wall_ns:
         return None
     cells = records.cells | (source.cells if source else {})
-    rows = list(chain.from_iterable(_rows(part, records, source, cells) for part in records.parts))
+    rows = [_row(part, source, cells) for part in records.parts]
     part, name, occurrences, wall_ps, longest_ps, line = zip(*rows, strict=True)
     counts, walls, longest = (np.array(c, np.int64) for c in (occurrences, wall_ps, longest_ps))
     return CellBreakdown(part, name, counts, walls, longest, line)
@@ -135,48 +116,12 @@ def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellB
 _Row = tuple[str, str, int, int, int, str]
 
 
-def _rows(
-    part: CellPart, records: CellRecords, source: SourceRecords | None, cells: dict[str, int]
-) -> list[_Row]:
+def _row(part: CellPart, source: SourceRecords | None, cells: dict[str, int]) -> _Row:
+    """A part; the code's own Python is named by the text of its line."""
     line = f"{file_title(part.file, cells)}:{part.line}" if part.file else ""
+    name = part.name
+    if part.part == OTHER and source is not None:
+        text = source.texts.get(part.file, ())
+        name = text[part.line - 1].strip()[:_LONGEST] if 0 < part.line <= len(text) else ""
     wall_ps, longest_ps = part.wall_ns * PS_PER_NS, part.longest_ns * PS_PER_NS
-    lines = [] if part.part != OTHER or source is None else _python_lines(records, source, cells)
-    wall_ps -= sum(row[3] for row in lines)
-    part_row: _Row = (part.part, part.name, part.occurrences, wall_ps, longest_ps, line)
-    return [part_row, *lines] if wall_ps else lines
-
-
-def _python_lines(records: CellRecords, source: SourceRecords, cells: dict[str, int]) -> list[_Row]:
-    """The source lines that took most of the code's own Python, the first to begin first."""
-    if not (len(source.lines) and len(records.python_begin_ns)):
-        return []
-    base_ns = records.python_begin_ns[0]
-    begin, end = (
-        (np.array(column, np.int64) - base_ns) * PS_PER_NS
-        for column in (records.python_begin_ns, records.python_end_ns)
-    )
-    # The offset in picoseconds may not fit into 64 bits, but wraps as the times themselves do.
-    offset_ps = (-base_ns * PS_PER_NS + _WRAP // 2) % _WRAP - _WRAP // 2
-    last_ps = (source.lines.time_ns[-1] - base_ns) * PS_PER_NS
-    history = follow_lines(source.lines, Clock(offset_ps, -1), last_ps)
-    took_ps = np.diff(busy_within((begin, end), history.begin_ps))
-    count = len(history.places)
-    is_timed = (history.place >= 0) & (took_ps > 0)
-    place, took_ps = history.place[is_timed], took_ps[is_timed]
-    wall_ps, longest_ps, begun = (np.zeros(count, np.int64) for _ in range(3))
-    np.add.at(wall_ps, place, took_ps)
-    np.maximum.at(longest_ps, place, took_ps)
-    np.add.at(begun, place, history.is_begin[is_timed])
-    untimed = set(source.lines.untimed)
-    rows = []
-    for row in sorted(np.argsort(-wall_ps, kind="stable")[:_MOST_LINES].tolist()):
-        file, number = history.places[row]
-        if not wall_ps[row]:
-            continue
-        text = source.texts.get(file, ())
-        name = text[number - 1].strip()[:_LONGEST] if 0 < number <= len(text) else ""
-        is_counted = not (source.lines.is_sampled or (file, number) in untimed)
-        occurrences = int(begun[row]) if is_counted else 0
-        line = f"{file_title(file, cells)}:{number}"
-        rows.append((OTHER, name, occurrences, int(wall_ps[row]), int(longest_ps[row]), line))
-    return rows
+    return part.part, name, part.occurrences, wall_ps, longest_ps, line

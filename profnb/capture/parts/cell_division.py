@@ -1,0 +1,466 @@
+"""Looks at the stack, and a few exact counters, to the parts of a cell that add up to its wall time.
+
+What is counted is exact: steps, and what profnb did itself. What lies between is divided by the looks. A
+stretch that is longer than the time between two looks is cut at them, and each piece belongs to what its look
+saw. Shorter ones, as between the batches of a fit, were seen now and then only: those of one kind are put
+together and divided in the ratio of what was seen in them.
+
+A fit of two epochs with a look every 5 ms, by the clock::
+
+    steps    |batch| |batch| |batch|                         |batch| |batch|
+    looks       .      .   .    .     .     .     .     .      .    .     .
+    between        ^gaps^           ^epoch end: 20 ms       ^   ^gap^
+                   2 ms, 1 look     saw Stop.on_epoch_end 3 times, fit itself once
+
+so of the epoch end three quarters are that callback's, and the gaps, together, what the one look saw.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from profnb.capture.marking.step_log import StepLog
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.in_flight import InFlight
+from profnb.capture.parts.part_records import CellPart, CellRecords
+from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
+from profnb.capture.source.source_records import StackRecords
+from profnb.capture.source.user_code import number_cells
+from profnb.capture.step_records import CALL, KERAS, KINDS, USER
+from profnb.capture.step_records import RUN as SESSION_RUN
+
+if TYPE_CHECKING:
+    from profnb.core.columns import Int64s
+
+__all__ = ["CellCounts", "divide_cell"]
+
+_FAR_LONGER = 5  # as steps/finding/warm_up has it
+_MOST_ROWS, _MOST_LINES = 300, 20
+_TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
+_PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
+_METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
+_FIT, _VALIDATION = "fit", "validation"
+_Key = tuple[str, str, str, int]  # part, name, and of the code's own Python file and line
+
+
+@dataclass(frozen=True, slots=True)
+class CellCounts:
+    """What was counted exactly.
+
+    Attributes:
+        begin_ns: When the cell began, by ``time.perf_counter_ns``.
+        end_ns: When it was over.
+        log: Steps and Keras' runs.
+        own: What profnb did, and when.
+        flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
+    """
+
+    begin_ns: int
+    end_ns: int
+    log: StepLog
+    own: Sequence[tuple[str, int, int]] = ()
+    flying: Sequence[tuple[int, InFlight]] = ()
+
+
+@dataclass(slots=True)
+class _Row:
+    """One part in the making."""
+
+    first_ns: int
+    wall_ns: int = 0
+    occurrences: int = 0
+    longest_ns: int = 0
+    places: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+
+class _Parts:
+    """The parts in the making."""
+
+    def __init__(self) -> None:
+        self.rows: dict[_Key, _Row] = {}
+
+    def add(
+        self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
+    ) -> _Row:
+        row = self.rows.get(key)
+        if row is None and len(self.rows) >= _MOST_ROWS:
+            key = key[0], "", "", 0
+            row = self.rows.get(key)
+        if row is None:
+            row = self.rows[key] = _Row(first_ns)
+        row.first_ns = min(row.first_ns, first_ns)
+        row.wall_ns += wall_ns
+        row.longest_ns = max(row.longest_ns, longest_ns)
+        row.occurrences += occurrences
+        return row
+
+
+def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
+    """The parts of a cell.
+
+    Args:
+        counts: What was counted.
+        looks: What was seen; the parts are named without them, too, where there was no time for a look.
+
+    Returns:
+        Parts whose wall times add up to the cell's, in the order in which they first began.
+    """
+    import numpy as np
+
+    made = _Parts()
+    spans = _Spans(counts, made)
+    seen = [part_of_stack([looks.frames[frame] for frame in stack]) for stack in looks.stacks]
+    times = np.asarray(looks.time_ns, np.int64)
+    inside = (times > counts.begin_ns) & (times <= counts.end_ns)
+    times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
+    calls = _divide_between(spans, made, seen, times, stacks)
+    _place_steps(spans, made, seen, times, stacks)
+    _count(made, counts.log)
+    return _records(counts, made, calls)
+
+
+class _Spans:
+    """The cell as pieces, one behind the other: of a step, of profnb, or of what lies between.
+
+    Attributes:
+        edge_ns: Where pieces begin and end, shape (P + 1,).
+        step: The step that a piece is of; -1 for none, shape (P,).
+        is_between: Whether it is of nothing that was counted, shape (P,).
+        context: What lies between the steps around it, as a row of ``contexts``, shape (P,).
+        contexts: Parts and names.
+        keys: The parts that steps are.
+        key: Of each step, its row in ``keys``.
+    """
+
+    def __init__(self, counts: CellCounts, made: _Parts) -> None:
+        import numpy as np
+
+        log = counts.log
+        begin, end = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "end_ns"))
+        begin = np.clip(begin, counts.begin_ns, counts.end_ns)
+        end = np.clip(end, begin, counts.end_ns)
+        begin[1:] = np.maximum(begin[1:], end[:-1])
+        end = np.maximum(end, begin)
+        own = _clipped([one[1:] for one in counts.own], counts)
+        failed = _clipped([one[1:] for one in log.failed], counts)
+        flown = _clipped([(since, _landed(one, counts)) for since, one in counts.flying], counts)
+        ends = np.array([counts.begin_ns, counts.end_ns], np.int64)
+        edges = [begin, end, own.ravel(), failed.ravel(), flown.ravel(), ends]
+        self.edge_ns = np.unique(np.concatenate(edges))
+        middle = self.edge_ns[:-1]
+        at = np.searchsorted(begin, middle, "right") - 1
+        is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
+        in_own, in_failed = _which(own, middle), _which(failed, middle)
+        in_flown = np.where(is_step, -1, _which(flown, middle))
+        is_free = (in_own < 0) & (in_failed < 0)
+        self.step = np.where(is_step & is_free, at, -1)
+        self.is_between = ~is_step & is_free & (in_flown < 0)
+        self.keys, self.key = _keys_of_steps(log, end - begin)
+        self.method = [_method_of(one.phase, is_validation=one.is_validation) for one in log.runs]
+        self._before = np.searchsorted(end, middle, "right") - 1
+        self._run = _runs_of_steps(log)
+        self._fit_steps = np.flatnonzero(
+            np.isin(self._run, [at for at, method in enumerate(self.method) if method == _FIT])
+        )
+        self._find_contexts(log)
+        took = np.diff(self.edge_ns)
+        self._charge_steps(made, begin, took)
+        for part, named, listed, where, is_its in (
+            (parts.PROFNB, counts.own, own, in_own, in_own >= 0),
+            (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
+        ):
+            for row, (name, *_) in enumerate(named):
+                if listed[row, 0] == listed[row, 1]:  # outside of the cell
+                    continue
+                wall_ns = int(took[(where == row) & is_its].sum())
+                made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
+        for piece in np.flatnonzero((in_flown >= 0) & is_free).tolist():
+            last = int(self._before[piece])  # the batches that fly are those of the run before
+            key = self.keys[self.key[last]] if last >= 0 else (parts.OTHER, "", "", 0)
+            made.add(key, int(self.edge_ns[piece]), int(took[piece]))
+
+    def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s") -> None:
+        import numpy as np
+
+        wall = np.zeros(begin.size, np.int64)
+        np.add.at(wall, self.step[self.step >= 0], took[self.step >= 0])
+        for row, key in enumerate(self.keys):
+            of_key = self.key == row
+            walls = wall[of_key]
+            made.add(key, int(begin[of_key][0]), int(walls.sum()), int(walls.max()), walls.size)
+
+    def _find_contexts(self, log: StepLog) -> None:
+        """What lies between two steps is, if no look says more."""
+        import numpy as np
+
+        count = self._run.size
+        ends_epoch = np.zeros(count + 1, np.bool_)
+        ends_epoch[[at for at in log.ended_at if at <= count]] = True
+        before, after = self._before, self._before + 1
+        run = np.append(self._run, -1)  # of none, before the first one and behind the last
+        is_inside = (run[before] >= 0) & (run[before] == run[after])
+        code = np.where(is_inside, 2 * run[before] + ends_epoch[after], -1)
+        codes, self.context = np.unique(code, return_inverse=True)
+        self.contexts = [
+            (parts.EPOCH_ENDS if at % 2 else parts.GAPS, self.method[at // 2])
+            if at >= 0
+            else (parts.OTHER, "")
+            for at in codes.tolist()
+        ]
+
+    def of_run(self, piece: int, method: str) -> tuple[str, str]:
+        """What a stretch is in which a look saw a run of Keras', and nothing more of it."""
+        part, name = self.contexts[self.context[piece]]
+        if part != parts.OTHER and name == method:
+            return part, name
+        if method == _FIT and self._is_inside_fit(piece):
+            return parts.EPOCH_ENDS, _FIT
+        return parts.AROUND, method
+
+    def _is_inside_fit(self, piece: int) -> bool:
+        """Whether a fit has had batches before, and has some after."""
+        of_fits = self._fit_steps
+        at = int(of_fits.searchsorted(self._before[piece], "right"))
+        if not 0 < at < of_fits.size:
+            return False
+        return bool(self._run[of_fits[at - 1]] == self._run[of_fits[at]])
+
+
+def _clipped(spans: Iterable[tuple[int, int]], counts: CellCounts) -> "Int64s":
+    """Begins and ends inside the cell, shape (N, 2)."""
+    import numpy as np
+
+    listed = np.array(list(spans), np.int64).reshape(-1, 2)
+    listed = np.clip(listed, counts.begin_ns, counts.end_ns)
+    listed[:, 1] = np.maximum(listed[:, 1], listed[:, 0])
+    return listed
+
+
+def _landed(batches: InFlight, counts: CellCounts) -> int:
+    return counts.end_ns if batches.ended_ns is None else batches.ended_ns
+
+
+def _which(spans: "Int64s", at: "Int64s") -> "Int64s":
+    """Which span a time lies in, of several the first; -1 for none."""
+    import numpy as np
+
+    which = np.full(at.size, -1, np.int64)
+    for row in range(len(spans) - 1, -1, -1):
+        first, last = np.searchsorted(at, spans[row])
+        which[first:last] = row
+    return which
+
+
+def _keys_of_steps(log: StepLog, took: "Int64s") -> tuple[list[_Key], "Int64s"]:
+    """The parts that steps are, and which of them each one is."""
+    import numpy as np
+
+    name, kind, retraced, run = (
+        np.asarray(log.column(at), np.int64) for at in ("name", "kind", "retraced", "run")
+    )
+    run = np.where(kind == KINDS.index(KERAS), run, 0)
+    of_run = name * (run.max(initial=0) + 1) + run
+    first = np.zeros(run.size, np.bool_)
+    first[np.unique(of_run, return_index=True)[1]] = True
+    later = np.zeros(run.size, np.int64)  # what the next one of the same run took
+    later[:-1] = np.where(of_run[:-1] == of_run[1:], took[1:], 0)
+    is_slow = first & (run > 0) & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
+    of_validation = [
+        log.code_of(one.phase) * (run.max(initial=0) + 1) + one.number
+        for one in log.runs
+        if one.is_validation
+    ]
+    columns = name, kind, retraced, run > 0, np.isin(of_run, of_validation) & (run > 0), is_slow
+    facts, key = np.unique(np.array(columns, np.int64).T, axis=0, return_inverse=True)
+    keys = [
+        (
+            *_part_of_step(
+                log.names[code], KINDS[of_kind], is_retraced=bool(again), is_run=bool(in_run),
+                is_validation=bool(validates), is_slow=bool(slow),
+            ), "", 0,
+        )
+        for code, of_kind, again, in_run, validates, slow in facts.tolist()
+    ]  # fmt: skip
+    return keys, key.reshape(-1)
+
+
+def _part_of_step(
+    name: str, kind: str, *, is_retraced: bool, is_run: bool, is_validation: bool, is_slow: bool
+) -> tuple[str, str]:
+    phase = _VALIDATION if is_validation else name
+    if kind == SESSION_RUN:
+        return parts.SESSION_RUNS, ""
+    if kind == CALL:
+        return (parts.FIRST if is_retraced else parts.CALLS), name
+    if is_retraced or is_slow:
+        return (parts.FIRST if is_retraced else parts.SLOW_FIRST), phase
+    if kind == USER or phase not in (*_PHASES, _VALIDATION):
+        return parts.MARKED, name
+    if is_validation:
+        return parts.VALIDATION, _FIT
+    return _PHASES[name], _METHODS[name] if is_run else f"{name}_on_batch"
+
+
+def _runs_of_steps(log: StepLog) -> "Int64s":
+    """The row of ``log.runs`` that each step belongs to; -1 for none."""
+    import numpy as np
+
+    name, kind, run = (np.asarray(log.column(at), np.int64) for at in ("name", "kind", "run"))
+    rows = np.full((len(log.names) + 1, int(run.max(initial=0)) + 1), -1, np.int64)
+    for row, one in enumerate(log.runs):
+        if one.number < rows.shape[1]:
+            rows[log.code_of(one.phase), one.number] = row
+    return np.where(kind == KINDS.index(KERAS), rows[name, run], -1)
+
+
+def _method_of(phase: str, *, is_validation: bool) -> str:
+    return _VALIDATION if is_validation else _METHODS.get(phase, phase)
+
+
+_Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
+
+
+def _divide_between(
+    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s"
+) -> list[_Call]:
+    """Charge what lies between steps; the long calls that were seen in it."""
+    import numpy as np
+
+    took = np.diff(spans.edge_ns)
+    between = np.flatnonzero(spans.is_between)
+    piece_of_look = np.searchsorted(spans.edge_ns, times, "left") - 1
+    since = np.concatenate([[spans.edge_ns[0]], times[:-1]]) if times.size else times
+    apart = times - since
+    next_look = np.minimum(np.searchsorted(times, spans.edge_ns[1:]), max(times.size - 1, 0))
+    is_short = took < (apart[next_look] if times.size else np.iinfo(np.int64).max)
+    short = between[is_short[between]]
+    pool_ns = np.zeros(len(spans.contexts), np.int64)
+    np.add.at(pool_ns, spans.context[short], took[short])
+    votes: dict[int, Counter[_Key]] = {}
+    calls: list[_Call] = []
+    last_piece = -1
+    for look in np.flatnonzero(spans.is_between[piece_of_look]).tolist() if times.size else []:
+        piece = int(piece_of_look[look])
+        part = seen[stacks[look]]
+        key = _key_of(spans, piece, part)
+        begin, end = max(int(since[look]), int(spans.edge_ns[piece])), int(times[look])
+        if is_short[piece]:
+            votes.setdefault(int(spans.context[piece]), Counter())[key] += int(apart[look])
+            begin = end
+        elif piece != last_piece:
+            begin = int(spans.edge_ns[piece])
+        is_last = look + 1 == times.size or piece_of_look[look + 1] != piece
+        if is_last and not is_short[piece]:
+            end = int(spans.edge_ns[piece + 1])
+        last_piece = piece
+        made.add(key, begin, end - begin).places[part.file, part.line] += 1
+        if calls and calls[-1][0] == key and calls[-1][2] == begin:
+            calls[-1] = key, calls[-1][1], end, calls[-1][3] + end - begin
+        else:
+            calls.append((key, begin, end, end - begin))
+    unseen = between[~is_short[between] & ~np.isin(between, piece_of_look)]
+    for piece in unseen.tolist():
+        part_name = spans.contexts[spans.context[piece]]
+        made.add((*part_name, "", 0), int(spans.edge_ns[piece]), int(took[piece]))
+    for context, left in enumerate(pool_ns.tolist()):
+        shares = votes.get(context) or Counter({(*spans.contexts[context], "", 0): 1})
+        first_ns = int(spans.edge_ns[short[spans.context[short] == context][0]]) if left else 0
+        whole = sum(shares.values())
+        for key, share in shares.most_common() if left else []:
+            part_ns = -(-left * share // whole)
+            made.add(key, first_ns, part_ns)
+            left, whole = left - part_ns, whole - share  # noqa: PLW2901 - what is to be divided
+    for key, begin, _, wall_ns in calls:
+        made.add(key, begin, 0, wall_ns)
+    return calls
+
+
+def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
+    """The part that was seen, as a row."""
+    if part.part == RUN:
+        return (*spans.of_run(piece, part.run), "", 0)
+    if part.part == parts.OTHER:
+        return parts.OTHER, "", part.file, part.line
+    return part.part, part.name, "", 0
+
+
+def _place_steps(
+    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s"
+) -> None:
+    """Say of each kind of step which line of the user's runs it, by the looks that met it."""
+    import numpy as np
+
+    piece = np.searchsorted(spans.edge_ns, times, "left") - 1
+    for look in np.flatnonzero(spans.step[piece] >= 0).tolist() if times.size else []:
+        part = seen[stacks[look]]
+        row = made.rows.get(spans.keys[spans.key[spans.step[piece[look]]]])
+        if row is not None:
+            row.places[part.file, part.line] += 1
+
+
+def _count(made: _Parts, log: StepLog) -> None:
+    """Say how often something happened, where a counter knows it."""
+    runs = Counter(_method_of(run.phase, is_validation=run.is_validation) for run in log.runs)
+    names = log.column("name")
+    batches = Counter(
+        log.names[code] for code, run in zip(names, log.column("run"), strict=True) if run
+    )
+    ends = {"epoch": len(log.ended_at), "train": runs[_FIT], "predict": runs["predict"]}
+    ends["test"] = runs[_VALIDATION] + runs["evaluate"]
+    for (part, name, *_), row in made.rows.items():
+        if part == parts.AROUND:
+            row.occurrences = runs[name]
+        elif part == parts.EPOCH_ENDS:
+            row.occurrences = len(log.ended_at)
+        elif part == parts.GAPS:
+            row.occurrences = max(_batches_of(name, batches) - runs[name], 0)
+        elif part == parts.CALLBACKS and "_batch_" in name:
+            phase = name.rpartition(".on_")[2].partition("_")[0]
+            row.occurrences = batches["train" if phase == "batch" else phase]
+        elif part == parts.CALLBACKS:
+            row.occurrences = ends.get(name.rpartition(".on_")[2].rpartition("_")[0], 0)
+
+
+def _batches_of(method: str, batches: Counter[str]) -> int:
+    phase = {_FIT: "train", "predict": "predict"}.get(method, "test")
+    return batches[phase]
+
+
+def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRecords:
+    """The rows as values; of the code's own lines the longest."""
+    lines = sorted(
+        (key for key in made.rows if key[0] == parts.OTHER and key[2]),
+        key=lambda key: -made.rows[key].wall_ns,
+    )
+    for key in lines[_MOST_LINES:]:
+        row = made.rows.pop(key)
+        made.add((parts.OTHER, "", "", 0), row.first_ns, row.wall_ns)
+    order = sorted(
+        (key for key, row in made.rows.items() if row.wall_ns or row.occurrences),
+        key=lambda key: made.rows[key].first_ns,
+    )
+    listed = []
+    for part, name, file, line in order:
+        row = made.rows[part, name, file, line]
+        placed = [place for place, _ in row.places.most_common() if place[0]]
+        file, line = (file, line) if file else (placed[0] if placed else ("", 0))  # noqa: PLW2901
+        longest_ns = min(row.longest_ns, row.wall_ns)
+        listed.append(CellPart(part, name, row.occurrences, row.wall_ns, longest_ns, file, line))
+    records = CellRecords(counts.end_ns - counts.begin_ns, listed)
+    files = {part.file for part in listed}
+    records.cells = {file: number for file, number in number_cells().items() if file in files}
+    rows = {key: row for row, key in enumerate(order)}
+    timed = [one for one in calls if one[0][0] in _TIMED and one[3] >= _LONG_NS and one[0] in rows]
+    kept: Counter[_Key] = Counter()
+    longest = []
+    for one in sorted(timed, key=lambda one: -one[3]):
+        kept[one[0]] += 1
+        if kept[one[0]] <= _MOST_LONG:
+            longest.append(one)
+    for key, begin_ns, end_ns, wall_ns in sorted(longest, key=lambda one: one[1]):
+        records.long_part.append(rows[key])
+        records.long_begin_ns.append(begin_ns)
+        records.long_end_ns.append(end_ns)
+        records.long_wall_ns.append(wall_ns)
+    return records
