@@ -4,6 +4,7 @@ The magics, ``profnb.profile`` and ``profnb.load`` all end here. Nothing heavy i
 question is asked, so that ``import profnb`` stays cheap.
 """
 
+import math
 import os
 from functools import cached_property, partial
 from pathlib import Path
@@ -284,36 +285,29 @@ class Profile(Tables):
         from profnb.steps.finding.loops import EAGER_LOOPS
 
         recording = self.recording
-        if recording is None or recording.closed_by not in ("steps", "seconds"):
+        if recording is None or recording.closed_by not in ("steps", "seconds", "events"):
             return []
-        if recording.closed_by == "steps":
-            bound, option = f"{self.options.max_steps} steps", "-n STEPS"
-        else:
-            bound, option = f"{self.options.max_seconds:g} s", "-t SECONDS"
-            if any(recording.steps.was_traced):
-                bound += ", counted from the end of the first step"
-        sentence = f"Tracing stopped after {bound}, as it does by default or was asked to"
         is_window = self.has_trace and self.study.steps.is_window
         if is_window and len(recording.steps) and not any(recording.steps.was_traced):
             return []  # the note on the window says why
+        seconds = f"{recording.window_ns / 1e9:.2g} s"
+        is_of_seconds = recording.closed_by == "seconds"
+        why = " More would take long to read." if recording.closed_by == "events" else ""
+        longer = f"`-t {math.ceil(recording.wall_ns / 1e9)}` traces longer"
         is_eager = self.has_trace and self.study.steps.origin in EAGER_LOOPS
         times = self._step_times if len(recording.steps) or is_eager else None
-        if times is not None and len(times) and (times.first_ns is not None or not is_eager):
-            traced = int(self._step_times.was_traced.sum())
-            if traced == len(times):
-                untraced_ns = recording.wall_ns - recording.window_ns
-                if untraced_ns < recording.wall_ns * _LEAST_UNTRACED:
-                    return []  # nothing is missing
-                return [f"{sentence}; no step came after that, and what else ran was not traced."]
-            what = f"{traced:,} of the {len(times):,}"
-            sentence += (
-                f"; {what} turns that were timed were traced"
-                if is_eager
-                else f"; {what} steps were traced and all were timed"
-            )
-        elif is_eager:
-            sentence += "; turns of an eager loop after that were not timed"
-        return [f"{sentence}. {option} changes the bound."]
+        if times is None or not len(times) or (times.first_ns is None and is_eager):
+            untimed = "; later passes of the loop were not timed" if is_eager else ""
+            return [f"Details cover the first {seconds}{untimed}.{why} {longer}."]
+        traced = int(times.was_traced.sum())
+        what = "passes of the loop" if is_eager else "steps"
+        if traced < len(times):
+            more = longer if is_of_seconds else f"`-n {len(times)}` traces all"
+            found = f"Details cover the first {traced:,} of {len(times):,} {what}; all were timed."
+            return [f"{found}{why} {more}."]
+        if recording.wall_ns - recording.window_ns < recording.wall_ns * _LEAST_UNTRACED:
+            return []  # nothing is missing
+        return [f"Details cover the first {seconds}. No step came after that. {longer}."]
 
     def summary(self) -> str:
         """The report as plain text, for a terminal."""

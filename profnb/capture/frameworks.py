@@ -9,12 +9,15 @@ window closes first, so that code runs as it would have without us.
 """
 
 import contextlib
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -117,6 +120,11 @@ class Frameworks:
         self._others: set[str] = set()  # titles of other frameworks that were imported
         self._records_torch = self._has_sessions = False
         self._keras_backend = ""
+        self._of_code: tuple[str, int] | None = (
+            None  # where its own profiler writes, and since when
+        )
+        self._trace_of_code: tuple[str, int, int] | None = None  # where it wrote, begin and end
+        self._told_of_code = ""
         self._thread = threading.get_ident()
 
     @property
@@ -137,9 +145,10 @@ class Frameworks:
 
     def _window_closed(self) -> None:
         """Put back all but what counts and times; who stops a session that was taken over is waited for."""
-        self._window_watches.close()
-        if not self._profilers.tensorflow.took_over:
-            self._profiler_watches.close()
+        if not self._window.may_open_again:
+            self._window_watches.close()
+            if not self._profilers.tensorflow.took_over:
+                self._profiler_watches.close()
         self._to.source.read_functions(list(self._to.recorder.events.functions.alive))
 
     def sessions_seen(self) -> None:
@@ -168,7 +177,7 @@ class Frameworks:
 
     def _watch(self, watching: AbstractContextManager[None], *, in_window: bool = False) -> None:
         """Watch until the capture ends, or until the window closes: not behind that."""
-        if in_window and self._recording.window_ns:
+        if in_window and self._window.has_closed:
             return
         try:
             (self._window_watches if in_window else self._watches).enter_context(watching)
@@ -277,9 +286,13 @@ class Frameworks:
         self, library: Library, door: Door, seams: Sequence[Seam], functions: Sequence[Any]
     ) -> None:
         """Watch what starts and what stops a profiler."""
-        hooks = self._code_starts, self._code_stops
-        for seam, function, hook in zip(seams, functions, hooks, strict=True):
-            watching = library.watch_everywhere(seam, function, partial(hook, door))
+        starts = {"before": partial(self._code_starts, door)}
+        stops = {
+            "before": partial(self._code_stops, door),
+            "after": partial(self._code_stopped, door),
+        }
+        for seam, function, hooks in zip(seams, functions, (starts, stops), strict=True):
+            watching = library.watch_everywhere(seam, function, **hooks)
             self._profiler_watches.enter_context(watching)
 
     def _keras_imported(self, name: str) -> None:
@@ -303,17 +316,19 @@ class Frameworks:
             if self._backend_of_keras() == TORCH:
                 self._watch(self._to.scopes.watch_keras(keras), in_window=True)
 
-    def _code_starts(self, door: Door, *_: object, **__: object) -> None:
-        if door is self._profilers.torch and threading.get_ident() != self._thread:
+    def _code_starts(self, door: Door, logdir: object = "", *_: object, **__: object) -> None:
+        is_here = threading.get_ident() == self._thread
+        if is_here and door is not self._profilers.torch:
+            self._of_code = str(logdir), time.perf_counter_ns()
+        if door is self._profilers.torch and not is_here:
             self._profilers.torch.lose()
         elif self._profilers.runs(door):
             is_ours, was_open = is_called_by_a_capture(), self._window.is_open()
             self._window.close("the code")
             if was_open:
-                what = "a profnb capture" if is_ours else f"a {door.title} profiler"
-                self._recording.messages.append(
-                    f"The code started {what} of its own, and only one profiler can run: this trace ends "
-                    "there, and steps after it are timed but not traced."
+                what = "a profnb capture" if is_ours else f"{door.title}'s profiler"
+                self._told_of_code = (
+                    f"Your code started {what} itself, so details end there; all steps were timed."
                 )
         elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
             self._window.leave(door)
@@ -323,3 +338,32 @@ class Frameworks:
             self._window.close("the code")
         if door is self._profilers.tensorflow:
             self._profilers.tensorflow.give_back()
+
+    def _code_stopped(self, door: Door, *_: object, **__: object) -> None:
+        """The code has stopped a profiler of its own, which has written its trace."""
+        if self._of_code is None or threading.get_ident() != self._thread:
+            return
+        (logdir, begin_ns), self._of_code = self._of_code, None
+        self._trace_of_code = logdir, begin_ns, time.perf_counter_ns()
+        if self._window.open_again(door):
+            self._to.recorder.log.forget_traced()
+            self._told_of_code = (
+                f"Your code ran {door.title}'s profiler itself; details cover the steps after that."
+            )
+
+    def use_trace_of_code(self) -> None:
+        """Take the trace that the code's own profiler wrote, where ours has no step; say which it is."""
+        if self._trace_of_code is not None and not self._window.traced_steps:
+            logdir, *span = self._trace_of_code
+            traces = Path(logdir).glob("plugins/profile/*/*.xplane.pb")
+            written = sorted(traces, key=lambda trace: trace.stat().st_mtime)
+            if written and self._recording.folder is not None:
+                self._recording.path = Path(self._recording.folder) / written[-1].name
+                shutil.copyfile(written[-1], self._recording.path)
+                self._to.recorder.log.mark_traced(*span)
+                self._recording.closed_by = "the code"
+                self._told_of_code = (
+                    "Your code ran the profiler itself; details come from the trace that it wrote."
+                )
+        if self._told_of_code:
+            self._recording.messages.append(self._told_of_code)

@@ -58,14 +58,14 @@ class Library:
 
     @contextmanager
     def watch_everywhere(
-        self, seam: Seam, function: Any, before: Callable[..., object]
+        self, seam: Seam, function: Any, **hooks: Callable[..., object]
     ) -> Iterator[None]:
-        """Run a hook before a function of a profiler, under every module that holds it by its name.
+        """Run hooks around a function of a profiler, under every module that holds it by its name.
 
         It is public in several places (``tf.compat.v2`` too), its own module calls it, and a notebook may
         have imported it, under any name.
         """
-        watched = watched_call(function, before=before, hook_failed=self._hook_failed)
+        watched = watched_call(function, hook_failed=self._hook_failed, **hooks)
         held = _held_by_modules(function, seam.attributes)
         with ExitStack() as stack:
             for module, name in held:

@@ -42,7 +42,8 @@ class Recording:
         wall_ns: Wall time of the whole code, without what starting and stopping the profiler took.
         overhead_ns: Wall time spent starting the profiler, stopping it and writing the trace.
         marking_ns: What marking a traced step took outside of it, on average.
-        closed_by: Why the window closed before the code ended: "steps", "seconds", "the code" (it
+        closed_by: Why the window closed before the code ended: "steps", "seconds", "events" (what was
+            recorded takes long to read), "the code" (it
             started its own profiler), "session runs" (which are traced one by one), "a fault" (of
             ours, as it opened), or None if it did not.
         messages: What the user should know, in sentences.

@@ -125,7 +125,7 @@ class Capture:
         return Standing(
             time.perf_counter_ns() - self._code_began[0] if self._code_began[0] else 0,
             self._window.is_open(),
-            bool(self.recording.window_ns),
+            self._window.has_closed,
             self._window.traced_steps,
             self.options.max_steps,
             recent_step_ns(self.recorder.log),
@@ -176,6 +176,7 @@ class Capture:
         looks = self.sampler.stop()
         try:
             self._window.close(None)
+            self._frameworks.use_trace_of_code()
             self.source.end()
         finally:
             self._window.stop_clock()

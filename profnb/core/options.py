@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 __all__ = ["CaptureOptions"]
 
+_STEPS, _SECONDS = 100, 20.0
 _BACKENDS = ("tensorflow", "jax", "pytorch")
 
 
@@ -13,7 +14,8 @@ class CaptureOptions:
     """The bounds and levels of one capture.
 
     Attributes:
-        max_steps: The window closes after this many traced steps; the cell goes on untraced.
+        max_steps: The window closes after this many traced steps; the cell goes on untraced. By default also
+            when stopping and reading would take a twentieth of the cell so far, and half a second.
         max_seconds: ... or this long after the first step ended, whichever comes first; a first step that is
             traced or compiled may take six times that.
         warmup_steps: Steps at the start that stay out of every average, besides those in which a
@@ -35,8 +37,8 @@ class CaptureOptions:
             the frameworks that do the work.
     """
 
-    max_steps: int = 100
-    max_seconds: float = 20.0
+    max_steps: int = _STEPS
+    max_seconds: float = _SECONDS
     warmup_steps: int = 0
     logdir: str | os.PathLike[str] | None = None
     label: str | None = None
@@ -47,6 +49,11 @@ class CaptureOptions:
     device_tracer: bool = True
     rank: int | None = None
     backend: str | None = None
+
+    @property
+    def bounds_events(self) -> bool:
+        """Whether the window closes, too, when reading what it holds would take long: unless -n or -t ask."""
+        return (self.max_steps, self.max_seconds) == (_STEPS, _SECONDS)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant; a folder given as a path object becomes text.

@@ -79,6 +79,12 @@ class StepLog:
         """What was traced so far is of a trace that nobody will see."""
         self._cells[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
 
+    def mark_traced(self, begin_ns: int, end_ns: int) -> None:
+        """All steps that lie in a span of time were traced, by somebody's profiler."""
+        spans = zip(self.column("begin_ns"), self.column("end_ns"), strict=True)
+        is_inside = (int(begin_ns <= begin and end <= end_ns) for begin, end in spans)
+        self._cells[_TRACED::_WIDTH] = array("q", is_inside)
+
     def records(self) -> StepRecords:
         """The steps so far, as columns of their own."""
         steps = StepRecords(
