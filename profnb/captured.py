@@ -90,19 +90,20 @@ class CapturedProfile:
         try:
             self._capture.finish()
             began_ns = time.perf_counter_ns()
-            # Only now, when the window has closed: the first time, this takes a while.
-            import numpy as np
-
-            from profnb.tf1.run_metadata import read_run_metadata
-            from profnb.trace.files import read_trace
-
             recording.describe(namespace)
             recording.models = self._capture.models.describe(namespace, models)
+            # Imported only now, when the window has closed, and something was recorded: it takes a while.
             if recording.graph_runs:
+                import numpy as np
+
+                from profnb.tf1.run_metadata import read_run_metadata
+
                 runs = [np.frombuffer(run, np.uint8) for run in recording.graph_runs]
                 self.profile._set_trace(read_run_metadata(runs, "session runs"))
                 self._keep_runs(recording, runs)
             elif recording.path is not None:
+                from profnb.trace.files import read_trace
+
                 trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
                 self.profile._set_trace(

@@ -6,6 +6,7 @@ question is asked, so that ``import profnb`` stays cheap.
 
 import math
 import os
+import time
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,6 +230,21 @@ class Profile(Tables):
         if self._shown is None or self._shown[0] != report_key:
             self._shown = report_key, self._decide_report(report_key[1])
         return self._shown[1]
+
+    def count_page(self) -> None:
+        """Decide what the report shows, and count what that takes as profnb's part of the cell."""
+        begin_ns = time.perf_counter_ns()
+        from profnb.capture.parts.part_records import PROFNB
+        from profnb.report.report import with_cell
+
+        report = self._report
+        if self.recording is None or self.recording.cell is None or self._shown is None:
+            return
+        self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
+        self.__dict__.pop("_cell_breakdown", None)
+        breakdown = self._cell_breakdown
+        if breakdown is not None:
+            self._shown = self._shown[0], with_cell(report, breakdown)
 
     def _decide_report(self, again: str = "") -> "Report":
         from profnb.report.report import build_python_report, build_report

@@ -12,8 +12,8 @@ It is bounded in events too. No profiler tells how many it holds, but what it ho
 grows by some 78 bytes an event (TensorFlow 2.21, eager ops on a CPU: 31 of 32,000, 78 of 640,000), and
 stopping, reading and showing take some 2.5 us each (1.4 us of it to stop). How much it grows a step is learned
 from the 1st to the 2nd, the 2nd to the 3rd, the 3rd to the 4th, the 4th to the 6th and so on; of the last two
-the smaller counts, so that what a model allocates once does not. The window closes with the step after which
-stopping would take a twentieth of the cell so far, and half a second.
+the smaller one counts, so that what a model allocates once does not. The window closes with the step after
+which stopping would take a twentieth of the cell so far, and half a second.
 
 A profiler that the code starts by itself ends the window, and opens it anew when it stops, unless some steps
 were traced by then.

@@ -135,6 +135,8 @@ class CellRuns:
         if arguments.vs is not None and profile.has_trace:
             self._show_against(profile, arguments)
         if not arguments.quiet:
+            if show is Profile.report:
+                profile.count_page()
             show(profile, arguments.live)
         if sentence:
             say(sentence)

@@ -30,7 +30,7 @@ from profnb.subjects.around_ops import share_around_ops
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.category_words import category_title, has_thread, known_framework
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
-from profnb.subjects.cell.section import CellWords, cell_sections, cell_words
+from profnb.subjects.cell.section import EAGER, CellWords, cell_sections, cell_words
 from profnb.subjects.crowded import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
@@ -208,6 +208,22 @@ def _report_without_trace(
     words = _words(cell, has_eager_ops=has_tensorflow)
     sections = [*cell_sections(cell), *machine]
     return Report(title, headline, cell=words, notes=notes, sections=sections)
+
+
+def with_cell(report: Report, cell: CellBreakdown) -> Report:
+    """The same report of a cell whose parts have grown since: making the report is one.
+
+    Args:
+        report: What was decided before.
+        cell: Its parts now.
+    """
+    words = _words(cell, has_eager_ops=report.cell is not None and EAGER in report.cell.text)
+    (section,) = cell_sections(cell)
+    sections = [section if one.tab == section.tab else one for one in report.sections]
+    before, why = report.headline.partition(", ")[::2]
+    is_of_cell = report.cell is not None and before in report.cell.head
+    headline = f"{duration_text(cell.whole_ps)}, {why}" if is_of_cell else report.headline
+    return replace(report, headline=headline, cell=words, sections=sections)
 
 
 def _words(cell: CellBreakdown | None, *, has_eager_ops: bool) -> CellWords | None:

@@ -12,13 +12,13 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CELL_COLOURS, CELL_SHADES
 from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 
-__all__ = ["CellShare", "CellWords", "cell_sections", "cell_words"]
+__all__ = ["EAGER", "CellShare", "CellWords", "cell_sections", "cell_words"]
 
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 6, 0.015, 0.005
 _LEAST_SHOWN = 0.001
 _SHOWN, _LONGEST, _MOST_LINES = 15, 60, 3
 _REST = "other parts"
-_PYTHON, _EAGER = "Python", "Python and eager ops"
+_PYTHON, EAGER = "Python", "Python and eager ops"
 # What a sentence calls a part; callbacks and functions are called by their names.
 _TITLES = {
     parts.TRAIN: "training",
@@ -81,7 +81,7 @@ def cell_words(cell: CellBreakdown, *, has_eager_ops: bool) -> CellWords:
         cell: Its parts.
         has_eager_ops: Whether its own Python may have run ops of TensorFlow one by one.
     """
-    python = _EAGER if has_eager_ops else _PYTHON
+    python = EAGER if has_eager_ops else _PYTHON
     sums: dict[str, float] = {}
     part_of: dict[str, str] = {}
     for part, name, fraction in zip(cell.part, cell.name, cell.fraction.tolist(), strict=True):
