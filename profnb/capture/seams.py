@@ -334,7 +334,6 @@ RUN_BEGIN = {
     for p in _PHASES
 }
 RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") for p in _PHASES}
-EPOCH_BEGIN = Seam(f"{_CALLBACKS}.on_epoch_begin", "how long a fit takes is not estimated", 2)
 EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
 # Keras 3's ``model`` makes the model's state whole each time on JAX, which takes longer than a small step.
 CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", only_with=_KERAS_3)

@@ -10,8 +10,8 @@ its end is found, for ``-t 10``, on the cell's own time::
 
 It is bounded in events too. No profiler tells how many it holds, but what it holds is memory: the process
 grows by some 78 bytes an event (TensorFlow 2.21, eager ops on a CPU: 31 of 32,000, 78 of 640,000), and
-stopping, reading and showing take some 2.5 us each (1.4 us of it to stop). How much it grows a step is learned
-from the 1st to the 2nd, the 2nd to the 3rd, the 3rd to the 4th, the 4th to the 6th and so on; of the last two
+stopping, reading and showing take some 2.5 us each (1.4 us to stop). How much it grows a step is learned
+from step to step and from longer stretch to longer stretch; of the last two
 the smaller one counts, so that what a model allocates once does not. The window closes with the step after
 which stopping would take a twentieth of the cell so far, and half a second.
 

@@ -24,7 +24,6 @@ from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
     CALLBACK_MODEL,
-    EPOCH_BEGIN,
     EPOCH_END,
     ON_BATCH,
     RUN_BEGIN,
@@ -125,7 +124,6 @@ class KerasBatches:
         if phase == "train":
             epochs = keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             stack.enter_context(epochs)
-            stack.enter_context(keras.watch(EPOCH_BEGIN, before=self._epoch_begins))
 
     def end_failed_batch(self) -> None:
         """The batch that is open, if one is, was cut off by an exception that ended its run."""
@@ -213,16 +211,13 @@ class KerasBatches:
             self._batch_ended()
             self._open.report()
 
-    def _epoch_begins(self, _: object, epoch: object = None, *__: object, **___: object) -> None:
-        self.keras_runs.epoch_begins(epoch)
-
     def _epoch_ends(self, callbacks: object, *_: object, **__: object) -> None:
         self._batch_abandoned()
         self._ending = id(callbacks), len(self._open.log)
 
-    def _epoch_ended(self, callbacks: Any, *_: object, **__: object) -> None:
+    def _epoch_ended(self, callbacks: Any, epoch: object = None, *_: object, **__: object) -> None:
         """Keras' own history, which is first told of an epoch, has its number."""
-        self.keras_runs.epoch_ended(callbacks)
+        self.keras_runs.epoch_ended(callbacks, epoch)
         ending, self._ending = self._ending, (0, 0)
         if not self._open.is_here() or ending[0] != id(callbacks):
             return

@@ -18,7 +18,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from profnb.capture.library import Library
@@ -70,6 +71,7 @@ class TapeWatch:
         self._has_turned = False
         self._is_eager: Any = None
         self._trace_type: Any = None
+        self._first_tape: Callable[[], None] | None = None
         self._thread = threading.get_ident()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._tapes = 0
@@ -91,12 +93,19 @@ class TapeWatch:
                 stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=self._asks))
             yield
 
-    def watch_gradients(self, tensorflow: Library) -> AbstractContextManager[None]:
-        """See gradients computed inside the block."""
-        if not self._is_known():
-            return nullcontext()
+    @contextmanager
+    def watch_gradients(self, tensorflow: Library) -> Iterator[None]:
+        """See gradients computed inside the block, from the first tape of eager code on."""
+        with ExitStack() as stack:
+            if self._is_known():
+                self._first_tape = partial(self._watch_gradients, tensorflow, stack)
+            yield
+        self._first_tape = None
+
+    def _watch_gradients(self, tensorflow: Library, stack: ExitStack) -> None:
+        self._first_tape = None
         hooks = {"before": self._gradient_begins, "after": self._gradient_ended}
-        return tensorflow.watch(TAPE_GRADIENT, **hooks)
+        stack.enter_context(tensorflow.watch(TAPE_GRADIENT, **hooks))
 
     def _is_known(self) -> bool:
         return self._is_eager is not None and self._trace_type is not None
@@ -136,6 +145,8 @@ class TapeWatch:
         self._turn_ends()
         self.turns.add(now, self._site(), -1, self._is_tracing())
         if self._is_seen():
+            if self._first_tape is not None:
+                self._first_tape()
             self._tapes += 1
             self._numbers[tape] = self._tapes
             _end(_begin(self._trace_type, "GradientTape", profnb_tape=self._tapes))

@@ -14,7 +14,7 @@ from profnb.capture.signals import OwnFaults
 
 __all__ = ["KerasRun", "KerasRuns"]
 
-_TRAIN, _NOT_KNOWN = "train", -1
+_TRAIN = "train"
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class KerasRun:
         number: Which run of the capture it is.
         epochs: The number of the last epoch, counted from 1; 0 where it is not known.
         batches: Batches of an epoch; 0 where that is not known.
-        first_epoch: The epoch it began with, counted from 0; -1 where it is not known (``initial_epoch``).
+        first_epoch: The epoch it began with, counted from 0: 0, until its first epoch has ended and told it.
         epochs_ended: How many epochs are over.
         batches_ended: How many batches of this epoch are over.
         loss: The loss of the last epoch; NaN before.
@@ -36,7 +36,7 @@ class KerasRun:
     number: int
     epochs: int = 0
     batches: int = 0
-    first_epoch: int = _NOT_KNOWN
+    first_epoch: int = 0
     epochs_ended: int = 0
     batches_ended: int = 0
     loss: float = math.nan
@@ -49,7 +49,7 @@ class KerasRun:
     @property
     def total(self) -> int:
         """Batches there will be, in all epochs; 0 where that is not known."""
-        if not (self.epochs and self.batches) or self.first_epoch == _NOT_KNOWN:
+        if not (self.epochs and self.batches):
             return 0
         return max(self.epochs - self.first_epoch, 0) * self.batches
 
@@ -104,7 +104,7 @@ class KerasRuns:
         if phase == _TRAIN:
             run.epochs = _count(parameters.get("epochs"))
         else:
-            run.epochs, run.first_epoch = 1, 0
+            run.epochs = 1
         self._running.append(run)
 
     def run_ended(self, phase: str) -> None:
@@ -123,18 +123,14 @@ class KerasRuns:
         del self._running[1:]
         return self._running[0]
 
-    def epoch_begins(self, epoch: Any) -> None:
-        """An epoch of the fit that runs begins."""
-        run = self._fit()
-        if run is not None and isinstance(epoch, int) and run.first_epoch == _NOT_KNOWN:
-            run.first_epoch = epoch
-
-    def epoch_ended(self, callbacks: Any) -> None:
-        """It ended."""
+    def epoch_ended(self, callbacks: Any, epoch: object) -> None:
+        """An epoch of the fit that runs has ended, which tells with which one it began."""
         run = self._fit()
         if run is None:
             return
         run.batches = run.batches or run.batches_ended
+        if isinstance(epoch, int):
+            run.first_epoch = epoch - run.epochs_ended
         run.epochs_ended, run.batches_ended = run.epochs_ended + 1, 0
         with OwnFaults():  # anybody's callbacks; the user's code comes first
             run.loss = float(CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
