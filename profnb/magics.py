@@ -1,7 +1,7 @@
 """The magics: parse, capture or load, show. No logic of their own."""
 
 from argparse import Namespace
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -10,14 +10,17 @@ from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
 from profnb.capture.cell import as_written, can_transform, loaded_magics, make_transformer
-from profnb.capture.hooks import replace_attribute
+from profnb.capture.hooks import put_back_uncovered, replace_attribute
 from profnb.capture.seams import (
+    EVENTS,
     LOADED_MAGICS,
     MAGICS_BY_NAME,
     MAGICS_MANAGER,
+    REGISTER,
     TRACEBACK,
     TRACEBACKS,
     TRANSFORMERS,
+    UNREGISTER,
 )
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
@@ -216,6 +219,11 @@ def load_magics(shell: Any) -> None:
         return
     magics = ProfnbMagics(shell)
     shell.register_magics(magics)
+    register = REGISTER.of(EVENTS.of(shell))
+    if (
+        register is not None
+    ):  # what the code's own patch of one cell uncovers in another goes with that
+        register("post_run_cell", put_back_uncovered)
     if can_transform(shell):
         TRANSFORMERS.of(shell).append(magics._transform)
 
@@ -226,6 +234,10 @@ def unload_magics(shell: Any) -> None:
     if magics is None:
         return
     manager, transformers = MAGICS_MANAGER.of(shell), TRANSFORMERS.of(shell, [])
+    unregister = UNREGISTER.of(EVENTS.of(shell))
+    if unregister is not None:
+        with suppress(ValueError):  # somebody did it before
+            unregister("post_run_cell", put_back_uncovered)
     LOADED_MAGICS.of(manager).pop("ProfnbMagics")
     if magics._transform in transformers:
         transformers.remove(magics._transform)

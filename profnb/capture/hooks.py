@@ -23,7 +23,9 @@ from typing import Any
 
 from profnb.capture.signals import signal_of
 
-__all__ = ["on_import", "put_back_uncovered", "replace_attribute", "watch", "watched_call"]
+__all__ = [
+    "on_import", "put_back_uncovered", "replace_attribute", "watch", "watched_call", "without_us",
+]  # fmt: skip
 
 Hook = Callable[..., object]
 Faults = Callable[[Exception], object]
@@ -98,8 +100,7 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
         try:
             result = call(*arguments, **keywords)
         except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next
+            without_us(error)
             if hooks.after is not None:
                 hooks.after(*arguments, **keywords)
             raise
@@ -111,6 +112,12 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
 
     watched.profnb_hooks = hooks  # type: ignore[attr-defined]
     return watched
+
+
+def without_us(error: BaseException) -> None:
+    """Let an error that passes through the calling function have no entry for that in its traceback."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
 
 
 def watched_call(
@@ -195,7 +202,7 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
                 del _covered[:-_MOST_COVERED]
 
 
-def put_back_uncovered() -> None:
+def put_back_uncovered(*_: object) -> None:
     """Put back what was ours where the code's own value above it has gone."""
     for replacement in [one for one in _covered if one.is_in_place()]:
         _covered.remove(replacement)

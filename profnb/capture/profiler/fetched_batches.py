@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watched_call
+from profnb.capture.hooks import replace_attribute, watched_call, without_us
 from profnb.capture.seams import (
     ADAPTER_BATCHES,
     ADAPTER_HAS_REST,
@@ -48,8 +48,7 @@ def watch_fetching(
         try:
             batches = original(epochs)
         except BaseException as error:
-            if error.__traceback__ is not None:
-                error.__traceback__ = error.__traceback__.tb_next
+            without_us(error)
             raise
         adapter = JAX_ADAPTER.of(epochs)
         return _Batches(batches, partial(_Sizes, adapter, before), after, hook_failed)
@@ -114,4 +113,8 @@ class _Fetching:
         return self
 
     def __next__(self) -> Any:
-        return self._next()
+        try:
+            return self._next()
+        except BaseException as error:
+            without_us(error)
+            raise
