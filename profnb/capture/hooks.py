@@ -115,7 +115,7 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
 
     # PyTorch's profiler knows calls of modules by the code that stands in their class, whose variable `self`
     # it reads without asking: so code of one's own, with a variable of that name.
-    watched.__code__ = watched.__code__.replace()
+    watched.__code__ = watched.__code__.replace()  # type: ignore[attr-defined]
     watched.profnb_hooks = hooks  # type: ignore[attr-defined]
     return watched
 
