@@ -38,6 +38,7 @@ __all__ = ["CellCounts", "divide_cell"]
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
 _TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
+_SEEN = (parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT)  # which nothing counts
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
@@ -71,6 +72,7 @@ class _Row:
     wall_ns: int = 0
     occurrences: int = 0
     longest_ns: int = 0
+    is_counted: bool = True
     places: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
@@ -372,7 +374,9 @@ def _divide_between(
             made.add(key, first_ns, part_ns)
             left, whole = left - part_ns, whole - share  # noqa: PLW2901 - what is to be divided
     for key, begin, _, wall_ns in calls:
-        made.add(key, begin, 0, wall_ns)
+        row = made.add(key, begin, 0, wall_ns)
+        if key[0] in _SEEN:
+            row.occurrences, row.is_counted = row.occurrences + 1, False
     return calls
 
 
@@ -446,7 +450,11 @@ def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRe
         placed = [place for place, _ in row.places.most_common() if place[0]]
         file, line = (file, line) if file else (placed[0] if placed else ("", 0))  # noqa: PLW2901
         longest_ns = min(row.longest_ns, row.wall_ns)
-        listed.append(CellPart(part, name, row.occurrences, row.wall_ns, longest_ns, file, line))
+        listed.append(
+            CellPart(
+                part, name, row.occurrences, row.wall_ns, longest_ns, file, line, row.is_counted
+            )
+        )
     records = CellRecords(counts.end_ns - counts.begin_ns, listed)
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}

@@ -81,6 +81,7 @@ class CellPart:
         part: One of ``PARTS``.
         name: Which one: a callback's hook, a package, a function; "" for the whole part.
         occurrences: How often it ran; 0 where that has no meaning.
+        is_counted: Whether a counter says so; else it is how often looks met it, and may have been more.
         wall_ns: Wall time of it alone, without the parts inside it.
         longest_ns: The longest occurrence.
         file: File of the line that caused it, or where a callback stands; "" where that is not the user's.
@@ -94,6 +95,7 @@ class CellPart:
     longest_ns: int
     file: str = ""
     line: int = 0
+    is_counted: bool = True
 
 
 @dataclass

@@ -124,4 +124,5 @@ def _row(part: CellPart, source: SourceRecords | None, cells: dict[str, int]) ->
         text = source.texts.get(part.file, ())
         name = text[part.line - 1].strip()[:_LONGEST] if 0 < part.line <= len(text) else ""
     wall_ps, longest_ps = part.wall_ns * PS_PER_NS, part.longest_ns * PS_PER_NS
-    return part.part, name, part.occurrences, wall_ps, longest_ps, line
+    occurrences = part.occurrences if part.is_counted else 0
+    return part.part, name, occurrences, wall_ps, longest_ps, line
