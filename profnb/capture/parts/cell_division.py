@@ -326,58 +326,62 @@ _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it too
 def _divide_between(
     spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s"
 ) -> list[_Call]:
-    """Charge what lies between steps; the long calls that were seen in it."""
+    """Charge what lies between steps; the calls that were seen in it."""
     import numpy as np
 
-    took = np.diff(spans.edge_ns)
+    took, edge_ns = np.diff(spans.edge_ns), spans.edge_ns
     between = np.flatnonzero(spans.is_between)
-    piece_of_look = np.searchsorted(spans.edge_ns, times, "left") - 1
-    since = np.concatenate([[spans.edge_ns[0]], times[:-1]]) if times.size else times
-    apart = times - since
-    next_look = np.minimum(np.searchsorted(times, spans.edge_ns[1:]), max(times.size - 1, 0))
-    is_short = took < (apart[next_look] if times.size else np.iinfo(np.int64).max)
-    short = between[is_short[between]]
-    pool_ns = np.zeros(len(spans.contexts), np.int64)
-    np.add.at(pool_ns, spans.context[short], took[short])
+    piece = np.searchsorted(edge_ns, times, "left") - 1  # of each look
+    apart = np.diff(times, prepend=edge_ns[0])
+    is_short = np.ones(took.size, np.bool_)  # shorter than the time to the look behind its end
+    if times.size:
+        is_short = took < apart[np.minimum(np.searchsorted(times, edge_ns[1:]), times.size - 1)]
+    is_first = np.diff(piece, prepend=-1) != 0
+    begin = np.where(is_first, edge_ns[piece], times - apart)
+    end = np.where(np.append(is_first[1:], True), edge_ns[piece + 1], times)
+    begin, end = (np.where(is_short[piece], times, at) for at in (begin, end))
     votes: dict[int, Counter[_Key]] = {}
     calls: list[_Call] = []
-    last_piece = -1
-    for look in np.flatnonzero(spans.is_between[piece_of_look]).tolist() if times.size else []:
-        piece = int(piece_of_look[look])
+    for look in np.flatnonzero(spans.is_between[piece]).tolist():
         part = seen[stacks[look]]
-        key = _key_of(spans, piece, part)
-        begin, end = max(int(since[look]), int(spans.edge_ns[piece])), int(times[look])
-        if is_short[piece]:
-            votes.setdefault(int(spans.context[piece]), Counter())[key] += int(apart[look])
-            begin = end
-        elif piece != last_piece:
-            begin = int(spans.edge_ns[piece])
-        is_last = look + 1 == times.size or piece_of_look[look + 1] != piece
-        if is_last and not is_short[piece]:
-            end = int(spans.edge_ns[piece + 1])
-        last_piece = piece
-        made.add(key, begin, end - begin).places[part.file, part.line] += 1
-        if calls and calls[-1][0] == key and calls[-1][2] == begin:
-            calls[-1] = key, calls[-1][1], end, calls[-1][3] + end - begin
+        key = _key_of(spans, int(piece[look]), part)
+        if is_short[piece[look]]:
+            context = int(spans.context[piece[look]])
+            votes.setdefault(context, Counter())[key] += int(apart[look])
+        since, until = int(begin[look]), int(end[look])
+        made.add(key, since, until - since).places[part.file, part.line] += 1
+        if calls and calls[-1][0] == key and calls[-1][2] == since:
+            calls[-1] = key, calls[-1][1], until, calls[-1][3] + until - since
         else:
-            calls.append((key, begin, end, end - begin))
-    unseen = between[~is_short[between] & ~np.isin(between, piece_of_look)]
-    for piece in unseen.tolist():
-        part_name = spans.contexts[spans.context[piece]]
-        made.add((*part_name, "", 0), int(spans.edge_ns[piece]), int(took[piece]))
-    for context, left in enumerate(pool_ns.tolist()):
-        shares = votes.get(context) or Counter({(*spans.contexts[context], "", 0): 1})
-        first_ns = int(spans.edge_ns[short[spans.context[short] == context][0]]) if left else 0
-        whole = sum(shares.values())
-        for key, share in shares.most_common() if left else []:
-            part_ns = -(-left * share // whole)
-            made.add(key, first_ns, part_ns)
-            left, whole = left - part_ns, whole - share  # noqa: PLW2901 - what is to be divided
-    for key, begin, _, wall_ns in calls:
-        row = made.add(key, begin, 0, wall_ns)
+            calls.append((key, since, until, until - since))
+    for unseen in between[~is_short[between] & ~np.isin(between, piece)].tolist():
+        context_key = spans.contexts[spans.context[unseen]]
+        made.add((*context_key, "", 0), int(edge_ns[unseen]), int(took[unseen]))
+    _divide_short(spans, made, between[is_short[between]], votes)
+    for key, since, _, wall_ns in calls:
+        row = made.add(key, since, 0, wall_ns)
         if key[0] in _SEEN:
             row.occurrences, row.is_counted = row.occurrences + 1, False
     return calls
+
+
+def _divide_short(
+    spans: _Spans, made: _Parts, short: "Int64s", votes: dict[int, Counter[_Key]]
+) -> None:
+    """Charge stretches that are shorter than the time between looks: those of one kind together."""
+    import numpy as np
+
+    took = np.diff(spans.edge_ns)
+    pool_ns = np.zeros(len(spans.contexts), np.int64)
+    np.add.at(pool_ns, spans.context[short], took[short])
+    for context in np.flatnonzero(pool_ns).tolist():
+        first_ns = int(spans.edge_ns[short[spans.context[short] == context][0]])
+        shares = votes.get(context) or Counter({(*spans.contexts[context], "", 0): 1})
+        left, whole = int(pool_ns[context]), sum(shares.values())
+        for key, share in shares.most_common():
+            part_ns = -(-left * share // whole)
+            made.add(key, first_ns, part_ns)
+            left, whole = left - part_ns, whole - share
 
 
 def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:

@@ -78,8 +78,8 @@ def checkpoints_often(study: Study) -> Advice | None:
         return None
     return Advice(
         "checkpoints", "Save less often",
-        f"{count_text(often)} checkpoints in {count_text(gaps.runs)} session runs took "
-        f"{duration_text(took_ns * 1000)}, {duration_text(took_ns * 1000 / often)} each: "
+        f"{_times(saves)} checkpoints in {count_text(gaps.runs)} session runs took "
+        f"{duration_text(took_ns * 1000)}{_each(saves)}: "
         f"{cell_share_text(study, share)}.",
         share,
         "Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession, or saver.save(..., "
@@ -89,20 +89,33 @@ def checkpoints_often(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
+def _times(parts: list[CellPart]) -> str:
+    """How often they ran: "12", or "at least 12" where looks alone say so."""
+    at_least = "" if all(part.is_counted for part in parts) else "at least "
+    return at_least + count_text(sum(part.occurrences for part in parts))
+
+
+def _each(parts: list[CellPart]) -> str:
+    """What each took, behind what all did; "" where nobody knows how many there were."""
+    if not all(part.is_counted for part in parts):
+        return ""
+    often, took_ns = sum(p.occurrences for p in parts), sum(p.wall_ns for p in parts)
+    return f", {duration_text(took_ns * PS_PER_NS / often)} each"
+
+
 def _saving_often(study: Study, saves: list[CellPart], share: float) -> Advice | None:
     """The same of Keras' models and of ``tf.train.Checkpoint``."""
     often, took_ns = sum(p.occurrences for p in saves), sum(p.wall_ns for p in saves)
     if often * 2 >= study.step_times.phase.count(study.summary.phase or ""):
         return None
     most = max(saves, key=lambda part: part.wall_ns)
-    each = duration_text(took_ns * PS_PER_NS / often)
     others = " and others that save" if len({part.name for part in saves}) > 1 else ""
     is_whole = most.name.endswith(("Model.save", "Model.export"))
     lighter = "; save_weights_only=True leaves the optimizer's state out" if is_whole else ""
     return Advice(
         "checkpoints", "Save less often",
-        f"{quoted(most.name, _LONGEST_NAME)}{others} ran {count_text(often)} times and took "
-        f"{duration_text(took_ns * PS_PER_NS)}, {each} each: {cell_share_text(study, share)}.",
+        f"{quoted(most.name, _LONGEST_NAME)}{others} ran {_times(saves)} times and took "
+        f"{duration_text(took_ns * PS_PER_NS)}{_each(saves)}: {cell_share_text(study, share)}.",
         share,
         "Save after several epochs or minutes, not after each: ModelCheckpoint(..., save_freq=N) saves after "
         f"every N batches, save_best_only=True only where the model got better{lighter}.",
