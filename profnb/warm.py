@@ -85,7 +85,7 @@ def kernel_by_kernel() -> Iterator[str]:
     Yields:
         After each kernel or two, what can be done without compiling from now on.
     """
-    from profnb.core.tiers import compiling
+    from profnb.core.jit import compiling
 
     pieces = _pieces()
     while True:

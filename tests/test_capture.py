@@ -637,7 +637,7 @@ def test_a_full_disk_costs_a_sentence_and_leaves_nothing_patched(monkeypatch):
 
 
 def test_without_room_for_the_held_log_the_profiler_still_starts_and_stops(monkeypatch):
-    monkeypatch.setattr(held_back.tempfile, "TemporaryFile", no_space)
+    monkeypatch.setattr(held_back.tempfile, "NamedTemporaryFile", no_space)
     with profnb.profile() as p:
         custom_loop(3)
     assert len(p.steps) == 3
@@ -1094,7 +1094,11 @@ def test_tools_of_python_that_others_have_taken_are_said(monkeypatch, says):
     from profnb.capture.source import line_watch
 
     if says:
-        monitoring = SimpleNamespace(get_tool={4: "coverage", 3: "a debugger"}.get)
+        def in_use(tool, name):
+            raise ValueError(f"tool {tool} is already in use")
+
+        others = {"DEBUGGER_ID": 0, "COVERAGE_ID": 1, "PROFILER_ID": 2, "OPTIMIZER_ID": 5}
+        monitoring = SimpleNamespace(get_tool={3: "coverage", 4: "a debugger"}.get, use_tool_id=in_use, **others)
         monkeypatch.setattr(line_watch, "MONITORING", SimpleNamespace(find=lambda: monitoring))
     with profnb.profile() as p:
         custom_loop(3)

@@ -5,13 +5,15 @@ import inspect
 import sys
 import threading
 import traceback
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import profnb
-from profnb.tf1 import inlined
+from profnb.tf1 import inlined, session_runs
 from profnb.tf1.inlined import copy_inside
 from profnb.tf1.runs_file import join_run_metadata
 from traces import tell_beside, told_beside
@@ -71,7 +73,7 @@ def test_the_bound_on_steps_bounds_the_traced_runs_and_all_are_timed(model):
     assert len(p.steps) == len(p.recording.graph_runs) == 3
     assert p.step_times.was_traced.tolist() == [True] * 3 + [False] * 5
     assert p.notes[0] == (
-        "3 of 8 session runs were traced with FULL_TRACE, all were timed; -n and -t change the bounds."
+        "3 of 8 session runs were traced, all were timed; -n and -t change the bounds."
     )
 
 
@@ -238,6 +240,35 @@ def test_runs_print_nothing(model, capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert "profiler_session" not in err
+
+
+@pytest.mark.parametrize(("devices", "level"), [(["CPU"], v1.RunOptions.SOFTWARE_TRACE), (["CPU", "GPU"], FULL), (None, FULL)])
+def test_what_a_run_is_asked_to_trace_depends_on_where_it_runs(model, monkeypatch, devices, level):
+    """FULL_TRACE starts TensorFlow's profiler, which logs; only that times a device."""
+
+    def list_devices(_):
+        if devices is None:
+            raise tf.errors.UnavailableError(None, None, "no such process")
+        return [SimpleNamespace(device_type=kind) for kind in devices]
+
+    asked = []
+    plan = session_runs.GraphRuns.plan
+    monkeypatch.setattr(session_runs.GraphRuns, "plan", lambda *arguments: asked.append(plan(*arguments)) or asked[-1])
+    monkeypatch.setattr(v1.Session, "list_devices", list_devices)
+    with profnb.profile() as p, start(model) as session:
+        run_it(session, 2)
+    assert [options.trace_level for options, _, _ in asked] == [level] * 3
+    assert len(p.steps) == 3
+
+
+def test_a_run_that_the_code_has_traced_logs_as_without_us(model, capfd):
+    def lines(profiled):
+        with start(model) as session, profnb.profile() if profiled else nullcontext():
+            capfd.readouterr()
+            run_it(session, options=v1.RunOptions(trace_level=FULL), run_metadata=v1.RunMetadata())
+            return capfd.readouterr().err.count("\n")
+
+    assert lines(True) == lines(False)
 
 
 def test_what_the_ops_print_still_appears(capfd):

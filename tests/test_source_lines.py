@@ -337,6 +337,10 @@ def test_the_users_own_code_is_what_is_not_installed(file, is_own):
 # The watch.
 
 
+def tools():
+    return [sys.monitoring.get_tool(tool) for tool in range(6)]
+
+
 def watched(function):
     watch = LineWatch()
     assert watch.start()
@@ -362,8 +366,8 @@ def test_lines_are_told_in_order_and_nothing_stays_behind():
     own = [number - first for number in found.line if number > first]
     assert own[own.index(5) :][:4] == [5, 1, 2, 6]
     assert set(found.files) == {__file__}
-    assert all(sys.monitoring.get_tool(tool) is None for tool in (3, 4))
-    assert sys.monitoring.get_local_events(4, double.__code__) == 0
+    assert tools() == [None] * 6
+    assert [sys.monitoring.get_local_events(tool, double.__code__) for tool in range(6)] == [0] * 6
 
 
 @needs_monitoring
@@ -401,7 +405,7 @@ def test_another_thread_may_end_the_watch_at_any_moment():
             space["work"]()
         timer.join()
         assert len(watch.records.time_ns) == len(watch.records.code) == len(watch.records.line)
-        assert all(sys.monitoring.get_tool(tool) is None for tool in (3, 4))
+        assert tools() == [None] * 6
 
 
 @pytest.fixture
@@ -529,7 +533,7 @@ def test_where_every_function_is_left_by_an_exception_these_are_soon_not_told_an
     assert watch.start()
     try:
         loop_of_exceptions()
-        assert sys.monitoring.get_events(4) == sys.monitoring.events.PY_START
+        assert sys.monitoring.get_events(tools().index("profnb")) == sys.monitoring.events.PY_START
     finally:
         watch.stop()
 
@@ -596,15 +600,108 @@ def test_an_exception_passes_and_other_tools_are_left_alone():
     assert caught.traceback[-1].name == "fails"
 
 
-@needs_monitoring
-def test_where_all_tools_are_taken_there_is_no_watch():
-    for tool in (3, 4):
+@contextlib.contextmanager
+def other_tools(*ids):
+    """Tools of others', each of which counts the lines of one function."""
+    lines = dict.fromkeys(ids, 0)
+
+    def counting(tool):
+        def line_begins(_code, _line):
+            lines[tool] += 1
+
+        return line_begins
+
+    def attend(tool, function):
+        sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, counting(tool))
+        sys.monitoring.set_local_events(tool, function.__code__, sys.monitoring.events.LINE)
+
+    for tool in ids:
         sys.monitoring.use_tool_id(tool, "somebody")
     try:
-        assert not LineWatch().start()
+        yield lines, attend
     finally:
-        for tool in (3, 4):
-            sys.monitoring.free_tool_id(tool)
+        for tool in ids:
+            sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, None)
+            if sys.monitoring.get_tool(tool) == "somebody":
+                sys.monitoring.free_tool_id(tool)
+
+
+def another():
+    return None
+
+
+def three_lines():
+    a = 1
+    b = a + 1
+    return b
+
+
+@needs_monitoring
+def test_where_all_tools_are_taken_there_is_no_watch():
+    with other_tools(3, 4):
+        watch = LineWatch()
+        assert not watch.start()
+        assert watch.taken_by == ("somebody", "somebody")
+
+
+@needs_monitoring
+@pytest.mark.parametrize("taken", [3, 4])
+def test_whichever_tool_is_free_is_taken_and_none_that_is_meant_for_others(taken):
+    with other_tools(taken):
+        watch = LineWatch()
+        assert watch.start()
+        assert tools().index("profnb") == 7 - taken
+        watch.stop()
+    assert watch.taken_by in ((), ("somebody",))
+
+
+@needs_monitoring
+def test_debuggers_and_coverage_go_on_as_without_us():
+    """Those that began before, and those that begin while we watch."""
+    watch = LineWatch()
+    with other_tools(0, 1) as (before, attend):
+        attend(0, three_lines), attend(1, three_lines)
+        assert watch.start()
+        with other_tools(2, 5) as (meanwhile, attend):
+            attend(2, three_lines), attend(5, three_lines)
+            three_lines()
+        three_lines()
+        watch.stop()
+        three_lines()
+    assert before == {0: 9, 1: 9}
+    assert meanwhile == {2: 3, 5: 3}
+    assert not watch.records.is_cut
+
+
+@needs_monitoring
+def test_a_tool_of_ours_that_somebody_gave_back_is_the_end_of_the_watch_and_of_nothing_else():
+    watch = LineWatch()
+    assert watch.start()
+    three_lines()
+    sys.monitoring.free_tool_id(tools().index("profnb"))
+    assert another() is None  # a function not seen before, of which Python would have to tell us
+    assert tools() == [None] * 6
+    assert sys.monitoring.get_local_events(3, three_lines.__code__) == sys.monitoring.get_local_events(4, three_lines.__code__) == 0
+    watch.stop()
+    assert watch.records.is_cut
+    assert three_lines.__code__.co_firstlineno + 1 in watch.records.line
+
+
+@needs_monitoring
+def test_a_tool_of_ours_that_somebody_took_is_left_alone():
+    watch = LineWatch()
+    assert watch.start()
+    tool = tools().index("profnb")
+    sys.monitoring.free_tool_id(tool)
+    with other_tools(tool) as (lines, attend):
+        attend(tool, three_lines)
+        assert another() is None
+        three_lines()
+        watch.stop()
+        three_lines()
+        assert sys.monitoring.get_tool(tool) == "somebody"
+    assert lines[tool] >= 6
+    assert watch.records.is_cut
 
 
 @needs_monitoring

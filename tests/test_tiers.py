@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profnb.core import tiers
+from profnb.core import jit
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import inner, tiered
-from profnb.core.tiers import compiling, plain_version
+from profnb.core.jit import Tiered, compiled, compiling, plain_version, tiered
 from profnb.trace.xplane import read_xplane
 from profnb.warm import tiny_trace
 
@@ -23,7 +22,7 @@ TIERED = {
 }  # fmt: skip
 
 
-@inner
+@compiled
 def twice(value):
     return value + value
 
@@ -42,13 +41,13 @@ def call(kernel, size=3):
     total = np.zeros(1, np.int64)
     kernel(np.ones(size, np.int64), total)
     assert total[0] == 2 * size
-    return len(kernel.signatures)
+    return len(kernel.kernel.signatures)
 
 
 def test_what_is_small_runs_in_plain_python_and_what_is_large_compiles():
     kernel = summing()
-    assert call(kernel) == call(kernel, tiers._SMALL) == 0
-    assert call(kernel, tiers._SMALL + 1) == 1
+    assert call(kernel) == call(kernel, jit._SMALL) == 0
+    assert call(kernel, jit._SMALL + 1) == 1
     assert call(kernel) == 1  # and stays so
 
 
@@ -60,7 +59,7 @@ def test_what_warming_calls_compiles_however_small():
 
 
 def test_a_kernel_that_ran_for_as_long_as_it_compiles_is_compiled(monkeypatch):
-    kernel, spent = summing(), iter([0.0, tiers._PATIENCE_S, 0.0, 0.01])
+    kernel, spent = summing(), iter([0.0, jit._PATIENCE_S, 0.0, 0.01])
     monkeypatch.setattr(time, "thread_time", lambda: next(spent))
     assert call(kernel) == call(kernel) == 0
     monkeypatch.undo()
@@ -90,7 +89,7 @@ def test_every_kernel_of_a_first_report_is_tiered():
     for module, names in TIERED.items():
         for name in names:
             kernel = getattr(importlib.import_module(module), name)
-            assert isinstance(kernel._compile_for_args, tiers.FirstCalls), name
+            assert isinstance(kernel, Tiered), name
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def both(monkeypatch):
             for module, names in TIERED.items():
                 found = importlib.import_module(module)
                 for name in names:
-                    patch.setattr(found, name, plain_version(getattr(found, name)))
+                    patch.setattr(found, name, plain_version(getattr(found, name).kernel))
             with np.errstate(over="ignore"):
                 plain = function()
         with compiling():

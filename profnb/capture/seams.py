@@ -267,6 +267,7 @@ TAPE_GRADIENT = Seam("tensorflow:GradientTape.gradient", _NO_TAPES, 3)
 
 # TensorFlow 1's session runs, and tfprof.
 _NO_RUNS = "session runs are not traced"
+_RUNS_LOG = "TensorFlow logs some lines in each traced session run"
 _NO_QUEUES = "what is put into queues is not seen"
 _NO_TFPROF = "tfprof has no views"
 SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS)
@@ -291,6 +292,11 @@ SESSION_CONFIG = Seam(
 )
 RUN_OPTIONS = Seam("tensorflow:compat.v1.RunOptions", _NO_RUNS)
 FULL_TRACE = Seam("tensorflow:compat.v1.RunOptions.FULL_TRACE", _NO_RUNS)
+SOFTWARE_TRACE = Seam("tensorflow:compat.v1.RunOptions.SOFTWARE_TRACE", _RUNS_LOG)
+SESSION_DEVICES = Seam("tensorflow:compat.v1.Session.list_devices", _RUNS_LOG, 1)
+SESSION_TARGET = Seam(
+    "tensorflow:compat.v1.Session.sess_str", "runs in other processes are not traced"
+)
 RUN_METADATA = Seam("tensorflow:compat.v1.RunMetadata", _NO_RUNS)
 TFPROF = Seam("tensorflow:compat.v1.profiler.profile", _NO_TFPROF)
 GRAPH_DEF = Seam("tensorflow:compat.v1.GraphDef", _NO_TFPROF)

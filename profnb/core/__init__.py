@@ -3,7 +3,7 @@
 errors, options     what profnb raises on purpose; what to record
 units, printable    numbers to text; text of others for a terminal
 columns, joining    array types, and values looked up by key; rows of two tables by equal keys
-jit, tiers          the door to Numba; plain Python while there is little to do
+jit                 the door to Numba; plain Python while there is little to do
 table, glossary     a table declared once; the field's terms, each once
 block               one block of an icicle
 parsing             Python's parser for the user's cells and modules, read once more

@@ -1,6 +1,6 @@
 """TensorFlow 1: session runs, recorded and read.
 
-session_runs, inlined             the first runs of the code with FULL_TRACE, unseen by tracebacks
+session_runs, inlined             the first runs of the code traced, unseen by tracebacks
 gap_watch, gap_roles              Python between runs, and what each statement of it is to the run
 statements                        which statements give what another one needs
 queue_watch, queue_graph          what is put into queues; which queues a graph has

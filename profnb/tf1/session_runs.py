@@ -1,10 +1,13 @@
-"""TF1's ``Session.run`` to ``RunMetadata``: the first runs of the code are traced with FULL_TRACE.
+"""TF1's ``Session.run`` to ``RunMetadata``: the first runs of the code are traced.
 
-A run for which the code asks nothing special is made with FULL_TRACE and a RunMetadata of ours, a bounded
-number of times; later runs are only timed. What the code asks for itself is honoured: its options stay
-as they are, and where they trace the run, its RunMetadata is copied instead of tracing twice.
-``MonitoredSession`` passes empty options and a RunMetadata to every run, which asks for nothing: that
-RunMetadata ends up as it would have without us.
+A run for which the code asks nothing special is traced into a RunMetadata of ours, a bounded number of times;
+later runs are only timed. What the code asks for itself is honoured: its options stay as they are, and where
+they ask for FULL_TRACE, its RunMetadata is copied instead of tracing twice. ``MonitoredSession`` passes empty
+options and a RunMetadata to every run, which asks for nothing: that RunMetadata ends up as it would have
+without us.
+
+On this process' CPU, SOFTWARE_TRACE tells the same as FULL_TRACE. Devices and other processes are timed by
+FULL_TRACE only, for which TensorFlow starts its profiler in each run: it logs some lines, and they are shown.
 
 Every run of the capturing thread goes through here (``Tensor.eval``, ``Operation.run``, monitored sessions);
 ``make_callable`` and ``partial_run``, and so queue runners and Keras in graph mode, do not. What a ``Saver``
@@ -14,13 +17,12 @@ or a hook of TensorFlow's own runs is no step, and is left alone.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
 from profnb.capture.hooks import replace_attribute
 from profnb.capture.library import Library
-from profnb.capture.profiler.held_back import LogHolder
 from profnb.capture.seams import (
     FULL_TRACE,
     INTERACTIVE_RUN,
@@ -28,8 +30,11 @@ from profnb.capture.seams import (
     RUN_OPTIONS,
     SAVERS,
     SESSION_CONFIG,
+    SESSION_DEVICES,
     SESSION_HOOKS,
     SESSION_RUN,
+    SESSION_TARGET,
+    SOFTWARE_TRACE,
 )
 from profnb.capture.session_records import SessionRecords
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
@@ -106,7 +111,7 @@ class GraphRuns:
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
-        self.log = LogHolder(is_long=True)
+        self._software_trace: Any = None
 
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:
@@ -114,11 +119,11 @@ class GraphRuns:
         self._options_type = tensorflow.take(RUN_OPTIONS)
         self._metadata_type = tensorflow.take(RUN_METADATA)
         self._full_trace = tensorflow.take(FULL_TRACE)
+        self._software_trace = tensorflow.take(SOFTWARE_TRACE)
         needed = (self._options_type, self._metadata_type, self._full_trace)
         sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
         owners = {_owner_of_run(seam.owner(tensorflow.module)) for seam in sessions} - {None}
         with ExitStack() as stack:
-            stack.enter_context(closing(self.log))
             for owner in owners:
                 run = vars(owner)["run"]
                 watched = copy_inside(run, self._around, _ARGUMENTS) or run_around(
@@ -165,7 +170,7 @@ class GraphRuns:
             and time.monotonic() < self._until
         )
 
-    def plan(self, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
+    def plan(self, session: Any, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
         """The options and RunMetadata to run with, and whether they trace the run."""
         full = self._full_trace
         asks_nothing = options is None or (
@@ -178,7 +183,8 @@ class GraphRuns:
         if not self.may_trace():
             return options, metadata, False
         if asks_nothing:
-            return self._options_type(trace_level=full), self._metadata_type(), True
+            ours = self._software_trace if _is_on_cpu(session) else None
+            return self._options_type(trace_level=ours or full), self._metadata_type(), True
         return options, self._metadata_type() if metadata is None else metadata, True
 
     @contextmanager
@@ -260,8 +266,8 @@ class GraphRuns:
         traced = len(self.runs)
         if traced < self.ended - self.untraced and traced:
             sentences.append(
-                f"{traced:,} of {self.ended:,} session runs were traced with FULL_TRACE, all were timed; "
-                "-n and -t change the bounds."
+                f"{traced:,} of {self.ended:,} session runs were traced, all were timed; -n and -t change "
+                "the bounds."
             )
         if self.untraced:
             sentences.append(
@@ -285,6 +291,16 @@ def _threads_of(session: Any) -> dict[str, str]:
     return {title: str(count) for title, count in asked.items() if count}
 
 
+def _is_on_cpu(session: Any) -> bool:
+    """Whether a session runs in this process, and nowhere but on the CPU."""
+    if SESSION_TARGET.of(session):
+        return False
+    try:
+        return all(device.device_type == "CPU" for device in SESSION_DEVICES.of(session)())
+    except Exception:  # noqa: BLE001 - whatever it is, the user's code comes first
+        return False
+
+
 def _owner_of_run(session: Any) -> type | None:
     """The class in which a session's ``run`` stands."""
     bases = getattr(session, "__mro__", ())
@@ -300,20 +316,14 @@ class _Run:
         self._runs, self._session = runs, session
         self._feed_dict, self._given = feed_dict, (options, metadata)
         self._traced_into: Any = None
-        self._held = ExitStack()
 
     def __enter__(self) -> tuple[Any, Any, Any]:
-        try:
-            with self._runs.profnb():
-                self._runs.gap_ends(self._feed_dict)
-                options, metadata, traces = self._runs.plan(*self._given)
-                if traces:
-                    self._traced_into = metadata
-                    self._held.enter_context(self._runs.log.hold())
-            self._runs.begin()
-        except BaseException:  # an interrupt: nobody will leave what was entered
-            self._held.close()
-            raise
+        with self._runs.profnb():
+            self._runs.gap_ends(self._feed_dict)
+            options, metadata, traces = self._runs.plan(self._session, *self._given)
+            if traces:
+                self._traced_into = metadata
+        self._runs.begin()
         return self._feed_dict, options, metadata
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -327,7 +337,5 @@ class _Run:
                     given.CopyFrom(traced_into)
                     given.ClearField("step_stats")
         finally:
-            with self._runs.profnb():
-                self._held.close()
             if kind is None:
                 self._runs.gap_begins()

@@ -17,19 +17,19 @@ Source: tensorflow/python/profiler/model_analyzer.py and tfprof_logger.py (2.21)
 import contextlib
 import io
 import logging
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from profnb.capture.profiler.held_back import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
 
 __all__ = ["VIEWS", "TfprofRow", "tfprof_view"]
 
 VIEWS = ("scope", "graph", "op", "code")
+_TFPROF_LOG = re.compile(rb"tfprof|^\s*$")
 _FED = re.compile(r"_arg_(.+)_0_\d+")  # what is fed for a placeholder's output 0
 _OPTIONS: dict[str, Any] = {
     "max_depth": 100_000,
@@ -243,28 +243,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with contextlib.redirect_stderr(io.StringIO()), _log_lines_held_back():
+        with contextlib.redirect_stderr(io.StringIO()), log_held_back(_TFPROF_LOG):
             yield
     finally:
         logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _log_lines_held_back() -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        try:
-            held = stack.enter_context(tempfile.TemporaryFile())
-            saved = os.dup(2)
-        except OSError:  # no standard error, or nowhere to put it
-            yield
-            return
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            held.seek(0)
-            for line in held:
-                if b"tfprof" not in line and line.strip():
-                    os.write(2, line)

@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.core.jit import inner, tiered
+from profnb.core.jit import compiled, tiered
 
 __all__ = [
     "LENGTH",
@@ -62,7 +62,7 @@ def check(position: Number, what: str) -> None:
         )
 
 
-@inner
+@compiled
 def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Number]:
     """One varint: (value, position after it), or position -1 where it is cut off or too long."""
     value = _ZERO
@@ -77,7 +77,7 @@ def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Numb
     return value, -1
 
 
-@inner
+@compiled
 def read_tag(
     buffer: Bytes, at: Number, end: Number
 ) -> tuple[Number, Number, np.uint64, Number, Number]:
@@ -107,7 +107,7 @@ def read_tag(
     return number, wire, value, payload, after
 
 
-@inner
+@compiled
 def find_row(ids: Int64s, first: Number, last: Number, wanted: Number) -> Number:
     """The row of an id among rows ``first`` to ``last``, which ascend by id, or -1."""
     if 1 <= wanted <= last - first:  # compared first: an id near 2**63 would wrap

@@ -21,13 +21,16 @@ takes milliseconds by the clock now and then, while somebody else has the proces
 Python 3.10 and 3.11 have no monitoring; there lines are known from samples of the stack (``--python``) only.
 
 The window may be closed by another thread while this one records: what the two share is changed under a lock,
-which a line alone never needs.
+which a line alone never needs. Another tool may give our id back or take it for itself: recording ends then,
+the other's goes on.
 """
 
+import contextlib
 import inspect
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -37,7 +40,7 @@ from profnb.capture.source.user_code import is_user_file
 
 __all__ = ["LineWatch"]
 
-_TOOL_IDS = (4, 3)  # 0, 1, 2 and 5 are meant for debuggers, coverage, profilers and optimizers
+_TOOLS, _NAME = range(6), "profnb"  # Python has six
 _BATCH = 1 << 13
 _FULL = 3 * _BATCH  # a row is three values
 _FASTEST_BATCH_NS = _BATCH * 6_000  # at 6 us a line, recording it costs some 3 %
@@ -103,14 +106,10 @@ class LineWatch:
         monitoring = MONITORING.find()
         if monitoring is None:
             return False
-        names = [monitoring.get_tool(tool) for tool in _TOOL_IDS]
-        free = [tool for tool, name in zip(_TOOL_IDS, names, strict=True) if name is None]
-        if not free:
-            self.taken_by = tuple(map(str, names))
+        self._tool, self._thread = self._take_tool(monitoring), threading.get_ident()
+        if self._tool < 0:
             return False
-        self._tool, self._thread = free[0], threading.get_ident()
         events = monitoring.events
-        monitoring.use_tool_id(self._tool, "profnb")
         for event, callback in (
             (events.PY_START, self._function_entered),
             (events.PY_RESUME, self._function_goes_on),
@@ -119,11 +118,34 @@ class LineWatch:
             (events.PY_YIELD, self._function_left),
             (events.PY_UNWIND, self._function_unwound),
         ):
-            monitoring.register_callback(self._tool, event, callback)
+            self._change(monitoring.register_callback, event, callback)
         self._begin_batch()
         self._enter_running()
         self.see_exceptions(are_seen=True)
         return True
+
+    def _take_tool(self, monitoring: Any) -> int:
+        """A tool of our own, or -1."""
+        meant_for_others = (
+            monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID, monitoring.OPTIMIZER_ID,
+        )  # fmt: skip
+        for tool in (tool for tool in _TOOLS if tool not in meant_for_others):
+            with contextlib.suppress(ValueError):  # in use
+                monitoring.use_tool_id(tool, _NAME)
+                return tool
+            self.taken_by += (str(monitoring.get_tool(tool)),)
+        return -1
+
+    def _change(self, change: Callable[..., object], *arguments: object) -> None:
+        """Change what Python tells of; where the tool is not ours any more, the watch is over."""
+        if self._tool < 0:
+            return
+        with contextlib.suppress(ValueError):  # somebody gives it back right now
+            if sys.monitoring.get_tool(self._tool) == _NAME:
+                change(self._tool, *arguments)
+                return
+        self.records.is_cut = True
+        self._detach()
 
     def see_exceptions(self, *, are_seen: bool) -> None:
         """Whether functions that an exception leaves are told of then, or as the next line begins.
@@ -138,7 +160,7 @@ class LineWatch:
                 exceptions = events.PY_UNWIND | events.PY_THROW
                 are_seen &= self._unwound < _MOST_UNWOUND
                 everywhere = events.PY_START | (exceptions if are_seen else 0)
-                sys.monitoring.set_events(self._tool, everywhere)
+                self._change(sys.monitoring.set_events, everywhere)
 
     def _enter_running(self) -> None:
         """Take in the user's functions that are running already, the outermost first."""
@@ -165,22 +187,20 @@ class LineWatch:
     def _arm(self, code: CodeType) -> None:
         events = sys.monitoring.events
         wanted = events.LINE | events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
-        sys.monitoring.set_local_events(self._tool, code, wanted)
+        self._change(sys.monitoring.set_local_events, code, wanted)
 
     def _rearm(self, code: CodeType, now: int) -> None:
         """Have the muted lines of a function recorded once more; the longer it is, the longer this takes."""
         began_ns = time.thread_time_ns()
         with self._lock:
-            if self._tool >= 0:
-                sys.monitoring.set_local_events(self._tool, code, 0)
-                self._arm(code)
+            self._change(sys.monitoring.set_local_events, code, 0)
+            self._arm(code)
         took = time.thread_time_ns() - began_ns
         self._rearm_at_ns[id(code)] = now + max(_REARMED_NS, took * _REARMING_SHARE)
 
     def _ignore(self, code: CodeType) -> object:
         with self._lock:
-            if self._tool >= 0:
-                sys.monitoring.set_local_events(self._tool, code, 0)
+            self._change(sys.monitoring.set_local_events, code, 0)
         return sys.monitoring.DISABLE
 
     # What Python calls. Each is called for every thread, and one row is one change of the batch, so that an
@@ -248,11 +268,14 @@ class LineWatch:
 
         callback = line_begins_once_if_muted if muted else line_begins
         line_event = sys.monitoring.events.LINE
-        sys.monitoring.register_callback(self._tool, line_event, callback)
+        self._change(sys.monitoring.register_callback, line_event, callback)
 
     def _next_batch(self) -> None:
         with self._lock:
-            if self._tool < 0:  # the window has closed, and the batch was taken
+            if (
+                self._tool < 0
+            ):  # the window has closed and the batch was taken, or the tool is not ours
+                self._batch.clear()
                 return
             batch, cpu_ns = self._batch, time.thread_time_ns() - self._cpu_since_ns
             if cpu_ns < _FASTEST_BATCH_NS:
@@ -323,6 +346,10 @@ class LineWatch:
         if tool < 0:
             return
         monitoring = sys.monitoring
+        with contextlib.suppress(ValueError):  # one that somebody gave back still calls us
+            monitoring.use_tool_id(tool, _NAME)
+        if monitoring.get_tool(tool) != _NAME:  # somebody else's now
+            return
         monitoring.set_events(tool, 0)
         for code in self._codes:
             monitoring.set_local_events(tool, code, 0)

@@ -33,7 +33,7 @@ class LineRecords:
         is_sampled: Whether rows are samples, each a line or ``LEFT`` for none of the user's, and not every
             line that began.
         untimed: Lines that ran so often that they were no longer recorded one by one, as (file, line).
-        is_cut: Whether recording stopped early because there were too many rows.
+        is_cut: Whether recording stopped early: there were too many rows, or another tool took over.
     """
 
     time_ns: array[int] = field(default_factory=lambda: array("q"))

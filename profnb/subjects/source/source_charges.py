@@ -270,6 +270,7 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
         )
     if lines.is_cut:
         remarks.append(
-            "Python's lines were recorded for a part of the window only: there were too many."
+            "Python's lines were recorded for a part of the window only: there were too many, or another "
+            "tool took over."
         )
     return tuple(remarks)
