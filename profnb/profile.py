@@ -117,7 +117,7 @@ class Profile(Tables):
         from profnb.subjects.study import Study
 
         recording = self.recording or Recording(models=self._models)
-        return Study(self.trace, self.options.warmup_steps, recording)
+        return Study(self.trace, self.options.warmup_steps, recording).without_tracing()
 
     @property
     def _python(self) -> "PythonTime | None":
@@ -424,7 +424,7 @@ class Profile(Tables):
 
         target = Path(path).expanduser()
         with whole_file(target) as partial:
-            export_chrome(self.trace, self.study.steps, partial, __version__)
+            export_chrome(self.trace, self.study.recorded.steps, partial, __version__)
         return target
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:

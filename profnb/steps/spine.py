@@ -6,6 +6,7 @@ Every subject hangs on it; each value is worked out once, when somebody asks for
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from profnb.steps.grouping import Groups, group_events
 from profnb.steps.launching import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
+    NEAR,
     StepTimes,
     TracingCost,
     step_times_of_trace,
@@ -38,6 +40,7 @@ from profnb.steps.step_times import (
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
+from profnb.steps.untraced_clock import UntracedClock, find_untraced_clock
 from profnb.steps.windows import Steps
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
@@ -47,6 +50,9 @@ __all__ = ["Spine"]
 
 _LAMBDA = "<lambda>"
 _CHUNK = 1 << 16  # events
+# What is the same for any clock. Of steps, which the wall clock timed, too.
+_WITHOUT_TIMES = ("activities", "function_runs", "framework", "step_times", "tracing_cost")
+Spined = TypeVar("Spined", bound="Spine")
 
 
 class Spine:
@@ -56,7 +62,11 @@ class Spine:
         trace: The trace, devices on the host's clock.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
         recording: What the capture saw besides the trace; empty for a saved trace.
+        recorded: The same with all times as they were recorded; itself where no cost of tracing is taken out.
+        clock: What took it out; None where nothing did.
     """
+
+    recorded: "Spine"
 
     def __init__(
         self, trace: Trace, warmup_steps: int = 0, recording: Recording | None = None
@@ -65,6 +75,36 @@ class Spine:
         self.trace = align_clocks(trace)
         self.warmup_steps = warmup_steps
         self.recording = recording or Recording()
+        self.recorded = self
+        self.clock: UntracedClock | None = None
+
+    def read_clock(self, times_ps: Int64s) -> Int64s:
+        """Times of the recorded trace as this one has them."""
+        return times_ps if self.clock is None else self.clock.read(times_ps)
+
+    def without_tracing(self: Spined) -> Spined:  # noqa: PYI019 - Self is of Python 3.11
+        """The same with what recording events cost taken out of all times, as ``untraced_clock`` says.
+
+        Itself where the recording has no untraced steps that are neighbours of traced ones, or where nothing
+        shows that tracing cost them anything.
+        """
+        near = self.steps.rows_of(self.steps.main_phase)[-NEAR:]
+        if self.tracing_cost is None or not near.size:
+            return self
+        cost_ps = self.tracing_cost.fraction * self.tracing_cost.untraced_ps
+        clock = find_untraced_clock(
+            self.trace, self.steps, self.groups, self.activities, near, cost_ps
+        )
+        if clock is None:
+            return self
+        corrected = type(self)(clock.of_trace(self.trace), self.warmup_steps, self.recording)
+        corrected.recorded, corrected.clock = self, clock
+        vars(corrected).update(  # what is the same whatever the clock, and what needs it
+            {name: getattr(self, name) for name in _WITHOUT_TIMES},
+            steps=clock.of_steps(self.steps),
+            groups=clock.of_groups(self.groups),
+        )
+        return corrected
 
     @cached_property
     def _host_steps(self) -> Steps:
@@ -210,8 +250,10 @@ class Spine:
 
     @cached_property
     def tracing_cost(self) -> TracingCost | None:
-        """What tracing did to the steps; None where it was not measured."""
-        return None if self.runs_ahead else tracing_cost(self.step_times, self.summary.phase)
+        """What tracing did to the steps; None where it was not measured, or the host runs ahead of them."""
+        return (
+            None if self.steps.steps_ahead else tracing_cost(self.step_times, self.steps.main_phase)
+        )
 
     @cached_property
     def in_scope(self) -> Bools:

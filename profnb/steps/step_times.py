@@ -18,6 +18,7 @@ from profnb.steps.finding.turn_times import time_turns
 from profnb.steps.windows import Steps
 
 __all__ = [
+    "NEAR",
     "StepTimes",
     "TracingCost",
     "step_times_of_trace",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 
-_NEAR, _DISTURBED = 24, 4
+NEAR, _DISTURBED = 24, 4
 _ENOUGH = 5  # fewer steps say too little to compare
 _NORMAL_95 = 1.96
 _LEAST = 0.001
@@ -135,10 +136,10 @@ def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
         return None
     last = under_trace[-1]
     alike &= (times.run == times.run[last]) & (times.duration_ps > 0)
-    before = np.flatnonzero(alike & times.was_traced)[-_NEAR:]
+    before = np.flatnonzero(alike & times.was_traced)[-NEAR:]
     after = np.flatnonzero(alike & ~times.was_traced)
     after = after[after > last]
-    after = after[min(_DISTURBED, max(after.size - _ENOUGH, 0)) :][:_NEAR]
+    after = after[min(_DISTURBED, max(after.size - _ENOUGH, 0)) :][:NEAR]
     if min(before.size, after.size) < _ENOUGH:
         return None
     sides = [np.log(times.duration_ps[rows].astype(np.float64)) for rows in (before, after)]
