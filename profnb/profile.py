@@ -275,7 +275,7 @@ class Profile(Tables):
         notes.extend(self._window_notes())
         if self.has_trace:
             runs = is_of_runs(self.study.summary)
-            notes.extend(note_cost(self.study.tracing_cost, of_runs=runs))
+            notes.extend(note_cost(self.study.tracing_cost, self.study.clock, of_runs=runs))
             notes.extend(notes_of(self.study, [advice.rule for advice in self.advice]))
         notes.extend(throttling_notes(self._machine))
         return notes

@@ -3,14 +3,11 @@
 Every subject hangs on it; each value is worked out once, when somebody asks for it.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
-from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.recording import Recording
 from profnb.core.columns import Bools, Int8s, Int32s, Int64s, gather
 from profnb.steps.activities import find_activities
@@ -30,25 +27,22 @@ from profnb.steps.grouping import Groups, group_events
 from profnb.steps.launching import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
-    NEAR,
     StepTimes,
-    TracingCost,
     step_times_of_trace,
-    tracing_cost,
     turn_step_times,
     wall_step_times,
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
-from profnb.steps.untraced_clock import UntracedClock, find_untraced_clock
-from profnb.steps.windows import Steps
+from profnb.steps.untraced.clock import UntracedClock, find_untraced_clock
+from profnb.steps.untraced.cost import TracingCost, tracing_cost
+from profnb.steps.windows import Steps, with_lambda
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
 __all__ = ["Spine"]
 
-_LAMBDA = "<lambda>"
 _CHUNK = 1 << 16  # events
 # What is the same for any clock. Of steps, which the wall clock timed, too.
 _WITHOUT_TIMES = ("activities", "function_runs", "framework", "step_times", "tracing_cost")
@@ -88,12 +82,10 @@ class Spine:
         Itself where the recording has no untraced steps that are neighbours of traced ones, or where nothing
         shows that tracing cost them anything.
         """
-        near = self.steps.rows_of(self.steps.main_phase)[-NEAR:]
-        if self.tracing_cost is None or not near.size:
+        if self.tracing_cost is None:
             return self
-        cost_ps = self.tracing_cost.fraction * self.tracing_cost.untraced_ps
         clock = find_untraced_clock(
-            self.trace, self.steps, self.groups, self.activities, near, cost_ps
+            self.trace, self.steps, self.groups, self.activities, self.tracing_cost
         )
         if clock is None:
             return self
@@ -119,7 +111,7 @@ class Spine:
     def steps(self) -> Steps:
         """The steps, each to the end of the device work that the host waited for."""
         steps = extend_to_device_work(self.trace, self._host_steps, self.groups)
-        return _with_lambda(steps, self.recording.functions)
+        return with_lambda(steps, self.recording.functions)
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -305,21 +297,3 @@ class Spine:
         is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
         is_chosen[rows] = True
         return gather(is_chosen, self.groups.step)
-
-
-def _with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
-    """The steps, those of a function without a name titled by the line at which it stands.
-
-    Args:
-        steps: The steps.
-        functions: Functions that were traced while this was captured.
-    """
-    places = {one.where for one in functions if one.name == _LAMBDA}
-    lambda_phases = sorted({phase for phase in steps.phase if _LAMBDA in phase})
-    if not lambda_phases or len(places) != 1 or "" in places:
-        return steps
-    title = f"lambda ({places.pop()})"
-    titles = tuple(
-        (phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in lambda_phases
-    )
-    return replace(steps, together=(*steps.together, *titles))

@@ -1,22 +1,26 @@
 """Truth against told: what a part of a step takes without tracing, and what profnb says of the traced step.
 
-    python tests/benchmarks/traced_shares.py [tensorflow|keras|torch|jax] [--rounds N] [--in-cell]
+    python tests/benchmarks/traced_shares.py [tensorflow|keras|torch|jax] [--rounds N] [--in-cell | --bare]
 
 Each program's step is many small parts and one large one. Without tracing three steps are timed in turn: the whole,
 the small parts alone, the large one alone. So the large part is known twice: what it adds to the step, and what it
 takes alone. Between such rounds the whole is captured, the first steps traced and the rest not; of each capture it
 prints what the large part is told to be, with all times as recorded and with the cost of tracing taken out. Everything is a share
 of the step; the median over rounds stands in the table. With `--in-cell` the three are timed in the captured cell, behind its window, so that
-what hooks take there is in the truth too and only tracing is left. Run it with `nice -n -20` on a machine where little else runs.
+what hooks take there is in the truth too and only tracing is left; with `--bare` TensorFlow's own profiler records, and no hook runs. Run it where little else
+runs, else with a core and priority of its own: `taskset -c 0 chrt -f 1 python ...`.
 """
 
 import argparse
-import statistics
+import tempfile
 import time
 
 import numpy as np
 
 import profnb
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import USER, StepRecords
+from profnb.subjects.study import Study
 
 TIMED, TRACED, STEPS, FASTEST = 100, 60, 150, 0.3
 
@@ -103,12 +107,10 @@ def jax():
 
 
 def take(step, times):
-    spent = []
+    begin = time.perf_counter()
     for _ in range(times):
-        begin = time.perf_counter()
         step()
-        spent.append(time.perf_counter() - begin)
-    return statistics.median(spent)
+    return (time.perf_counter() - begin) / times
 
 
 def in_turn(steps):
@@ -125,6 +127,29 @@ def capture(step, steps, *, marks):
                 step()
         times = in_turn(steps)
     return p.study, times
+
+
+def capture_bare(step, steps, *, marks):
+    """The same by TensorFlow's profiler alone: no hook of ours runs in the steps or beside them."""
+    import tensorflow as tf
+
+    del marks
+    records, profiler = StepRecords(names=["train"]), tf.profiler.experimental
+    with tempfile.TemporaryDirectory() as folder:
+        for at in range(STEPS):
+            if at in (0, TRACED):
+                profiler.stop() if at else profiler.start(folder)
+            begin = time.perf_counter_ns()
+            with profiler.Trace("train", step_num=at, _r=1):
+                step()
+            records.append(begin, time.perf_counter_ns(), 0, records.kinds.index(USER), at < TRACED, 0, 1, at, 0)
+        study = Study(profnb.load(folder).trace, 0, Recording(steps=records)).without_tracing()
+    return study, in_turn(steps)
+
+
+def beside(times):
+    """An untraced step of the captured loop, in milliseconds."""
+    return float(np.quantile(times.duration_ps[~times.was_traced], FASTEST / 2)) / 1e9
 
 
 def told(study, of):
@@ -146,9 +171,10 @@ def main():
     parser.add_argument("what", nargs="*", default=["tensorflow"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--in-cell", action="store_true")
+    parser.add_argument("--bare", action="store_true")
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
-    print("program                        adds  alone   recorded  corrected   untraced/told step     us an event")
+    print("program                        adds  alone   recorded  corrected   step in turn / beside / told (recorded)   us an event")
     for what in asked.what:
         for name, both, small, large, of in globals()[what]():
             if asked.only not in name:
@@ -160,19 +186,19 @@ def main():
             rows = []
             for _ in range(asked.rounds):
                 outside = in_turn(steps)
-                study, inside = capture(both, steps, marks=what != "keras")
-                whole, rest, alone, *base = inside if asked.in_cell else outside
+                study, inside = (capture_bare if asked.bare else capture)(both, steps, marks=what != "keras")
+                whole, rest, alone, *base = inside if asked.in_cell or asked.bare else outside
                 durations = (np.quantile(one.steps.duration_ps[study.summary.counted], FASTEST / 2) / 1e9 for one in (study, study.recorded))
                 rows.append(
                     (
                         (whole - rest) / whole, (alone - sum(base)) / whole, told(study.recorded, of), told(study, of), whole * 1e3,
-                        *durations, study.clock.event_ps / 1e6 if study.clock else 0.0,
+                        beside(study.step_times), *durations, study.clock.event_ps / 1e6 if study.clock else 0.0,
                     )
                 )  # fmt: skip
-            adds, alone, before, after, took, step, traced, event = np.median(rows, axis=0)
+            adds, alone, before, after, took, near, step, traced, event = np.median(rows, axis=0)
             print(
                 f"{what + ': ' + name:<30}{adds:5.0%}  {alone:5.0%}   {before:8.0%}  {after:9.0%}   "
-                f"{took:.2f} / {step:.2f} (recorded {traced:.2f}) ms   {event:.2f} {np.round([r[-1] for r in rows], 2)}",
+                f"{took:.2f} / {near:.2f} / {step:.2f} (recorded {traced:.2f}) ms   {event:.2f} {np.round([r[-1] for r in rows], 2)}",
                 flush=True,
             )  # fmt: skip
 

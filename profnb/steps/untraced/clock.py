@@ -18,7 +18,7 @@ adds up to it still, to the picosecond.
 
 Measured, alternating with and without a profiler, by the thread's own clock: an event of TensorFlow costs
 0.15 to 0.45 us, and one with nothing inside lasts 0.04 us; of PyTorch 0.75 us, of which a third is inside; of
-JAX 0.17 us. TensorFlow's events that Python makes (``tf.constant``) cost 2 us and are as few as ops.
+JAX 0.17 us. TensorFlow's events that Python makes (``tf.constant``) cost 2 to 3 us, which is counted as six.
 
 Source: TraceMe in openxla/xla xla/tsl/profiler/lib/traceme.h; pytorch torch/csrc/profiler/collection.cpp.
 """
@@ -31,17 +31,17 @@ from profnb.core.columns import Bools, Int8s, Int32s, Int64s
 from profnb.core.jit import tiered
 from profnb.steps.activities import AT_WORK
 from profnb.steps.grouping import Groups
+from profnb.steps.untraced.cost import NEAR, TracingCost
 from profnb.steps.windows import Steps
 from profnb.trace.model import Events, Trace
 
 __all__ = ["UntracedClock", "find_untraced_clock"]
 
-_MOST_PS = 1_000_000  # of one event: twice what was measured, for slower cores
-_BY_PYTHON = frozenset(
-    {"tf.constant", "convert_to_tensor"}
-)  # as often as ops, by Python's own code
-_TIMES_BY_PYTHON = 6.0  # what such an event costs, of what another one does
-_HALVINGS = 24
+_MOST_PS = (
+    1_000_000  # of one event: more than was measured, so that other delays are not taken for it
+)
+_BY_PYTHON = "tf.constant", "convert_to_tensor"  # events that Python makes, as many as ops
+_TIMES_BY_PYTHON = 6  # what such an event costs, of what another does
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,13 @@ class UntracedClock:
 
     Attributes:
         event_ps: What recording an event cost.
+        step_ps: What recording those of a median step cost, of the steps with untraced neighbours.
         at_ps: Recorded times between which the time taken out grows evenly, ascending, shape (N,).
         removed_ps: How much was taken out up to each, shape (N,).
     """
 
     event_ps: int
+    step_ps: float
     at_ps: Int64s
     removed_ps: Int64s
 
@@ -88,7 +90,7 @@ class UntracedClock:
 
 
 def find_untraced_clock(
-    trace: Trace, steps: Steps, groups: Groups, activities: Int8s, near: Int64s, cost_ps: float
+    trace: Trace, steps: Steps, groups: Groups, activities: Int8s, cost: TracingCost
 ) -> UntracedClock | None:
     """Find what recording an event cost, and where that lies.
 
@@ -97,64 +99,74 @@ def find_untraced_clock(
         steps: Its steps.
         groups: Which step each event belongs to.
         activities: What each event is, as index into ``ACTIVITIES``, shape (E,).
-        near: The steps that were compared with untraced ones, as rows.
-        cost_ps: How much longer the median one of them took.
+        cost: How much longer the steps took that have untraced neighbours.
 
     Returns:
         The clock; None where no event's cost holds up a step.
     """
-    if not steps.roots.size or cost_ps <= 0:
+    near = steps.rows_of(steps.main_phase)[-NEAR:]
+    if not steps.roots.size or not near.size:
         return None
-    begin_ps, parent = trace.events.begin_ps, groups.parent
-    room_ps, is_leaf = _room_before(trace, parent)
-    events = np.flatnonzero((room_ps > 0) & trace.is_host_event)
-    events = events[_hold_up(trace, steps, events, is_leaf, AT_WORK[activities] & is_leaf)]
-    events = events[np.argsort(begin_ps[events], kind="stable")]
-    room_ps, end_ps = room_ps[events], begin_ps[events]
-    step = np.searchsorted(steps.host_begin_ps[near], end_ps, side="right") - 1
+    events, room_ps = _where_it_counts(trace, steps, groups.parent, activities)
+    end_ps = trace.events.begin_ps[events]
+    step = np.searchsorted(steps.host_begin_ps[near], end_ps) - 1
     is_near = (step >= 0) & (end_ps < steps.host_end_ps[near][step])
-    event_ps = _cost_of_one(room_ps[is_near], step[is_near], near.size, cost_ps)
-    start_ps = end_ps - np.minimum(room_ps, event_ps)
+    is_by_python = trace.are_named(events, lambda name: name in _BY_PYTHON)
+    weight = np.where(is_by_python, _TIMES_BY_PYTHON, 1)
+    cost_ps = cost.fraction * cost.untraced_ps
+    event_ps = _cost_of_one(room_ps[is_near], weight[is_near], step[is_near], near.size, cost_ps)
+    start_ps = end_ps - np.minimum(room_ps, event_ps * weight)
     start_ps[1:] = np.maximum(start_ps[1:], end_ps[:-1])
-    removed_ps = np.cumsum(end_ps - start_ps)
-    if not removed_ps.size or not removed_ps[-1]:
+    taken_ps = end_ps - start_ps
+    removed_ps = np.cumsum(taken_ps)
+    if not taken_ps.any():
         return None
     return UntracedClock(
         event_ps,
+        float(np.median(np.bincount(step[is_near], taken_ps[is_near], near.size))),
         np.stack([start_ps, end_ps], axis=1).ravel(),
-        np.stack([removed_ps - (end_ps - start_ps), removed_ps], axis=1).ravel(),
+        np.stack([removed_ps - taken_ps, removed_ps], axis=1).ravel(),
     )
 
 
-def _cost_of_one(room_ps: Int64s, step: Int64s, steps: int, cost_ps: float) -> int:
+def _cost_of_one(room_ps: Int64s, weight: Int64s, step: Int64s, steps: int, cost_ps: float) -> int:
     """The cost of one event with which the median step gets as much shorter as it should."""
     low, high = 0, _MOST_PS
     while high - low > 1:
         middle = (low + high) // 2
-        taken = np.bincount(step, np.minimum(room_ps, middle), steps)
+        taken = np.bincount(step, np.minimum(room_ps, middle * weight), steps)
         low, high = (low, middle) if np.median(taken) > cost_ps else (middle, high)
     return high
 
 
-def _hold_up(
-    trace: Trace, steps: Steps, events: Int64s, is_leaf: Bools, is_at_work: Bools
-) -> Bools:
-    """Which of N events hold up a step by being recorded, shape (N,)."""
+def _where_it_counts(
+    trace: Trace, steps: Steps, parent: Int32s, activities: Int8s
+) -> tuple[Int64s, Int64s]:
+    """The events that hold up a step by being recorded, by time, and the time that this may have taken."""
+    begin_ps = trace.events.begin_ps
+    room_ps, is_leaf = _room_before(trace, parent)
+    events = np.flatnonzero((room_ps > 0) & trace.is_host_event)
+    events = events[np.argsort(begin_ps[events], kind="stable")]
+    times = begin_ps[events]
+
+    # On the thread of the steps, or while that is inside an event in which it records nothing.
     main = trace.lines.of_event[steps.roots[0]]
-    times = trace.events.begin_ps[events]
-    is_main = trace.lines.of_event[events] == main
-    waits = np.flatnonzero(is_leaf[trace.lines.offsets[main] : trace.lines.offsets[main + 1]])
-    waits += trace.lines.offsets[main]
-    holds_up: Bools = is_main | (_open_at(trace, waits, times) > 0)
-    holds_up &= _open_at(trace, np.flatnonzero(is_at_work), times) == 0
-    return holds_up
+    of_main = np.arange(*trace.lines.offsets[main : main + 2])
+    open_on_main, _ = _open_before(trace, of_main[is_leaf[of_main]], times)
+    counts = (trace.lines.of_event[events] == main) | (open_on_main > 0)
+
+    # And where nothing is at work, nor was since the cost began.
+    open_work, ended_ps = _open_before(trace, np.flatnonzero(AT_WORK[activities] & is_leaf), times)
+    room_ps = np.minimum(room_ps[events], times - ended_ps)
+    counts &= (open_work == 0) & (room_ps > 0)
+    return events[counts], room_ps[counts]
 
 
-def _open_at(trace: Trace, events: Int64s, times: Int64s) -> Int64s:
-    """How many of some events last just before each of N times, shape (N,)."""
+def _open_before(trace: Trace, events: Int64s, times: Int64s) -> tuple[Int64s, Int64s]:
+    """How many of some events last just before each of N times, and when one ended last; 0 for never."""
     begin, end = np.sort(trace.events.begin_ps[events]), np.sort(trace.events.end_ps[events])
-    is_open: Int64s = np.searchsorted(begin, times) - np.searchsorted(end, times)
-    return is_open
+    ended = np.searchsorted(end, times)
+    return np.searchsorted(begin, times) - ended, np.append(end, 0)[ended - 1]
 
 
 def _room_before(trace: Trace, parent: Int32s) -> tuple[Int64s, Bools]:
