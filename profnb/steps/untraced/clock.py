@@ -27,8 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int8s, Int32s, Int64s
-from profnb.core.jit import tiered
+from profnb.core.columns import Int8s, Int32s, Int64s
 from profnb.steps.activities import AT_WORK
 from profnb.steps.grouping import Groups
 from profnb.steps.untraced.cost import NEAR, TracingCost
@@ -144,8 +143,10 @@ def _where_it_counts(
 ) -> tuple[Int64s, Int64s]:
     """The events that hold up a step by being recorded, by time, and the time that this may have taken."""
     begin_ps = trace.events.begin_ps
-    room_ps, is_leaf = _room_before(trace, parent)
-    events = np.flatnonzero((room_ps > 0) & trace.is_host_event)
+    room_ps = _room_before(trace)
+    is_leaf = np.ones(parent.size, np.bool_)
+    is_leaf[parent[parent >= 0]] = False
+    events = np.flatnonzero(room_ps > 0)
     events = events[np.argsort(begin_ps[events], kind="stable")]
     times = begin_ps[events]
 
@@ -169,35 +170,13 @@ def _open_before(trace: Trace, events: Int64s, times: Int64s) -> tuple[Int64s, I
     return np.searchsorted(begin, times) - ended, np.append(end, 0)[ended - 1]
 
 
-def _room_before(trace: Trace, parent: Int32s) -> tuple[Int64s, Bools]:
-    """The time on its line between each event and what began or ended before it; whether it has no children.
-
-    Both of shape (E,).
-    """
-    room_ps = np.zeros(parent.size, np.int64)
-    is_leaf = np.ones(parent.size, np.bool_)
-    events = trace.events
-    _walk(
-        events.begin_ps, events.end_ps, parent, trace.lines.offsets, events.begin_ps.copy(), room_ps, is_leaf,
-    )  # fmt: skip
-    return room_ps, is_leaf
-
-
-@tiered
-def _walk(
-    begin: Int64s, end: Int64s, parent: Int32s, offsets: Int64s, covered_until: Int64s, room: Int64s,
-    is_leaf: Bools,
-) -> None:  # fmt: skip
-    """Note the room before each event; ``covered_until`` comes as the events' begins."""
-    for line in range(offsets.size - 1):
-        outside = begin[offsets[line]] if offsets[line] < offsets[line + 1] else 0
-        for event in range(offsets[line], offsets[line + 1]):
-            owner = parent[event]
-            since = outside if owner < 0 else covered_until[owner]
-            if begin[event] > since:
-                room[event] = begin[event] - since
-            if owner < 0:
-                outside = max(outside, end[event])
-            else:
-                is_leaf[owner] = False
-                covered_until[owner] = max(since, end[event])
+def _room_before(trace: Trace) -> Int64s:
+    """The time on its line between each event and what began or ended before it, shape (E,)."""
+    room_ps = np.zeros(len(trace.events), np.int64)
+    for line in np.flatnonzero(trace.is_host_line).tolist():
+        of_line = slice(*trace.lines.offsets[line : line + 2])
+        begin, end = trace.events.begin_ps[of_line], np.sort(trace.events.end_ps[of_line])
+        ended = np.searchsorted(end, begin[1:], side="right")
+        before = np.maximum(begin[:-1], np.append(end, 0)[ended - 1])
+        room_ps[of_line][1:] = begin[1:] - before
+    return room_ps
