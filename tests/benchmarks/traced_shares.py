@@ -1,6 +1,6 @@
 """Truth against told: what a part of a step takes without tracing, and what profnb says of the traced step.
 
-    python tests/benchmarks/traced_shares.py [tensorflow|keras|torch|jax] [--rounds N] [--in-cell | --bare]
+    python tests/benchmarks/traced_shares.py [tensorflow] [keras] [torch] [jax] [--rounds N] [--in-cell | --bare]
 
 Each program's step is many small parts and one large one. Without tracing three steps are timed in turn: the whole,
 the small parts alone, the large one alone. So the large part is known twice: what it adds to the step, and what it
@@ -42,17 +42,15 @@ def tensorflow():
 
     large = lambda: tf.matmul(a, a)  # noqa: E731
     chain = lambda: small(120, x + tf.matmul(a, a)[0, 0])  # noqa: E731
-    for name, both, rest in (
-        ("compiled, beside", lambda: (small(120), large()), lambda: small(120)),
-        ("compiled, in turn", chain, lambda: small(120)),
-    ):
-        yield name, *(tf.function(step) for step in (both, rest, large)), "MatMul"
+    for name, both in ("compiled, beside", lambda: (small(120), large())), ("compiled, in turn", chain):
+        both, rest, alone, empty = map(tf.function, (both, lambda: small(120), large, lambda: tf.constant(0.0)))
+        yield name, both, rest, (alone, empty), "MatMul"
     yield "eager", lambda: (small(30), large()), lambda: small(30), large, "MatMul"
     constants = lambda: [tf.constant(1.5) for _ in range(100)]  # noqa: E731
     yield "eager, constants", lambda: (constants(), large()), constants, large, "MatMul"
-    yield "eager, beside Python", lambda: (small(15), python(40_000)), lambda: small(15), lambda: python(40_000), None
+    yield "eager, Python beside", lambda: (small(15), python(9_000), large()), lambda: (small(15), python(9_000)), large, "MatMul"
     call = tf.function(lambda: small(60))
-    yield "compiled, beside Python", lambda: (call(), python(40_000)), call, lambda: python(40_000), None
+    yield "compiled, beside Python", lambda: (call(), python(20_000)), call, lambda: python(20_000), None
 
 
 def keras():
@@ -148,8 +146,8 @@ def capture_bare(step, steps, *, marks):
 
 
 def beside(times):
-    """An untraced step of the captured loop, in milliseconds."""
-    return float(np.quantile(times.duration_ps[~times.was_traced], FASTEST / 2)) / 1e9
+    """An untraced step of the captured loop, in seconds."""
+    return float(np.quantile(times.duration_ps[~times.was_traced], FASTEST / 2)) / 1e12
 
 
 def told(study, of):
@@ -188,11 +186,12 @@ def main():
                 outside = in_turn(steps)
                 study, inside = (capture_bare if asked.bare else capture)(both, steps, marks=what != "keras")
                 whole, rest, alone, *base = inside if asked.in_cell or asked.bare else outside
+                near = beside(study.step_times) if asked.in_cell or asked.bare else whole
                 durations = (np.quantile(one.steps.duration_ps[study.summary.counted], FASTEST / 2) / 1e9 for one in (study, study.recorded))
                 rows.append(
                     (
-                        (whole - rest) / whole, (alone - sum(base)) / whole, told(study.recorded, of), told(study, of), whole * 1e3,
-                        beside(study.step_times), *durations, study.clock.event_ps / 1e6 if study.clock else 0.0,
+                        (whole - rest) / near, (alone - sum(base)) / near, told(study.recorded, of), told(study, of), whole * 1e3,
+                        near * 1e3, *durations, study.clock.event_ps / 1e6 if study.clock else 0.0,
                     )
                 )  # fmt: skip
             adds, alone, before, after, took, near, step, traced, event = np.median(rows, axis=0)
