@@ -119,7 +119,7 @@ class Profile(Tables):
         from profnb.subjects.study import Study
 
         recording = self.recording or Recording(models=self._models)
-        return Study(self.trace, self.options.warmup_steps, recording)
+        return Study(self.trace, self.options.warmup_steps, recording).without_tracing()
 
     @property
     def _python(self) -> "PythonTime | None":
@@ -292,7 +292,7 @@ class Profile(Tables):
         notes.extend(self._window_notes())
         if self.has_trace:
             runs = is_of_runs(self.study.summary)
-            notes.extend(note_cost(self.study.tracing_cost, of_runs=runs))
+            notes.extend(note_cost(self.study.tracing_cost, self.study.clock, of_runs=runs))
             notes.extend(notes_of(self.study, [advice.rule for advice in self.advice]))
         notes.extend(throttling_notes(self._machine))
         return notes
@@ -434,7 +434,7 @@ class Profile(Tables):
 
         target = Path(path).expanduser()
         with whole_file(target) as partial:
-            export_chrome(self.trace, self.study.steps, partial, __version__)
+            export_chrome(self.trace, self.study.recorded.steps, partial, __version__)
         return target
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:

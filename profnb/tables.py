@@ -55,7 +55,7 @@ class Tables:
 
     steps = TableOf("profnb.steps.step_tables", "STEPS", "study")
     step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
-    events = TableOf("profnb.steps.step_tables", "EVENTS", "study")
+    events = TableOf("profnb.steps.step_tables", "EVENTS", "study.recorded")
     ops = TableOf("profnb.subjects.ops.op_table", "OPS", "study.ops.table")
     input_pipeline = TableOf(
         "profnb.subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline"

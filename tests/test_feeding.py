@@ -16,7 +16,7 @@ from profnb.report.notes import note_cost, notes_of
 from profnb.report.ranking import advise
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
-from profnb.steps.step_times import TracingCost
+from profnb.steps.untraced.cost import TracingCost
 from profnb.subjects.study import Study
 from profnb.tf1 import gap_watch
 from profnb.tf1.gap_watch import GapWatch

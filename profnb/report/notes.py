@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
-from profnb.steps.step_times import TracingCost
 from profnb.steps.summary import GAP, Summary
+from profnb.steps.untraced.clock import UntracedClock
+from profnb.steps.untraced.cost import TracingCost
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.feeds.advice import note_files, note_queues
@@ -194,22 +195,34 @@ def _note_steps_ahead(steps: Steps, *, has_device: bool) -> list[str]:
     ]
 
 
-def note_cost(cost: TracingCost | None, *, of_runs: bool = False) -> list[str]:
-    """A note if tracing slowed the steps so much that their times mislead.
+def note_cost(
+    cost: TracingCost | None, clock: UntracedClock | None = None, *, of_runs: bool = False
+) -> list[str]:
+    """A note if tracing slowed the steps so much that it matters what was done about that.
 
     Args:
         cost: What tracing cost; None where nothing shows any.
+        clock: What took the cost of recording events out of all times; None where nothing did.
         of_runs: Whether calls of ``Session.run`` were timed, whose steps begin with the first op.
     """
     if cost is None or cost.fraction < _COSTLY:
         return []
     what, one = ("calls of Session.run", "call") if of_runs else ("steps", "step")
-    return [
+    note = (
         f"Traced {what} took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
-        f"interval {percent_text(cost.low)} to {percent_text(cost.high)}), so the times below are too long, "
-        "most of all where many small events are recorded (an input pipeline that maps one element at a "
-        f"time, say). Without tracing a {one} takes {duration_text(cost.untraced_ps)}."
-    ]
+        f"interval {percent_text(cost.low)} to {percent_text(cost.high)})."
+    )
+    left = cost.fraction
+    if clock is not None:
+        left -= clock.step_ps / cost.untraced_ps
+        note += f" Recording an event took {duration_text(clock.event_ps)}; the times below are without that."
+    if left >= _COSTLY:
+        still = "" if clock is None else "still "
+        note += (
+            f" The times below are {still}{percent_text(left)} too long: without tracing a {one} takes "
+            f"{duration_text(cost.untraced_ps)}."
+        )
+    return [note]
 
 
 def note_missing_devices(

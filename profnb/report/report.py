@@ -111,7 +111,7 @@ def build_report(
     if study is None:
         return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
     steps, summary = study.steps, study.summary
-    headline = headline_text(steps, summary, study.tracing_cost)
+    headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
     explanation, has_host = _explain_largest(study), has_thread(study)
     framework_name = known_framework(study)
     answer = answer_text(

@@ -16,8 +16,9 @@ from profnb.core.units import (
 )
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
-from profnb.steps.step_times import StepTimes, TracingCost
+from profnb.steps.step_times import StepTimes
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
+from profnb.steps.untraced.cost import TracingCost
 from profnb.steps.windows import Steps
 from profnb.subjects.category_words import category_title
 from profnb.subjects.device.unused import is_mixed_precision

@@ -77,7 +77,7 @@ def _fleet_of_one(profile: Profile, path: str, host: str, label: str, notes: lis
     from profnb.fleet.digest import digest_study
     from profnb.steps.streams import working_devices
 
-    study, time = profile.study, profile.capture_time
+    study, time = profile.study.recorded, profile.capture_time
     digests = digest_devices(study, path, time)
     if not digests:
         count = len(working_devices(study.trace))
@@ -132,7 +132,7 @@ def _digest(path: str, host: str) -> "Digest | str":
 
     try:
         profile = load(path)
-        return digest_study(profile.study, host, path, profile.capture_time)
+        return digest_study(profile.study.recorded, host, path, profile.capture_time)
     except (ProfnbError, OSError, ValueError) as error:
         return str(error)
 

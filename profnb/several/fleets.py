@@ -229,7 +229,7 @@ class Fleet:
         is_few = has_files and len(files) <= _MOST_OPENED
         is_small = is_few and sum(file.stat().st_size for file in files) <= _MOST_BYTES
         is_small &= not met[0].is_device  # whose streams their trace's own timeline has
-        studies = [load(one.path).study if is_small else None for one in met]
+        studies = [load(one.path).study.recorded if is_small else None for one in met]
         names = [one.host for one in met]
         noun = noun_of(met)
         return build_fleet_timeline(merged, names, studies, notes, is_page=is_page, noun=noun)

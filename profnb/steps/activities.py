@@ -39,9 +39,9 @@ from profnb.trace.names import (
 from profnb.trace.op_names import parse_op
 
 __all__ = [
-    "ACTIVITIES", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT", "DEVICE_COMPUTE",
-    "DISPATCH", "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE", "NOTHING",
-    "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "XLA_ON_CPU", "find_activities",
+    "ACTIVITIES", "AT_WORK", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT",
+    "DEVICE_COMPUTE", "DISPATCH", "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE",
+    "NOTHING", "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "XLA_ON_CPU", "find_activities",
 ]  # fmt: skip
 
 CATEGORIES = (
@@ -86,6 +86,8 @@ SYNCHRONISING, HOST_COMPUTE, COMPILING, _PROGRAM, _LAUNCH = range(7, 12)
 _COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(12, 16)
 HOST_TO_DEVICE, COLLECTIVES, _DEVICE_TO_DEVICE, _OUTPUT, DEVICE_COMPUTE = range(16, 21)
 FIRST_OF_DEVICE = HOST_TO_DEVICE
+AT_WORK: Bools = np.zeros(len(ACTIVITIES), np.bool_)  # what does work itself and waits for no other
+AT_WORK[[HOST_COMPUTE, COMPILING, _PROGRAM]] = AT_WORK[FIRST_OF_DEVICE:] = True
 
 # Wrappers around work that is recorded on its own, and frames of the Python tracer ("$file:1 f").
 # What Horovod's ranks say to each other, and tf.data's elements as SageMaker names them, is no op's work.

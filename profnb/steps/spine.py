@@ -3,13 +3,11 @@
 Every subject hangs on it; each value is worked out once, when somebody asks for it.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
-from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.recording import Recording
 from profnb.core.columns import Bools, Int8s, Int32s, Int64s, gather
 from profnb.steps.activities import find_activities
@@ -30,23 +28,25 @@ from profnb.steps.launching import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
     StepTimes,
-    TracingCost,
     step_times_of_trace,
-    tracing_cost,
     turn_step_times,
     wall_step_times,
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
-from profnb.steps.windows import Steps
+from profnb.steps.untraced.clock import UntracedClock, find_untraced_clock
+from profnb.steps.untraced.cost import TracingCost, tracing_cost
+from profnb.steps.windows import Steps, with_lambda
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
 __all__ = ["Spine"]
 
-_LAMBDA = "<lambda>"
 _CHUNK = 1 << 16  # events
+# What is the same for any clock. Of steps, which the wall clock timed, too.
+_WITHOUT_TIMES = ("activities", "function_runs", "framework", "step_times", "tracing_cost")
+Spined = TypeVar("Spined", bound="Spine")
 
 
 class Spine:
@@ -56,7 +56,11 @@ class Spine:
         trace: The trace, devices on the host's clock.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
         recording: What the capture saw besides the trace; empty for a saved trace.
+        recorded: The same with all times as they were recorded; itself where no cost of tracing is taken out.
+        clock: What took it out; None where nothing did.
     """
+
+    recorded: "Spine"
 
     def __init__(
         self, trace: Trace, warmup_steps: int = 0, recording: Recording | None = None
@@ -65,6 +69,34 @@ class Spine:
         self.trace = align_clocks(trace)
         self.warmup_steps = warmup_steps
         self.recording = recording or Recording()
+        self.recorded = self
+        self.clock: UntracedClock | None = None
+
+    def read_clock(self, times_ps: Int64s) -> Int64s:
+        """Times of the recorded trace as this one has them."""
+        return times_ps if self.clock is None else self.clock.read(times_ps)
+
+    def without_tracing(self: Spined) -> Spined:  # noqa: PYI019 - Self is of Python 3.11
+        """The same with what recording events cost taken out of all times, as ``untraced_clock`` says.
+
+        Itself where the recording has no untraced steps that are neighbours of traced ones, or where nothing
+        shows that tracing cost them anything.
+        """
+        if self.tracing_cost is None:
+            return self
+        clock = find_untraced_clock(
+            self.trace, self.steps, self.groups, self.activities, self.tracing_cost
+        )
+        if clock is None:
+            return self
+        corrected = type(self)(clock.of_trace(self.trace), self.warmup_steps, self.recording)
+        corrected.recorded, corrected.clock = self, clock
+        vars(corrected).update(  # what is the same whatever the clock, and what needs it
+            {name: getattr(self, name) for name in _WITHOUT_TIMES},
+            steps=clock.of_steps(self.steps),
+            groups=clock.of_groups(self.groups),
+        )
+        return corrected
 
     @cached_property
     def _host_steps(self) -> Steps:
@@ -79,7 +111,7 @@ class Spine:
     def steps(self) -> Steps:
         """The steps, each to the end of the device work that the host waited for."""
         steps = extend_to_device_work(self.trace, self._host_steps, self.groups)
-        return _with_lambda(steps, self.recording.functions)
+        return with_lambda(steps, self.recording.functions)
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -210,8 +242,10 @@ class Spine:
 
     @cached_property
     def tracing_cost(self) -> TracingCost | None:
-        """What tracing did to the steps; None where it was not measured."""
-        return None if self.runs_ahead else tracing_cost(self.step_times, self.summary.phase)
+        """What tracing did to the steps; None where it was not measured, or the host runs ahead of them."""
+        return (
+            None if self.steps.steps_ahead else tracing_cost(self.step_times, self.steps.main_phase)
+        )
 
     @cached_property
     def in_scope(self) -> Bools:
@@ -263,21 +297,3 @@ class Spine:
         is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
         is_chosen[rows] = True
         return gather(is_chosen, self.groups.step)
-
-
-def _with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
-    """The steps, those of a function without a name titled by the line at which it stands.
-
-    Args:
-        steps: The steps.
-        functions: Functions that were traced while this was captured.
-    """
-    places = {one.where for one in functions if one.name == _LAMBDA}
-    lambda_phases = sorted({phase for phase in steps.phase if _LAMBDA in phase})
-    if not lambda_phases or len(places) != 1 or "" in places:
-        return steps
-    title = f"lambda ({places.pop()})"
-    titles = tuple(
-        (phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in lambda_phases
-    )
-    return replace(steps, together=(*steps.together, *titles))

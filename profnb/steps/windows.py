@@ -4,16 +4,19 @@ Steps never overlap. How they are found in a trace is in ``finding``.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from profnb.capture.marking.retracings import TracedFunction
 from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["WINDOW", "Steps", "make_steps", "outermost"]
+__all__ = ["WINDOW", "Steps", "make_steps", "outermost", "with_lambda"]
 
 WINDOW = "window"
+_LAMBDA = "<lambda>"
 _TRAINS = re.compile(r"(?<![a-z])train", re.IGNORECASE)  # train_step, distributed_training
 
 
@@ -142,3 +145,21 @@ def outermost(trace: Trace, events: Int64s) -> Int64s:
             kept.append(row)
             covered_until = end[row]
     return events[kept]
+
+
+def with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
+    """The steps, those of a function without a name titled by the line at which it stands.
+
+    Args:
+        steps: The steps.
+        functions: Functions that were traced while this was captured.
+    """
+    places = {one.where for one in functions if one.name == _LAMBDA}
+    lambda_phases = sorted({phase for phase in steps.phase if _LAMBDA in phase})
+    if not lambda_phases or len(places) != 1 or "" in places:
+        return steps
+    title = f"lambda ({places.pop()})"
+    titles = tuple(
+        (phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in lambda_phases
+    )
+    return replace(steps, together=(*steps.together, *titles))

@@ -24,6 +24,8 @@ __all__ = ["Study"]
 class Study(Spine):
     """One trace: its steps, as ``Spine`` has them, and what each subject finds."""
 
+    recorded: "Study"
+
     @cached_property
     def input(self) -> Input:
         """What tf.data did, and how the training waited for it."""

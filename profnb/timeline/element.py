@@ -94,7 +94,7 @@ def build_timeline(
         beside: How many timelines share the budget of one.
         of: What the profile is called that has every event.
     """
-    trace, steps = study.trace, study.steps
+    trace, steps = study.recorded.trace, study.recorded.steps
     if not len(trace.events):
         return Timeline("The trace has no events", (), Markup(""), "The trace has no events", "")
     scene = Scene(study)

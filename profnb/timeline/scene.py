@@ -19,7 +19,7 @@ class Scene:
 
     def __init__(self, study: Study) -> None:
         """Nothing is laid out yet."""
-        self.study = study
+        self.study = study.recorded
 
     @cached_property
     def lanes(self) -> Lanes:

@@ -103,7 +103,8 @@ def _use(spine: Spine, queue: QueueRecord, takers: Mapping[int, int], offset_ns:
     events, taken = events[order], np.array(list(takers.values()), np.int64)[order]
     begin, end = spine.trace.events.begin_ps[events], spine.trace.events.end_ps[events]
     put_begin, put_end = (
-        (np.array(column, np.int64) + offset_ns) * 1000 for column in (queue.begin_ns, queue.end_ns)
+        spine.read_clock((np.array(column, np.int64) + offset_ns) * 1000)
+        for column in (queue.begin_ns, queue.end_ns)
     )
     came = np.searchsorted(put_end, end + _LATE_PS) - np.searchsorted(put_end, begin)
     waited = (end - begin >= _WAITED_PS) & ((came > 0) | (not put_end.size))

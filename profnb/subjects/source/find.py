@@ -85,4 +85,5 @@ class Source:
             has_device=self._spine.has_device,
             within=times_ps,
             stacks=self._stacks,
+            untraced=self._spine.clock,
         )

@@ -16,10 +16,13 @@ Besides, each line has the time that Python spent at it (``code_times``): in the
 the gaps that belong to them, and in the whole capture.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.core.columns import Bools, Int64s
+from profnb.steps.untraced.clock import UntracedClock
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.source.called_lines import CalledRows
@@ -53,6 +56,7 @@ def tabulate_source_lines(
     has_device: bool,
     within: tuple[Int64s, Int64s] | None = None,
     stacks: StackLines | None = None,
+    untraced: UntracedClock | None = None,
 ) -> SourceLines:
     """Charge the time of all ops to source lines.
 
@@ -65,6 +69,7 @@ def tabulate_source_lines(
         has_device: Whether anything ran on a device.
         within: Begins and ends of what Python's time is of, in order; None for the whole capture.
         stacks: What PyTorch's stacks tell, where the lines were not followed.
+        untraced: What took the cost of tracing out of the trace's times.
     """
     clock = read_clock(trace)
     end_ps = int(trace.events.end_ps.max(initial=0))
@@ -74,6 +79,8 @@ def tabulate_source_lines(
         calls = Calls(none, none, none, ())
     else:
         history = follow_lines(records.lines, clock, end_ps)
+        if untraced is not None:
+            history = replace(history, begin_ps=untraced.read(history.begin_ps))
         calls = find_calls(trace, clock.thread_line)
     thread_line = -1 if clock is None else clock.thread_line
     host = find_host_work(trace, runs, input_of, thread_line)
