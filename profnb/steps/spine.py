@@ -210,8 +210,18 @@ class Spine:
 
     @cached_property
     def tracing_cost(self) -> TracingCost | None:
-        """What tracing did to the steps; None where it was not measured."""
-        return None if self.runs_ahead else tracing_cost(self.step_times, self.summary.phase)
+        """What tracing did to the steps; None where it was not measured.
+
+        Where calls return early, an untraced step is as long as it took the host. That is the whole step only
+        if it outlasts the device's work: a host that runs ahead would make tracing look dear.
+        """
+        cost = tracing_cost(self.step_times, self.summary.phase)
+        if cost is None or not self.runs_ahead:
+            return cost
+        counted = self.summary.counted
+        if not self.has_device or self.steps.steps_ahead or not counted.size:
+            return None
+        return cost if cost.untraced_ps > np.median(self.launched_ps[counted]) else None
 
     @cached_property
     def in_scope(self) -> Bools:
