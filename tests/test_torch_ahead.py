@@ -161,3 +161,17 @@ def test_tracing_cost_is_told_only_where_the_host_outlasts_the_device(untraced_u
     assert (cost is not None) == speaks
     if cost is not None:
         assert (cost.fraction, cost.untraced_ps) == (pytest.approx(1.0), 300 * 10**6)
+
+
+@pytest.mark.parametrize("starts_work", [False, True])
+def test_a_loop_on_the_cpu_beside_a_gpu_is_told_to_use_it(starts_work):
+    """PyTorch's profiler waits for the device as it stops: "a device worked, but the trace has none" was said of an H200."""
+    events = []
+    for number in range(STEPS):
+        events += [event("user_annotation", f"ProfilerStep#{number}", number * 1000, 900), event("cpu_op", "aten::mm", number * 1000 + 10, 800)]
+    call = "cudaLaunchKernel" if starts_work else "cudaDeviceSynchronize"
+    events.append(event("cuda_runtime", call, STEPS * 1000, 5, correlation=1))
+    buffer = json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}], "traceEvents": events}).encode()
+    p = Profile(read_chrome(np.frombuffer(buffer, np.uint8), "hand-made"))
+    assert p.summary().startswith("There is a GPU, and this training does not use it.") != starts_work
+    assert any("CUPTI" in note for note in p.notes) == starts_work

@@ -47,7 +47,7 @@ _KINETO_ONLY = frozenset(
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
 _MOST_RANKS = 1_000_000
-# What Kineto says of a device, and what XPlane calls it; numbers and names only.
+# What Kineto says of a device, and what XPlane calls it.
 _DEVICE_FACTS = {
     "name": "gpu_device_name", "totalGlobalMem": "memory_size", "computeMajor": "compute_cap_major",
     "computeMinor": "compute_cap_minor", "numSms": "core_count",
@@ -137,9 +137,11 @@ def read_kineto(
         derived[CLOCK_NS] = clock_events, np.array(values, np.int64)
         renamed |= dict.fromkeys(readings, CLOCK_EVENT)
     names = [renamed.get(row, name) for row, name in enumerate(raw.names)]
+    facts = _facts_of_devices(raw.header)
     return Reading(
         lines, thread, is_event, names, raw.name, is_op, derived,
-        plane_stats=_facts_of_devices(raw.header), left_out=_unknown_work(raw, kinds),
+        planes=() if on_device.any() else [(plane, "device") for plane in facts], plane_stats=facts,
+        left_out=_unknown_work(raw, kinds),
     )  # fmt: skip
 
 
@@ -167,10 +169,9 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _facts_of_devices(header: Mapping[str, Any]) -> dict[str, PlaneStats]:
     """What the header says of each device, by the name of its plane."""
-    devices = header.get("deviceProperties")
     vendor = "AMD" if any(key.startswith("hip") for key in header) else "Nvidia"
     facts: dict[str, PlaneStats] = {}
-    for device in devices if isinstance(devices, list) else ():
+    for device in devices if isinstance(devices := header.get("deviceProperties"), list) else ():
         if not isinstance(device, dict) or not isinstance(device.get("id"), int):
             continue
         values = {ours: device.get(theirs) for theirs, ours in _DEVICE_FACTS.items()}
