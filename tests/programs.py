@@ -37,8 +37,11 @@ def convolution(name, result, data, kernel, window, groups=1, **more):
     )  # fmt: skip
 
 
-def program(name, computations, entry, fused=(), allocations=()):
-    """``computations`` maps names to lists of instructions, the last of which is the root."""
+def program(name, computations, entry, fused=(), allocations=(), schedule=None):
+    """``computations`` maps names to lists of instructions, the last of which is the root.
+
+    ``schedule`` maps computations to names of their instructions in the order in which they run.
+    """
     numbers = {text: at + 1 for at, text in enumerate(computations)}
     encoded = []
     for text, instructions in computations.items():
@@ -56,7 +59,12 @@ def program(name, computations, entry, fused=(), allocations=()):
         encoded.append(message(
             (1, text), *((2, one) for one in body), (5, numbers[text]), (6, len(instructions)), (7, int(text in fused)),
         ))  # fmt: skip
-    module = message((1, name), (6, numbers[entry]), *((3, one) for one in encoded))
+    sequences = []
+    for text, names in (schedule or {}).items():
+        ids = {row[0]: at + 1 for at, row in enumerate(computations[text])}
+        sequences.append((1, message((1, numbers[text]), (2, message((1, b"".join(varint(ids[one]) for one in names)))))))
+    scheduled = [(7, message(*sequences))] if sequences else []
+    module = message((1, name), (6, numbers[entry]), *scheduled, *((3, one) for one in encoded))
     buffers = message(*((3, message((2, size), *((flag, 1) for flag in flags))) for size, *flags in allocations))
     return message((1, module), *(((3, buffers),) if allocations else ()))
 

@@ -269,6 +269,14 @@ def test_steps_that_only_hand_work_over_count_as_the_mean_of_those_around_them(r
     assert not runs_ahead or np.median(found) == 2 * MS
 
 
+def test_a_run_whose_steps_nobody_timed_has_no_times():
+    """Calls of an unmarked loop on JAX are told by the trace alone: ``--repeat 2`` with ``--vs`` raised."""
+    none = np.zeros(0, np.int64)
+    times = StepTimes(none, none, none.astype(bool), none.astype(bool), (), none, none)
+    study = SimpleNamespace(summary=SimpleNamespace(phase="f", iterations=1), warmup_steps=0, runs_ahead=True)
+    assert steady_step_times(study, times)[0].size == 0
+
+
 def test_the_same_result_twice_is_one_run():
     one, two = profile(gap=1), profile(gap=4)
     found = compare([one, one, one], [two, two])

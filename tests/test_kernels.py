@@ -17,6 +17,7 @@ from profnb.subjects.device.kernels import (
     tabulate_kernels,
     uses_tensor_core,
 )
+from profnb.subjects.device.section import _kernel_cell
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 from profnb.trace.names import copy_direction, is_collective
@@ -37,7 +38,7 @@ def test_a_kernel_has_a_row_per_op_and_launch_shape():
     table = tabulate_kernels(trace)
     rows = list(zip(table.kernel_name, table.op_name, [s.grid for s in table.shape], table.occurrences.tolist(), (table.total_ps // US).tolist(), (table.min_ps // US).tolist(), (table.max_ps // US).tolist(), strict=True))
     assert rows == [("relu", "a/Relu", "1,1,1", 2, 12, 5, 7), ("relu", "a/Relu", "9,1,1", 1, 2, 2, 2), ("relu", "b/Relu", "1,1,1", 1, 1, 1, 1)]
-    assert table.shape[0] == LaunchShape(16, 0, 64, "1,1,1", "32,1,1", 50.0)
+    assert table.shape[0] == LaunchShape(16, 0, 64, "1,1,1", "32,1,1", 50.0, 64)
     assert table.fraction.tolist() == [12 / 15, 2 / 15, 1 / 15]
 
 
@@ -105,6 +106,15 @@ def test_launch_shapes_of_every_dialect_are_read_and_garbage_is_missing(details,
         ("nvjet_hsh_128x64_64x6_2x1_v_bz_TNN", True),  # cuBLAS on Hopper
         ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas", True),
         ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1_SN", True),  # AMD
+        # From an H200: float32 on the ordinary cores, TF32, bfloat16, float16, and attention.
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize256x64x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas", False),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(cutlass_80_simt_sgemm_128x256_8x4_nt_align1::Params)", False),
+        ("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize256x64x8_stage3_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn", False),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas", True),
+        ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_execute_kernel__5x_cudnn", True),
+        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT", True),
+        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >", True),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1_cga1x1x1_kernel0_0", True),
         ("void Eigen::internal::EigenMetaKernel<...>", False),
         ("summary_kernel", False),
         ("volta_sgemm_128x64_nn", False),
@@ -113,6 +123,24 @@ def test_launch_shapes_of_every_dialect_are_read_and_garbage_is_missing(details,
 )  # fmt: skip
 def test_tensor_core_kernels_are_known_by_name_up_to_blackwell_and_amd(kernel, expected):
     assert uses_tensor_core(kernel) is expected
+
+
+@pytest.mark.parametrize(("kernel", "expected"), [
+    ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>(int, float*)", "at::native::vectorized_layer_norm_kernel<float>"),
+    ("(anonymous namespace)::softmax(float*)", "softmax"), ("gemm", "gemm"), ("void relu<4>(int)", "relu<4>"),
+])  # fmt: skip
+def test_a_kernel_is_shown_without_what_cpp_puts_around_its_name(kernel, expected):
+    """PyTorch's were all called ``at::native::``."""
+    assert _kernel_cell(kernel, kernel)[0] == expected
+
+
+@pytest.mark.parametrize(("op", "expected"), [
+    ("aten::mm", True), ("aten::addmm", True), ("aten::bmm", True), ("aten::baddbmm", True), ("aten::_addmm_activation", True),
+    ("aten::cudnn_convolution", True), ("aten::convolution_backward", True), ("aten::_cudnn_attention_forward", True),
+    ("aten::_scaled_dot_product_flash_attention_backward", True), ("aten::addmv", False), ("aten::add_", False), ("aten::mul", False), ("aten::copy_", False),
+])  # fmt: skip
+def test_products_of_pytorch_are_eligible(op, expected):
+    assert is_tensor_core_eligible(f"/{op}") is expected
 
 
 def test_matrix_products_and_convolutions_are_eligible():

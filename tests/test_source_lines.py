@@ -30,6 +30,7 @@ from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.user_code import is_user_file
+from profnb.subjects.source.source_charges import _names_of_files
 
 US = 1_000_000
 HAS_MONITORING = hasattr(sys, "monitoring")
@@ -332,6 +333,22 @@ def test_a_saved_trace_has_no_source_lines(cpu_trace_path):
 ])  # fmt: skip
 def test_the_users_own_code_is_what_is_not_installed(file, is_own):
     assert is_user_file(file) == is_own
+
+
+def test_what_was_installed_to_a_folder_of_its_own_is_a_library(tmp_path, monkeypatch):
+    """``pip install --target``: Keras in such a folder was recorded line by line, five times as slow on an H200."""
+    (tmp_path / "keras-3.15.dist-info").mkdir()
+    (tmp_path / "keras-3.15.dist-info" / "RECORD").write_text("keras/__init__.py,sha256=x,1\nsix.py,,\nkeras-3.15.dist-info/RECORD,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files = {name: is_user_file(f"{tmp_path}/{name}") for name in ("keras/src/layers/layer.py", "six.py", "train.py", "keras_model/net.py")}
+    assert files == {"keras/src/layers/layer.py": False, "six.py": False, "train.py": True, "keras_model/net.py": True}
+    assert is_user_file(f"{tmp_path}x/keras/own.py")
+
+
+def test_a_file_of_a_saved_program_is_the_file_that_the_watch_saw():
+    """XLA saves whole paths, a result has short names; what it did not see is shortened, too."""
+    names = _names_of_files({"/home/me/src/train.py", "/home/me/lib/net.py", "<ipython-input-3-x>"}, {"src/train.py", "train.py", "rain.py"})
+    assert names == {"/home/me/src/train.py": "src/train.py", "/home/me/lib/net.py": "lib/net.py", "<ipython-input-3-x>": "<ipython-input-3-x>"}
 
 
 # The watch.

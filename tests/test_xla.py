@@ -9,6 +9,8 @@ from traces import event, gpu, host, line, plane, read
 import profnb
 from profnb.subjects.xla.hlo_ops import find_hlo_ops, width_of_hlo
 from profnb.subjects.device.peaks import find_peak
+from profnb.steps.compilation import is_compilation
+from profnb.subjects.device.idle import IDLE
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_tree import grow_xla_tree
 from profnb.subjects.device.roofline import ROOFLINE
@@ -333,3 +335,93 @@ def test_a_compiled_function_on_a_cpu():
     assert modules.compile_ms.max() > 0
     assert row.op_name in set(p.ops.op_name)
     assert "XLA programs" in p.summary()
+
+
+FUSION = [parameter("p", 0, shape(F32, 8, 8)), op("tanh", "tanh", shape(F32, 8, 8), "p")]
+GRAPHS = program(
+    "jit_step",
+    {
+        "body": FUSION,
+        "loop": [
+            parameter("p", 0, shape(F32, 8, 8)), op("mul_fusion.1", "fusion", shape(F32, 8, 8), "p", calls=("body",), op_name="jit(step)/while/body/mul"),
+            op("add_fusion", "fusion", shape(F32, 8, 8), "p", calls=("body",), op_name="jit(step)/while/body/add"),
+        ],
+        # In the file as XLA writes it; the schedule tells in which order they run.
+        "main": [
+            parameter("a", 0, shape(F32, 8, 8)),
+            op("tanh_fusion", "fusion", shape(F32, 8, 8), "a", calls=("body",), op_name="jit(step)/tanh", source=("/u/model.py", 7)),
+            op("custom-call.2", "custom-call", shape(F32, 8, 8), "a", "a", target="__cublas$lt$matmul", op_name="jit(step)/second/dot_general"),
+            op("fusion.4", "fusion", shape(F32, 8, 8), "a", calls=("body",), op_name="jit(step)/fourth/mul"),
+            op("fusion.5", "fusion", shape(F32, 8, 8), "a", calls=("body",), op_name="jit(step)/fifth/mul"),
+            op("custom-call.1", "custom-call", shape(F32, 8, 8), "a", "a", target="__cublas$lt$matmul", op_name="jit(step)/first/dot_general"),
+        ],
+    },
+    "main", {"body"},
+    schedule={"main": ("a", "custom-call.1", "tanh_fusion", "custom-call.2", "fusion.4", "fusion.5"), "loop": ("p", "add_fusion", "mul_fusion.1")},
+)  # fmt: skip
+
+
+def graph_of(*kernels, launches=1):
+    """The names that the kernels of each launch of one graph have, in the table of XLA's ops."""
+    work, calls = [], []
+    for launch in range(launches):
+        begin = launch * 1000 * US
+        calls.append(event("cuGraphLaunch", begin, 5 * US, correlation_id=launch + 1))
+        for at, name in enumerate(kernels):
+            more = {"hlo_op": "command_buffer_1", "hlo_module": "jit_step", "program_id": 3, "correlation_id": launch + 1}
+            work.append(event(name, begin + (10 + 10 * at) * US, 5 * US, **more))
+    study = Study(read(metadata_plane(jit_step=(3, GRAPHS)), host(line("python", *calls)), gpu(line("Stream #1", *work))))
+    codes = study.xla.hlo.codes_of(study.xla.hlo.events).tolist()
+    return [study.xla.hlo.ops[code].name for code in codes]
+
+
+def test_kernels_of_a_graph_have_the_instructions_of_its_schedule():
+    """A fusion's kernel is named after it or an earlier one that does the same, a library's stands between them."""
+    kernels = ("sm90_xmma_gemm", "tanh_fusion", "nvjet_a", "fusion_4", "fusion_4")
+    expected = ["custom-call.1", "tanh_fusion", "custom-call.2", "fusion.4", "fusion.5"]
+    assert graph_of(*kernels, launches=2) == expected * 2
+
+
+def test_a_call_of_a_library_may_run_several_kernels():
+    assert graph_of("split_k", "reduce", "tanh_fusion", "nvjet_a", "fusion_4", "fusion_4")[:3] == ["custom-call.1", "custom-call.1", "tanh_fusion"]
+
+
+@pytest.mark.parametrize("kernels", [
+    ("fusion_9", "fusion_9"),  # the names of another program
+    ("fusion_4", "tanh_fusion", "fusion_4"),  # another order
+    ("sm90_xmma_gemm", "nvjet_a"),  # no fusion tells where
+])  # fmt: skip
+def test_kernels_that_do_not_fit_the_schedule_keep_the_name_of_their_graph(kernels):
+    assert set(graph_of(*kernels)) == {"command_buffer_1"}
+
+
+def test_a_graph_may_be_the_body_of_a_loop():
+    """``jax.lax.scan``: 88 % of such a program's kernels on an H200 were of graphs that ran once an iteration."""
+    assert graph_of("add_fusion", "mul_fusion_1", launches=3) == ["add_fusion", "mul_fusion.1"] * 3
+
+
+def test_a_graph_may_be_a_part_of_its_program():
+    assert graph_of("nvjet_a", "fusion_4", "fusion_4") == ["custom-call.2", "fusion.4", "fusion.5"]
+
+
+@pytest.mark.parametrize(("name", "compiles"), [
+    ("GpuCompiler::RunBackend", True), ("CpuCompiler::Compile", True), ("PjRtCApiCompiler::Compile", True), ("XlaCompileOnDemand", True), ("backend_compile_and_load", True),
+    ("PjRtCApiCompiler::BufferFromHostBuffer(f32[4096,4096])", False), ("PjRtCApiLoadedExecutable::Execute", False),
+])  # fmt: skip
+def test_only_compiling_is_compilation(name, compiles):
+    """JAX 0.11 copies a batch in a method of a class called compiler: every step of a fit was taken for warm-up."""
+    assert is_compilation(name) == compiles
+
+
+def test_copying_to_where_the_device_can_read_is_input():
+    """XLA's runtime moves a batch into pinned memory on a thread of its own, while Python waits in the call."""
+    steps = [event("train", at * 100 * US, 95 * US, step_num=at, _r=1) for at in range(3)]
+    calls = [event("PjitFunction(update)", (at * 100 + 5) * US, 85 * US) for at in range(3)]
+    launches = [event("cuLaunchKernel", (at * 100 + 80) * US, 2 * US, correlation_id=at + 1) for at in range(3)]
+    staging = [event("H2D Dispatch", (at * 100 + 10) * US, 60 * US) for at in range(3)]
+    kernels = [event("gemm", (at * 100 + 83) * US, 10 * US, correlation_id=at + 1) for at in range(3)]
+    study = Study(read(host(line("python", *sorted((*steps, *calls, *launches), key=lambda e: e[1])), line("pjrt", *staging)), gpu(line("Stream #1", *kernels))))
+    shares = {share.category: round(share.fraction, 2) for share in study.summary.shares}
+    assert shares["input"] == pytest.approx(0.6, abs=0.02)
+    cause = dict(zip(IDLE.frame(study.device.idle).cause, IDLE.frame(study.device.idle).total_us, strict=True))
+    assert cause["copying input"] == 180

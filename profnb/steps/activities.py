@@ -45,16 +45,9 @@ __all__ = [
 ]  # fmt: skip
 
 CATEGORIES = (
-    "device compute",
-    "device to device",
-    "device collectives",
-    "host compute",
-    "kernel launch",
-    "input",
-    "output",
-    "compilation",
-    "all others",
-)
+    "device compute", "device to device", "device collectives", "host compute", "kernel launch", "input",
+    "output", "compilation", "all others",
+)  # fmt: skip
 
 # Activities in order of priority (a later one wins) and the category that each is charged to: the host's
 # first, then the device's.
@@ -101,6 +94,10 @@ XLA_ON_CPU = "ThunkExecutor::Execute"
 _NO_WORK_BESIDE_DEVICE = ("$", "Iterator")
 # JAX waiting for a result: its runtime, and Python's frame around it ("$api.py:2551 block_until_ready").
 _AWAITING_RESULT = ("BufferSequencingEvent::Execute", "np.asarray(jax.Array)", "block_until_ready")
+# XLA's runtime moving the program's arrays into memory that the device can read, and results out of it.
+_STAGING = {
+    "H2D Dispatch": COPYING_IN, "D2H Dispatch": COPYING_OUT, "D2H Copy From Staging Buffer": COPYING_OUT,
+}  # fmt: skip
 _COPIES = {
     "host to device": HOST_TO_DEVICE,
     "device to host": _OUTPUT,
@@ -160,9 +157,8 @@ def _host_lane_beside_device(name: str) -> int:
         return AWAITING
     if name.startswith(_NO_WORK_BESIDE_DEVICE):
         return NOTHING
-    if "Synchronize" in name:
-        return SYNCHRONISING
-    return COMPILING if is_compilation(name) else DISPATCH
+    lane = SYNCHRONISING if "Synchronize" in name else _STAGING.get(name, DISPATCH)
+    return COMPILING if is_compilation(name) else lane
 
 
 def _device_lanes(trace: Trace) -> Int8s:

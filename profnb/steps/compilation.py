@@ -1,5 +1,7 @@
 """Which events are a program being compiled, and during which steps a function was traced or compiled."""
 
+import re
+
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
@@ -8,10 +10,19 @@ from profnb.trace.names import FUNCTION_CALL
 
 __all__ = ["FRAME_COMPILES", "is_compilation", "was_compiled_during"]
 
-_COMPILERS = (
-    "Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CpuCompiler", "GpuCompiler", "CompileCpuExecutable",
+# Whatever XLA's own compilers do is compiling; of others a call that says so: JAX's runtime also copies in
+# ``PjRtCApiCompiler::BufferFromHostBuffer``.
+_ALWAYS = ("backend_compile", "CpuCompiler", "GpuCompiler")
+_CALLERS = (
+    "Xla",
+    "Pjit",
+    "PjRt",
+    "LocalClient",
+    "Hlo",
+    "CompileCpuExecutable",
     "CompileGpuExecutable",
-)  # fmt: skip
+)
+_COMPILES = re.compile(r"Compile(?!r)")
 
 
 # PyTorch's torch.compile: one function, and the backward pass of one.
@@ -22,9 +33,10 @@ def is_compilation(name: str) -> bool:
     """Whether an event of this name is XLA or ``torch.compile`` compiling a program on the host."""
     if name.endswith((FRAME_COMPILES, _BACKWARD_COMPILES)):
         return True
-    return name.startswith("backend_compile") or (
-        "Compile" in name and (name.startswith(_COMPILERS) or "::Compile" in name)
-    )
+    if name.startswith(_ALWAYS):
+        return True
+    compiles = _COMPILES.search(name)
+    return compiles is not None and (name.startswith(_CALLERS) or "::Compile" in name)
 
 
 def was_compiled_during(trace: Trace, begin_ps: Int64s, end_ps: Int64s) -> Bools:

@@ -24,7 +24,12 @@ import numpy.typing as npt
 from profnb.core.columns import Int32s, Int64s, look_up, match
 from profnb.core.jit import tiered
 from profnb.core.joining import Keyed, Links, link_by_key
-from profnb.steps.launching import ProgramRuns, find_program_runs, follow_programs
+from profnb.steps.launching import (
+    ProgramRuns,
+    find_launches,
+    find_program_runs,
+    follow_programs,
+)
 from profnb.steps.nesting import find_parents
 from profnb.steps.windows import Steps
 from profnb.trace.enqueued import find_enqueued
@@ -249,9 +254,9 @@ def _adopt_recorded_groups(trace: Trace, step: Int32s) -> None:
 def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:
     """Events without a cause in the trace go to the step in whose window they begin.
 
-    That is device work whose launch was not recorded; and host work too in a trace that nowhere tells
-    what other threads did for a step: a TF1 timeline, PyTorch's (whose backward pass is another thread), a
-    generic Chrome trace.
+    Host work does in a trace that nowhere tells what other threads did for a step: a TF1 timeline, PyTorch's
+    (whose backward pass is another thread), a generic Chrome trace. Device work goes to the step in which it
+    was launched, however much later it ran, and by its own begin where no step launched it.
     """
     may_stray = trace.lines.spread(trace.is_device_line)
     if not any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID)):
@@ -259,7 +264,15 @@ def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:
     stray = np.flatnonzero(may_stray & (step < 0))
     if not stray.size or not len(steps):
         return
-    begins = trace.events.begin_ps[stray]
-    row = np.searchsorted(steps.begin_ps, begins, side="right") - 1
-    inside = (row >= 0) & (begins < steps.end_ps[np.maximum(row, 0)])
-    step[stray[inside]] = row[inside]
+    launches, launched = find_launches(trace)
+    cause = look_up(launched, launches, stray)
+    launched_in = _step_at(steps, trace.events.begin_ps[np.maximum(cause, 0)])
+    begun_in = _step_at(steps, trace.events.begin_ps[stray])
+    step[stray] = np.where((cause >= 0) & (launched_in >= 0), launched_in, begun_in)
+
+
+def _step_at(steps: Steps, times_ps: Int64s) -> Int64s:
+    """The row of the step that runs at each of some times, or -1."""
+    row = np.searchsorted(steps.begin_ps, times_ps, side="right") - 1
+    is_inside = (row >= 0) & (times_ps < steps.end_ps[np.maximum(row, 0)])
+    return np.where(is_inside, row, -1)

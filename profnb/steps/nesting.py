@@ -24,6 +24,7 @@ __all__ = [
     "has_inside",
     "is_inside",
     "last_around",
+    "nearest_of",
     "outermost_of",
     "self_times",
 ]
@@ -109,6 +110,19 @@ def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
     begin, end, line = trace.events.begin_ps, trace.events.end_ps, trace.lines.of_event
     is_inside = (at >= 0) & (line[outer] == line[wanted]) & (begin[wanted] < end[outer])
     return np.where(is_inside, at, -1)
+
+
+def nearest_of(parent: Int64s | Int32s, is_wanted: Bools) -> Int64s:
+    """The innermost of some events around each event, itself included, or -1.
+
+    Args:
+        parent: The parent of each event, or -1, shape (E,).
+        is_wanted: Which events are meant, shape (E,).
+    """
+    nearest = np.where(is_wanted, np.arange(is_wanted.size), parent)
+    while (waiting := np.flatnonzero((nearest >= 0) & ~is_wanted[nearest])).size:
+        nearest[waiting] = nearest[nearest[waiting]]
+    return nearest
 
 
 def outermost_of(chosen: Bools, parent: Int32s) -> Int64s:

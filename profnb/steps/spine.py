@@ -242,10 +242,20 @@ class Spine:
 
     @cached_property
     def tracing_cost(self) -> TracingCost | None:
-        """What tracing did to the steps; None where it was not measured, or the host runs ahead of them."""
-        return (
-            None if self.steps.steps_ahead else tracing_cost(self.step_times, self.steps.main_phase)
-        )
+        """What tracing did to the steps; None where it was not measured, or the host runs ahead of them.
+
+        Where calls return early and a device works, an untraced step is as long as it took the host. That is
+        the whole step only if it outlasts the device's work.
+        """
+        if self.steps.steps_ahead:
+            return None
+        phase = self.steps.main_phase
+        cost = tracing_cost(self.step_times, phase)
+        if cost is None or not (self.runs_ahead and self.has_device):
+            return cost
+        launched_ps = self.launched_ps[self.steps.rows_of(phase)]
+        is_whole = launched_ps.size and cost.untraced_ps > np.median(launched_ps)
+        return cost if is_whole else None
 
     @cached_property
     def in_scope(self) -> Bools:

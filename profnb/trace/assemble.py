@@ -4,8 +4,9 @@ They find planes, lines and events as they come; here lines are put after their 
 into time order, the longest first at equal begins, and the times to picoseconds since the first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Counter, Events, Lines, Plane, StringTable, Trace
 from profnb.trace.stats import Stats
 
-__all__ = ["FoundLine", "assemble_trace", "repeats_other_lines"]
+PlaneStats = Mapping[str, int | float | str | bytes]
+
+__all__ = ["FoundLine", "PlaneStats", "assemble_trace", "repeats_other_lines"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def assemble_trace(
     left_out: tuple[str, ...] = (),
     epoch_ns: int | None = None,
     planes: Sequence[tuple[str, str]] = (),
+    plane_stats: Mapping[str, PlaneStats] = MappingProxyType({}),
     keeps_origin: bool = False,
 ) -> Trace:
     """Put found lines and E events into a trace.
@@ -93,6 +97,7 @@ def assemble_trace(
         left_out: See ``Trace``.
         epoch_ns: What 0 of ``begin_ps`` is, in nanoseconds since 1970; None where it is not known.
         planes: Planes that stand first, with or without lines: name and side.
+        plane_stats: What is known of planes, by name.
         keeps_origin: Whether ``begin_ps`` is since the trace began already, and stays as it is.
     """
     rows = {plane: row for row, plane in enumerate(dict.fromkeys(planes))}
@@ -111,7 +116,12 @@ def assemble_trace(
     return Trace(
         source=source,
         planes=tuple(
-            Plane(plane, range(first_line[row], first_line[row + 1]), {}, side)
+            Plane(
+                plane,
+                range(first_line[row], first_line[row + 1]),
+                dict(plane_stats.get(plane, {})),
+                side,
+            )
             for row, (plane, side) in enumerate(rows)
         ),
         lines=_placed_lines([lines[row] for row in by_plane], plane_of[by_plane], offsets),

@@ -26,7 +26,7 @@ __all__ = [
 
 _STATS = ("Hlo Proto", "hlo_proto")
 _PROTO_MODULE, _PROTO_BUFFERS = 1, 3
-_MODULE_NAME, _MODULE_COMPUTATIONS, _MODULE_ENTRY, _MODULE_FRAMES = 1, 3, 6, 17
+_MODULE_NAME, _MODULE_COMPUTATIONS, _MODULE_ENTRY, _MODULE_SCHEDULE, _MODULE_FRAMES = 1, 3, 6, 7, 17
 _COMPUTATION_NAME, _COMPUTATION_INSTRUCTIONS = 1, 2
 _COMPUTATION_ID, _COMPUTATION_ROOT, _COMPUTATION_IS_FUSION = 5, 6, 7
 _NAME, _OPCODE, _SHAPE, _METADATA, _PARAMETER_NUMBER = 1, 2, 3, 7, 9
@@ -66,6 +66,8 @@ class HloModule:
         roots: The instruction whose value each computation returns, or -1, shape (C,).
         is_fused: Whether a computation is the inside of a fusion, shape (C,).
         entry: The computation that runs first, or -1.
+        schedules: The instructions of the entry, then of others (bodies of loops), in the order in which they
+            run; the entry's as the file has them where it does not say.
         names: Instructions' names.
         opcodes: ``fusion``, ``dot``, ``custom-call``, ...
         op_types: Type of the framework's op an instruction came from; may be "".
@@ -93,6 +95,7 @@ class HloModule:
     roots: Int64s
     is_fused: Bools
     entry: int
+    schedules: tuple[Int64s, ...]
     names: StringTable
     opcodes: StringTable
     op_types: StringTable
@@ -195,7 +198,13 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     operand_offsets, operands = split_numbers(buffer, begins, ends, _OPERANDS, "HloInstruction")
     called_offsets, called = split_numbers(buffer, begins, ends, _CALLED, "HloInstruction")
     owner = np.repeat(np.arange(computation_ids.size), np.diff(offsets))
-    entry = _rows_of(computation_ids, head[:1, 2 * _MODULE_ENTRY])
+    entry = int(_rows_of(computation_ids, head[:1, 2 * _MODULE_ENTRY])[0])
+    schedules = {
+        owned: _rows_within(ids, owner, running, np.full(running.size, owned))
+        for owned, running in _read_schedules(buffer, module, computation_ids)
+    }
+    in_file = np.arange(*offsets[entry : entry + 2]) if entry >= 0 else ids[:0]
+    first = schedules.pop(entry, in_file)
     return HloModule(
         name=_strings(buffer, head, _MODULE_NAME)[0] or name,
         program_id=program_id,
@@ -206,7 +215,8 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
             ids, owner, computations[:, 2 * _COMPUTATION_ROOT], np.arange(computation_ids.size)
         ),
         is_fused=computations[:, 2 * _COMPUTATION_IS_FUSION] != 0,
-        entry=int(entry[0]),
+        entry=entry,
+        schedules=tuple(rows[rows >= 0] for rows in (first, *schedules.values())),
         names=_strings(buffer, table, _NAME),
         opcodes=_strings(buffer, table, _OPCODE),
         op_types=_strings(buffer, metadata, _META_OP_TYPE),
@@ -225,6 +235,22 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
         spans={field: _span(table, field) for field in (DOT, CONVOLUTION, WINDOW)},
         buffers=_read_buffers(buffer, *_span(proto, _PROTO_BUFFERS)),
     )
+
+
+def _read_schedules(
+    buffer: Bytes, module: tuple[Int64s, Int64s], computation_ids: Int64s
+) -> list[tuple[int, Int64s]]:
+    """Computations and the ids of their instructions in the order in which they run; none where not saved."""
+    span = _span(
+        read_fields(buffer, *module, {_MODULE_SCHEDULE: LENGTH}, "HloModule"), _MODULE_SCHEDULE
+    )
+    entries = read_fields(
+        buffer, *_children(buffer, span, 1, "HloSchedule"), {1: VARINT, 2: LENGTH}, "HloSchedule"
+    )
+    owners = _rows_of(computation_ids, entries[:, 2].copy())
+    ends, ids = split_numbers(buffer, *_span(entries, 2), 1, "InstructionSequence")
+    parts = zip(owners.tolist(), np.split(ids, ends[1:-1]), strict=False)
+    return [(row, part) for row, part in parts if row >= 0 and part.size]
 
 
 def _place_in_files(buffer: Bytes, begins: Int64s, ends: Int64s, metadata: Int64s) -> None:

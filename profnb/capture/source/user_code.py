@@ -1,13 +1,15 @@
 """Which files hold the user's own code, and the text of their lines.
 
 The user's own is what was typed into a cell or lies outside of every place that packages are installed to:
-neither the standard library, nor ``site-packages``, nor profnb. TensorFlow's AutoGraph writes copies of
-functions to temporary files, which stand for the function they were made from and are nobody's own.
+neither the standard library, nor ``site-packages``, nor a folder on Python's path that a package was
+installed to (``pip install --target``), nor profnb. TensorFlow's AutoGraph writes copies of functions to
+temporary files, which stand for the function they were made from and are nobody's own.
 """
 
 import ast
 import linecache
 import re
+import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -63,7 +65,29 @@ def is_user_file(file: str) -> bool:
     )  # a short name begins with site-packages, say
     if path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES):
         return False
-    return _ANY_LIBRARY.search(path) is None
+    return _ANY_LIBRARY.search(path) is None and not _is_of_package(path)
+
+
+def _is_of_package(path: str) -> bool:
+    """Whether a file lies in a folder on Python's path and belongs to what was installed there."""
+    for folder in {entry.replace("\\", "/").rstrip("/") for entry in sys.path if entry}:
+        if path.startswith(f"{folder}/"):
+            top = path[len(folder) + 1 :].partition("/")[0]
+            if _is_installed(folder, top):
+                return True
+    return False
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_installed(folder: str, top: str) -> bool:
+    """Whether a package that was installed to a folder has a file or folder of this name there."""
+    listed = re.compile(rf"^{re.escape(top)}[/,]".encode(), re.MULTILINE)
+    try:
+        return any(
+            listed.search(record.read_bytes()) for record in Path(folder).glob("*.dist-info/RECORD")
+        )
+    except OSError:  # a folder that may not be looked into
+        return False
 
 
 def is_own_file(file: str) -> bool:

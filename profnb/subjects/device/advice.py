@@ -16,7 +16,7 @@ from profnb.subjects.advising import (
     idle_share_of,
     share_of,
 )
-from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.device.peaks import find_rates, is_nvidia
 from profnb.subjects.device.precision import (
     WIDTHS,
     layer_of,
@@ -55,10 +55,12 @@ def mixed_precision(study: Study) -> Advice | None:
     It limits where it computes three quarters of the time: the casts of mixed precision are kernels too, and
     of 14 recorded pairs of runs whose device idled each was slower with it.
     """
-    kernels, peak = study.device.kernels, study.device.peak
-    peak_flops = {} if peak is None else peak.flops
-    rates = peak_flops.get("16-bit", 0.0), peak_flops.get("32-bit", 0.0)
-    if not len(kernels) or not 0 < rates[1] < rates[0] or study.steps.is_window:
+    kernels, plane = study.device.kernels, busiest_device(study.trace)
+    if plane is None or not len(kernels) or study.steps.is_window:
+        return None
+    rate_of = find_rates(study.trace.planes[plane])
+    rates = rate_of.get("16-bit", 0), rate_of.get("32-bit", 0)
+    if not 0 < rates[1] < rates[0]:
         return None
     if share_of(study, "device compute") < _LIMITING:
         return None

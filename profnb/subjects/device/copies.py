@@ -3,12 +3,14 @@
 Sizes are in the stat ``memcpy_details``: ``kind_src:pageable kind_dst:device size:4096 dest:0 async:1``, in
 traces up to TensorFlow 2.4 without the kinds. A copy from pageable host memory goes through a pinned
 buffer of the driver's, so it is slower and the host waits for it. The official tool looks for
-``num_bytes:`` there and shows 0 bytes. A TPU's copies are XLA's instructions; what is recorded on the core is
+``num_bytes:`` there and shows 0 bytes. PyTorch has the size in ``bytes`` and the kinds in the name, ``Memcpy
+HtoD (Pageable -> Device)``. A TPU's copies are XLA's instructions; what is recorded on the core is
 starting them and waiting for them (``copy-done``).
 
 Source: openxla/xla cupti_collector.cc CreateXEvent (5a3e9fa3).
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +30,8 @@ __all__ = ["COPIES", "CopyTable", "tabulate_copies"]
 
 _MEMCPY_DETAILS = "memcpy_details"
 _MEMSET_DETAILS = "memset_details"
+_KINETO_BYTES = "bytes"
+_KINETO_KINDS = re.compile(r"Mem\w+ (?:\w+ )?\((?:(\w+) -> )?(\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,12 @@ def _parse_details(text: str) -> tuple[str, str, int]:
     return pairs.get("kind_src", ""), pairs.get("kind_dst", ""), int(size) if has_size else -1
 
 
+def _kinds_of_name(name: str) -> tuple[str, str]:
+    """(source kind, destination kind) as PyTorch names a copy; "" where it does not say."""
+    kinds = _KINETO_KINDS.match(name)
+    return ((kinds[1] or "").lower(), kinds[2].lower()) if kinds else ("", "")
+
+
 def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     """Sum up the copies and memsets of a trace's devices.
 
@@ -95,16 +105,18 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
         details = np.where(row >= 0, row + len(parsed), details)
         parsed += [_parse_details(text) for text in stat_texts.texts]
     size = np.array([row[2] for row in parsed] or [-1], np.int64)
+    moved = np.where(details >= 0, size[details], trace.stats.integers(_KINETO_BYTES).of(copies))
+    names = trace.events.name[copies]
+    kinds_of_name = {row: _kinds_of_name(trace.names[row]) for row in np.unique(names).tolist()}
     keys: dict[tuple[str, str, str], int] = {}
     codes = np.empty(copies.size, np.int64)
-    pairs = zip(directions.tolist(), details.tolist(), strict=True)
-    for index, (direction, detail) in enumerate(pairs):
-        kinds = parsed[detail][:2] if detail >= 0 else ("", "")
+    rows = zip(directions.tolist(), details.tolist(), names.tolist(), strict=True)
+    for index, (direction, detail, name) in enumerate(rows):
+        kinds = parsed[detail][:2] if detail >= 0 else kinds_of_name[name]
         codes[index] = keys.setdefault((DIRECTIONS[direction], *kinds), len(keys))
     columns = [np.zeros(len(keys), np.int64) for _ in range(5)]
     begin, end = by_device_clock(trace, copies)
     duration = end - begin
-    moved = np.where(details >= 0, size[details], -1)
     is_sized = moved >= 0
     values = (
         np.ones_like(duration),
@@ -116,11 +128,11 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
     for summed, value in zip(columns, values, strict=True):
         np.add.at(summed, codes, value.astype(np.int64))
     order = np.argsort(-columns[1], kind="stable")
-    rows = [list(keys)[row] for row in order]
+    ordered = [list(keys)[row] for row in order]
     return CopyTable(
-        tuple(row[0] for row in rows),
-        tuple(row[1] for row in rows),
-        tuple(row[2] for row in rows),
+        tuple(row[0] for row in ordered),
+        tuple(row[1] for row in ordered),
+        tuple(row[2] for row in ordered),
         *(summed[order] for summed in columns),
     )
 

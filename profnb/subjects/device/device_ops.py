@@ -6,7 +6,8 @@ Where to look depends on who recorded the trace, in this order:
 2. ``tf_op``: the op of a TensorFlow kernel (newer traces);
 3. ``name``: the op a fusion's root came from, else ``hlo_op``, where that program is not saved;
 4. ``level 0`` or ``annotation``: the op around the launch, ``name:Type#more`` (TensorFlow 2.2 to 2.4);
-5. the work's own name (TF1, PyTorch), which may be an op's.
+5. the innermost op around its launch, where the recorder marks ops as such (PyTorch);
+6. the work's own name (TF1), which may be an op's.
 
 The official tool reads only the second, and finds no op in a trace that has only the fourth.
 
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Int64s, look_up
+from profnb.steps.launching import find_launches
+from profnb.steps.nesting import find_parents, nearest_of
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
@@ -56,6 +59,11 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
     texts = [trace.names[row] for row in names]
     name_codes = [codes.setdefault(parse_op(text) or (text, ""), len(codes)) for text in texts]
     code = np.array(name_codes, np.int64)[inverse] if events.size else np.empty(0, np.int64)
+    around = _ops_around_launches(trace, events)
+    if (around >= 0).any():
+        ops, inverse = np.unique(trace.events.name[around], return_inverse=True)
+        op_codes = [codes.setdefault((trace.names[row], ""), len(codes)) for row in ops.tolist()]
+        code = np.where(around >= 0, np.array(op_codes, np.int64)[inverse], code)
     for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
         column = trace.stats.texts(stat)
         if not len(column):
@@ -74,6 +82,17 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
         event_codes = np.where(own_rows >= 0, numbers[own_rows], -1)
         code = np.where(event_codes >= 0, event_codes, code)
     return DeviceOps(tuple(codes), code)
+
+
+def _ops_around_launches(trace: Trace, events: Int64s) -> Int64s:
+    """The innermost op in which each device event was launched, as event; -1 where none is marked as one."""
+    if trace.is_op_name is None:
+        return np.full(events.size, -1, np.int64)
+    launches, launched = find_launches(trace)
+    call = look_up(launched, launches, events)
+    parent = find_parents(trace.events.end_ps, trace.lines.offsets)
+    op = nearest_of(parent, trace.by_name(trace.is_op_name) & trace.is_host_event)
+    return np.where(call >= 0, op[call], -1)
 
 
 def _key_of(text: str, stat: str) -> tuple[str, str] | None:

@@ -3,13 +3,15 @@
 A kernel is what a stream ran that is neither a copy nor a memset. Its launch shape is in the stat
 ``kernel_details``, in three dialects: CUPTI's (``regs:16 static_shared:0 dynamic_shared:0 grid:1,1,1
 block:32,1,1 occ_pct:50``), the one of TensorFlow 2.2 to 2.4 (``regs:16 shm:0 grid:... block:...``), and
-ROCm's (``grid:... block:... private_mem:0 group_mem:8192 occ_pct:0``, where 0 means not known).
+ROCm's (``grid:... block:... private_mem:0 group_mem:8192 occ_pct:0``, where 0 means not known). PyTorch has a
+stat for each part; its shared memory is the sum of both kinds, its occupancy what the grid fills of a device.
 
-Whether a kernel used tensor cores (AMD: matrix cores) is told by its name; whether its op could have
-is told by the op's. The official tool's name list ends with Ampere; ours goes on to Hopper, Blackwell
-and AMD, and a kernel counts only by its name, never by its op.
+Whether a kernel used tensor cores (AMD: matrix cores) is told by its name; whether its op could have, by the
+op's (``peaks``) or by the program that XLA saved. The names of products that XLA has Triton write tell
+nothing: of 16 or 8 bits they run in tensor cores, of 32 it is not known.
 
-Source: openxla/xprof xprof/utils/kernel_stats_utils.cc (a27d00aa); CUTLASS and cuBLAS kernel names.
+Source: openxla/xprof xprof/utils/kernel_stats_utils.cc (a27d00aa); pytorch/kineto
+libkineto/src/CuptiActivity.cpp.
 """
 
 import re
@@ -22,7 +24,8 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
 from profnb.steps.streams import by_device_clock, directions_of_copies, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
-from profnb.subjects.xla.hlo_ops import HloOps
+from profnb.subjects.device.peaks import is_tensor_core_eligible, uses_tensor_core
+from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.trace.model import Trace
 
 __all__ = [
@@ -37,36 +40,12 @@ __all__ = [
 ]
 
 _KERNEL_DETAILS = "kernel_details"
+_KINETO_NUMBERS = "registers per thread", "shared memory", "est. achieved occupancy %"
+_KINETO_LISTS = "grid", "block"
 
-# Parts of kernel names. The first line is the official list; then Ampere's CUTLASS, Hopper (wgmma,
-# cuBLAS' nvjet), Blackwell (tcgen05, umma), and AMD (Tensile's MI instructions, mfma, wmma).
-_TENSOR_CORE_PARTS = (
-    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group",
-    "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688",
-    "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm",
-    "xmma_warp_specialized_implicit_gemm",
-    "tensorop", "wgmma", "gmma", "nvjet_", "sm90_xmma", "tcgen05", "_umma", "sm100_xmma", "mma_sync",
-    "mfma", "wmma",
-)  # fmt: skip
-_TENSILE = re.compile(r"Cijk_.*_MI\d+x\d+x\d+")
-_ELIGIBLE_ENDS = (
-    "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D", "DepthwiseConv2dNative",
-    "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput", "/MatMul",
-    "FusedMatMul", "/CudnnRNN", "XlaDot", "XlaDotV2",
-    "/dot_general", "/conv_general_dilated",
-)  # fmt: skip
-_ELIGIBLE_PARTS = ("BatchMatMul", "CudnnRNNV", "CudnnRNNForward", "CudnnRNNBackprop")
-
-
-def uses_tensor_core(kernel_name: str) -> bool:
-    """Whether a kernel of this name multiplies matrices in tensor or matrix cores."""
-    lowered = kernel_name.lower()
-    return any(part in lowered for part in _TENSOR_CORE_PARTS) or bool(_TENSILE.search(kernel_name))
-
-
-def is_tensor_core_eligible(op_name: str) -> bool:
-    """Whether an op of this name is a matrix product or convolution."""
-    return op_name.endswith(_ELIGIBLE_ENDS) or any(part in op_name for part in _ELIGIBLE_PARTS)
+# Kernels that XLA has Triton write: their names tell nothing, the width of their numbers does.
+_TRITON = ("gemm_fusion", "triton_gemm")
+_NARROW = ("8-bit", "16-bit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +58,8 @@ class LaunchShape:
         dynamic_shared_bytes: Shared memory asked for at launch, per block.
         grid: Blocks, as ``x,y,z``.
         block: Threads of a block, as ``x,y,z``.
-        occupancy_percent: Theoretical occupancy.
+        occupancy_percent: Theoretical occupancy; PyTorch's is lower where the grid is small.
+        shared_bytes: Shared memory of both kinds, per block.
     """
 
     registers: int | None = None
@@ -88,6 +68,7 @@ class LaunchShape:
     grid: str = ""
     block: str = ""
     occupancy_percent: float | None = None
+    shared_bytes: int | None = None
 
 
 def parse_launch_shape(details: str) -> LaunchShape:
@@ -103,14 +84,38 @@ def parse_launch_shape(details: str) -> LaunchShape:
 
     occupancy = pairs.get("occ_pct", "")
     has_occupancy = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0
+    static, dynamic = number("static_shared", "shm", "group_mem"), number("dynamic_shared")
     return LaunchShape(
         registers=number("regs"),
-        static_shared_bytes=number("static_shared", "shm", "group_mem"),
-        dynamic_shared_bytes=number("dynamic_shared"),
+        static_shared_bytes=static,
+        dynamic_shared_bytes=dynamic,
+        shared_bytes=None if static is None or dynamic is None else static + dynamic,
         grid=_sizes(pairs.get("grid", "")),
         block=_sizes(pairs.get("block", "")),
         occupancy_percent=float(occupancy) if has_occupancy else None,
     )
+
+
+def _launch_shapes(trace: Trace, kernels: Int64s) -> tuple[list[LaunchShape], Int64s]:
+    """The distinct launch shapes, and the row of each kernel's, or -1."""
+    details = trace.stats.texts(_KERNEL_DETAILS)
+    if len(details):
+        shapes = [parse_launch_shape(text) for text in details.texts]
+        return shapes, details.of(kernels).astype(np.int64)
+    numbers = [trace.stats.numbers(name).of(kernels) for name in _KINETO_NUMBERS]
+    lists = [trace.stats.lists(name) for name in _KINETO_LISTS]
+    parts = np.stack([*numbers, *(column.of(kernels) for column in lists)])
+    distinct, row = np.unique(parts, axis=1, return_inverse=True)
+    shapes = []
+    for registers, shared, occupancy, *rows in distinct.T.tolist():
+        sizes = [
+            _sizes(re.sub(r"[][\s]", "", column.texts[int(at)])) if at >= 0 else ""
+            for column, at in zip(lists, rows, strict=True)
+        ]
+        counts = [int(count) if count >= 0 else None for count in (registers, shared)]
+        percent = occupancy if 0 < occupancy <= 100 else None
+        shapes.append(LaunchShape(counts[0], None, None, sizes[0], sizes[1], percent, counts[1]))
+    return shapes, row.reshape(-1)
 
 
 def _sizes(text: str) -> str:
@@ -180,31 +185,36 @@ def tabulate_kernels(
     if within is not None:
         kernels = kernels[within[kernels]]
     ops = name_device_work(trace, kernels, hlo)
-    details = trace.stats.texts(_KERNEL_DETAILS)
-    texts: dict[
-        str, int
-    ] = {}  # each plane has rows of its own: one kernel on eight devices, eight rows
+    shapes, shape_of_kernel = _launch_shapes(trace, kernels)
+    # Each plane has rows of its own: one kernel on eight devices, eight rows.
+    texts: dict[str, int] = {}
     row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
     names = row_of_text[trace.events.name[kernels]]
-    sizes = (len(texts), len(ops.keys), len(details.texts) + 1)
-    packed = (names * sizes[1] + ops.code) * sizes[2] + details.of(kernels) + 1
+    sizes = (len(texts), len(ops.keys), len(shapes) + 1)
+    packed = (names * sizes[1] + ops.code) * sizes[2] + shape_of_kernel + 1
     distinct_rows, first, row = np.unique(packed, return_index=True, return_inverse=True)
     rest, shape_row = np.divmod(distinct_rows, sizes[2])
     keys = np.stack([*np.divmod(rest, max(sizes[1], 1)), shape_row - 1])
     begin, end = by_device_clock(trace, kernels)
-    duration = end - begin
     total, longest = (np.zeros(keys.shape[1], np.int64) for _ in range(2))
     shortest = np.full(keys.shape[1], np.iinfo(np.int64).max)
-    np.add.at(total, row, duration)
-    np.maximum.at(longest, row, duration)
-    np.minimum.at(shortest, row, duration)
+    np.add.at(total, row, end - begin)
+    np.maximum.at(longest, row, end - begin)
+    np.minimum.at(shortest, row, end - begin)
     order = np.lexsort((first, -total))
-    shapes = [parse_launch_shape(text) for text in details.texts]
     distinct = list(texts)
     kernel_names = tuple(distinct[keys[0, at]] for at in order)
     op_keys = [ops.keys[keys[1, at]] for at in order]
-    used = np.array([uses_tensor_core(name) for name in kernel_names], np.bool_)
-    eligible = [is_tensor_core_eligible(f"/{name}") for name, _ in op_keys]
+    used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
+    eligible = np.array([is_tensor_core_eligible(f"/{name}") for name, _ in op_keys], np.bool_)
+    is_triton = np.array([name.startswith(_TRITON) for name in kernel_names], np.bool_)
+    if hlo is not None and len(hlo):
+        of_op = [width_of_hlo(hlo, op) for op in hlo.ops]
+        codes = hlo.codes_of(kernels[first[order]])
+        products = [of_op[code] if code >= 0 else ("", False) for code in codes.tolist()]
+        eligible |= np.array([is_product for _, is_product in products], np.bool_)
+        used |= is_triton & np.array([width in _NARROW for width, _ in products], np.bool_)
+    eligible &= ~is_triton
     return KernelTable(
         kernel_name=kernel_names,
         op_name=tuple(name for name, _ in op_keys),
@@ -215,7 +225,7 @@ def tabulate_kernels(
         min_ps=shortest[order],
         max_ps=longest[order],
         uses_tensor_core=used,
-        is_tensor_core_eligible=np.array(eligible, np.bool_) | used,
+        is_tensor_core_eligible=eligible | used,
     )
 
 
@@ -263,6 +273,9 @@ KERNELS = Table[KernelTable](
             "shared memory that the launch asks for",
         ),
         Column(
+            "shared_bytes", _of_shape("shared_bytes"), "shared memory of a block, both together"
+        ),
+        Column(
             "grid",
             lambda t: sequence_of(t.shape, "grid"),
             'blocks of the launch, "x,y,z"; "" where unknown',
@@ -273,7 +286,9 @@ KERNELS = Table[KernelTable](
             'threads of a block, "x,y,z"; "" where unknown',
         ),
         Column(
-            "occupancy_percent", _of_shape("occupancy_percent"), "theoretical occupancy in percent"
+            "occupancy_percent",
+            _of_shape("occupancy_percent"),
+            "theoretical occupancy in percent; PyTorch's is what the grid fills, at most that",
         ),
         Column("uses_tensor_core", lambda t: t.uses_tensor_core, "whether it ran in tensor cores"),
         Column(

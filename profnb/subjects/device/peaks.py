@@ -4,17 +4,26 @@ A TPU's plane states both. A GPU's states its clock, its number of multiprocesso
 bandwidth; how many operations one multiprocessor does per cycle depends on its architecture and on the
 width of the numbers. Nothing is returned for an architecture that is not in the table.
 
+Which kernels ran in tensor cores their names tell, and the names of ops which could have. The official
+tool's list ends with Ampere; ours goes on to Hopper, Blackwell and AMD, and a kernel counts only by its name,
+never by its op.
+
 Source: NVIDIA's architecture whitepapers (Pascal to Blackwell) and CUDA C++ Programming Guide, "Throughput
 of native arithmetic instructions"; AMD CDNA 3 whitepaper. Dense, without sparsity. The official tool takes
-the 16-bit peak of the tensor cores for everything, 32-bit work included.
+the 16-bit peak of the tensor cores for everything, 32-bit work included. Names: openxla/xprof
+xprof/utils/kernel_stats_utils.cc (a27d00aa); CUTLASS and cuBLAS kernel names.
 """
 
+import re
 from dataclasses import dataclass
 
 from profnb.trace.framework import SESSIONS
 from profnb.trace.model import Plane, Trace
 
-__all__ = ["Peak", "find_peak", "is_nvidia", "tells_tensor_cores"]
+__all__ = [
+    "Peak", "find_peak", "find_rates", "is_nvidia", "is_tensor_core_eligible", "tells_tensor_cores",
+    "uses_tensor_core",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,30 @@ _ROCM = ("hip", "Cijk_", "rocm", "rocblas", "__amd_")
 _FIRST_WITH_TENSOR_CORES = 7  # the compute capability's first number
 _LARGEST = 1e18  # no clock, bandwidth or count of anything comes near
 _WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
+# Parts of kernel names. The first line is the official list, whose xmma kernels are all meant here; then
+# Ampere's CUTLASS, Hopper (wgmma, cuBLAS' nvjet), Blackwell (tcgen05, umma), flash attention, and AMD
+# (Tensile's MI instructions, mfma, wmma).
+_TENSOR_CORE_PARTS = (
+    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group",
+    "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688", "xmma_",
+    "tensorop", "gmma", "nvjet_", "tcgen05", "_umma", "mma_sync",
+    "flash_fwd_kernel", "flash_fwd_splitkv_kernel", "flash_bwd_dq_dk_dv", "mfma", "wmma",
+)  # fmt: skip
+# What multiplies on the ordinary cores although another part of its name is listed: xmma has both kinds.
+_ORDINARY_PARTS = ("_ffma_", "_simt_")
+_TENSILE = re.compile(r"Cijk_.*_MI\d+x\d+x\d+")
+_ELIGIBLE_ENDS = (
+    "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D", "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput", "/MatMul",
+    "FusedMatMul", "/CudnnRNN", "XlaDot", "XlaDotV2",
+    "/dot_general", "/conv_general_dilated",
+)  # fmt: skip
+# PyTorch's products, convolutions and attention; ``aten::linear`` and others call one of them.
+_ELIGIBLE_ATEN = re.compile(
+    r"/aten::(_?(add|bad?d?)?b?mm(_activation|_dtype)?|_scaled_mm|\w*convolution\w*|_cudnn_rnn\w*|miopen_rnn\w*"
+    r"|_\w*(flash|efficient|cudnn)_attention_\w+)"
+)
+_ELIGIBLE_PARTS = ("BatchMatMul", "CudnnRNNV", "CudnnRNNForward", "CudnnRNNBackprop")
 
 
 def is_nvidia(trace: Trace, plane: int) -> bool:
@@ -90,6 +123,31 @@ def tells_tensor_cores(trace: Trace, plane: int, framework: str) -> bool:
     return "GPU" in device.name.upper() and framework != SESSIONS and not has_none
 
 
+def uses_tensor_core(kernel_name: str) -> bool:
+    """Whether a kernel of this name multiplies matrices in tensor or matrix cores."""
+    lowered = kernel_name.lower()
+    if any(part in lowered for part in _ORDINARY_PARTS):
+        return False
+    return any(part in lowered for part in _TENSOR_CORE_PARTS) or bool(_TENSILE.search(kernel_name))
+
+
+def is_tensor_core_eligible(op_name: str) -> bool:
+    """Whether an op of this name is a matrix product or convolution."""
+    return (
+        op_name.endswith(_ELIGIBLE_ENDS)
+        or any(part in op_name for part in _ELIGIBLE_PARTS)
+        or _ELIGIBLE_ATEN.fullmatch(op_name) is not None
+    )
+
+
+def find_rates(plane: Plane) -> dict[str, int]:
+    """Operations per cycle and multiprocessor by width, of what a device has units for; {} if not known."""
+    capability = tuple(plane.stats.get(f"compute_cap_{part}", -1) for part in ("major", "minor"))
+    table = _AMD if plane.stats.get("device_vendor") == "AMD" else _NVIDIA
+    rates = next((row for listed, row in table.items() if listed == capability), ())
+    return {width: rate for width, rate in zip(_WIDTHS, rates, strict=False) if rate}
+
+
 def find_peak(plane: Plane) -> Peak | None:
     """The limits of the device of a plane, or None where they are not known."""
     stats = plane.stats
@@ -104,18 +162,13 @@ def find_peak(plane: Plane) -> Peak | None:
         bandwidth = number("peak_hbm_bw_gigabytes_per_second") * 1e9
         return Peak({"any": teraflops * 1e12}, bandwidth or float("nan"), "as the trace states it")
     clock, cores = number("clock_rate") * 1e3, number("core_count")
-    capability = int(number("compute_cap_major")), int(number("compute_cap_minor"))
-    table = _AMD if stats.get("device_vendor") == "AMD" else _NVIDIA
-    rates = table.get(capability)
-    if not clock or not cores or rates is None:
+    rates = find_rates(plane)
+    if not clock or not cores or not rates:
         return None
-    flops = {
-        width: rate * clock * cores for width, rate in zip(_WIDTHS, rates, strict=True) if rate
-    }
-    unit = "compute units" if table is _AMD else "multiprocessors"
+    unit = "compute units" if stats.get("device_vendor") == "AMD" else "multiprocessors"
     return Peak(
-        flops,
+        {width: rate * clock * cores for width, rate in rates.items()},
         number("memory_bandwidth") or float("nan"),
         f"{cores:.0f} {unit} at {clock / 1e9:.3g} GHz, as the trace states them, times what "
-        f"capability {capability[0]}.{capability[1]} does per cycle",
+        f"capability {number('compute_cap_major'):.0f}.{number('compute_cap_minor'):.0f} does per cycle",
     )

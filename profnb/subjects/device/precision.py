@@ -35,7 +35,7 @@ _UNKNOWN = len(WIDTHS) - 1
 _PATTERNS = (
     re.compile(r"e4m3|e5m2|fp8|f8e\d|int8|_i8|i8816|i16832|\bs8\b|qmma"),
     re.compile(
-        r"bf16|bfloat16|half|fp16|\bf16|_f16|f16_|h884|h1688|h16816|hmma|hgemm|_hsh_|_hhh_|_tst_|_ttt_"
+        r"bf16|bfloat16|half|fp16|\bf16|_f16|f16_|h884|h1688|h16816|hmma|hgemm|_[ht][hts][hts]_"
     ),
     re.compile(r"tf32|s1688gemm_f?32|tensorop_s1688gemm"),
     re.compile(r"float|f32|fp32|sgemm|_sss_"),

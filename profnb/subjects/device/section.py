@@ -245,7 +245,8 @@ def _precision_text(precision: Precision) -> str:
 def _kernel_cell(kernel: str, op: str) -> Cell:
     """The op and, fainter, the kernel without what C++ puts around its name."""
     start = kernel.removeprefix("void ")
-    short = start.partition("(")[0].strip() or start  # an anonymous namespace begins with a bracket
+    plain = start.replace("(anonymous namespace)::", "")
+    short = plain.partition("(")[0].strip() or start
     short = cut_middle(short, _LONGEST_KERNEL)
     if op == kernel:
         return (short, "", "", start if short != start else "")

@@ -6,6 +6,7 @@ beside it. That is no fault of the profiler's: CUPTI is to blame only where a GP
 recorded.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,21 +15,22 @@ from profnb.steps.spine import Spine
 from profnb.subjects.memory.allocators import Allocator
 from profnb.subjects.memory.find import Memory
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID
 
 __all__ = ["find_unused_gpus", "gpu_worked", "is_mixed_precision"]
 
-_LAUNCHES = ("cuLaunchKernel", "cudaLaunchKernel", "hipLaunchKernel", "hipModuleLaunchKernel")
+_STARTS_WORK = re.compile(r"(cu|cuda|hip)\w*(Launch|Mem(cpy|set))")
 _MOSTLY = 0.5
 _POLICY = "Precision policy"
 
 
 def gpu_worked(trace: Trace, allocators: Sequence[Allocator]) -> bool:
-    """Whether anything proves that a GPU worked: a launch, memory held on it, or work of its own."""
+    """Whether anything proves that a GPU worked: a launch, memory held on it, or work of its own.
+
+    A call of its runtime that starts nothing proves nothing: profilers themselves wait for the device.
+    """
     counts = np.diff(trace.lines.offsets)
     return bool(
-        trace.select_names(lambda name: name.startswith(_LAUNCHES)).any()
-        or len(trace.stats.integers(CORRELATION_ID))
+        trace.select_names(lambda name: _STARTS_WORK.match(name) is not None).any()
         or any(a.is_device and (a.in_use > 0).any() for a in allocators)
         or any(p.is_device and counts[p.lines.start : p.lines.stop].any() for p in trace.planes)
     )

@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int32s, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, look_up
 from profnb.trace.model import Trace
 
-__all__ = ["find_makers", "find_nodes", "nearest_of", "on_hosts"]
+__all__ = ["find_makers", "find_nodes", "on_hosts"]
 
 _SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
 _NODE, _SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
@@ -44,19 +44,6 @@ def find_nodes(trace: Trace) -> Bools:
 def on_hosts(trace: Trace, is_meant: Callable[[str], bool]) -> Bools:
     """Whether each event has such a name and is a host's, shape (E,)."""
     return np.asarray(trace.by_name(trace.names.rows_where(is_meant)) & trace.is_host_event)
-
-
-def nearest_of(parent: Int64s | Int32s, is_wanted: Bools) -> Int64s:
-    """The innermost of some events around each event, itself included, or -1.
-
-    Args:
-        parent: The parent of each event, or -1, shape (E,).
-        is_wanted: Which events are meant, shape (E,).
-    """
-    nearest = np.where(is_wanted, np.arange(is_wanted.size), parent)
-    while (waiting := np.flatnonzero((nearest >= 0) & ~is_wanted[nearest])).size:
-        nearest[waiting] = nearest[nearest[waiting]]
-    return nearest
 
 
 def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:

@@ -11,8 +11,8 @@
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.steps.nesting import find_parents
-from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, nearest_of, on_hosts
+from profnb.steps.nesting import find_parents, nearest_of
+from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, on_hosts
 from profnb.subjects.source.code_times import LineHistory
 from profnb.subjects.source.op_work import Work
 from profnb.subjects.source.stack_lines import StackLines

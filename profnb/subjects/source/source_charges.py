@@ -16,10 +16,12 @@ Besides, each line has the time that Python spent at it (``code_times``): in the
 the gaps that belong to them, and in the whole capture.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
 
+from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.untraced.clock import UntracedClock
@@ -125,7 +127,12 @@ class _SourceRows:
         self._index = LineIndex(records)
         self._row_of_place = self._rows(records.places)
         self._row_of_current = self._rows(history.places)
-        self._hlo_sources = {op.key[0]: op.source for op in hlo.ops if op.source}
+        sources = {op.key[0]: op.source.rpartition(":") for op in hlo.ops if op.source}
+        titles = {*records.lines.files, *records.texts, *(file for file, _ in records.places)}
+        names = _names_of_files({file for file, _, _ in sources.values()}, titles)
+        self._hlo_sources = {
+            op: (names[file], int(number)) for op, (file, _, number) in sources.items()
+        }
 
     def _rows(self, places: list[tuple[str, int]] | tuple[tuple[str, int], ...]) -> Int64s:
         """Rows of places, and at the end, where -1 leads, the row of none."""
@@ -171,11 +178,20 @@ class _SourceRows:
     def _find(self, name: str, function: str, input_of: int) -> OpLine:
         op_line = self._index.find(name, function, input_of)
         if op_line is NOWHERE and name in self._hlo_sources:
-            file, _, number = self._hlo_sources[name].rpartition(":")
-            row = self._places.setdefault((file, int(number)), len(self._places))
+            row = self._places.setdefault(self._hlo_sources[name], len(self._places))
             self._row_of_place = np.append(self._row_of_place[:-1], [row, 0])
             return OpLine(self._row_of_place.size - 2, has_graph=True)
         return op_line
+
+
+def _names_of_files(files: Iterable[str], titles: Collection[str]) -> dict[str, str]:
+    """What the result calls files that a saved program names by their whole path.
+
+    Where ``src/train.py`` is such a title, ``/home/me/src/train.py`` is that file.
+    """
+    ends = {file: [title for title in titles if file.endswith(f"/{title}")] for file in files}
+    others = shorten_files((file for file in files if not ends[file]), "")
+    return others | {file: max(fitting, key=len) for file, fitting in ends.items() if fitting}
 
 
 # The rows of a table that is added up: one column per place, in the order of ``SourceLines``.

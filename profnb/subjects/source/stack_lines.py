@@ -26,8 +26,7 @@ import numpy as np
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.columns import Bools, Int32s, Int64s
-from profnb.steps.nesting import find_parents
-from profnb.subjects.ops.autograd_nodes import nearest_of
+from profnb.steps.nesting import find_parents, nearest_of
 from profnb.trace.model import Trace
 
 __all__ = ["StackLines", "find_stack_lines"]

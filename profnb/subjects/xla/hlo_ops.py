@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from profnb.capture.source.user_code import is_user_file
 from profnb.core.columns import Int64s, look_up
 from profnb.steps.streams import raw_device_lines
+from profnb.subjects.xla.command_buffers import GRAPH, find_instructions_of_graphs
 from profnb.subjects.xla.hlo_served import Served
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
@@ -147,7 +149,7 @@ def _product_of(module: HloModule, row: int) -> int:
 def find_hlo_ops(trace: Trace) -> HloOps:
     """Find every event that ran an HLO instruction."""
     modules, complaints = read_hlo_modules(trace)
-    by_stat, by_name = _from_stats(trace), _from_names(trace)
+    by_stat, by_name = _from_stats(trace, modules), _from_names(trace)
     keys: dict[tuple[str, int, str], int] = {}
     events = np.concatenate([by_stat[0], by_name[0]])
     numbers = [
@@ -166,7 +168,7 @@ def find_hlo_ops(trace: Trace) -> HloOps:
 _Ran = tuple[Int64s, Int64s, list[tuple[str, int, str]]]
 
 
-def _from_stats(trace: Trace) -> _Ran:
+def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
     """Events that carry ``hlo_op``: (events, row of each, distinct (module, its number, instruction))."""
     names = trace.stats.texts("hlo_op")
     if not len(names):
@@ -181,14 +183,18 @@ def _from_stats(trace: Trace) -> _Ran:
     module = look_up(modules.events, modules.values.astype(np.int64), events)
     ids = trace.stats.integers("program_id")
     program = look_up(ids.events, ids.values.astype(np.int64), events)
-    keys, rows = np.unique(np.stack([module, program, name]), axis=1, return_inverse=True)
+    in_graph = np.array([text.startswith(GRAPH) for text in names.texts], np.bool_)[name]
+    instruction = find_instructions_of_graphs(trace, events, in_graph, program, programs)
+    keys, rows = np.unique(
+        np.stack([module, program, name, instruction]), axis=1, return_inverse=True
+    )
     listed = [
         (
             modules.texts[module_row] if module_row >= 0 else "",
             _program_id(program_id),
-            names.texts[name_row],
+            programs[_program_id(program_id)].names[row] if row >= 0 else names.texts[name_row],
         )
-        for module_row, program_id, name_row in keys.T.tolist()
+        for module_row, program_id, name_row, row in keys.T.tolist()
     ]
     return events, rows.reshape(-1), listed
 
@@ -235,7 +241,8 @@ def _describe(
     if origin >= 0:
         op_name, op_type = module.op_names[origin], module.op_types[origin]
         file = module.source_files[origin]
-        if module.source_lines[origin] > 0 and file and not _LIBRARY.search(file):
+        is_own = not _LIBRARY.search(file) and is_user_file(file)
+        if module.source_lines[origin] > 0 and file and is_own:
             source = f"{file}:{module.source_lines[origin]}"
     category = module.targets[row] or module.opcodes[row]
     works_for = ""

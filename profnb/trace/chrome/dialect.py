@@ -1,10 +1,10 @@
 """What one writer's Chrome trace means: the value that each dialect's reader gives back."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from profnb.core.columns import Bools, Int64s
-from profnb.trace.assemble import FoundLine
+from profnb.trace.assemble import FoundLine, PlaneStats
 
 __all__ = ["Reading", "number_of"]
 
@@ -24,6 +24,7 @@ class Reading:
             Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009.
         rank: Where each line stands, by line; as they are found where empty.
         planes: Planes that stand first even if they have no events: name and side.
+        plane_stats: What the file says of devices, by their planes' names.
         left_out: What of the events is not understood, in sentences.
     """
 
@@ -36,6 +37,7 @@ class Reading:
     derived: dict[str, tuple[Int64s, Int64s]]
     rank: Sequence[int] = ()
     planes: Sequence[tuple[str, str]] = ()
+    plane_stats: Mapping[str, PlaneStats] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.columns import Int64s
-from profnb.trace.assemble import FoundLine
+from profnb.trace.assemble import FoundLine, PlaneStats
 from profnb.trace.chrome.dialect import Reading, number_of
 from profnb.trace.chrome.events import RawEvents
 from profnb.trace.names import (
@@ -47,6 +47,12 @@ _KINETO_ONLY = frozenset(
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
 _MOST_RANKS = 1_000_000
+# What Kineto says of a device, and what XPlane calls it.
+_DEVICE_FACTS = {
+    "name": "gpu_device_name", "totalGlobalMem": "memory_size", "computeMajor": "compute_cap_major",
+    "computeMinor": "compute_cap_minor", "numSms": "core_count",
+}  # fmt: skip
+_LARGEST_FACT = 1 << 53
 _DIGITS, _CLOCK_DIGITS = 15, 18  # of what 64 bits hold; 15 digits of nanoseconds are 12 days only
 # What an event on a device is, by its category: work, or what a line beside the work shows.
 _WORK, _ANNOTATION, _SYNCHRONISATION, _UNKNOWN = range(1, 5)
@@ -131,8 +137,10 @@ def read_kineto(
         derived[CLOCK_NS] = clock_events, np.array(values, np.int64)
         renamed |= dict.fromkeys(readings, CLOCK_EVENT)
     names = [renamed.get(row, name) for row, name in enumerate(raw.names)]
+    facts = _facts_of_devices(raw.header)
     return Reading(
         lines, thread, is_event, names, raw.name, is_op, derived,
+        planes=() if on_device.any() else [(plane, "device") for plane in facts], plane_stats=facts,
         left_out=_unknown_work(raw, kinds),
     )  # fmt: skip
 
@@ -157,6 +165,22 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
         and members[1:]
     }
     return rank, ranks, len(sets)
+
+
+def _facts_of_devices(header: Mapping[str, Any]) -> dict[str, PlaneStats]:
+    """What the header says of each device, by the name of its plane."""
+    vendor = "AMD" if any(key.startswith("hip") for key in header) else "Nvidia"
+    facts: dict[str, PlaneStats] = {}
+    for device in devices if isinstance(devices := header.get("deviceProperties"), list) else ():
+        if not isinstance(device, dict) or not isinstance(device.get("id"), int):
+            continue
+        values = {ours: device.get(theirs) for theirs, ours in _DEVICE_FACTS.items()}
+        facts[f"/device:GPU:{device['id']}"] = {"device_vendor": vendor} | {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, str) or (isinstance(value, int) and 0 <= value < _LARGEST_FACT)
+        }
+    return facts
 
 
 def _kineto_kind(category: str) -> int:

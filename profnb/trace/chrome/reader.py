@@ -80,6 +80,7 @@ def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
         is_op_name=reading.is_op_name,
         left_out=(*raw.left_out, *reading.left_out, *_unread_flows(raw)),
         planes=reading.planes,
+        plane_stats=reading.plane_stats,
         keeps_origin=_is_export(raw),
     )  # fmt: skip
     rank, ranks, process_groups = place_in_job(raw.header)
