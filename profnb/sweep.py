@@ -15,6 +15,7 @@ from profnb.capture.saved.sidecar import read_recordings
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import folder_prefix
 from profnb.loading import load
 from profnb.several.crews import Crew
 from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT
@@ -202,7 +203,7 @@ class Sweep:
 
     def run_in_fresh_process(self, row: int, options: CaptureOptions, body: str) -> None:
         """Run one setting once in a process of its own, under trace if it is its first run."""
-        with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+        with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
             folder = Path(name)
             is_first = self.profiles[row] is None
             try:
@@ -218,7 +219,7 @@ class Sweep:
             if run.error:
                 self.errors[run.row] = run.error
                 continue
-            with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+            with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
                 for place, content in run.files.items():
                     file = Path(name) / place
                     file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
+from profnb.core.regular_files import open_regular
 from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 
@@ -201,7 +202,7 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
 
     target = Path(path).expanduser()
     try:
-        with gzip.open(target) as file:
+        with open_regular(target) as packed, gzip.open(packed) as file:
             text = file.read(_MOST_BYTES + 1)
         contents = json.loads(text) if len(text) <= _MOST_BYTES else {}
         _check_version(contents["profnb_lite"])

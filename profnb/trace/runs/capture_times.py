@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
+from profnb.core.errors import TraceFormatError
+from profnb.core.regular_files import open_regular
+
 __all__ = ["CaptureTime", "capture_time", "read_capture_time"]
 
 _PLANE, _HOSTNAME = 1, 4  # fields of XSpace
@@ -57,9 +60,9 @@ def capture_time(stats: "dict[str, int | float | str | bytes]", hostname: str = 
 def read_capture_time(file: Path) -> CaptureTime:
     """When and where a file was recorded; of what is no XSpace, or a damaged one, nothing is known."""
     try:
-        with file.open("rb", buffering=0) as opened:
+        with open_regular(file) as opened:
             return _read(opened, os.fstat(opened.fileno()).st_size)
-    except (OSError, ValueError, IndexError):
+    except (TraceFormatError, PermissionError, FileNotFoundError, ValueError, IndexError):
         return CaptureTime()
 
 
