@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
-from profnb.core.printable import printable
 from profnb.core.regular_files import is_regular, read_whole
 from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.result import is_saved, open_result
@@ -140,12 +139,12 @@ def _remarks(
     remarks = []
     if run is None and len(runs) > 1:
         remarks.append(
-            f"The newest of {count_text(len(runs))} runs was opened, {printable(picked.run)}; "
+            f"The newest of {count_text(len(runs))} runs was opened, {picked.run}; "
             "run= (--run) opens another."
         )
     if host is None and len(hosts) > 1:
         remarks.append(
-            f"The first of {count_text(len(hosts))} hosts was opened, {printable(picked.host)}; "
+            f"The first of {count_text(len(hosts))} hosts was opened, {picked.host}; "
             "host= (--host) opens another, profnb.load_fleet all."
         )
     return remarks

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import http.server
+import io
 import os
 import shutil
 import socket
@@ -15,10 +16,14 @@ from pathlib import Path
 import pytest
 
 import profnb
+from profnb.__main__ import main
+from profnb.core.printable import for_terminal
 from profnb.core.whole_files import folder_prefix, remove_leftovers
 from profnb.trace import files as trace_files
 from profnb.trace.runs import remote_files
 from profnb.trace.runs.remote_files import fetch_traces
+
+from made_hosts import SLOW, hosts_of
 
 NAMES = ("a.xplane.pb", "a.trace.json.gz", "timeline.json", "a.prof", "a.lite.json.gz", "a.run_metadata.pb")
 
@@ -311,3 +316,66 @@ def test_loading_removes_what_a_killed_kernel_left(tmp_path, monkeypatch):
     profnb.load_ipython_extension(shell)
     profnb.unload_ipython_extension(shell)
     assert not folder.exists()
+
+
+# Where what is said goes.
+
+
+@pytest.fixture
+def evil_hosts(tmp_path):
+    """Three hosts, a run and files with a newline in their names."""
+    evil = "x\nINJECTED\x1b[31m"
+    run = f"run{evil}"
+    for file in hosts_of(tmp_path, SLOW, runs=(run,) * 3, hostname=f"{{}}{evil}"):
+        file.rename(file.with_name(f"{evil}{file.name}"))
+    return tmp_path
+
+
+def test_a_newline_in_the_name_of_a_host_a_run_or_a_file_breaks_no_line(evil_hosts, capsys):
+    p, fleet = profnb.load(evil_hosts), profnb.load_fleet(evil_hosts)
+    forms = [p.summary(), fleet.summary(), *p.notes, *fleet.notes, repr(p), repr(fleet), p.to_json(), fleet.to_json()]
+    for arguments in (["report", "--list"], ["report"], ["report", "--host", "nobody"], ["timeline"], ["table", "steps"]):
+        main([arguments[0], str(evil_hosts), *arguments[1:]])
+        forms += capsys.readouterr()
+    for name in ("nobody", "x\ny"):
+        for keyword in ("run", "host"):
+            with pytest.raises(ValueError) as caught:
+                profnb.load(evil_hosts, **{keyword: name})
+            forms.append(str(caught.value))
+    assert all("INJECTED" in form for form in (p.summary(), fleet.summary()))
+    assert [form for form in forms if "\nINJECTED" in form or "\x1b" in form] == []
+    assert "\n" not in p.save(evil_hosts / "out").name
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
+def test_all_that_is_said_is_shown_in_a_terminal_of_any_encoding(cpu_trace_path, tmp_path, monkeypatch, encoding):
+    hosts_of(tmp_path, SLOW)
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    p = profnb.load(cpu_trace_path)
+    p.report()
+    p.timeline()
+    print(p, p.summary(), profnb.compare(p, p).summary(), profnb.load_fleet(tmp_path).summary(), p._repr_mimebundle_()["text/plain"])
+    assert main(["report", str(cpu_trace_path)]) == main(["timeline", str(cpu_trace_path)]) == 0
+    out.flush()
+    said = out.buffer.getvalue().decode(encoding)
+    assert ("█" if encoding in ("utf-8", "cp437") else "####") in said and "?" not in said
+    assert ("—" in said) == (encoding == "utf-8")
+
+
+def test_nothing_is_simplified_where_nothing_need_be(monkeypatch):
+    text = "µs · 12 % — █▏ käse 日本"
+    assert for_terminal(text) == text
+    monkeypatch.setattr(sys, "stdout", None)
+    assert for_terminal(text) == text
+
+
+@pytest.mark.parametrize("arguments", [["report"], ["report", "--json"], ["table", "events", "--json"], ["timeline"]])
+def test_output_piped_to_head_ends_without_a_word(cpu_trace_path, monkeypatch, capsys, arguments):
+    reading, writing = os.pipe()
+    os.close(reading)  # who read it has ended already
+    with os.fdopen(writing, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert main([arguments[0], str(cpu_trace_path), *arguments[1:]]) == 141
+        print("more that nobody reads")
+    assert capsys.readouterr().err == ""

@@ -15,7 +15,7 @@ from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
 from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.plotly import figure_html
@@ -84,7 +84,8 @@ def comparison_text(view: ComparisonView) -> str:
     """The comparison as plain text."""
     parts = [f"Caution: {printable(guard)}" for guard in view.guards]
     parts += [printable(part) for part in (view.verdict, view.quality_verdict) if part]
-    return "\n\n".join([*parts, *(section_text(section) for section in view.sections())])
+    parts += [section_text(section) for section in view.sections()]
+    return for_terminal("\n\n".join(parts))
 
 
 def comparison_bundle(view: ComparisonView) -> dict[str, Any]:

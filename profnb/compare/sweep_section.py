@@ -8,7 +8,7 @@ from markupsafe import Markup
 from profnb.compare.settings_table import settings_table
 from profnb.compare.sweep_words import slower_text
 from profnb.compare.sweeps import SweepTable, setting_text
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
 from profnb.core.units import (
     MISSING,
     count_text,
@@ -31,7 +31,7 @@ _MB = 1e6
 def sweep_text(table: SweepTable) -> str:
     """The sweep as plain text."""
     notes = [f"Note: {printable(note)}" for note in table.notes]
-    return "\n\n".join([_headline(table), *notes, section_text(_section(table))])
+    return for_terminal("\n\n".join([_headline(table), *notes, section_text(_section(table))]))
 
 
 def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.core.columns import Floats
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
 from profnb.core.units import counted_text, duration_text, percent_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import content_policy, script_element
@@ -206,7 +206,7 @@ def fleet_text(view: FleetView) -> str:
         parts.append(advice_section_text(view.verdict.advice))
     parts += [f"Note: {printable(note)}" for note in view.notes]
     parts += [section_text(one) for one in view.sections() if not one.is_detail]
-    return "\n\n".join(parts)
+    return for_terminal("\n\n".join(parts))
 
 
 def _what_if(view: FleetView) -> str:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from profnb.capture.cell import loaded_magics
 from profnb.capture.seams import KERNEL
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
 from profnb.drawing.html_table import note_list
 from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.theme import ROOT
@@ -177,5 +177,5 @@ def show_sentence(sentence: str) -> None:
     """Show one sentence in the cell's output, apart from what the cell printed."""
     from IPython.display import display
 
-    text = printable(sentence)
+    text = for_terminal(printable(sentence))
     display({"text/html": str(_ROOT.format(ROOT, sentence)), "text/plain": text}, raw=True)

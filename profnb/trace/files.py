@@ -90,7 +90,7 @@ def _trace_file(path: Path) -> TraceFile:
     host = path.name
     for suffix in (_SUFFIX, *_OTHER_SUFFIXES, ".json", ".json.gz"):
         host = host.removesuffix(suffix)
-    return TraceFile(path, path.parent.name or ".", host)
+    return TraceFile(path, printable(path.parent.name or "."), printable(host))
 
 
 def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> TraceFile:
@@ -106,13 +106,13 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
         of_folder = [trace.run for trace in traces if trace.folder == run]
         hosts = [trace for trace in traces if trace.run in of_folder[:1]]
     if not hosts:
-        raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
+        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
     if host is None:
         return hosts[0]
     for trace in hosts:
         if trace.host == host:
             return trace
-    names = printable(", ".join(trace.host for trace in hosts))
+    names = ", ".join(trace.host for trace in hosts)
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
@@ -130,7 +130,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         TraceFormatError: It is not a trace we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    return _read(read_whole(file, MOST_BYTES), file.name)
+    return _read(read_whole(file, MOST_BYTES), printable(file.name))
 
 
 def _read(recorded: Bytes, source: str) -> Trace:

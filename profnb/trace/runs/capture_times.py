@@ -12,6 +12,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
 from profnb.core.regular_files import open_regular
 
 __all__ = ["CaptureTime", "capture_time", "read_capture_time"]
@@ -82,7 +83,7 @@ def _read(opened: RawIOBase, size: int) -> CaptureTime:
         if key >> 3 == _PLANE and length <= _MOST_BYTES and _ENVIRONMENT in head[inner:]:
             times = _times_of(_bytes_at(opened, length, begin))
         elif key >> 3 == _HOSTNAME and not hostname and length <= _HEAD * 16:
-            hostname = _bytes_at(opened, length, begin).decode("utf-8", "replace")
+            hostname = printable(_bytes_at(opened, length, begin).decode("utf-8", "replace"))
     return CaptureTime(times.begin_ns, times.end_ns, hostname)
 
 
