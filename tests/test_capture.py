@@ -561,7 +561,8 @@ def test_a_logdir_that_is_closed_meanwhile_costs_the_file_but_not_the_result(tmp
     assert list(tmp_path.rglob("*.*")) == []
 
 
-def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(capfd):
+def test_the_profilers_log_stays_out_of_a_notebook_and_other_text_stays_in(capfd, monkeypatch):
+    monkeypatch.setattr(held_back, "is_in_notebook", lambda: True)
     with profnb.profile():
         custom_loop(2)
     out, err = capfd.readouterr()
@@ -637,6 +638,7 @@ def test_a_full_disk_costs_a_sentence_and_leaves_nothing_patched(monkeypatch):
 
 
 def test_without_room_for_the_held_log_the_profiler_still_starts_and_stops(monkeypatch):
+    monkeypatch.setattr(held_back, "is_in_notebook", lambda: True)
     monkeypatch.setattr(held_back.tempfile, "TemporaryFile", no_space)
     with profnb.profile() as p:
         custom_loop(3)

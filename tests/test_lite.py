@@ -254,7 +254,7 @@ def test_the_verdict_says_gain_and_price():
     scores = (1.0,) * 1000
     worse = (0.0,) * 20 + (1.0,) * 980
     one = found(replace(FLOAT, scores=scores), replace(INT8, scores=worse), metric="accuracy")
-    assert verdict_text(one) == "int8 is 4.0x faster than float32 (4.0 to 4.0) and 4.0x smaller; accuracy 2.0 points lower (1.1 to 2.9)."
+    assert verdict_text(one) == "int8 is 4.0x faster than float32 (4.0) and 4.0x smaller; accuracy 2.0 points lower (1.1 to 2.9)."
 
 
 def test_a_difference_that_may_be_chance_is_called_so():

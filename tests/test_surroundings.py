@@ -7,10 +7,12 @@ import http.server
 import io
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ import pytest
 import profnb
 from profnb.__main__ import main
 from profnb.core.printable import for_terminal
+from profnb.core.units import longer_text, range_text
 from profnb.core.whole_files import folder_prefix, remove_leftovers
 from profnb.trace import files as trace_files
 from profnb.trace.runs import remote_files
@@ -379,3 +382,51 @@ def test_output_piped_to_head_ends_without_a_word(cpu_trace_path, monkeypatch, c
         assert main([arguments[0], str(cpu_trace_path), *arguments[1:]]) == 141
         print("more that nobody reads")
     assert capsys.readouterr().err == ""
+
+
+# What of the process is the user's.
+
+
+CHILDREN = {"subprocess.Popen", "os.system", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "pty.spawn"}
+
+
+@pytest.fixture
+def children():
+    """What is started meanwhile, in any thread, and how many SIGCHLD come to a handler of the user's."""
+    pytest.importorskip("tensorflow")  # which starts one itself when it is imported
+    started, signals, is_on = [], [], [True]
+    sys.addaudithook(lambda event, arguments: is_on[0] and event in CHILDREN and started.append([event, repr(arguments), *traceback.format_stack()]))
+    before = signal.signal(signal.SIGCHLD, lambda *_: signals.append(1))
+    yield started, signals
+    signal.signal(signal.SIGCHLD, before)
+    is_on[0] = False
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("line", ["", "--python", "--repeat 2", "-d {}"])
+def test_a_capture_starts_no_child_process(children, tmp_path, monkeypatch, line):
+    monkeypatch.setattr("profnb.capture.profiler.held_back.is_in_notebook", lambda: True)
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    profnb.load_ipython_extension(shell)
+    try:
+        cell = "import tensorflow as tf\nf = tf.function(lambda x: tf.linalg.matmul(x, x))\nfor _ in range(4): f(tf.ones((8, 8)))"
+        assert shell.run_cell(f"%%tfprofile {line.format(tmp_path)}\n{cell}").success
+        p = shell.user_ns["_tfprofile"]
+        assert len(p.steps) == 4
+        p.to_html(tmp_path / "page.html")
+    finally:
+        profnb.unload_ipython_extension(shell)
+        type(shell).clear_instance()
+    started, signals = children
+    assert not started, "".join(started[0])
+    assert not signals
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.08, None, "8.0 % longer"), (0.08, 0.12, "8.0 % to 12.0 % longer"), (0.08, 0.0801, "8.0 % longer"), (32.0, 32.1, "33 times as long"), (32.0, 40.4, "33 to 41 times as long"), (3.0, None, "4 times as long"), (0.0, 0.0, "0.0 % longer")],
+)
+def test_how_much_longer_something_takes_is_said_once_and_as_people_say_it(low, high, said):
+    assert longer_text(low, high) == said
+    assert longer_text(low, high, "that") == said + (" than that" if said.endswith("longer") else " as that")
+    assert range_text("1.02", "1.02") == "1.02" and range_text("1.02", "1.03") == "1.02 to 1.03"

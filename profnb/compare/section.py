@@ -16,7 +16,7 @@ from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
 from profnb.core.printable import for_terminal, printable
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, range_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
@@ -150,8 +150,8 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
         rows.append((
             bar_text(float(np.median(side.medians)) / slowest, 12), side.label,
             count_text(side.medians.size), count_text(steps.size), duration_text(float(middle)),
-            f"{duration_text(float(low))} to {duration_text(float(high))}",
-            f"{duration_text(float(steps.min()))} to {duration_text(float(steps.max()))}",
+            range_text(duration_text(float(low)), duration_text(float(high))),
+            range_text(duration_text(float(steps.min())), duration_text(float(steps.max()))),
         ))  # fmt: skip
     for side in runs:
         if side.run_ps and all(other.run_ps for other in runs):
@@ -159,8 +159,8 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
             rows.append((
                 "", f"{side.label}, whole run", count_text(len(side.run_ps)), "",
                 duration_text(float(middle)),
-                f"{duration_text(float(low))} to {duration_text(float(high))}",
-                f"{duration_text(min(side.run_ps))} to {duration_text(max(side.run_ps))}",
+                range_text(duration_text(float(low)), duration_text(float(high))),
+                range_text(duration_text(min(side.run_ps)), duration_text(max(side.run_ps))),
             ))  # fmt: skip
     return Section(
         title="From step to step, and whole runs",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.core.units import bytes_text, count_text, duration_text, longer_text, percent_text
 from profnb.steps.step_times import TracingCost
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.windows import Steps
@@ -205,8 +205,8 @@ def note_cost(cost: TracingCost | None, *, of_runs: bool = False) -> list[str]:
         return []
     what, one = ("calls of Session.run", "call") if of_runs else ("steps", "step")
     return [
-        f"Traced {what} took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
-        f"interval {percent_text(cost.low)} to {percent_text(cost.high)}), so the times below are too long, "
+        f"Traced {what} took {longer_text(cost.fraction, than='the untraced ones beside them')} (95 % "
+        f"interval {longer_text(cost.low, cost.high)}), so the times below are too long, "
         "most of all where many small events are recorded (an input pipeline that maps one element at a "
         f"time, say). Without tracing a {one} takes {duration_text(cost.untraced_ps)}."
     ]

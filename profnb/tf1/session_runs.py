@@ -106,7 +106,7 @@ class GraphRuns:
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
-        self.log = LogHolder(is_long=True)
+        self.log = LogHolder()
 
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:

@@ -1,13 +1,18 @@
-"""The profiler's own log lines, held back while it starts or stops; what others write comes after."""
+"""The profiler's own log lines, held back while it starts or stops; what others write comes after.
+
+Only in a notebook, where a kernel shows file descriptor 2 under the user's cell. Elsewhere standard error is
+as without us, the last words of a process that dies included; a kernel's pipe loses those without us, too.
+"""
 
 import contextlib
 import os
 import re
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from typing import IO
+
+from profnb.capture.seams import KERNEL, SHELL_INSTANCE, SHELL_IS_THERE
 
 __all__ = ["LogHolder", "profiler_log_held_back"]
 
@@ -22,8 +27,7 @@ _FIRST_LOG = b"WARNING: All log messages before absl::InitializeLog() is called"
 def profiler_log_held_back() -> Iterator[list[bytes]]:
     """Keep the profiler's own log lines out of the notebook; pass on anything else written.
 
-    TensorFlow and PyTorch log them to file descriptor 2, which a kernel shows under the user's cell. The list
-    holds them when the block is over. If the process dies in the block, what it wrote last is shown.
+    TensorFlow and PyTorch log them to file descriptor 2. The list holds them when the block is over.
     """
     with contextlib.closing(LogHolder()) as holder, holder.hold() as lines:
         yield lines
@@ -32,17 +36,11 @@ def profiler_log_held_back() -> Iterator[list[bytes]]:
 class LogHolder:
     """Holds the profiler's log lines back again and again, as ``profiler_log_held_back`` does once.
 
-    What that needs, a file and a process, is made when it is needed first and kept until ``close``:
-    a process for each of many short runs takes longer than they do where the cores are busy.
-
-    Args:
-        is_long: It is kept while the user's code runs. The process is then no child of this one, as code
-            that waits for all its children must not wait for it.
+    The file that it needs is made when it is needed first, and kept until ``close``.
     """
 
-    def __init__(self, *, is_long: bool = False) -> None:
+    def __init__(self) -> None:
         """Nothing is opened yet."""
-        self._is_long = is_long
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         self._inside: set[object] = set()
@@ -76,6 +74,8 @@ class LogHolder:
                     lines += self._pass_on(self._held)
 
     def _open(self) -> bool:
+        if not is_in_notebook():
+            return False
         with contextlib.ExitStack() as stack:
             try:
                 held = stack.enter_context(tempfile.TemporaryFile(buffering=0))
@@ -83,7 +83,6 @@ class LogHolder:
             except OSError:  # no standard error, or nowhere to put it
                 return False
             stack.callback(os.close, saved)
-            stack.enter_context(_shown_at_death(held.fileno(), saved, is_long=self._is_long))
             self._held, self._saved, self._stack = held, saved, stack.pop_all()
         return True
 
@@ -102,54 +101,7 @@ class LogHolder:
         return [line for line, is_kept in zip(written, kept, strict=True) if is_kept]
 
 
-@contextlib.contextmanager
-def _shown_at_death(held: int, saved: int, *, is_long: bool) -> Iterator[None]:
-    """Have a file shown if this process dies in the block.
-
-    What the C library, a failed check of TensorFlow's or Python's faulthandler say at the end goes to
-    descriptor 2, and no code of ours runs any more. So a shell waits for a line from us, and shows the file
-    when it finds the pipe closed instead. Only where /proc lets it be opened anew.
-
-    Args:
-        held: The file's descriptor.
-        saved: Where to show it; a kernel's own standard error counts more, as only that outlives it.
-        is_long: Whether the shell that waits is to be no child of this process.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            reading = os.open(f"/proc/self/fd/{held}", os.O_RDONLY)
-            stack.callback(os.close, reading)
-            waiting, telling = os.pipe()
-            stack.callback(os.close, waiting)
-            is_kernel = type(sys.stderr).__module__.startswith("ipykernel")
-            shown = sys.stderr.fileno() if is_kernel else saved
-            silent = os.open(os.devnull, os.O_WRONLY)  # for what a shell has to say of itself
-            stack.callback(os.close, silent)
-            pairs = (waiting, 0), (shown, 1), (silent, 2), (reading, 3)
-            inherited = [(os.POSIX_SPAWN_DUP2, descriptor, its) for descriptor, its in pairs]
-            command = 'trap "" INT TERM HUP; read _ <&4 || exec cat <&3'
-            apart = f"({command}) &" if is_long else command
-            arguments = ["sh", "-c", f"exec 4<&0; {apart}"]
-            child = os.posix_spawn("/bin/sh", arguments, os.environ, file_actions=inherited)
-        except (OSError, AttributeError, ValueError):  # no such system, or no more processes
-            child = 0
-        if not child:
-            stack.close()
-            yield
-            return
-        stack.close()
-        if is_long:
-            _reap(child)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # somebody killed it
-                os.write(telling, b"\n")
-            os.close(telling)
-            if not is_long:
-                _reap(child)
-
-
-def _reap(child: int) -> None:
-    with contextlib.suppress(OSError):  # somebody reaps all children himself
-        os.waitpid(child, 0)
+def is_in_notebook() -> bool:
+    """Tell whether a kernel runs this code."""
+    is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
+    return bool(is_there and instance and is_there()) and KERNEL.of(instance()) is not None
