@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.regular_files import open_regular
+from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 
@@ -162,7 +163,7 @@ class LiteResult(LiteTables):
             "findings": _codec().encode(self.findings, LiteFindings),
         }
         with whole_file(target) as partial:
-            partial.write_bytes(gzip.compress(json.dumps(contents).encode()))
+            partial.write_bytes(gzip.compress(json.dumps(Sharing().values(contents)).encode()))
         return target
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

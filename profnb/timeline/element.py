@@ -130,8 +130,10 @@ def build_timeline(
     return Timeline(
         headline=headline,
         remarks=tuple(remarks),
-        still=still_html(still),
-        text=for_terminal("\n\n".join([printable(headline), *remarks, still_text(still)])),
+        still=trace.sharing.html(still_html(still)),
+        text=for_terminal(
+            trace.sharing.text("\n\n".join([printable(headline), *remarks, still_text(still)]))
+        ),
         data=b64encode(first.data).decode("ascii"),
         every="" if first is packed else b64encode(packed.data).decode("ascii"),
     )

@@ -21,6 +21,7 @@ from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
 from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
+from profnb.trace.runs.masked_trace import masked
 from profnb.trace.xplane import read_xplane
 
 __all__ = [
@@ -202,7 +203,7 @@ def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
 
 
 def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
-    """Write a trace into a logdir in TensorBoard's layout, byte for byte as it was read.
+    """Write a trace into a logdir in TensorBoard's layout, as it was read but for what must not leave.
 
     Returns:
         The file that was written.
@@ -217,7 +218,7 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
 
     def write(target: Path) -> None:
         with whole_file(target) as partial:
-            partial.write_bytes(recorded.tobytes())
+            partial.write_bytes(masked(recorded, trace.sharing))
 
     return write_into_run(trace, logdir, _SUFFIX, write)
 
@@ -228,7 +229,7 @@ def write_into_run(
     """Write what was recorded of a trace into a new run of a logdir, in TensorBoard's layout.
 
     Args:
-        trace: The trace, whose host the file is named for.
+        trace: The trace, whose host the file is named for as far as that may leave.
         logdir: The logdir.
         suffix: What the file's name ends with.
         write: Writes the file it is given, whole or not at all.
@@ -238,7 +239,7 @@ def write_into_run(
     """
     runs = Path(logdir).expanduser() / "plugins" / "profile"
     folder = claim_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
-    host = trace.hostnames[0] if trace.hostnames else "host"
+    host = trace.sharing.text(trace.hostnames[0]) if trace.hostnames else "host"
     target = folder / (re.sub(r"[^\w.-]", "_", host) + suffix)
     try:
         write(target)
