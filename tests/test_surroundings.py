@@ -430,3 +430,36 @@ def test_how_much_longer_something_takes_is_said_once_and_as_people_say_it(low, 
     assert longer_text(low, high) == said
     assert longer_text(low, high, "that") == said + (" than that" if said.endswith("longer") else " as that")
     assert range_text("1.02", "1.02") == "1.02" and range_text("1.02", "1.03") == "1.02 to 1.03"
+
+
+@pytest.mark.tensorflow
+def test_a_cell_that_uses_up_all_files_still_has_its_report(monkeypatch):
+    """In a process of its own, in which nothing that a report needs is imported yet."""
+    pytest.importorskip("tensorflow")
+    done = subprocess.run([sys.executable, "-c", NO_MORE_FILES], capture_output=True, text=True)
+    assert "Too many open files" in done.stdout and "Error in callback" not in done.stdout
+    assert "4 of 4" in done.stdout and done.stdout.rstrip().endswith("0 left")
+
+
+NO_MORE_FILES = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+import tensorflow as tf
+import profnb
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.colors = "NoColor"
+profnb.load_ipython_extension(shell)
+before = len(os.listdir("/proc/self/fd"))
+shell.run_cell('''%%tfprofile
+import os, tensorflow as tf
+f, files = tf.function(lambda x: tf.linalg.matmul(x, x)), []
+for _ in range(4): f(tf.ones((8, 8)))
+try:
+    while True: files.append(os.open(os.devnull, 0))
+except OSError as error:
+    print(error)
+''')
+for file in shell.user_ns["files"]: os.close(file)
+print(len(os.listdir("/proc/self/fd")) - before, "left")
+"""
