@@ -61,7 +61,7 @@ def short_path(path: str) -> str:
     """
     parts = [part for part in _SEPARATORS.split(path.removeprefix("file:")) if part]
     whole = "/".join(parts)
-    library = [found.start() for found in _LIBRARY.finditer(whole)]  # packages lie in a library
+    library = [match.start() for match in _LIBRARY.finditer(whole)]  # packages lie in a library
     if library:
         return whole[library[-1] :]
     if parts and parts[0].endswith(":"):
@@ -158,12 +158,12 @@ class Sharing:
             return [self.values(one) for one in value]
         return value
 
-    def _short(self, found: re.Match[str]) -> str:
-        short = short_path(found[0])
-        return short if self.has_files or _LIBRARY.match(short) else self._number(found[0])
+    def _short(self, match: re.Match[str]) -> str:
+        short = short_path(match[0])
+        return short if self.has_files or _LIBRARY.match(short) else self._number(match[0])
 
-    def _without_file(self, found: re.Match[str]) -> str:
-        return found[0] if _LIBRARY.match(found[0]) else self._number(found[0])
+    def _without_file(self, match: re.Match[str]) -> str:
+        return match[0] if _LIBRARY.match(match[0]) else self._number(match[0])
 
     def _number(self, file: str) -> str:
         """Give what stands for a file; no two are called alike."""
@@ -194,21 +194,21 @@ class Sharing:
             return None
         return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])")
 
-    def _stand_in(self, found: re.Match[str]) -> str:
-        return _HOST if found[0] in self._hosts else _USER
+    def _stand_in(self, match: re.Match[str]) -> str:
+        return _HOST if match[0] in self._hosts else _USER
 
 
 class _Masking(Sharing):
     """Keeps the length of what it replaces."""
 
-    def _short(self, found: re.Match[str]) -> str:
-        return _padded(super()._short(found), found[0])
+    def _short(self, match: re.Match[str]) -> str:
+        return _padded(super()._short(match), match[0])
 
-    def _without_file(self, found: re.Match[str]) -> str:
-        return _padded(super()._without_file(found), found[0])
+    def _without_file(self, match: re.Match[str]) -> str:
+        return _padded(super()._without_file(match), match[0])
 
-    def _stand_in(self, found: re.Match[str]) -> str:
-        return _padded(super()._stand_in(found), found[0])
+    def _stand_in(self, match: re.Match[str]) -> str:
+        return _padded(super()._stand_in(match), match[0])
 
 
 def _padded(text: str, before: str) -> str:

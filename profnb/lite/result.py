@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import zlib
 from functools import cached_property
@@ -16,7 +17,7 @@ from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from profnb.lite.findings import LiteFindings
+    from profnb.lite.findings import LiteFindings, LiteModel
     from profnb.report.report import Report
     from profnb.subjects.advising import Advice
 
@@ -176,10 +177,20 @@ class LiteResult(LiteTables):
 
 def _codec() -> Any:
     from profnb.capture.saved.codec import Codec, Limit
+    from profnb.lite.findings import LiteFindings, LiteModel
 
-    return Codec(
-        {"LiteFindings.ops": Limit((200_000,)), "LiteFindings.layers": Limit((100_000,))}, {}
-    )
+    limits = {"LiteFindings.ops": Limit((200_000,)), "LiteFindings.layers": Limit((100_000,))}
+    return Codec(limits, {LiteFindings: _check_findings, LiteModel: _check_model})
+
+
+def _check_findings(findings: "LiteFindings") -> None:
+    if not findings.models:
+        raise ValueError("no models")
+
+
+def _check_model(model: "LiteModel") -> None:
+    if not all(0 < time_ps < math.inf for time_ps in model.round_ps):
+        raise ValueError("a run that took no time, or for ever")
 
 
 def _check_version(version: object) -> None:

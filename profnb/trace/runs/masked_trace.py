@@ -31,8 +31,8 @@ def masked(recorded: Bytes, sharing: Sharing) -> bytes:
     """
     raw = bytearray(recorded.tobytes())
     looked_for = [_PATHS, *map(re.escape, sharing.names)] + ([] if sharing.has_files else [_FILES])
-    found = re.finditer(b"|".join(looked_for), raw)
-    _mask(raw, _fields(raw, 0, len(raw)), [match.start() for match in found], sharing, 0)
+    matches = re.finditer(b"|".join(looked_for), raw)
+    _mask(raw, _fields(raw, 0, len(raw)), [match.start() for match in matches], sharing, 0)
     return bytes(raw)
 
 
