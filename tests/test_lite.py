@@ -395,7 +395,7 @@ def test_two_results_are_compared_kind_by_kind(tmp_path, capsys):
     compared = profnb.compare(one, two)
     assert compared.is_different
     assert compared.ratio == pytest.approx(0.5)
-    assert compared.verdict.startswith("int8 of n is 2.0x faster than int8 of m (2.0 to 2.0) and of the same size")
+    assert compared.verdict.startswith("int8 of n is 2.0x faster than int8 of m (2.0) and of the same size")
     assert "Batch size differs: 1 and 2." in compared.guards
     assert list(compared.table.model) == ["Keras", "float32", "int8"]
     assert "float32" in compared._repr_mimebundle_()["text/html"]
