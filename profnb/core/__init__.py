@@ -9,4 +9,5 @@ block               one block of an icicle
 parsing             Python's parser for the user's cells and modules, read once more
 whole_files         files that are there whole or not at all, and folders for a while
 regular_files       a regular file of a bounded size to its bytes
+sharing             what may leave in a page, a notebook, an export or a file: one rule for all
 """
