@@ -160,6 +160,11 @@ def test_what_is_no_file_of_the_users_stays_without_source(text):
     assert Sharing(has_files=False).text(text) == text
 
 
+def test_what_is_no_text_passes_as_it_is():
+    piece = b'{"a":"/home/ada/x/y/\xff\xfe.py"}'
+    assert Sharing().encoded(piece) == b'{"a":"y/\xff\xfe.py"}'
+
+
 def test_files_without_source_are_told_apart():
     one = Sharing(has_files=False)
     assert one.text("train.py:3 reads data/a.csv, b.csv and data/a.csv") == "file1:3 reads file2, file3 and file2"

@@ -115,7 +115,8 @@ class Sharing:
         """Write a piece of a JSON file as it may leave; most have nothing that is to be looked at."""
         if self.has_files and not any(mark in piece for mark in self._marks):
             return piece
-        return self.text(piece.decode()).encode()
+        text = piece.decode("utf-8", "surrogateescape")  # a stat may be no text
+        return self.text(text).encode("utf-8", "surrogateescape")
 
     def text(self, text: str) -> str:
         """Write a text as it may leave."""
