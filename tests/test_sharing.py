@@ -144,7 +144,7 @@ def test_a_path_is_told_by_its_end(path, short):
 @pytest.mark.parametrize(
     "text",
     [
-        "model/dense/MatMul", "/job:localhost/replica:0/task:0/device:CPU:0", "/host:CPU", "/device:GPU:0", "/device:GPU:0/stream:1", "and/or", "a / b / c", "1/2/3",
+        "model/dense/MatMul", "!cp -r /content/drive/... data", "/content/drive (fuse.drive)", "/job:localhost/replica:0/task:0/device:CPU:0", "/host:CPU", "/device:GPU:0", "/device:GPU:0/stream:1", "and/or", "a / b / c", "1/2/3",
         "https://www.tensorflow.org/guide/data#x", '<a href="https://keras.io/api/x/">x</a></b></i>', "jit(step)/jvp(a)/b", "ops/s", "</div></div>", "gs://bucket/logs", "Iterator::Root::Map",
         "AB/CD/EF+/GH/IJ==", "tf.data", "p.to_html(path)", "train step of the model on the host", "0.5 ms/step", "keras/src/layers/core/dense.py", "\N{NO-BREAK SPACE}12 %",
     ],

@@ -35,6 +35,7 @@ _BROKEN = re.compile(rf"(?:{_BEGIN}[^<]*{_END}){{2,}}")
 _SEPARATORS = re.compile(r"[/\\]+")
 _HOMES = frozenset({"home", "Users", "users"})
 _KEPT_PARTS = 2
+_PUBLIC = frozenset({"/content/drive", "/kaggle/input"})  # the same for everybody
 # Of code and data, whole or a shard of several; a relative path in front belongs to it.
 _FILES = re.compile(
     r"\b(?:gs|gcs|s3|s3a|hdfs|abfs|az|viewfs|cns)://[^\s\"'<>&]+"
@@ -160,6 +161,8 @@ class Sharing:
         return value
 
     def _short(self, match: re.Match[str]) -> str:
+        if match[0].rstrip("./") in _PUBLIC:
+            return match[0]
         short = short_path(match[0])
         return short if self.has_files or _LIBRARY.match(short) else self._number(match[0])
 
