@@ -3,24 +3,27 @@
 import argparse
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from profnb import __version__
 from profnb.core.errors import ProfnbError
-from profnb.core.printable import printable_lines
+from profnb.core.printable import for_terminal, printable, printable_lines
 from profnb.lite.entry import ALLOWED, KINDS
 
 __all__ = ["main"]
 
 _MOST_ROWS = 60
+_BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
 
 
 def _say(text: str) -> None:
     """Print text that may hold names of others, which command no terminal."""
-    print(printable_lines(text))
+    print(for_terminal(printable_lines(text)))
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -38,7 +41,9 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.list:
         for trace in find_traces(arguments.path):
             size_mb = trace.path.stat().st_size / 1e6
-            _say(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {trace.path}")
+            _say(
+                f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {printable(str(trace.path))}"
+            )
         return
     fleet = find_fleet(arguments.path, arguments.run) if arguments.host is None else None
     result = fleet or load(
@@ -248,15 +253,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0; 1 after an error that is the input's fault, said in one line, or where `compare` found that
-        the second is slower than allowed.
+        the second is slower than allowed; 141 where who reads what is printed has stopped, as `head` does.
     """
     parsed = _parser().parse_args(arguments)
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # a terminal without bars and dashes still gets text
-        sys.stdout.reconfigure(errors="replace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # JSON and paths in a terminal that has few characters
+            stream.reconfigure(errors="replace")
     try:
         status: int | None = parsed.run_command(parsed)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads it has enough, as `head`; what is left is written nowhere
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
     except (ProfnbError, OSError, ValueError) as error:
         print(printable_lines(f"profnb: {error}"), file=sys.stderr)
         return 1

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CapturedProfile", "profile", "step"]
 
 _NAMELESS = "capture"
+_SPARE_FILES = 16
 
 
 class CapturedProfile:
@@ -42,6 +43,7 @@ class CapturedProfile:
         """Prepare; nothing starts before ``start``."""
         options = bound_by_steps(options)
         self._capture = Capture(options)
+        self._spare = ExitStack()
         self.profile = Profile(recording=self._capture.recording, options=options)
 
     @classmethod
@@ -52,8 +54,20 @@ class CapturedProfile:
         return captured
 
     def start(self) -> None:
-        """Begin the capture."""
-        self._capture.start()
+        """Begin the capture.
+
+        A few descriptors are kept until its end, for whoever writes, reads and shows what was captured: the
+        code may use up all that there are.
+        """
+        with ExitStack() as spare, suppress(OSError):  # there are no more
+            for _ in range(_SPARE_FILES):
+                spare.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+            self._spare = spare.pop_all()
+        try:
+            self._capture.start()
+        except BaseException:
+            self._spare.close()
+            raise
 
     def standing(self) -> Standing:
         """Where the capture stands now; any thread may ask."""
@@ -81,6 +95,7 @@ class CapturedProfile:
             models: Models that were given.
         """
         with interrupt_held_back():
+            self._spare.close()
             self._finish(namespace or {}, models)
         return self.profile
 

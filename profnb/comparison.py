@@ -16,6 +16,7 @@ from profnb.compared_runs import (
     profiles_of,
 )
 from profnb.core.errors import CaptureError
+from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
 from profnb.lite.result import LiteResult, is_saved, open_result
@@ -221,7 +222,7 @@ class Comparison:
         """The comparison as plain text."""
         from profnb.compare.section import comparison_text
 
-        return comparison_text(self._view)
+        return self._sharing.text(comparison_text(self._view))
 
     @cached_property
     def _view(self) -> "ComparisonView":
@@ -238,6 +239,10 @@ class Comparison:
             self._metrics,
             *self._across,
         )
+
+    @property
+    def _sharing(self) -> Sharing:
+        return Sharing.of_all(one.sharing for one in (*self.first, *self.second))
 
     @cached_property
     def _categories(self) -> "list[CategoryDifference]":
@@ -297,7 +302,7 @@ class Comparison:
         from profnb.compare.section import comparison_bundle
 
         del include, exclude
-        return comparison_bundle(self._view)
+        return self._sharing.bundle(comparison_bundle(self._view))
 
     def _ipython_display_(self) -> None:
         from profnb.report.frontend import for_notebooks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
-from profnb.core.printable import printable
+from profnb.core.regular_files import is_regular, read_whole
 from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.result import is_saved, open_result
 from profnb.profile import Profile
@@ -67,7 +67,7 @@ def load(
     target = Path(path).expanduser()
     if is_saved(target):
         return open_result(target)
-    if target.suffix in _PYTHON_SUFFIXES and target.is_file():
+    if target.suffix in _PYTHON_SUFFIXES and is_regular(target):
         return _load_python(target)
     traces = find_traces(path)
     picked = pick_trace(traces, run, host)
@@ -139,12 +139,12 @@ def _remarks(
     remarks = []
     if run is None and len(runs) > 1:
         remarks.append(
-            f"The newest of {count_text(len(runs))} runs was opened, {printable(picked.run)}; "
+            f"The newest of {count_text(len(runs))} runs was opened, {picked.run}; "
             "run= (--run) opens another."
         )
     if host is None and len(hosts) > 1:
         remarks.append(
-            f"The first of {count_text(len(hosts))} hosts was opened, {printable(picked.host)}; "
+            f"The first of {count_text(len(hosts))} hosts was opened, {picked.host}; "
             "host= (--host) opens another, profnb.load_fleet all."
         )
     return remarks
@@ -153,7 +153,7 @@ def _remarks(
 def _load_python(path: Path) -> Profile:
     """Open a profile that Python's cProfile saved."""
     from profnb.subjects.python.python_counts import tabulate_counts
-    from profnb.trace.pstats_file import read_pstats
+    from profnb.trace.pstats_file import MOST_BYTES, read_pstats
 
-    python = tabulate_counts(read_pstats(path.read_bytes(), path.name))
+    python = tabulate_counts(read_pstats(read_whole(path, MOST_BYTES).tobytes(), path.name))
     return Profile(counted=(python, path.name))

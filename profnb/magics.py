@@ -2,6 +2,8 @@
 
 from argparse import Namespace
 from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -25,6 +27,7 @@ from profnb.capture.seams import (
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
+from profnb.core.whole_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
 from profnb.lite.result import LiteResult
 from profnb.magic.cell_runs import CellRuns, FailedCellError
@@ -217,6 +220,7 @@ def load_magics(shell: Any) -> None:
     """Register the magics; loading twice changes nothing."""
     if loaded_magics(shell) is not None:
         return
+    remove_leftovers(Path(gettempdir()))
     magics = ProfnbMagics(shell)
     shell.register_magics(magics)
     register = REGISTER.of(EVENTS.of(shell))

@@ -7,6 +7,7 @@ question is asked, so that ``import profnb`` stays cheap.
 import math
 import os
 import time
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from profnb.capture.session import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
+from profnb.core.sharing import Sharing
 from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
@@ -63,7 +65,8 @@ class Profile(Tables):
         models: "tuple[ModelFacts, ...]" = (),
     ) -> None:
         """Wrap a trace that was read, a recording whose trace comes later, or a profile of Python."""
-        self._trace = None if trace is None else _on_one_clock(trace)
+        self.options = options or CaptureOptions()
+        self._trace = None if trace is None else self._as_shown(trace)
         self._models = models
         self._counted: PythonTime | None = None
         self._counted_source = ""
@@ -73,13 +76,12 @@ class Profile(Tables):
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
         self.other_hosts = 0
-        self.options = options or CaptureOptions()
         self.opened_as = ""
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
-        self._trace, self._shown = _on_one_clock(trace), None
+        self._trace, self._shown = self._as_shown(trace), None
         for name in (
             "study",
             "_step_times",
@@ -91,6 +93,19 @@ class Profile(Tables):
             "advice",
         ):
             vars(self).pop(name, None)
+
+    def _as_shown(self, trace: "Trace") -> "Trace":
+        """The trace with its devices on the host's clock, and with what may leave of it."""
+        from profnb.trace.enqueued import align_clocks
+
+        return replace(align_clocks(trace), has_files=self.options.source)
+
+    @property
+    def sharing(self) -> Sharing:
+        """What of it may leave in a page, a notebook or a file."""
+        return (
+            Sharing(has_files=self.options.source) if self._trace is None else self._trace.sharing
+        )
 
     @property
     def trace(self) -> "Trace":
@@ -251,9 +266,10 @@ class Profile(Tables):
         from profnb.subjects.system.section import system_sections
 
         if self._counted is not None:
-            return build_python_report(self._counted, self._counted_source)
+            report = build_python_report(self._counted, self._counted_source)
+            return replace(report, sharing=self.sharing)
         has_runs = bool(self.repeats) and self.has_trace
-        return build_report(
+        report = build_report(
             self.study if self.has_trace else None,
             title=self.options.label or (self._trace.source if self._trace else "capture"),
             notes=self._other_notes,
@@ -265,6 +281,7 @@ class Profile(Tables):
             has_tensorflow="TensorFlow" in self.environment,
             again=again,
         )
+        return replace(report, sharing=self.sharing)
 
     @cached_property
     def advice(self) -> "list[Advice]":
@@ -455,7 +472,8 @@ class Profile(Tables):
         """Write the trace into a logdir in TensorBoard's layout, and beside it what else was captured.
 
         Returns:
-            The trace file: XPlane's, byte for byte; of session runs their ``RunMetadata``.
+            The trace file: XPlane's, in which only paths and names of hosts and users are masked; of
+            session runs their ``RunMetadata``.
 
         Raises:
             CaptureError: There is no trace.
@@ -470,8 +488,12 @@ class Profile(Tables):
             import numpy as np
 
             from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
+            from profnb.trace.runs.masked_trace import masked
 
-            buffers = [np.frombuffer(run, np.uint8) for run in runs]
+            buffers = [
+                np.frombuffer(masked(np.frombuffer(run, np.uint8), self.sharing), np.uint8)
+                for run in runs
+            ]
             path = write_into_run(self.trace, logdir, RUNS_SUFFIX, partial(write_runs, buffers))
         else:
             path = write_trace(self.trace, logdir)
@@ -499,10 +521,3 @@ class Profile(Tables):
         if not self.has_trace:
             return "<Profile without a trace>"
         return f"<Profile of {printable(self._trace.source)}>" if self._trace else "<Profile>"
-
-
-def _on_one_clock(trace: "Trace") -> "Trace":
-    """The trace with its devices on the host's clock."""
-    from profnb.trace.enqueued import align_clocks
-
-    return align_clocks(trace)

@@ -15,6 +15,8 @@ from profnb.capture.saved.sidecar import read_recordings
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.sharing import Sharing
+from profnb.core.whole_files import folder_prefix
 from profnb.loading import load
 from profnb.several.crews import Crew
 from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT
@@ -97,11 +99,15 @@ class Sweep:
         """What to know before trusting the figures."""
         return list(self.columns.notes)
 
+    @property
+    def _sharing(self) -> Sharing:
+        return Sharing.of_all(one.sharing for one in self.profiles if one is not None)
+
     def summary(self) -> str:
         """The table as plain text."""
         from profnb.compare.sweep_section import sweep_text
 
-        return sweep_text(self.columns)
+        return self._sharing.text(sweep_text(self.columns))
 
     @property
     def figures(self) -> "Figures":
@@ -123,7 +129,7 @@ class Sweep:
         from profnb.compare.sweep_section import sweep_bundle
 
         del include, exclude
-        return sweep_bundle(self.columns)
+        return self._sharing.bundle(sweep_bundle(self.columns))
 
     def _ipython_display_(self) -> None:
         from profnb.report.frontend import for_notebooks
@@ -202,7 +208,7 @@ class Sweep:
 
     def run_in_fresh_process(self, row: int, options: CaptureOptions, body: str) -> None:
         """Run one setting once in a process of its own, under trace if it is its first run."""
-        with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+        with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
             folder = Path(name)
             is_first = self.profiles[row] is None
             try:
@@ -218,7 +224,7 @@ class Sweep:
             if run.error:
                 self.errors[run.row] = run.error
                 continue
-            with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+            with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
                 for place, content in run.files.items():
                     file = Path(name) / place
                     file.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 EXCHANGE = 5  # ms that the exchange itself takes
 
 
-def hosts_of(folder, works, *, start_s=10**9, shifts=(), first=(), group=1, instance=0, slow_op="work:MatMul", python=(), runs=()):
+def hosts_of(folder, works, *, start_s=10**9, shifts=(), first=(), group=1, instance=0, slow_op="work:MatMul", python=(), runs=(), hostname="{}"):
     """A trace per host: in step s host h computes works[h][s] ms, then all meet and exchange for 5 ms.
 
     Each step a host computes, then waits for the longest, then exchanges; 2 ms of Python are between steps, and
@@ -38,7 +38,7 @@ def hosts_of(folder, works, *, start_s=10**9, shifts=(), first=(), group=1, inst
         run.mkdir(parents=True, exist_ok=True)
         file = run / f"worker-{one}.xplane.pb"
         planes = host(line("python", *calls, line_id=1), line("tf_Compute", *pool, line_id=2), line("collective_ops", *exchange, line_id=3))
-        file.write_bytes(xspace(planes, plane("Task Environment", stats=stats), hostnames=[f"worker-{one}"]))
+        file.write_bytes(xspace(planes, plane("Task Environment", stats=stats), hostnames=[hostname.format(f"worker-{one}")]))
         files.append(file)
     return files
 

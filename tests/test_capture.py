@@ -561,7 +561,8 @@ def test_a_logdir_that_is_closed_meanwhile_costs_the_file_but_not_the_result(tmp
     assert list(tmp_path.rglob("*.*")) == []
 
 
-def test_the_profilers_log_stays_out_of_standard_error_and_other_text_stays_in(capfd):
+def test_the_profilers_log_stays_out_of_a_notebook_and_other_text_stays_in(capfd, monkeypatch):
+    monkeypatch.setattr(held_back, "is_in_notebook", lambda: True)
     with profnb.profile():
         custom_loop(2)
     out, err = capfd.readouterr()

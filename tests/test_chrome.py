@@ -186,7 +186,8 @@ def test_deep_nesting_in_args_costs_nothing():
 def test_a_gzip_that_inflates_without_end_is_stopped_at_a_bound(tmp_path, monkeypatch):
     from profnb.trace import files
 
-    monkeypatch.setattr(files, "_MOST_INFLATED", 1_000_000)
+    monkeypatch.setattr(files, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(files, "_SURE_BYTES", 100_000)
     bomb = tmp_path / "bomb.json.gz"
     bomb.write_bytes(gzip.compress(b"[" + b" " * 50_000_000))
     with pytest.raises(TraceFormatError, match="more than 0.0 GB when decompressed, from 0.0 MB"):

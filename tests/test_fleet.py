@@ -48,7 +48,7 @@ def test_own_work_waiting_and_exchange_are_what_a_person_computes(slow):
 
 def test_the_slow_one_is_named_with_its_cause(slow):
     assert slow.stragglers == ("worker-1",)
-    assert "worker-1 holds the others up: 28.0 ms a step (28.0 ms to 28.0 ms), 59.6 % of it." in slow.verdict
+    assert "worker-1 holds the others up: 28.0 ms a step (28.0 ms), 59.6 % of it." in slow.verdict
     assert "29.0 ms a step more host compute than the others' median. By op, work is 29.0 ms longer." in slow.verdict
     (advice,) = slow.advice
     assert advice.rule == "straggler" and advice.bound_fraction == pytest.approx(28 / 47)

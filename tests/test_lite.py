@@ -254,7 +254,7 @@ def test_the_verdict_says_gain_and_price():
     scores = (1.0,) * 1000
     worse = (0.0,) * 20 + (1.0,) * 980
     one = found(replace(FLOAT, scores=scores), replace(INT8, scores=worse), metric="accuracy")
-    assert verdict_text(one) == "int8 is 4.0x faster than float32 (4.0 to 4.0) and 4.0x smaller; accuracy 2.0 points lower (1.1 to 2.9)."
+    assert verdict_text(one) == "int8 is 4.0x faster than float32 (4.0) and 4.0x smaller; accuracy 2.0 points lower (1.1 to 2.9)."
 
 
 def test_a_difference_that_may_be_chance_is_called_so():
@@ -395,7 +395,7 @@ def test_two_results_are_compared_kind_by_kind(tmp_path, capsys):
     compared = profnb.compare(one, two)
     assert compared.is_different
     assert compared.ratio == pytest.approx(0.5)
-    assert compared.verdict.startswith("int8 of n is 2.0x faster than int8 of m (2.0 to 2.0) and of the same size")
+    assert compared.verdict.startswith("int8 of n is 2.0x faster than int8 of m (2.0) and of the same size")
     assert "Batch size differs: 1 and 2." in compared.guards
     assert list(compared.table.model) == ["Keras", "float32", "int8"]
     assert "float32" in compared._repr_mimebundle_()["text/html"]
@@ -661,3 +661,16 @@ def test_a_file_runs_with_several_threads_and_without_data(shipped, tmp_path):
         profnb.lite(bytes(content), seconds=0.1)
     with pytest.raises(ValueError, match="the data has"):
         profnb.lite(model, np.zeros((4, 7)), kinds=("float32",))
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [("no models", lambda f: f.update(models=[])), ("no time", lambda f: f["models"][0].update(round_ps=[0.0] * 5)), ("for ever", lambda f: f["models"][1].update(round_ps=[math.inf] * 5))],
+)
+def test_a_saved_result_that_cannot_be_is_refused_when_it_is_opened(tmp_path, name, edit):
+    path = result().save(tmp_path / "r")
+    contents = json.loads(gzip.decompress(path.read_bytes()))
+    edit(contents["findings"])
+    path.write_bytes(gzip.compress(json.dumps(contents).encode()))
+    with pytest.raises(profnb.TraceFormatError, match="not what profnb.lite saves .*(no models|no time, or for ever)"):
+        profnb.load(path)

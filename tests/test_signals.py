@@ -380,3 +380,82 @@ def test_a_handler_that_is_set_inside_stays(handle):
     with interrupt_held_back():
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+
+
+@pytest.fixture
+def cells(capsys):
+    """A shell, and what it said."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.user_ns["wait"] = threading.Event().wait
+    yield shell, lambda: "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, None])
+def test_a_signal_that_comes_in_a_callback_before_a_cell_comes_in_the_cell(cells, handler):
+    from profnb.drawing.live_outputs import LiveOutputs
+
+    shell, said = cells
+    number = signal.SIGINT if handler else signal.SIGALRM
+    raised = KeyboardInterrupt if handler else TimeoutError
+    heard = []
+
+    def time_is_up(*_):
+        heard.append(1)
+        raise TimeoutError
+
+    before = signal.signal(number, handler or time_is_up)
+    outputs = LiveOutputs(shell)
+    try:
+        shell.run_cell("1", cell_id="a")
+        outputs.keep(lambda: signal.raise_signal(number))
+        result = shell.run_cell("while True: wait(0.01)", cell_id="a")
+    finally:
+        outputs.end()
+        signal.signal(number, before)
+    assert isinstance(result.error_in_exec, raised)
+    assert "Error in callback" not in said()
+    assert len(heard) == (0 if handler else 1)
+
+
+def test_an_error_in_such_a_callback_is_an_error(cells):
+    from profnb.drawing.live_outputs import LiveOutputs
+
+    shell, said = cells
+    outputs = LiveOutputs(shell)
+    shell.run_cell("1", cell_id="a")
+    outputs.keep(lambda: 1 / 0)
+    assert shell.run_cell("2", cell_id="a").success
+    assert "ZeroDivisionError" in said()
+    outputs.end()
+
+
+@pytest.mark.parametrize("at", range(0, 150, 5))
+def test_an_interrupt_after_the_cell_is_no_error_of_a_callback_and_its_end_is_told_once(cells, at):
+    """Wherever it comes once the callback has begun."""
+    from profnb.capture import cell
+    from profnb.capture.cell import call_after_cell
+
+    shell, said = cells
+    ends, left = [], [at]
+
+    def trace(frame, event, _):
+        if frame.f_code.co_name == "cell_ended" or (frame.f_back and frame.f_code.co_filename in (cell.__file__, sys.modules["profnb.capture.seams"].__file__, sys.modules["profnb.capture.signals"].__file__)):
+            if event == "line":
+                left[0] -= 1
+                if left[0] == 0:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+        return None
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    shell.user_ns["begin"] = lambda: (call_after_cell(shell, ends.append), sys.settrace(trace))
+    try:
+        shell.run_cell("begin();")
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGINT, before)
+    assert ends == ["begin();"]
+    assert "Error in callback" not in said()
+    assert not any("cell_ended" in str(one) for one in shell.events.callbacks["post_run_cell"])

@@ -36,6 +36,7 @@ from profnb.capture.seams import (
     TRANSFORMERS,
     UNREGISTER,
 )
+from profnb.capture.signals import interrupt_held_back
 from profnb.core.parsing import parse_again
 
 __all__ = [
@@ -162,14 +163,29 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
         nonlocal depth
         depth += 1
 
-    def cell_ended(result: Any = None) -> None:
+    def is_outermost() -> bool:
         nonlocal depth
         if depth:
             depth -= 1
-            return
+            return False
         unregister("pre_run_cell", cell_begins)
         unregister("post_run_cell", cell_ended)
-        callback(RAW_CELL.of(RESULT_INFO.of(result)) if SUCCESS.of(result) else None)
+        return True
+
+    def cell_ended(result: Any = None) -> None:
+        """End it, whatever interrupt comes: IPython would print that, and the code is over."""
+        is_due = None
+        while True:
+            try:
+                with interrupt_held_back():
+                    is_due = is_outermost() if is_due is None else is_due
+                if is_due:
+                    cell = RAW_CELL.of(RESULT_INFO.of(result)) if SUCCESS.of(result) else None
+                    is_due = False
+                    callback(cell)
+            except KeyboardInterrupt:
+                continue  # with what is left to do
+            return
 
     register("pre_run_cell", cell_begins)
     register("post_run_cell", cell_ended)

@@ -11,7 +11,9 @@ import contextlib
 import functools
 import inspect
 import signal
+import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,8 +22,11 @@ from operator import methodcaller
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
-__all__ = ["Lost", "OwnFaults", "interrupt_held_back", "raise_later", "signal_of"]
+__all__ = [
+    "Lost", "OwnFaults", "handed_on", "interrupt_held_back", "raise_later", "signal_of",
+]  # fmt: skip
 
+_LOOK_S = 0.001
 Handler = Callable[[int, FrameType | None], object]
 
 
@@ -33,6 +38,45 @@ def raise_later(error: BaseException, holder: Any) -> None:
         holder: The object whose ``__del__`` calls this. The signal is sent again when it is gone.
     """
     Lost.of(error).raise_after(holder)
+
+
+def handed_on(callback: Callable[..., object]) -> Callable[..., None]:
+    """Make a callback of IPython's out of which comes nothing that a signal's handler raises.
+
+    IPython would print that as an error of the callback, and the user's code would not see it. So the signal
+    comes again when IPython has left its callbacks: in the user's code.
+    """
+
+    @functools.wraps(callback)
+    def called(*arguments: object) -> None:
+        try:
+            with interrupt_held_back():
+                callback(*arguments)
+        except BaseException as error:
+            if signal_of(error) is None and not isinstance(error, KeyboardInterrupt):
+                raise
+            here = inspect.currentframe()
+            lost = Lost.of(error)
+            if lost.error is not None:
+                _raise_once(lost.number, lost.error)
+            sending = lost.number, here and here.f_back
+            threading.Thread(target=_send_when_left, args=sending, daemon=True).start()
+
+    return called
+
+
+def _send_when_left(number: int, frame: FrameType | None) -> None:
+    """Send a signal to the main thread when that is not below a frame any more."""
+    main = threading.main_thread().ident or 0
+    while True:
+        at = sys._current_frames().get(main)  # noqa: SLF001 - which Python documents
+        while at is not None and at is not frame:
+            at = at.f_back
+        if at is None:
+            break
+        time.sleep(_LOOK_S)
+    send = getattr(signal, "pthread_kill", None)  # not everywhere; it wakes code that sleeps
+    _thread.interrupt_main(number) if send is None else send(main, number)  # type: ignore[arg-type]
 
 
 class _Gone:

@@ -15,8 +15,8 @@ from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
 from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.core.printable import printable
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.core.printable import for_terminal, printable
+from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, range_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
@@ -84,7 +84,8 @@ def comparison_text(view: ComparisonView) -> str:
     """The comparison as plain text."""
     parts = [f"Caution: {printable(guard)}" for guard in view.guards]
     parts += [printable(part) for part in (view.verdict, view.quality_verdict) if part]
-    return "\n\n".join([*parts, *(section_text(section) for section in view.sections())])
+    parts += [section_text(section) for section in view.sections()]
+    return for_terminal("\n\n".join(parts))
 
 
 def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
@@ -149,8 +150,8 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
         rows.append((
             bar_text(float(np.median(side.medians)) / slowest, 12), side.label,
             count_text(side.medians.size), count_text(steps.size), duration_text(float(middle)),
-            f"{duration_text(float(low))} to {duration_text(float(high))}",
-            f"{duration_text(float(steps.min()))} to {duration_text(float(steps.max()))}",
+            range_text(duration_text(float(low)), duration_text(float(high))),
+            range_text(duration_text(float(steps.min())), duration_text(float(steps.max()))),
         ))  # fmt: skip
     for side in runs:
         if side.run_ps and all(other.run_ps for other in runs):
@@ -158,8 +159,8 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
             rows.append((
                 "", f"{side.label}, whole run", count_text(len(side.run_ps)), "",
                 duration_text(float(middle)),
-                f"{duration_text(float(low))} to {duration_text(float(high))}",
-                f"{duration_text(min(side.run_ps))} to {duration_text(max(side.run_ps))}",
+                range_text(duration_text(float(low)), duration_text(float(high))),
+                range_text(duration_text(min(side.run_ps)), duration_text(max(side.run_ps))),
             ))  # fmt: skip
     return Section(
         title="From step to step, and whole runs",

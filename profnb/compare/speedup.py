@@ -25,6 +25,7 @@ import numpy as np
 
 from profnb.compare.estimates import Estimate, mann_whitney
 from profnb.core.columns import Floats
+from profnb.core.units import range_text
 
 __all__ = ["Difference", "RunSet", "compare_runs", "estimate_step"]
 
@@ -115,11 +116,11 @@ class Difference:
         faster = self.ratio < 1
         factor = 1 / self.ratio if faster else self.ratio
         bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
-        interval = f"95 % interval {_factor(bounds[0])} to {_factor(bounds[1])}, {counts}"
+        interval = f"95 % interval {range_text(_factor(bounds[0]), _factor(bounds[1]))}, {counts}"
         if not self.is_different:
             sentence = (
                 f"No difference that these runs can show: {second} takes {self.ratio:.2f} of the time of "
-                f"{first}{of} (95 % interval {self.low:.2f} to {self.high:.2f}, {counts})."
+                f"{first}{of} (95 % interval {range_text(f'{self.low:.2f}', f'{self.high:.2f}')}, {counts})."
             )
         else:
             word = "faster" if faster else "slower"

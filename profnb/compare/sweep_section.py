@@ -8,12 +8,8 @@ from markupsafe import Markup
 from profnb.compare.settings_table import settings_table
 from profnb.compare.sweep_words import slower_text
 from profnb.compare.sweeps import SweepTable, setting_text
-from profnb.core.printable import printable
-from profnb.core.units import (
-    MISSING,
-    count_text,
-    rate_text,
-)
+from profnb.core.printable import for_terminal, printable
+from profnb.core.units import MISSING, count_text, range_text, rate_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import figure_text
@@ -31,7 +27,7 @@ _MB = 1e6
 def sweep_text(table: SweepTable) -> str:
     """The sweep as plain text."""
     notes = [f"Note: {printable(note)}" for note in table.notes]
-    return "\n\n".join([_headline(table), *notes, section_text(_section(table))])
+    return for_terminal("\n\n".join([_headline(table), *notes, section_text(_section(table))]))
 
 
 def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:
@@ -112,13 +108,13 @@ def _standing(table: SweepTable, row: int) -> str:
         slower_text(float(table.ranking.low[row])),
         slower_text(float(table.ranking.high[row])),
     )
-    return f"{low} to {high} slower" if low != high else f"{low} slower"
+    return f"{range_text(low, high)} slower"
 
 
 def _interval(low: float, high: float) -> str:
     if not np.isfinite(low):
         return MISSING
-    return f"{rate_text(low, '').strip()} to {rate_text(high, '').strip()}"
+    return range_text(rate_text(low, "").strip(), rate_text(high, "").strip())
 
 
 def _section(table: SweepTable) -> Section:

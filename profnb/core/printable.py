@@ -1,7 +1,16 @@
-"""Text of others for a terminal: file, host, label and op names are data and command nothing."""
+"""Text for a terminal: names of others command nothing, and what it cannot show is written more simply."""
 
-__all__ = ["cut_middle", "printable", "printable_lines", "quoted", "shortened"]
+import sys
 
+__all__ = [
+    "cut_middle", "for_terminal", "printable", "printable_lines", "quoted", "shortened",
+]  # fmt: skip
+
+# What we draw with and write, and what stands for it where there is only ASCII.
+_SIMPLER = {
+    **dict.fromkeys("█▉▊▋▌■▇▆", "#"), **dict.fromkeys("▅▄", "+"), **dict.fromkeys("▃▂▁▍▎▏⋮", "."),
+    "·": "-", "—": "-", "…": "...", "→": "->", "↑": "^", "‖": "||", "±": "+-", "µ": "u", "\u00a0": " ",
+}  # fmt: skip
 _NBSP = "\u00a0"  # what indents, and commands nothing
 
 
@@ -13,6 +22,21 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same of several lines, which stay lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def for_terminal(text: str) -> str:
+    """Text with only such characters as standard output can encode, in a terminal that has few."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # None where there is no output
+    missing = {ord(char): _SIMPLER.get(char, "?") for char in set(text) if not _has(encoding, char)}
+    return text.translate(missing) if missing else text
+
+
+def _has(encoding: str, char: str) -> bool:
+    try:
+        char.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def shortened(text: str, most: int) -> str:

@@ -18,8 +18,10 @@ __all__ = [
     "counted_text",
     "duration_text",
     "examples_text",
+    "longer_text",
     "metric_text",
     "percent_text",
+    "range_text",
     "rate_text",
     "signed_text",
 ]
@@ -31,6 +33,7 @@ PS_PER_NS = 1000  # an integer: nanoseconds become picoseconds exactly
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_MANY_TIMES = 3.0  # a person reads 3,200 % twice
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -78,6 +81,27 @@ def percent_text(fraction: float | None) -> str:
     if 0 < fraction < 0.0005:
         return "<0.1 %"
     return f"{fraction * 100:,.1f} %"
+
+
+def range_text(low: str, high: str) -> str:
+    """Two quantities in words as a range: "3.1 to 4.2", and "3.1" where both read the same."""
+    return low if low == high else f"{low} to {high}"
+
+
+def longer_text(low: float, high: float | None = None, than: str = "") -> str:
+    """How much longer something takes: "8.0 % longer"; from 300 % on "33 times as long".
+
+    Args:
+        low: What it takes more, as a fraction of what it is compared with.
+        high: The same, where it is a range.
+        than: What it is compared with, if that is to be said.
+    """
+    high = low if high is None else high
+    if low < _MANY_TIMES:
+        said = f"{range_text(percent_text(low), percent_text(high))} longer"
+        return f"{said} than {than}" if than else said
+    said = f"{range_text(count_text(round(1 + low)), count_text(round(1 + high)))} times as long"
+    return f"{said} as {than}" if than else said
 
 
 def count_text(count: float | None) -> str:

@@ -1,18 +1,24 @@
 """Files that are there whole or not at all, and folders that nobody else has.
 
 A full disk, an interrupt or a kernel that dies leaves no half-written file under a name that others read.
+What a process that died left in temporary folders is removed by the next one.
 """
 
 import os
+import platform
+import re
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
-__all__ = ["claim_folder", "whole_file"]
+__all__ = ["claim_folder", "folder_prefix", "remove_leftovers", "whole_file"]
 
 _MOST_FOLDERS = 100_000
+_LEFT = re.compile(r"\.?profnb-([0-9a-f]{8})-(\d+)-")
 
 
 @contextmanager
@@ -59,3 +65,45 @@ def claim_folder(parent: Path, name: str) -> Path:
             continue
         return folder
     raise FileExistsError(f"{parent} has {_MOST_FOLDERS:,} folders named {name}.")
+
+
+def folder_prefix() -> str:
+    """Give how the names of this process's temporary folders begin: they tell whose they are."""
+    return f"profnb-{_machine()}-{os.getpid()}-"
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Remove the temporary folders in a folder whose processes have died; others' are left alone.
+
+    Args:
+        parent: Where they are; what is not there or cannot be listed has none.
+    """
+    if os.name != "posix":  # elsewhere to ask for a process ends it
+        return
+    with suppress(OSError):
+        for folder in parent.iterdir():
+            named = _LEFT.match(folder.name)
+            if named is None or named[1] != _machine() or _is_alive(int(named[2])):
+                continue
+            if not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
+@cache
+def _machine() -> str:
+    """Tell machines that share a folder apart, and containers that share a machine, without naming them."""
+    facts = [platform.node()]
+    with suppress(OSError):  # no Linux
+        facts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))
+        facts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return f"{zlib.crc32(repr(facts).encode('utf-8', 'replace')):08x}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup, escape
 
 from profnb.core.printable import cut_middle
+from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED, NUMBER
 
 __all__ = ["Cell", "fitted", "html_table", "note_list"]
@@ -49,8 +50,7 @@ def _breakable(text: str) -> Markup:
     parts = _BREAKS.split(text)
     if len(parts) == 1:
         return escape(text)
-    one = Markup('<span style="display:inline-block">{}</span>')
-    return Markup("").join(one.format(part) for part in parts)
+    return Markup("").join(Markup(PIECE).format(part) for part in parts)  # noqa: S704 - a constant
 
 
 def _cell(content: Cell, *, is_number: bool) -> Markup:

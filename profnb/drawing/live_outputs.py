@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from profnb.capture.seams import CELL_ID, EVENTS, REGISTER, UNREGISTER
+from profnb.capture.signals import handed_on
 
 __all__ = ["LiveOutputs", "close_widgets"]
 
@@ -41,6 +42,7 @@ class LiveOutputs:
         while len(self._living) > _MOST:
             self._living.pop(0)[1]()
 
+    @handed_on
     def _cell_begins(self, info: Any = None) -> None:
         cell = CELL_ID.of(info)
         if cell is None:  # run by other code, or a frontend that does not say

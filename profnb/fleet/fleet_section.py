@@ -7,7 +7,8 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.core.columns import Floats
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
+from profnb.core.sharing import Sharing
 from profnb.core.units import counted_text, duration_text, percent_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import content_policy, script_element
@@ -23,6 +24,7 @@ from profnb.report.script import report_script
 __all__ = ["FleetView", "fleet_bundle", "fleet_page", "fleet_text"]
 
 _MOST_HOSTS, _MOST_STEPS = 64, 200
+_SHARING = Sharing(names_hosts=True)
 _LEVELS = "·▁▂▃▄▅▆▇█"
 _LEAST_SHARE = 0.005
 _PAGE = Markup(
@@ -206,7 +208,7 @@ def fleet_text(view: FleetView) -> str:
         parts.append(advice_section_text(view.verdict.advice))
     parts += [f"Note: {printable(note)}" for note in view.notes]
     parts += [section_text(one) for one in view.sections() if not one.is_detail]
-    return "\n\n".join(parts)
+    return for_terminal(_SHARING.text("\n\n".join(parts)))
 
 
 def _what_if(view: FleetView) -> str:
@@ -226,7 +228,7 @@ def fleet_html(view: FleetView) -> Markup:
     """The fleet as HTML that is readable with script and style stripped."""
     muted = Markup('<div style="{}">{}</div>')
     why = [muted.format(MUTED, part) for part in (view.verdict.why, _what_if(view)) if part]
-    return Markup(
+    html = Markup(
         '<div class="profnb" style="{}"><div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>'
         "{}{}{}{}</div>"
     ).format(
@@ -237,6 +239,7 @@ def fleet_html(view: FleetView) -> Markup:
         note_list(view.notes),
         Markup("").join(map(section_block, view.sections())),
     )
+    return _SHARING.html(html)
 
 
 def fleet_bundle(view: FleetView) -> dict[str, str]:
@@ -256,7 +259,7 @@ def fleet_page(view: FleetView, timeline: Markup, script: str) -> str:
     return str(
         _PAGE.format(
             policy=content_policy(*programs),
-            title=printable(view.title),
+            title=_SHARING.text(printable(view.title)),
             body=fleet_html(view) + timeline,
             scripts=Markup("").join(programs),
         )

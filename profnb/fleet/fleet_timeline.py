@@ -53,12 +53,13 @@ class FleetTimeline:
         above = Markup('<div class="profnb" style="{}">{}</div>').format(
             ROOT, note_list(self.notes)
         )
-        return above + self.timeline.html(timeline_id)
+        return self.study.trace.sharing.html(above) + self.timeline.html(timeline_id)
 
     @property
     def text(self) -> str:
         """All of it as plain text."""
-        return "\n".join([*(f"Note: {printable(note)}" for note in self.notes), self.timeline.text])
+        notes = [f"Note: {printable(note)}" for note in self.notes]
+        return self.study.trace.sharing.text("\n".join([*notes, self.timeline.text]))
 
 
 def build_fleet_timeline(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.units import count_text, counted_text, duration_text, percent_text
+from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
 from profnb.fleet.causes import find_cause
 from profnb.fleet.costs import FEWEST_STEPS, costs_of_each, excess, gains, median_interval
 from profnb.fleet.digest import Digest, count_of, noun_of
@@ -173,9 +173,10 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     is_one = len(group) == 1
     who = names[0] if is_one else f"{', '.join(names[:-1])} and {names[-1]}"
     verb, they = ("holds", "it") if is_one else ("together hold", "they")
+    interval = range_text(duration_text(low), duration_text(high))
     sentence = (
-        f"{head}. {who} {verb} the others up: {duration_text(gain)} a step ({duration_text(low)} to "
-        f"{duration_text(high)}), {percent_text(gain / step_ps)} of it."
+        f"{head}. {who} {verb} the others up: {duration_text(gain)} a step ({interval}), "
+        f"{percent_text(gain / step_ps)} of it."
     )
     paused = _of_pauses(merged, times)
     sentence += f" {paused}" if paused else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from profnb.core.printable import quoted
-from profnb.core.units import duration_text, percent_text
+from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
 from profnb.subjects.advising import LEAST, Advice
 
@@ -194,11 +194,11 @@ def _slower(findings: LiteFindings) -> Iterator[Advice]:
         if one.kind == base.kind or one.threads != base.threads or not high < 1:
             continue
         blamed = _slower_layers(findings, one, base)
+        interval = range_text(f"{1 / high:.2f}", f"{1 / low:.2f}")
         yield Advice(
             "slower-than-float",
             f"{one.name} gains no time",
-            f"It takes {1 / ratio:.2f}x as long as {base.name} ({1 / high:.2f} to {1 / low:.2f}) "
-            f"on this machine"
+            f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine"
             f"{blamed}. Other processors differ: time it on the device before it is chosen for speed.",
             1 - ratio,
             "",
@@ -236,8 +236,9 @@ def _threads(findings: LiteFindings) -> Iterator[Advice]:
         for row in rows:
             ratio, low, high = findings.speedup(row, fewest)
             if row is not fewest and kind and not low > 1:
+                interval = range_text(f"{low:.2f}", f"{high:.2f}")
                 useless.append(
-                    f"{row.name} is {ratio:.2f}x as fast as with {fewest.threads} ({low:.2f} to {high:.2f})"
+                    f"{row.name} is {ratio:.2f}x as fast as with {fewest.threads} ({interval})"
                 )
                 worst = max(worst, 1 - ratio if high < 1 else 0.0)
     if useless:

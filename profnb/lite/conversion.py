@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.core.errors import CaptureError
+from profnb.core.regular_files import read_whole
 from profnb.core.units import PS_PER_S
 from profnb.lite.given import write_examples
 from profnb.lite.process.interpreters import own_environment, why_it_ended
@@ -31,7 +32,7 @@ _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
 _LACKING = re.compile(r"'tf\.(\w+)' op is neither")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}
 _IDENTIFIER = b"TFL3"
-_LEAST_BYTES = 32
+_LEAST_BYTES, _MOST_BYTES = 32, 2 << 30  # what a flatbuffer may have
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,10 @@ def read_file(path: Path, content: bytes | None = None) -> Converted:
 
     Raises:
         FileNotFoundError: It is not there.
+        TraceFormatError: It is no regular file.
         CaptureError: It is none, or was cut short.
     """
-    flatbuffer = path.read_bytes() if content is None else content
+    flatbuffer = read_whole(path, _MOST_BYTES).tobytes() if content is None else content
     if flatbuffer[4:8] != _IDENTIFIER or len(flatbuffer) < _LEAST_BYTES:
         raise CaptureError(
             f"{path.name} is no .tflite model: {len(flatbuffer):,} bytes that do not have TFL3 at byte 4."

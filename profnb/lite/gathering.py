@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from profnb.core.errors import CaptureError
+from profnb.core.regular_files import check_regular
+from profnb.core.whole_files import folder_prefix
 from profnb.lite.conversion import Converted, convert_model, is_keras, read_file, stripped
 from profnb.lite.findings import LiteFindings
 from profnb.lite.given import read_data, read_examples
@@ -30,7 +32,7 @@ def measure_models(
     """Convert, run and judge; the arguments are those of ``profnb.lite``, checked."""
     given = read_data(data)
     examples, source = read_examples(representative, given, _MOST_CALIBRATED)
-    with tempfile.TemporaryDirectory(prefix="profnb-lite-") as name:
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
         converted: list[Converted] = []
         kerases: list[tuple[str, Any]] = []
         notes: list[str] = []
@@ -100,7 +102,7 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
             raise CaptureError(f"{path.name} is a folder without saved_model.pb, so no SavedModel.")
         return name or path.name, path
     if path.suffix in (".keras", ".h5"):
-        path.stat()
+        check_regular(path)
         import keras
 
         return name or path.stem, keras.saving.load_model(path)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from profnb.core.regular_files import check_regular
+
 __all__ = [
     "GivenData",
     "padded",
@@ -133,6 +135,7 @@ def read_arrays(path: str) -> list[Any]:
 
 
 def _read_file(path: Path) -> GivenData:
+    check_regular(path)
     with np.load(path, allow_pickle=False) as file:
         if isinstance(file, np.ndarray):
             return _checked((file,), (), None)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import zlib
 from functools import cached_property
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
+from profnb.core.regular_files import open_regular
+from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from profnb.lite.findings import LiteFindings
+    from profnb.lite.findings import LiteFindings, LiteModel
     from profnb.report.report import Report
     from profnb.subjects.advising import Advice
 
@@ -161,7 +164,7 @@ class LiteResult(LiteTables):
             "findings": _codec().encode(self.findings, LiteFindings),
         }
         with whole_file(target) as partial:
-            partial.write_bytes(gzip.compress(json.dumps(contents).encode()))
+            partial.write_bytes(gzip.compress(json.dumps(Sharing().values(contents)).encode()))
         return target
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -174,10 +177,20 @@ class LiteResult(LiteTables):
 
 def _codec() -> Any:
     from profnb.capture.saved.codec import Codec, Limit
+    from profnb.lite.findings import LiteFindings, LiteModel
 
-    return Codec(
-        {"LiteFindings.ops": Limit((200_000,)), "LiteFindings.layers": Limit((100_000,))}, {}
-    )
+    limits = {"LiteFindings.ops": Limit((200_000,)), "LiteFindings.layers": Limit((100_000,))}
+    return Codec(limits, {LiteFindings: _check_findings, LiteModel: _check_model})
+
+
+def _check_findings(findings: "LiteFindings") -> None:
+    if not findings.models:
+        raise ValueError("no models")
+
+
+def _check_model(model: "LiteModel") -> None:
+    if not all(0 < time_ps < math.inf for time_ps in model.round_ps):
+        raise ValueError("a run that took no time, or for ever")
 
 
 def _check_version(version: object) -> None:
@@ -201,7 +214,7 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
 
     target = Path(path).expanduser()
     try:
-        with gzip.open(target) as file:
+        with open_regular(target) as packed, gzip.open(packed) as file:
             text = file.read(_MOST_BYTES + 1)
         contents = json.loads(text) if len(text) <= _MOST_BYTES else {}
         _check_version(contents["profnb_lite"])

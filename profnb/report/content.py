@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from profnb.core.sharing import Sharing
 from profnb.drawing.section import Section
 from profnb.report.ranking import Advice
 from profnb.report.step_chart import StepChart
@@ -34,6 +35,7 @@ class Content:
         advice: What to change; None where the question makes no sense.
         again: The line over a cell that measures a change of it; "" where the result has no name.
         foot: What whoever is given the report can read in it; "" for nothing to say.
+        sharing: What may leave of it; all its forms go through this.
     """
 
     title: str
@@ -51,6 +53,7 @@ class Content:
     advice: Sequence[Advice] | None = None
     foot: str = ""
     again: str = ""
+    sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
 
     @property
     def first_line(self) -> str:

@@ -17,7 +17,8 @@ from markupsafe import Markup
 
 from profnb.capture.cell import loaded_magics
 from profnb.capture.seams import KERNEL
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
+from profnb.core.sharing import Sharing
 from profnb.drawing.html_table import note_list
 from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.theme import ROOT
@@ -109,7 +110,7 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
     asks = _wants_detail(magics, live) and bool(timeline.data)
     timeline_id = uuid4().hex if asks else ""
     above = _ROOT.format(ROOT, note_list(notes)) if notes else Markup("")
-    html = str(above + timeline.html(timeline_id))
+    html = str(study.trace.sharing.html(above) + timeline.html(timeline_id))
     display({"text/html": html, "text/plain": timeline.text}, raw=True)
     if timeline.data:
         script = {"application/javascript": timeline_script(), "text/plain": ""}
@@ -177,5 +178,6 @@ def show_sentence(sentence: str) -> None:
     """Show one sentence in the cell's output, apart from what the cell printed."""
     from IPython.display import display
 
-    text = printable(sentence)
+    sentence = Sharing().text(sentence)
+    text = for_terminal(printable(sentence))
     display({"text/html": str(_ROOT.format(ROOT, sentence)), "text/plain": text}, raw=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.core.units import bytes_text, count_text, duration_text, longer_text, percent_text
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.untraced.clock import UntracedClock
 from profnb.steps.untraced.cost import TracingCost
@@ -209,8 +209,8 @@ def note_cost(
         return []
     what, one = ("calls of Session.run", "call") if of_runs else ("steps", "step")
     note = (
-        f"Traced {what} took {percent_text(cost.fraction)} longer than the untraced ones beside them (95 % "
-        f"interval {percent_text(cost.low)} to {percent_text(cost.high)})."
+        f"Traced {what} took {longer_text(cost.fraction, than='the untraced ones beside them')} (95 % "
+        f"interval {longer_text(cost.low, cost.high)})."
     )
     left = cost.fraction
     if clock is not None:

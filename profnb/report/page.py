@@ -45,10 +45,10 @@ def page_html(report: Report, study: Study | None) -> Markup:
         '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}</main>'
         "{scripts}{every}</body></html>"
     ).format(
-        title=printable(report.title),
+        title=report.sharing.text(printable(report.title)),
         style=_STYLE,
         plotly=plotly,
-        report=content_html(report, is_page=True),
+        report=report.sharing.html(content_html(report, is_page=True)),
         timeline=timeline,
         scripts=page_script + script,
         every=every,

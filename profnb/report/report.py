@@ -56,12 +56,12 @@ class Report(Content):
 
     def text(self) -> str:
         """The report as plain text."""
-        return content_text(self)
+        return self.sharing.text(content_text(self))
 
     @cached_property
     def html(self) -> Markup:
         """The report as an HTML fragment that stands alone in any frontend."""
-        return content_html(self)
+        return self.sharing.html(content_html(self))
 
     def bundle(self, live_id: str = "") -> dict[str, str]:
         """The report as a MIME bundle: HTML and plain text, no widget.
@@ -69,7 +69,9 @@ class Report(Content):
         Args:
             live_id: What the kernel that answers its questions is called; "" for none.
         """
-        html = content_html(self, live_id=live_id) if live_id else self.html
+        html = self.html
+        if live_id:
+            html = self.sharing.html(content_html(self, live_id=live_id))
         return {"text/html": str(html), "text/plain": self.text()}
 
     @cached_property

@@ -12,7 +12,9 @@ from profnb.core.units import (
     count_text,
     duration_text,
     examples_text,
+    longer_text,
     percent_text,
+    range_text,
 )
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.gaps import GAP_KINDS, PAUSE
@@ -118,7 +120,7 @@ def _aside_text(durations_ps: Sequence[int]) -> str:
         return ""
     if len(durations_ps) == 1:
         return f" (one step of {duration_text(durations_ps[0])} aside)"
-    spread = f"{duration_text(min(durations_ps))} to {duration_text(max(durations_ps))}"
+    spread = range_text(duration_text(min(durations_ps)), duration_text(max(durations_ps)))
     return f" ({count_text(len(durations_ps))} steps of {spread} aside)"
 
 
@@ -242,7 +244,7 @@ def _time_facts(study: Study) -> list[Fact]:
     if len(summary.counted) == 1:
         return [Fact("step time", duration_text(summary.median_ps), "of one step")]
     low, high = summary.quartiles_ps or (None, None)
-    spread = f"middle half {duration_text(low)} to {duration_text(high)}"
+    spread = f"middle half {range_text(duration_text(low), duration_text(high))}"
     facts = [Fact("step time, median", duration_text(summary.median_ps), spread)]
     if len(summary.counted) + len(summary.aside) >= _FEWEST_FOR_P95:
         facts.append(
@@ -266,7 +268,7 @@ def run_facts(runs: Sequence[Floats]) -> list[Fact]:
     medians = [float(np.median(steps)) for steps in runs if len(steps)]
     if len(medians) < 2:
         return []
-    spread = f"{duration_text(min(medians))} to {duration_text(max(medians))}"
+    spread = range_text(duration_text(min(medians)), duration_text(max(medians)))
     remark = f"median steps of {len(medians)} untraced runs, {spread}"
     return [Fact("from run to run", duration_text(float(np.median(medians))), remark)]
 
@@ -299,11 +301,11 @@ def _cost_fact(
         )
         beside = " the untraced ones beside them" if some else ""
         return Fact("steps traced", traced, f"{why}{beside}{once}")
-    low, high = percent_text(tracing_cost.low), percent_text(tracing_cost.high)
+    interval = longer_text(tracing_cost.low, tracing_cost.high)
     return Fact(
         "tracing cost",
-        f"+{percent_text(tracing_cost.fraction)}",
-        f"95 % interval {low} to {high}; untraced {what} take {duration_text(tracing_cost.untraced_ps)}; "
+        longer_text(tracing_cost.fraction),
+        f"95 % interval {interval}; untraced {what} take {duration_text(tracing_cost.untraced_ps)}; "
         f"{traced} traced{once}",
     )
 

@@ -6,7 +6,6 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from profnb.core.errors import ProfnbError, TraceFormatError
-from profnb.core.printable import printable
 from profnb.core.units import count_text, counted_text
 from profnb.loading import load
 from profnb.profile import Profile
@@ -152,7 +151,7 @@ def _pick_files(
     if run is not None:
         of_folder = [file.run for file in files if run in (file.run, file.folder)]
         if not of_folder:
-            raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
+            raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
         return runs[of_folder[0]], of_folder[0], []
     several = [name for name, hosts in runs.items() if len(hosts) > 1]
     chosen = (several or list(runs))[-1]
@@ -161,7 +160,7 @@ def _pick_files(
         what = " that has several hosts" if several else ""
         none = "" if several else " None has several hosts."
         notes.append(
-            f"Of {count_text(len(runs))} runs the newest{what} was opened, {printable(chosen)}; run= opens "
+            f"Of {count_text(len(runs))} runs the newest{what} was opened, {chosen}; run= opens "
             f"another.{none}"
         )
     return runs[chosen], chosen, notes

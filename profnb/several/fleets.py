@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.core.printable import printable
+from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 from profnb.loading import load
@@ -259,7 +260,7 @@ class Fleet:
 
     def to_dict(self) -> dict[str, Any]:
         """Verdict, hosts, advice and notes as plain values, for programs and agents."""
-        return {
+        shown = {
             "verdict": self.verdict,
             "stragglers": list(self.stragglers),
             "gain_fraction": self._verdict.gain_fraction,
@@ -273,6 +274,8 @@ class Fleet:
             ],
             "notes": self.notes,
         }
+        shared: dict[str, Any] = Sharing(names_hosts=True).values(shown)
+        return shared
 
     def to_json(self) -> str:
         """``to_dict()`` as JSON, in one line."""

@@ -125,7 +125,7 @@ def _summarize(path: str) -> TraceSummary:
         bound = None if best is None else best.bound_fraction
         return TraceSummary(
             path=path,
-            host=printable(profile.capture_time.hostname),
+            host=profile.capture_time.hostname,
             framework=study.framework,
             phase=printable(summary.phase or "") if has_steps else "",
             steps=int(summary.counted.size) if has_steps else 0,

@@ -19,6 +19,7 @@ from pathlib import Path
 from profnb.capture.fresh import JOB, run_fresh
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import folder_prefix
 from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
 
 __all__ = ["DoneRun", "FreshRound", "RoundResult", "Worker", "run_round", "run_rounds"]
@@ -107,7 +108,7 @@ def run_round(one: FreshRound) -> RoundResult:
 
 
 def _run(one: FreshRound, row: int, setting: dict[str, object]) -> DoneRun:
-    with tempfile.TemporaryDirectory(prefix="profnb-") as name:
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
         folder = Path(name)
         try:
             run_fresh(one.body, setting, folder, one.options, traces=one.traces)

@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 
 from profnb.capture.profiler.remote import parse_addresses, trace_processes
 from profnb.core.units import count_text
+from profnb.core.whole_files import folder_prefix
 from profnb.loading import load
 from profnb.profile import Profile
 from profnb.several.fleet_loading import load_fleet
@@ -29,7 +30,7 @@ def trace_remotely(url: str, seconds: float = 2.0) -> Profile | Fleet:
         ValueError: An address is not HOST:PORT, or the time not positive.
     """
     addresses = parse_addresses(url)
-    folder = TemporaryDirectory(prefix="profnb-")
+    folder = TemporaryDirectory(prefix=folder_prefix())
     logdir = Path(folder.name)
     trace_processes(addresses, seconds, logdir)
     trace_files = sorted(logdir.glob("plugins/profile/*/*.xplane.pb"))

@@ -43,9 +43,9 @@ def write_graph_timeline(trace: Trace, target: Path) -> None:
         for number, event in enumerate(_events(trace)):
             piece.append((",\n" if number else "") + json.dumps(event).replace("<", "\\u003c"))
             if len(piece) == _PIECE:
-                file.write("".join(piece).encode())
+                file.write(trace.sharing.encoded("".join(piece).encode()))
                 piece.clear()
-        file.write("".join(piece).encode() + b"\n]}\n")
+        file.write(trace.sharing.encoded("".join(piece).encode()) + b"\n]}\n")
 
 
 def _device(trace: Trace, line: int) -> str:

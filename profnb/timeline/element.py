@@ -12,7 +12,7 @@ from importlib import resources
 
 from markupsafe import Markup
 
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.markup import without_controls
 from profnb.drawing.theme import MUTED, ROOT
@@ -130,8 +130,10 @@ def build_timeline(
     return Timeline(
         headline=headline,
         remarks=tuple(remarks),
-        still=still_html(still),
-        text="\n\n".join([printable(headline), *remarks, still_text(still)]),
+        still=trace.sharing.html(still_html(still)),
+        text=for_terminal(
+            trace.sharing.text("\n\n".join([printable(headline), *remarks, still_text(still)]))
+        ),
         data=b64encode(first.data).decode("ascii"),
         every="" if first is packed else b64encode(packed.data).decode("ascii"),
     )

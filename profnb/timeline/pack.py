@@ -227,6 +227,7 @@ def pack_timeline(
         window_ps: Only events that touch [begin, end); everything by default.
     """
     trace, lanes = scene.study.trace, scene.lanes
+    sharing = trace.sharing
     marks = pick_marks(trace, lanes, most, window_ps)
     first, unit_ps = unit_of(scene)
     span_ps = int(trace.events.end_ps.max(initial=1)) - first
@@ -255,14 +256,14 @@ def pack_timeline(
         "events": len(trace.events),
         "merged": marks.merged_events,
         "resolution_ps": marks.resolution_ps,
-        "names": [_name_text(scene, name) for name in names],
+        "names": sharing.values([_name_text(scene, name) for name in names]),
         "counts": counts[names].tolist(),
         "categories": [[name, colour_of(name)] for name in CATEGORIES],
-        "lines": _line_headers(scene),
+        "lines": sharing.values(_line_headers(scene)),
         "steps": _step_columns(scene, first, unit_ps),
         "opens": typical_steps(scene.study),
-        "tracks": tracks,
-        "details": {mark: text for mark, text in details.items() if text},
+        "tracks": sharing.values(tracks),
+        "details": {mark: sharing.text(text) for mark, text in details.items() if text},
     }
     text = json.dumps(header, separators=(",", ":")).encode("utf-8", "replace")
     parts = [struct.pack("<I", len(text)), text, *(runs for _, runs in columns)]

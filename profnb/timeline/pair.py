@@ -55,10 +55,14 @@ def build_pair(first: Study, second: Study, labels: tuple[str, str]) -> Timeline
         labels: What to call them.
     """
     one, two = (
-        _named(build_timeline(study, beside=2), label)
+        _named(build_timeline(study, beside=2), study.trace.sharing.text(label))
         for study, label in zip((first, second), labels, strict=True)
     )
-    return TimelinePair(labels, (one, two))
+    shared = [
+        study.trace.sharing.text(label)
+        for study, label in zip((first, second), labels, strict=True)
+    ]
+    return TimelinePair((shared[0], shared[1]), (one, two))
 
 
 def _named(side: Timeline, label: str) -> Timeline:

@@ -7,7 +7,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,13 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
+from profnb.core.regular_files import check_regular, is_regular, read_whole
 from profnb.core.whole_files import claim_folder, whole_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
 from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
+from profnb.trace.runs.masked_trace import masked
 from profnb.trace.xplane import read_xplane
 
 __all__ = [
@@ -39,7 +41,8 @@ _OTHER_SUFFIXES = (
 _OTHER_PREFIX = "timeline"
 _GZIP = b"\x1f\x8b"
 _PIECE, _FIRST_PIECE = 1 << 22, 1 << 12
-_MOST_INFLATED = 2 << 30
+MOST_BYTES = 2 << 30  # of a trace, inflated or not: no protobuf has more
+_SURE_BYTES = 1 << 28  # more than that is counted before it is kept
 _MOST_FOLDERS = 20_000
 
 
@@ -54,9 +57,8 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
         TraceFormatError: There is no trace in it.
     """
     root = Path(path).expanduser()
-    if not root.exists():
-        raise FileNotFoundError(f"No file or folder at {printable(str(root))}.")
-    if root.is_file():
+    if not root.is_dir():
+        check_regular(root)
         return [_trace_file(root)]
     xplanes: list[Path] = []
     others: list[Path] = []
@@ -65,7 +67,9 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
             break
         xplanes.extend(Path(folder, name) for name in files if name.endswith(_SUFFIX))
         others.extend(Path(folder, name) for name in files if _is_other(name))
-    paths = xplanes or others
+    paths = [path for path in xplanes if is_regular(path)] or [
+        path for path in others if is_regular(path)
+    ]
     if not paths:
         raise TraceFormatError(
             f"No *{_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
@@ -87,7 +91,7 @@ def _trace_file(path: Path) -> TraceFile:
     host = path.name
     for suffix in (_SUFFIX, *_OTHER_SUFFIXES, ".json", ".json.gz"):
         host = host.removesuffix(suffix)
-    return TraceFile(path, path.parent.name or ".", host)
+    return TraceFile(path, printable(path.parent.name or "."), printable(host))
 
 
 def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> TraceFile:
@@ -103,13 +107,13 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
         of_folder = [trace.run for trace in traces if trace.folder == run]
         hosts = [trace for trace in traces if trace.run in of_folder[:1]]
     if not hosts:
-        raise ValueError(f"No run {run!r}; found: {printable(', '.join(runs))}.")
+        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
     if host is None:
         return hosts[0]
     for trace in hosts:
         if trace.host == host:
             return trace
-    names = printable(", ".join(trace.host for trace in hosts))
+    names = ", ".join(trace.host for trace in hosts)
     raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
@@ -127,7 +131,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         TraceFormatError: It is not a trace we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    return _read(_read_file(file), file.name)
+    return _read(read_whole(file, MOST_BYTES), printable(file.name))
 
 
 def _read(recorded: Bytes, source: str) -> Trace:
@@ -145,19 +149,43 @@ def _read(recorded: Bytes, source: str) -> Trace:
 
 
 def _decompress(packed: Bytes, source: str) -> Bytes:
-    """Inflate gzip by pieces, to a bound: what a file claims of its size is not believed."""
-    inflated, at, size = bytearray(), 0, _FIRST_PIECE
+    """Inflate gzip to a bound: what a file claims of its size is not believed, and much is counted first."""
+    inflated, is_counted = bytearray(), False
+    for piece in _inflate(packed, source):
+        inflated += piece
+        if len(inflated) > _SURE_BYTES and not is_counted:
+            is_counted = True
+            _check_size(packed, source)
+    whole = np.frombuffer(inflated, np.uint8)
+    whole.flags.writeable = False
+    return whole
+
+
+def _check_size(packed: Bytes, source: str) -> None:
+    size = 0
+    for piece in _inflate(packed, source):
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise TraceFormatError(
+                f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
+                f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
+            )
+
+
+def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
+    """Inflate gzip by pieces, none of them large."""
+    done, at, size = 0, 0, _FIRST_PIECE
     inflate = zlib.decompressobj(wbits=31)
     try:
         while at < packed.size:
-            piece = packed[at : at + size].tobytes()
-            inflated += inflate.decompress(piece, _MOST_INFLATED - len(inflated) + 1)
-            if len(inflated) > _MOST_INFLATED or inflate.unconsumed_tail:
-                raise TraceFormatError(
-                    f"{source}: more than {_MOST_INFLATED / 1e9:.1f} GB when decompressed, from "
-                    f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
-                )
-            at += len(piece) - len(inflate.unused_data)
+            left = packed[at : at + size].tobytes()
+            at += len(left)
+            while left and not inflate.eof:
+                piece = inflate.decompress(left, _PIECE)
+                left = inflate.unconsumed_tail
+                done += len(piece)
+                yield piece
+            at -= len(inflate.unused_data)
             size = min(2 * size, _PIECE)
             if inflate.eof:
                 if packed[at : at + 2].tobytes() != _GZIP:
@@ -166,37 +194,16 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
                 inflate, size = zlib.decompressobj(wbits=31), _FIRST_PIECE
     except zlib.error as error:
         raise TraceFormatError(
-            f"{source}: damaged gzip after {len(inflated):,} bytes ({error}). Download or record it again."
+            f"{source}: damaged gzip after {done:,} bytes ({error}). Download or record it again."
         ) from None
     if not inflate.eof:
         raise TraceFormatError(
-            f"{source}: the gzip is cut short after {len(inflated):,} bytes. Download or record it again."
+            f"{source}: the gzip is cut short after {done:,} bytes. Download or record it again."
         )
-    whole = np.frombuffer(inflated, np.uint8)
-    whole.flags.writeable = False
-    return whole
-
-
-def _read_file(file: Path) -> Bytes:
-    """All of a file as it was at one time."""
-    with file.open("rb", buffering=0) as opened:
-        before = os.fstat(opened.fileno())
-        recorded = np.empty(before.st_size, np.uint8)
-        at = 0
-        while at < recorded.size and (count := opened.readinto(recorded[at:])):
-            at += count
-        after = os.fstat(opened.fileno())
-    as_it_was = before.st_size, before.st_mtime_ns
-    if at < recorded.size or as_it_was != (after.st_size, after.st_mtime_ns):
-        raise TraceFormatError(
-            f"{printable(file.name)} changed while it was read. Open it once it is written to its end."
-        )
-    recorded.flags.writeable = False  # kernels are compiled once, for arrays that nothing writes to
-    return recorded
 
 
 def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
-    """Write a trace into a logdir in TensorBoard's layout, byte for byte as it was read.
+    """Write a trace into a logdir in TensorBoard's layout, as it was read but for what must not leave.
 
     Returns:
         The file that was written.
@@ -211,7 +218,7 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
 
     def write(target: Path) -> None:
         with whole_file(target) as partial:
-            partial.write_bytes(recorded.tobytes())
+            partial.write_bytes(masked(recorded, trace.sharing))
 
     return write_into_run(trace, logdir, _SUFFIX, write)
 
@@ -222,7 +229,7 @@ def write_into_run(
     """Write what was recorded of a trace into a new run of a logdir, in TensorBoard's layout.
 
     Args:
-        trace: The trace, whose host the file is named for.
+        trace: The trace, whose host the file is named for as far as that may leave.
         logdir: The logdir.
         suffix: What the file's name ends with.
         write: Writes the file it is given, whole or not at all.
@@ -232,7 +239,7 @@ def write_into_run(
     """
     runs = Path(logdir).expanduser() / "plugins" / "profile"
     folder = claim_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
-    host = trace.hostnames[0] if trace.hostnames else "host"
+    host = trace.sharing.text(trace.hostnames[0]) if trace.hostnames else "host"
     target = folder / (re.sub(r"[^\w.-]", "_", host) + suffix)
     try:
         write(target)

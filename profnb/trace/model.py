@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, gather
+from profnb.core.sharing import Sharing
 from profnb.trace.names import is_device_plane, is_host_plane
 from profnb.trace.stats import Stats
 
@@ -211,6 +212,7 @@ class Trace:
         ranks: How many processes that job has; 0 where the file does not say.
         process_groups: How many different sets of that job's processes exchange among themselves, as far as
             the file says; 0 for not at all.
+        has_files: Whether names of the user's files may leave with results of it.
     """
 
     source: str
@@ -230,6 +232,12 @@ class Trace:
     rank: int = -1
     ranks: int = 0
     process_groups: int = 0
+    has_files: bool = True
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """What may leave of it; a trace of several hosts, which whoever joined them named, is about them."""
+        return Sharing(self.hostnames, self.has_files, names_hosts=len(self.hostnames) > 1)
 
     @cached_property
     def is_host_line(self) -> Bools:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from profnb.core.errors import TraceFormatError
 
-__all__ = ["CallCounts", "read_pstats"]
+__all__ = ["MOST_BYTES", "CallCounts", "read_pstats"]
 
 _LONGEST_S, _MOST_CALLS, _LAST_LINE = 9e6, 1 << 53, 1 << 31  # 104 days: what picoseconds can hold
-_DEEPEST, _MOST_BYTES, _LONGEST = 12, 256 << 20, 2_000
+_DEEPEST, MOST_BYTES, _LONGEST = 12, 256 << 20, 2_000
 _DICT, _END, _REF = ord("{"), ord("0"), 0x80
 _TEXTS_OF_4, _TEXTS_OF_1 = frozenset(b"uastAt"), frozenset(b"zZ")
 _CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
@@ -75,8 +75,6 @@ class _Reader:
     """Reads marshalled values of the types that profiles are made of."""
 
     def __init__(self, data: bytes) -> None:
-        if len(data) > _MOST_BYTES:
-            raise ValueError("it is larger than 256 MB")
         self._data, self._at = data, 0
         self._seen: list[object] = []
 

@@ -16,6 +16,7 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import tiered
+from profnb.core.printable import printable
 from profnb.trace.grouped_stats import StatEntries, StatKeys, narrow
 from profnb.trace.model import Events, Lines, Plane, StringTable, Trace
 from profnb.trace.wire import (
@@ -141,7 +142,7 @@ def _split(
 
 def _space_texts(buffer: Bytes, whole: tuple[Int64s, Int64s], field: int) -> tuple[str, ...]:
     _, begins, ends = split_field(buffer, *whole, field, "XSpace")
-    return tuple(StringTable(buffer, begins[:1000], ends[:1000]).texts)
+    return tuple(map(printable, StringTable(buffer, begins[:1000], ends[:1000]).texts))
 
 
 def _texts(buffer: Bytes, table: Int64s, field: int) -> StringTable:

@@ -13,7 +13,7 @@ from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line
 from profnb.capture.profiler.ranks import Rank
 from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import claim_folder
+from profnb.core.whole_files import claim_folder, folder_prefix, remove_leftovers
 
 __all__ = ["Door", "Doors"]
 
@@ -61,10 +61,12 @@ class Doors:
         several, may write to one file. Inside of the logdir what is written need only be renamed.
         """
         if self._options.logdir is None:
-            return tempfile.mkdtemp(prefix="profnb-")
+            remove_leftovers(Path(tempfile.gettempdir()))
+            return tempfile.mkdtemp(prefix=folder_prefix())
         logdir = self._logdir = Path(self._options.logdir).expanduser().absolute()
         logdir.mkdir(parents=True, exist_ok=True)
-        return tempfile.mkdtemp(prefix=".profnb-", dir=logdir)
+        remove_leftovers(logdir)
+        return tempfile.mkdtemp(prefix=f".{folder_prefix()}", dir=logdir)
 
     def start(self, door: Door, folder: str) -> None:
         """Start one of the profilers; whatever it raises goes to the caller."""

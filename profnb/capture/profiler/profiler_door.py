@@ -13,6 +13,7 @@ from profnb.capture.profiler.ranks import Rank, find_rank
 from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, TRACE, VERSION
 from profnb.capture.source.user_code import is_own_file
 from profnb.core.options import CaptureOptions
+from profnb.core.whole_files import folder_prefix
 
 __all__ = ["ProfilerDoor", "first_line", "is_called_by_a_capture"]
 
@@ -81,7 +82,7 @@ class ProfilerDoor:
         if self.took_over:
             self.took_over = False
             with profiler_log_held_back():
-                self._start(tempfile.mkdtemp(prefix="profnb-"))
+                self._start(tempfile.mkdtemp(prefix=folder_prefix()))
 
     def note_ignored_options(self) -> None:
         """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.

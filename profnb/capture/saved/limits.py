@@ -38,7 +38,7 @@ LIMITS: Mapping[str, Limit] = {
     **{
         f"CaptureOptions.{field}": _NOT_KEPT
         for field in CaptureOptions.__dataclass_fields__
-        if field not in ("max_steps", "max_seconds", "warmup_steps", "label")
+        if field not in ("max_steps", "max_seconds", "warmup_steps", "label", "source")
     },
     **{f"Recording.{field}": _NOT_KEPT for field in ("path", "folder", "graph_runs", "graph")},
     **{

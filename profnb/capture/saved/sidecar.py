@@ -22,6 +22,7 @@ from profnb.capture.saved.codec import Codec, Limit
 from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.sharing import Sharing
 from profnb.core.whole_files import whole_file
 
 __all__ = ["read_recordings", "sidecar_of", "write_recordings"]
@@ -52,7 +53,8 @@ def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[
             if run.pop(part, None):
                 _say(run, _left_out(part, "the file would be too large"))
         text = json.dumps(contents, separators=(",", ":"))
-    packed = gzip.compress(text.encode("ascii"), _LEVEL, mtime=0)
+    text = Sharing(has_files=options.source).text(text)
+    packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
     with whole_file(sidecar_of(trace)) as partial:
         partial.write_bytes(packed)  # it holds source, so it is at most the user's and the group's
         partial.chmod(stat.S_IMODE(partial.stat().st_mode) & ~stat.S_IRWXO)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.core.parsing import parse_again
+from profnb.core.sharing import short_path
 
 __all__ = ["keep_near", "shorten_files", "shorten_source", "shorten_stacks"]
 
@@ -103,8 +104,9 @@ def _short(file: str, folder: str) -> str:
     top = path.parent
     while (top / "__init__.py").is_file() and top != top.parent:
         top = top.parent
-    inner = path.relative_to(top) if top != path.parent else Path(*path.parts[-2:])
-    return inner.as_posix() if path.is_absolute() else path.as_posix()
+    if top != path.parent:
+        return path.relative_to(top).as_posix()
+    return short_path(file) if path.is_absolute() else path.as_posix()
 
 
 def shorten_source(records: SourceRecords, names: Mapping[str, str]) -> SourceRecords:

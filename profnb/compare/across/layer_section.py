@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from profnb.compare.across.layer_differences import LAYER_DIFFERENCES, LayerDifference
-from profnb.core.units import MISSING, count_text, duration_text
+from profnb.core.units import MISSING, count_text, duration_text, range_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
@@ -107,7 +107,7 @@ def _ratio(row: LayerDifference) -> str:
         return MISSING
     if math.isnan(row.low):
         return f"{row.ratio:.2f}"
-    return f"{row.ratio:.2f} ({row.low:.2f} to {row.high:.2f})"
+    return f"{row.ratio:.2f} ({range_text(f'{row.low:.2f}', f'{row.high:.2f}')})"
 
 
 def _parameters(row: LayerDifference) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from profnb.capture.environment import CORES, describe_environment
 from profnb.core.errors import CaptureError
 from profnb.core.units import PS_PER_S
+from profnb.core.whole_files import folder_prefix
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import Converted
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel
@@ -83,7 +84,7 @@ class Measuring:
         Raises:
             ValueError: The data do not fit the models.
         """
-        with TemporaryDirectory(prefix="profnb-lite-") as name:
+        with TemporaryDirectory(prefix=folder_prefix()) as name:
             self._bench = Bench(self._converted, self._batch, Path(name), pick_engine())
             self._study = OpStudy(self._bench)
             models, inputs = self._probe()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from profnb.capture.seams import LITE_OPS
-from profnb.core.units import PS_PER_US
+from profnb.core.units import PS_PER_US, longer_text
 from profnb.lite.findings import LiteLayer, LiteModel, LiteOp
 from profnb.lite.given import GivenData
 from profnb.lite.measured.bench import Bench
@@ -120,10 +120,10 @@ class OpStudy:
                 f"here ({why})."
             )
         if costs:
-            low, high = (f"{100 * cost:,.0f}" for cost in (min(costs), max(costs)))
+            longer = longer_text(min(costs), max(costs))
             self._bench.notes.append(
-                f"Times of ops are of runs of their own: the profiler made those {low} to {high} "
-                "% longer, and it counts whole microseconds."
+                f"Times of ops are of runs of their own: with the profiler those took {longer}, and it "
+                "counts whole microseconds."
             )
 
     def _profile_one(self, process: InterpreterProcess, one: LiteModel, source: str) -> float:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from profnb.core.units import bytes_text, duration_text
+from profnb.core.units import bytes_text, duration_text, range_text
 from profnb.lite.findings import LiteFindings, LiteModel
 from profnb.lite.judging import Price
 
@@ -34,14 +34,12 @@ def verdict_text(findings: LiteFindings) -> str:
 def speedup_text(ratio: float, low: float, high: float, other: str) -> str:
     """How much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
     if high < 1:
-        return (
-            f"{_factor(1 / ratio)}x slower than {other} ({_factor(1 / high)} to {_factor(1 / low)})"
-        )
+        interval = range_text(_factor(1 / high), _factor(1 / low))
+        return f"{_factor(1 / ratio)}x slower than {other} ({interval})"
     if low <= 1:
-        return (
-            f"as fast as {other}, as far as these runs tell ({low:.2f} to {high:.2f} of its speed)"
-        )
-    return f"{_factor(ratio)}x faster than {other} ({_factor(low)} to {_factor(high)})"
+        interval = range_text(f"{low:.2f}", f"{high:.2f}")
+        return f"as fast as {other}, as far as these runs tell ({interval} of its speed)"
+    return f"{_factor(ratio)}x faster than {other} ({range_text(_factor(low), _factor(high))})"
 
 
 def _factor(value: float) -> str:
@@ -82,15 +80,13 @@ def _price_text(price: Price, findings: LiteFindings) -> str:
     def text(value: float) -> str:
         return f"{value * scale:.1f}" if findings.is_score else f"{value:.3g}"
 
+    interval = range_text(text(price.low), text(price.high))
     if not price.difference:
-        return f"{findings.metric} the same ({text(price.low)} to {text(price.high)}{unit})"
+        return f"{findings.metric} the same ({interval}{unit})"
     if not price.is_sure:
-        chance = f"which may be chance ({text(price.low)} to {text(price.high)})"
+        chance = f"which may be chance ({interval})"
         return f"{findings.metric} differs by {text(price.difference)}{unit}, {chance}"
     if price.difference < 0:
-        low, high = text(-price.high), text(-price.low)
-        return f"{findings.metric} {text(-price.difference)}{unit} lower ({low} to {high})"
-    return (
-        f"{findings.metric} {text(price.difference)}{unit} higher "
-        f"({text(price.low)} to {text(price.high)})"
-    )
+        interval = range_text(text(-price.high), text(-price.low))
+        return f"{findings.metric} {text(-price.difference)}{unit} lower ({interval})"
+    return f"{findings.metric} {text(price.difference)}{unit} higher ({interval})"

@@ -11,6 +11,7 @@ from profnb.core.units import (
     duration_text,
     metric_text,
     percent_text,
+    range_text,
 )
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -40,7 +41,7 @@ def lite_sections(findings: LiteFindings) -> list[Section]:
 
 
 def _between(low: float, high: float, text: Any) -> str:
-    return f"{text(low)} to {text(high)}" if math.isfinite(low) else ""
+    return range_text(text(low), text(high)) if math.isfinite(low) else ""
 
 
 def _times(value: float) -> str:

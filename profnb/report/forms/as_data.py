@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from profnb.core.printable import printable
+from profnb.core.sharing import Sharing
 from profnb.core.units import PS_PER_MS
 from profnb.report.content import Content
 from profnb.report.ranking import Advice
@@ -115,7 +116,7 @@ def report_data(
         },
     }
     is_all = len(advice) <= _MOST_ADVICE and len(report.notes) <= _MOST_NOTES
-    return _fit(whole, frames, tops, is_all=is_all)
+    return _fit(whole, frames, tops, report.sharing, is_all=is_all)
 
 
 def as_json(data: Mapping[str, Any]) -> str:
@@ -202,16 +203,17 @@ def _fit(
     whole: dict[str, Any],
     frames: Mapping[str, "pd.DataFrame"],
     table_columns: TopColumns,
+    sharing: Sharing,
     *,
     is_all: bool,
 ) -> dict[str, Any]:
     """The whole in plain values, with as much of tables and texts as fits."""
     tops = {name: _top(frame, *table_columns[name]) for name, frame in frames.items() if len(frame)}
-    fitted: dict[str, Any] = _Plain(0).value(whole)
+    fitted: dict[str, Any] = _Plain(0, sharing).value(whole)
     for rows, most_bytes in _SIZES:
-        texts = _Plain(most_bytes)
+        texts = _Plain(most_bytes, sharing)
         fitted.update({name: texts.value(whole[name]) for name in _OF_OTHERS})
-        cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL))
+        cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL), sharing)
         shown = tops if rows else {}
         fitted["tables"] = {
             name: cells.value({**top, "top": top["top"][:rows]}) for name, top in shown.items()
@@ -226,8 +228,8 @@ def _fit(
 class _Plain:
     """Makes values plain, cuts texts to a number of bytes (0 for whole), and remembers whether it did."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, most_bytes: int, sharing: Sharing) -> None:
+        self.most_bytes, self._sharing = most_bytes, sharing
         self.has_cut = False
 
     def value(self, value: Any) -> Any:
@@ -246,7 +248,7 @@ class _Plain:
         )  # None, and pandas' signs of what is missing
 
     def _text(self, text: str) -> str:
-        text = printable(text.replace("\n", " "))
+        text = self._sharing.text(printable(text.replace("\n", " ")))
         if not 0 < self.most_bytes < len(text.encode(errors="replace")):
             return text
         self.has_cut = True

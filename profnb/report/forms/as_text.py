@@ -2,7 +2,7 @@
 
 from textwrap import fill
 
-from profnb.core.printable import printable
+from profnb.core.printable import for_terminal, printable
 from profnb.drawing.plain import plain_table
 from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text
@@ -28,4 +28,4 @@ def content_text(content: Content) -> str:
         rows = [(name, mean, share, bar) for name, bar, mean, share in content.shares]
         parts.append("Mean step\n" + plain_table(rows, (False, True, True, False)))
     parts.extend(section_text(part) for part in content.sections if not part.is_detail)
-    return "\n\n".join(parts)
+    return for_terminal("\n\n".join(parts))

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from profnb.core.units import percent_text, rate_text
+from profnb.core.units import percent_text, range_text, rate_text
 from profnb.subjects.device.peaks import Peak
 
 __all__ = ["MeasuredPeak", "kept_peak", "measure_cpu"]
@@ -81,8 +81,8 @@ class MeasuredPeak:
 
     def _interval_texts(self) -> tuple[str, str]:
         return (
-            " to ".join(rate_text(value, "flop/s") for value in self.flops_interval),
-            " to ".join(rate_text(value, "B/s") for value in self.bytes_interval),
+            range_text(*(rate_text(value, "flop/s") for value in self.flops_interval)),
+            range_text(*(rate_text(value, "B/s") for value in self.bytes_interval)),
         )
 
     def __repr__(self) -> str:

@@ -141,19 +141,20 @@ def write_chrome(trace: Trace, target: Path, additions: Additions, version: str)
     )
     thread = trace.lines.of_event.astype(np.int64) + 1
     thread[lane > 0] = _FIRST_EXTRA_THREAD + number
+    sharing = trace.sharing
     with open_text(target) as file:
         about: dict[str, object] = {"tool": ADDED, "version": version, "source": trace.source}
         if trace.is_op_name is not None:
             rows = np.flatnonzero(trace.is_op_name).tolist()
             about["op_names"] = [trace.names[row] for row in rows]
         head = f'{{"displayTimeUnit":"ms","otherData":{_json(about)},"traceEvents":[\n'
-        file.write(head.encode())
+        file.write(sharing.encoded(head.encode()))
         for piece in _metadata(trace, extra.tolist()):
-            file.write(piece)
+            file.write(sharing.encoded(piece))
         for piece in _events(trace, process, thread):
-            file.write(piece)
+            file.write(sharing.encoded(piece))
         for piece in _added(trace, process, thread, additions):
-            file.write(piece)
+            file.write(sharing.encoded(piece))
         # JSON has no comma before a closing bracket: the last event is one that says nothing new.
         file.write(b'{"ph":"M","pid":1,"name":"process_sort_index","args":{"sort_index":1}}\n]}\n')
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
+from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
+from profnb.core.regular_files import open_regular
+
 __all__ = ["CaptureTime", "capture_time", "read_capture_time"]
 
 _PLANE, _HOSTNAME = 1, 4  # fields of XSpace
@@ -57,9 +61,9 @@ def capture_time(stats: "dict[str, int | float | str | bytes]", hostname: str = 
 def read_capture_time(file: Path) -> CaptureTime:
     """When and where a file was recorded; of what is no XSpace, or a damaged one, nothing is known."""
     try:
-        with file.open("rb", buffering=0) as opened:
+        with open_regular(file) as opened:
             return _read(opened, os.fstat(opened.fileno()).st_size)
-    except (OSError, ValueError, IndexError):
+    except (TraceFormatError, PermissionError, FileNotFoundError, ValueError, IndexError):
         return CaptureTime()
 
 
@@ -79,7 +83,7 @@ def _read(opened: RawIOBase, size: int) -> CaptureTime:
         if key >> 3 == _PLANE and length <= _MOST_BYTES and _ENVIRONMENT in head[inner:]:
             times = _times_of(_bytes_at(opened, length, begin))
         elif key >> 3 == _HOSTNAME and not hostname and length <= _HEAD * 16:
-            hostname = _bytes_at(opened, length, begin).decode("utf-8", "replace")
+            hostname = printable(_bytes_at(opened, length, begin).decode("utf-8", "replace"))
     return CaptureTime(times.begin_ns, times.end_ns, hostname)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from profnb.core.printable import printable
 from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
 
 __all__ = ["TraceFile", "group_into_runs", "name_hosts", "runs_of"]
@@ -20,8 +21,8 @@ class TraceFile:
 
     Attributes:
         path: The file.
-        run: The capture that it is a part of, by the name of the folder that holds its first file.
-        host: The file's name without its suffix; with its folder where two of a run are called alike.
+        run: The capture that it is a part of, by the name of the folder that holds its first file; printable.
+        host: The file's name without its suffix, printable; with its folder where two are called alike.
         time: When and where it was recorded, as far as it tells.
     """
 
@@ -33,7 +34,7 @@ class TraceFile:
     @property
     def folder(self) -> str:
         """The name of the folder that holds it."""
-        return self.path.parent.name or "."
+        return printable(self.path.parent.name or ".")
 
 
 @dataclass(slots=True)

@@ -6,13 +6,17 @@ opened is copied: its folder, and those whose names, which tell seconds, are wit
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from profnb.core.errors import ProfnbError, TraceFormatError
-from profnb.core.printable import printable
+from profnb.core.printable import printable, shortened
+from profnb.core.whole_files import claim_folder, folder_prefix
 
 __all__ = ["fetch_traces", "is_url", "list_traces"]
 
@@ -20,6 +24,13 @@ _TRACES = (".xplane.pb", ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".
 _BESIDE = ".profnb.json.gz"
 _SECOND = re.compile(r"\d{4}(_\d\d){5}")
 _NEAR_S = 60
+# What no name of a file of ours holds: what leads elsewhere, and what some system does not take.
+_UNSAFE = re.compile(r'^\.+$|[\x00-\x1f/\\:*?"<>|]')
+_WEB = ("http", "https")
+# Bounds: a listing may have no end, nor may a file. TensorBoard's layout is three folders deep.
+_MOST_LISTED, _DEEPEST, _LARGEST_PAGE = 20_000, 12, 16 << 20
+_LARGEST_FILE, _MOST_BYTES = 2 << 30, 16 << 30
+_LONGEST_ERROR = 200
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs", "az": "adlfs"}
 
 
@@ -31,6 +42,8 @@ def is_url(path: object) -> bool:
 def fetch_traces(url: str, run: str | None = None) -> "TemporaryDirectory[str]":
     """Copy the traces of a URL into a temporary folder, with what profnb keeps beside them.
 
+    No name in the listing decides where a file is written: that is always inside the temporary folder.
+
     Args:
         url: A trace file, a run's folder or a logdir.
         run: Which run's folder; by default the newest.
@@ -39,46 +52,96 @@ def fetch_traces(url: str, run: str | None = None) -> "TemporaryDirectory[str]":
         The folder, which is removed with the object.
 
     Raises:
-        ProfnbError: A package is missing that opens such URLs; the message names it.
+        ProfnbError: A package is missing that opens such URLs, or it failed; the message says which and how.
         FileNotFoundError: There is nothing there.
-        TraceFormatError: There is no trace there.
+        TraceFormatError: There is no trace there, or more than is read.
         ValueError: No such run.
     """
-    files, root = _open(url)
-    if files.isfile(root):
-        chosen = [root]
-    else:
-        chosen = _choose([name for name in files.find(root) if name.endswith(_TRACES)], run, url)
-    folder = TemporaryDirectory(prefix="profnb-")
-    try:
-        for name in chosen:
-            place = Path(folder.name, PurePosixPath(name).parent.name or "run")
-            place.mkdir(exist_ok=True)
-            files.get_file(name, str(place / PurePosixPath(name).name))
-            beside = name.removesuffix(_TRACES[0]) + _BESIDE
-            if files.exists(beside):
-                files.get_file(beside, str(place / PurePosixPath(beside).name))
-    except BaseException:
-        folder.cleanup()
-        raise
+    with _failures_told(url):
+        files, root = _open(url)
+        names = _find(files, root, url)
+    chosen = names if names == [root] else _choose(names, run)
+    with _failures_told(url):
+        folder = TemporaryDirectory(prefix=folder_prefix())
+        try:
+            _copy(files, chosen, Path(folder.name), url)
+        except BaseException:
+            folder.cleanup()
+            raise
     return folder
+
+
+def _copy(files: Any, names: list[str], folder: Path, url: str) -> None:
+    """Copy files, each with what stands beside it, into a folder; of each of theirs one in there."""
+    callback, left = import_module("fsspec.callbacks").Callback, _MOST_BYTES
+    places: dict[PurePosixPath, Path] = {}
+    for name in filter(files.isfile, names):
+        parent = PurePosixPath(name).parent
+        if parent not in places:
+            places[parent] = claim_folder(folder, _local(parent.name))
+        beside = name.removesuffix(_TRACES[0]) + _BESIDE
+        for one in [name, *filter(files.isfile, [beside])]:
+            target = places[parent] / _local(PurePosixPath(one).name)
+            check = partial(_check_bytes, url, min(left, _LARGEST_FILE))
+            files.get_file(one, str(target), callback=callback(hooks={"bound": check}))
+            left -= target.stat().st_size
+
+
+def _check_bytes(url: str, most: int, size: int | None, copied: int, **_: object) -> None:
+    """Stop copying what is too much, or says that it will be."""
+    if max(size or 0, copied) > most:
+        raise TraceFormatError(
+            f"More than {most / 1e9:.1f} GB at {printable(url)}. Give a single run, of fewer steps."
+        )
+
+
+def _local(name: str) -> str:
+    """The name of a file or folder of ours for one of a listing, which may be anything."""
+    return _UNSAFE.sub("_", name) or "run"
+
+
+def _find(files: Any, root: str, url: str) -> list[str]:
+    """The traces below a folder, or the file itself; a listing without end is refused."""
+    if files.isfile(root) and not root.endswith("/"):  # on the web a folder may be read too
+        return [root]
+    names: list[str] = []
+    seen = 0
+    for _, folders, listed in files.walk(root, maxdepth=_DEEPEST, detail=True):
+        seen += 1 + len(folders) + len(listed)
+        if seen > _MOST_LISTED:
+            raise TraceFormatError(
+                f"More than {_MOST_LISTED:,} files and folders at {printable(url)}. Give a single run."
+            )
+        names += [file["name"] for file in listed.values() if file["name"].endswith(_TRACES)]
+    if not names:
+        raise TraceFormatError(f"No *{_TRACES[0]} under {printable(url)}.")
+    return sorted(names)
+
+
+@contextmanager
+def _failures_told(url: str) -> Iterator[None]:
+    """Say in a sentence what failed inside of the package that opens such URLs, whatever it raises."""
+    try:
+        yield
+    except (ProfnbError, FileNotFoundError):
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {shortened(str(error), _LONGEST_ERROR)}"
+        raise ProfnbError(
+            f"Reading {printable(url)} failed ({said}). Try again, or copy the traces here."
+        ) from error
 
 
 def list_traces(url: str) -> list[str]:
     """The traces of all runs under a URL, each a URL of its own.
 
     Raises:
-        ProfnbError: A package is missing that opens such URLs.
-        FileNotFoundError: There is nothing there.
-        TraceFormatError: There is no trace there.
+        ProfnbError, FileNotFoundError, TraceFormatError: As ``fetch_traces`` does.
     """
-    files, root = _open(url)
-    if files.isfile(root):
-        return [url]
-    traces = sorted(name for name in files.find(root) if name.endswith(_TRACES))
-    if not traces:
-        raise TraceFormatError(f"No *{_TRACES[0]} under {printable(url)}.")
-    return [str(files.unstrip_protocol(name)) for name in traces]
+    with _failures_told(url):
+        files, root = _open(url)
+        names = _find(files, root, url)
+        return [url] if names == [root] else [str(files.unstrip_protocol(n)) for n in names]
 
 
 def _open(url: str) -> tuple[Any, str]:
@@ -86,7 +149,8 @@ def _open(url: str) -> tuple[Any, str]:
     protocol = url.partition("://")[0]
     package = _PACKAGES.get(protocol, "")
     try:
-        files, root = import_module("fsspec.core").url_to_fs(url)
+        options = {"client_kwargs": {"response_class": _page_type()}} if protocol in _WEB else {}
+        files, root = import_module("fsspec.core").url_to_fs(url, **options)
     except ImportError as error:
         raise ProfnbError(
             f"Opening {protocol}:// needs a package that is not installed ({error}): "
@@ -97,10 +161,26 @@ def _open(url: str) -> tuple[Any, str]:
     return files, str(root)
 
 
-def _choose(names: list[str], run: str | None, url: str) -> list[str]:
+@cache  # fsspec keeps a file system for those that are opened alike
+def _page_type() -> type:
+    """What reads a page of a web server's listing: to a bound, as a page may have no end."""
+
+    async def text(response: Any, *_: object, **__: object) -> str:
+        page = bytearray()
+        async for piece in response.content.iter_any():
+            page += piece
+            if len(page) > _LARGEST_PAGE:
+                response.close()
+                raise TraceFormatError(
+                    f"More than {_LARGEST_PAGE / 1e6:.0f} MB of names on a page. Give a single run."
+                )
+        return page.decode("utf-8", "replace")
+
+    return type("BoundedPage", (import_module("aiohttp").ClientResponse,), {"text": text})
+
+
+def _choose(names: list[str], run: str | None) -> list[str]:
     """The files of the run that was asked for, or of the newest one, by the names of their folders."""
-    if not names:
-        raise TraceFormatError(f"No *{_TRACES[0]} under {printable(url)}.")
     folders = sorted({PurePosixPath(name).parent for name in names}, key=lambda one: one.name)
     wanted = folders[-1:]
     if run is not None:
