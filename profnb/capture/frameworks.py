@@ -189,10 +189,12 @@ class Frameworks:
         if VERSION.of(module) is None and START.find(module) is None:
             return  # its import failed half-way; the code will say why
         tensorflow = self.tensorflow = self._look_up(module)
-        self._watch(self._to.recorder.events.watch_tensorflow(tensorflow))
+        events = self._to.recorder.events
+        self._watch(events.watch_tensorflow(tensorflow))
         if self._traces:
             self._watch(self._to.tapes.watch_turns(tensorflow))
             self._watch(self._to.tapes.watch_gradients(tensorflow), in_window=True)
+            self._watch(events.watch_metadata(tensorflow), in_window=True)
         if uses_sessions(tensorflow):
             self.sessions_seen()
         if not self._traces:

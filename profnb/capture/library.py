@@ -72,6 +72,15 @@ class Library:
                 stack.enter_context(self._entered(replace_attribute(module, name, watched)))
             yield
 
+    @contextmanager
+    def replace_everywhere(self, seam: Seam, value: Any, other: Any) -> Iterator[None]:
+        """Give a public name another value, and every name in a notebook that holds it, inside the block."""
+        with ExitStack() as stack:
+            for module, name in _held_by_modules(value, seam.attributes):
+                if not module.__name__.startswith("tensorflow.python"):
+                    stack.enter_context(self._entered(replace_attribute(module, name, other)))
+            yield
+
     def replace(self, seam: Seam, value: object) -> AbstractContextManager[None]:
         """Give a name another value inside the block; nothing where its owner is missing."""
         owner = seam.owner(self.module)

@@ -143,9 +143,7 @@ ALREADY_RUNNING = Seam(
     "tensorflow:errors.AlreadyExistsError", "a profiler that runs already is not replaced"
 )
 TRACE = Seam(f"{_PROFILER}.Trace", _NO_MARKERS, 1, _ANY)
-TRACE_INIT = Seam(f"{_PROFILER}.Trace.__init__", _NO_CALLS, 2, _ANY)
 TRACE_METADATA = Seam(f"{_PROFILER}.Trace.set_metadata", _NO_CALLS, 1, _ANY)
-TRACE_EXIT = Seam(f"{_PROFILER}.Trace.__exit__", _NO_CALLS, 4)
 
 # JAX's profiler.
 _NO_JAX = "JAX's work is not traced, and steps are only timed"
@@ -235,8 +233,10 @@ _NO_SCOPES = "layers are told by the names of ops alone"
 _NO_REASONS = "why functions are traced anew is not told"
 _FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function:Function"
 SIGNATURES = Seam(f"{_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
-TRACING_COUNT = Seam(f"{_FUNCTION}.experimental_get_tracing_count", _NO_REASONS, 1)
+TRACING_COUNT = Seam(f"{_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
 PYTHON_FUNCTION = Seam(f"{_FUNCTION}.python_function", _NO_REASONS)
+CALL_FUNCTION = Seam(f"{_FUNCTION}.__call__", _NO_CALLS, 1)
+FUNCTION_NAME = Seam(f"{_FUNCTION}._name", "functions have no names", is_on_objects=True)
 CONCRETE_FUNCTIONS = Seam(
     f"{_FUNCTION}._list_all_concrete_functions",
     "ops of optimizers and metrics are not told apart", 1,

@@ -21,7 +21,6 @@ __all__ = [
     "FunctionLog",
     "TracedFunction",
     "find_changing_arguments",
-    "function_of",
 ]
 
 # By the function's name: its arguments that changed, each with the distinct values it was traced for.
@@ -112,13 +111,6 @@ class FunctionLog:
             replace(traced, where=text_of(place), caller=text_of(caller), tracings=count)
             for (traced, place, caller), count in zip(self._seen, self._tracings, strict=True)
         )
-
-
-def function_of(frame: FrameType | None) -> object:
-    """The tf.function whose call a frame is; None if it is no such call."""
-    owner = frame.f_locals.get("self") if frame is not None else None
-    is_function = inspect.getattr_static(type(owner), SIGNATURES.attributes[0], None) is not None
-    return owner if is_function else None
 
 
 def find_changing_arguments(functions: Iterable[Any]) -> ChangingArguments:

@@ -1,14 +1,13 @@
-"""Trace events to steps: the user's markers, Keras 2's, calls of a ``tf.function``; JAX's step markers.
+"""Markers and calls to steps: the user's markers, Keras 2's, calls of a ``tf.function``; JAX's step markers.
 
-TensorFlow opens a ``Trace`` around each call of a function and says there whether it was traced anew. JAX's
-markers, ``profnb.step`` among them, are annotations with a step's number.
+JAX's markers, ``profnb.step`` among them, are annotations with a step's number.
 """
 
 import inspect
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -20,18 +19,20 @@ from profnb.capture.marking.open_steps import (
     add_metadata,
     end_marker,
 )
-from profnb.capture.marking.retracings import FunctionLog, function_of
+from profnb.capture.marking.retracings import FunctionLog
 from profnb.capture.seams import (
+    CALL_FUNCTION,
+    FUNCTION_NAME,
     JAX_STEP_ENTER,
     JAX_STEP_EXIT,
     JAX_STEP_INIT,
-    TRACE_EXIT,
-    TRACE_INIT,
+    TRACE,
     TRACE_METADATA,
+    TRACING_COUNT,
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_own_file
-from profnb.capture.step_records import CALL, KERAS, TAPE, USER
+from profnb.capture.step_records import CALL, KERAS, TAPE, USER, OpenStep
 
 __all__ = ["TraceEvents"]
 
@@ -53,19 +54,23 @@ class TraceEvents:
 
     @contextmanager
     def watch_tensorflow(self, tensorflow: Library) -> Iterator[None]:
-        """See TensorFlow's trace events inside the block."""
+        """See calls of functions, and the user's markers, inside the block.
 
-        def ends(trace: Any, kind: Any = None, *_: Any) -> None:
-            if kind is not None and self._open.is_tracing():
-                add_metadata(trace, profnb_abandoned=1)
-
+        TensorFlow opens trace events all the time, one for each constant of an eager loop, so its own class
+        stays as it is: of the user's markers the public name is watched.
+        """
+        hooks = {"before": self._called, "came": self._returned, "after": self._call_ended}
+        marker = tensorflow.take(TRACE)
         with ExitStack() as stack:
-            watching = tensorflow.watch(TRACE_EXIT, before=ends, after=self._trace_left)
-            stack.enter_context(watching)
-            if tensorflow.take(TRACE_EXIT) is not None:  # else they would never end
-                stack.enter_context(tensorflow.watch(TRACE_INIT, after=self._trace_began))
-            stack.enter_context(tensorflow.watch(TRACE_METADATA, before=self._metadata_set))
+            stack.enter_context(tensorflow.watch(CALL_FUNCTION, **hooks))
+            if isinstance(marker, type):
+                watched = _watched_marker(marker, self._marker_began, self._marker_ended)
+                stack.enter_context(tensorflow.replace_everywhere(TRACE, marker, watched))
             yield
+
+    def watch_metadata(self, tensorflow: Library) -> AbstractContextManager[None]:
+        """Make outermost calls step markers of the trace, inside the block."""
+        return tensorflow.watch(TRACE_METADATA, before=self._metadata_set)
 
     @contextmanager
     def watch_jax(self, jax: Library) -> Iterator[None]:
@@ -79,10 +84,13 @@ class TraceEvents:
         def began(marker: Any) -> None:
             name, metadata = made.pop(id(marker), ("", None))
             if metadata is not None:
-                self._trace_began(marker, name, **{**metadata, "_r": 1})
+                self._marker_began(marker, name, **{**metadata, "_r": 1})
+
+        def ended(marker: Any, kind: object = None, *_: object) -> None:
+            self._marker_ended(marker, failed=kind is not None)
 
         with ExitStack() as stack:
-            stack.enter_context(jax.watch(JAX_STEP_EXIT, after=self._trace_left))
+            stack.enter_context(jax.watch(JAX_STEP_EXIT, after=ended))
             if jax.take(JAX_STEP_EXIT) is not None:  # else they would never end
                 stack.enter_context(jax.watch(JAX_STEP_INIT, after=made_one))
                 stack.enter_context(jax.watch(JAX_STEP_ENTER, after=began))
@@ -103,57 +111,72 @@ class TraceEvents:
         finally:  # an interrupt there leaves no step open, which all that follow would be part of
             self._trace_ended(mark, failed=failed)
 
-    def _trace_began(self, trace: object, name: str = "", **metadata: Any) -> None:
-        """A trace event began; of most of them there is only the name."""
+    def _marker_began(self, marker: object, name: str = "", **metadata: Any) -> None:
+        """A marker of the user's began."""
         opened = self._open
-        if threading.get_ident() != opened.thread:
+        if threading.get_ident() != opened.thread or metadata.get(MARKER) in (TAPE, KERAS):
             return
-        kind = number = None
-        if metadata:
-            if metadata.get(MARKER) in (TAPE, KERAS):
-                return
-            is_marker = "step_num" in metadata or bool(metadata.get("_r"))
-            kind = USER if is_marker else CALL if "tf_function_call" in metadata else None
-            number = metadata.get("step_num")
-            number = number if isinstance(number, int) else None
-        opened.stack.append(opened.begin(trace, kind, str(name), number))
+        is_step = "step_num" in metadata or bool(metadata.get("_r"))
+        number = metadata.get("step_num")
+        number = number if isinstance(number, int) else None
+        opened.stack.append(opened.begin(marker, USER if is_step else None, str(name), number))
+
+    def _marker_ended(self, marker: Any, *, failed: bool) -> None:
+        self._trace_ended(marker, failed=failed)
+
+    def _called(self, function: Any, *_: object, **__: object) -> None:
+        """A ``tf.function`` is called."""
+        opened = self._open
+        if threading.get_ident() == opened.thread:
+            span = opened.begin(None, CALL, FUNCTION_NAME.of(function, ""))
+            span.function, span.tracings = function, TRACING_COUNT.of(function)()
+            opened.stack.append(span)
+
+    def _returned(self, function: Any, *_: object) -> None:
+        span = self._call_of(function)
+        if span is None:
+            return
+        if TRACING_COUNT.of(function)() != span.tracings:
+            self._function_traced(function)
+        self._trace_ended(span.marker, failed=False, span=span)
+
+    def _call_ended(self, function: Any, *_: object, **__: object) -> None:
+        """It returned, which is known already, or raised."""
+        span = self._call_of(function)
+        if span is not None:
+            self._trace_ended(span.marker, failed=True, span=span)
+
+    def _call_of(self, function: Any) -> OpenStep | None:
+        """The innermost call that runs here, of a function."""
+        stack = self._open.stack
+        if not stack or threading.get_ident() != self._open.thread:
+            return None
+        return next((span for span in reversed(stack) if span.function is function), None)
 
     def _metadata_set(self, trace: Any, **metadata: Any) -> None:
-        """A trace event is given metadata; that of an outermost call becomes a step marker."""
+        """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
         opened = self._open
-        stack = opened.stack
-        if not stack or threading.get_ident() != opened.thread:
+        if "tf_function_call" not in metadata or threading.get_ident() != opened.thread:
             return
-        span = stack[-1]
-        if span.marker is not trace:
-            known = next((span for span in reversed(stack) if span.marker is trace), None)
-            if known is None:
-                return
-            span = known
-        span.is_marked |= MARKER in metadata  # by a capture inside this capture
-        call = metadata.get("tf_function_call")
-        if call is None:
+        calls = [span for span in opened.stack if span.function is not None]
+        if not calls or opened.is_inside_step or not opened.is_tracing():
             return
-        span.kind = span.kind or CALL
-        if str(call).startswith("traced"):
-            self._function_traced()
-        if opened.is_tracing() and not (span.is_marked or opened.is_inside_step):
-            add_metadata(trace, _r=1, step_num=span.first_record, **{MARKER: CALL})
+        calls[-1].is_marked |= MARKER in metadata  # by a capture inside this capture
+        if len(calls) == 1 and not calls[-1].is_marked:
+            add_metadata(trace, _r=1, step_num=calls[-1].first_record, **{MARKER: CALL})
 
-    def _function_traced(self) -> None:
+    def _function_traced(self, function: Any) -> None:
         """A function was traced, in all that runs now."""
-        frame, inside = _calling_frame(), self._open.innermost()
+        inside = self._open.innermost()
         with OwnFaults():  # somebody's subclass may do anything
-            self.functions.add(function_of(frame), frame, inside.name if inside else "")
+            self.functions.add(function, _calling_frame(), inside.name if inside else "")
         for outer in self._open.stack:
             outer.retraced = True
         if self._open.batch is not None:
             self._open.batch.retraced = True
 
-    def _trace_left(self, trace: object, kind: object = None, *_: object) -> None:
-        self._trace_ended(trace, failed=kind is not None)
-
-    def _trace_ended(self, trace: object, *, failed: bool) -> None:
+    def _trace_ended(self, marker: object, *, failed: bool, span: OpenStep | None = None) -> None:
+        """A marker or a call ended, and what had begun inside of it."""
         opened = self._open
         stack = opened.stack
         if not stack or threading.get_ident() != opened.thread:
@@ -162,18 +185,42 @@ class TraceEvents:
         if failed and opened.batch is not None:
             opened.batch.failed_ns = end_ns
         place = len(stack) - 1
-        while place >= 0 and stack[place].marker is not trace:  # as a rule it is the last one
+        while place >= 0 and not (
+            stack[place].marker is marker if span is None else stack[place] is span
+        ):  # as a rule it is the last one
             place -= 1
         if place < 0:
             return
         span = stack[place]
         del stack[place:]
         if failed:
-            if span.kind is not None or function_of(_calling_frame()) is not None:
+            if span.kind is not None:
                 opened.fail(span, end_ns)
         elif span.kind is not None and not opened.is_inside_step:
             opened.record(span, end_ns)
             opened.report()
+
+
+def _watched_marker(marker: type, began: Any, ended: Any) -> type:
+    """A class of markers that tells as one begins, and ends."""
+
+    class Marker(marker):  # type: ignore[misc]
+        def __init__(self, name: str, **metadata: Any) -> None:
+            super().__init__(name, **metadata)
+            began(self, name, **metadata)
+
+        def __exit__(self, *raised: object) -> Any:
+            failed = bool(raised) and raised[0] is not None
+            if failed:
+                add_metadata(self, profnb_abandoned=1)
+            try:
+                return super().__exit__(*raised)
+            finally:
+                ended(self, failed=failed)
+
+    Marker.__name__, Marker.__qualname__ = marker.__name__, marker.__qualname__
+    Marker.__module__, Marker.__doc__ = marker.__module__, marker.__doc__
+    return Marker
 
 
 def _calling_frame() -> FrameType | None:
