@@ -585,6 +585,18 @@ def test_calls_of_two_functions_are_two_rows(cell):
     assert cell.finish() == {(CALLS, "outer"): (42, 3), (CALLS, "other"): (15, 3), (FIRST, "outer"): (100, 1), (OTHER, ""): (3, 0)}
 
 
+def test_a_function_called_by_a_callback_or_between_batches_is_no_step_of_the_cell(cell):
+    with cell.run("fit"):
+        cell.step(10)
+        cell.step(3, CALL, "metric")
+        cell.callback("Mine.on_batch_end", 1, inside=lambda: cell.step(4, CALL, "mine"))
+        cell.step(10)
+    found = cell.finish()
+    assert found[GAPS, "fit"][0] == 3
+    assert found[CALLBACKS, "Mine.on_batch_end"][0] == 5
+    assert not any(part == CALLS for part, _ in found)
+
+
 def test_steps_of_every_kind_have_their_part(cell):
     cell.step(1, USER, "epoch")
     cell.step(2, RUN, "session_run")
