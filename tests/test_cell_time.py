@@ -125,6 +125,7 @@ def test_an_evaluation_that_a_fit_itself_calls_is_its_validation_and_one_of_a_ca
     ([("EarlyStopping.on_epoch_begin", f"{KERAS_2}/callbacks.py", 1, 2)], "EarlyStopping.on_epoch_begin"),
     ([callback("Mine.on_epoch_begin"), ("EarlyStopping.on_epoch_begin", f"{KERAS_3}/callbacks/early_stopping.py", 1, 2)], "Mine.on_epoch_begin"),
     ([callback("Mine.on_epoch_begin"), callback("Mine.helps")], "Mine.on_epoch_begin"),
+    ([callback("Mine.on_train_end")], "Mine.on_epoch_begin"),  # which is bound to two names
     ([callback("Mine.on_epoch_begin"), callback_list("on_epoch_begin"), callback("Inner.on_epoch_begin")], "Mine.on_epoch_begin"),
 ])  # fmt: skip
 def test_a_hook_is_called_after_whose_it_is(frames, name):
