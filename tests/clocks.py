@@ -3,8 +3,11 @@
 import itertools
 import threading
 
+from profnb.capture import session
 from profnb.capture.marking import keras_batches, open_steps, own_loops, trace_events
-from profnb.capture.parts import part_stack
+from profnb.capture.parts import own_time
+from profnb.capture.source import stacks
+from profnb.capture.source.stacks import Sampler
 
 
 class Ticks:
@@ -35,57 +38,77 @@ class BusyTicks(Ticks):
 
 
 class Still:
-    """A clock of nanoseconds that stands still but for what a test plants; stands in for the module ``time``."""
+    """A clock of nanoseconds that stands still but for what a test plants; stands in for the module ``time``.
+
+    The stack of a cell that runs meanwhile is looked at right where time passes, and nowhere else.
+    """
 
     def __init__(self):
         self.now_ns = 7
+        self._looked_at = []  # the sampler that runs, and the thread that it looks at
 
     def perf_counter_ns(self):
         return self.now_ns
 
+    def perf_counter(self):
+        return self.now_ns / 1e9
+
+    thread_time = perf_counter
+
     def work(self, ms):
-        """Let so many milliseconds pass."""
+        """Let so many milliseconds pass; what runs is seen there."""
         self.now_ns += ms * 1_000_000
+        for sampler, thread in self._looked_at:
+            sampler._look(thread)
+
+    def look_on(self, sampler, thread):
+        """What the sampler's own thread does instead of looking by the machine's clock."""
+        self._looked_at[:] = [(sampler, thread)]
+        sampler._is_over(-1)
+        self._looked_at.clear()
 
 
 def stand_still(monkeypatch):
     """Let a capture take the times of steps and of a cell's parts from a clock that stands still; returns it."""
     clock = Still()
-    for module in (part_stack, open_steps, keras_batches, own_loops, trace_events):
+    for module in (session, own_time, stacks, open_steps, keras_batches, own_loops, trace_events):
         monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(Sampler, "_look_on", lambda sampler, thread: clock.look_on(sampler, thread))
     return clock
 
 
 class LockStep:
-    """A clock and a sleep for a sampler of another thread, which then samples only when the program says so.
+    """A clock for the sampler, which then looks from its thread only when the program says so.
 
-    Stands in for the module ``time``: each sleep ends when the program calls ``pass_time``, which returns when
-    the sample was taken, so that the sample finds the program right there. A sample is ``period_ns`` after the
-    one before.
+    Stands in for the module ``time``: the sampler's wait ends when the program calls ``pass_time``, which
+    returns when the look was taken, so that it finds the program right there. A look is ``period_ns`` after
+    the one before.
     """
 
-    def __init__(self, period_ns=1_000_000):
+    def __init__(self, monkeypatch, period_ns=1_000_000):
         self._now = itertools.count(0, period_ns)
         self.perf_counter_ns = self._now.__next__
+        self.perf_counter = self.thread_time = lambda: 0.0
         self._asked, self._taken = threading.Semaphore(0), threading.Semaphore(0)
-        self._is_over = False
-        self._is_first = True
+        self._is_first, self._is_over = True, False
+        monkeypatch.setattr(stacks, "time", self)
+        monkeypatch.setattr(Sampler, "_is_over", lambda _, period_s: self._wait())
 
-    def sleep(self, _):
-        """What the sampler calls: say that the sample before is taken, wait for the next."""
+    def _wait(self):
+        """Say that the look before is taken, wait for the next; whether there is none any more."""
         if not self._is_first:
             self._taken.release()
         self._is_first = False
-        if not self._is_over:
-            self._asked.acquire()
+        self._asked.acquire()
+        return self._is_over
 
-    def pass_time(self, samples=1):
+    def pass_time(self, looks=1):
         """What the program calls."""
-        for _ in range(samples):
+        for _ in range(looks):
             self._asked.release()
             self._taken.acquire()
 
     def end(self):
-        """Let the sampler run on, so that it can be stopped."""
+        """Let the sampler's thread end, so that it can be stopped."""
         self._is_over = True
         self._asked.release()

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profnb.capture.parts.part_records import AROUND, BUILDING, CALLBACKS, CHECKPOINTING, EPOCH_ENDS, INPUT
 
 
 class Later:
@@ -36,8 +35,6 @@ OF_THE_CLOCK = {
     "python-between-steps", "slowing-down", "epoch-ends", "input-bound", "waiting-for-input", "python-input", "prefetch-more",
     "synchronising-reads", "idle-cores", "small-ops", "small-ops-without-xla", "large-optimizer", "validation",
 }  # fmt: skip
-# Parts of a cell that happen as often as the program says; which of two a step counts to may depend on how long it takes.
-COUNTED_PARTS = {AROUND, BUILDING, CALLBACKS, CHECKPOINTING, EPOCH_ENDS, INPUT}
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,7 @@ def seen_in(p):
 
     Which of two functions is the step depends on which takes longer; where nothing was recorded, steps are the trace's.
     """
-    records, steps, cell = p.recording.steps, p.study.steps, p.recording.cell
+    records, steps = p.recording.steps, p.study.steps
     found = Counter(zip((records.names[row] for row in records.name), (records.kinds[row] for row in records.kind), strict=True))
     return {
         "steps": found or (steps.origin, Counter(steps.phase)),
@@ -188,7 +185,7 @@ def seen_in(p):
         "arguments": p.recording.changing_arguments,
         "epochs": [fit.epochs for fit in p.recording.fits],
         "changes of graphs": Counter(np.diff(p.recording.graph_versions).tolist()),
-        "parts": {(part.part, part.name): part.occurrences for part in cell.parts if part.part in COUNTED_PARTS},
+        "ends of epochs": list(records.ended_epoch),
     }
 
 

@@ -1,6 +1,8 @@
 """Capturing real TensorFlow work in this process: steps, windows, and trouble with the profiler."""
 
+import contextlib
 import copy
+import functools
 import importlib
 import inspect
 import os
@@ -11,6 +13,7 @@ import threading
 import time
 import types
 from importlib.machinery import ModuleSpec
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,8 +21,10 @@ import pytest
 import profnb
 from profnb.capture.profiler import doors, held_back, profiler_door
 from profnb.capture import frameworks, session, window
-from profnb.capture.step_records import StepRecords
-from profnb.capture.hooks import WatchedCall, on_import, watch_method
+from profnb.capture.marking.open_steps import OpenSteps
+from profnb.capture.step_records import CALL, KERAS, USER
+from profnb.capture import hooks
+from profnb.capture.hooks import on_import, replace_attribute, watch, watched_call
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
@@ -725,8 +730,8 @@ def test_a_train_on_batch_that_raises_is_no_step(data):
 
 def test_traces_of_the_users_may_carry_any_metadata():
     with profnb.profile() as p:
-        with tf.profiler.experimental.Trace("x", trace=1, arguments=2):
-            pass
+        with tf.profiler.experimental.Trace("x", trace=1, arguments=2) as trace:
+            trace.set_metadata(trace=2, arguments=3)
         with tf.profiler.experimental.Trace(name="y", step_num=5, _r=1):
             pass
     assert p.steps.step_num.tolist() == [5]
@@ -770,7 +775,7 @@ def test_watched_calls_leave_no_frame_in_a_traceback():
             raise ValueError("x")
 
     log = []
-    with watch_method(Model, "fit", before=lambda _: log.append("before"), after=lambda _: log.append("after")):
+    with watch(Model, "fit", before=lambda _: log.append("before"), after=lambda _: log.append("after"), hook_failed=log.append):
         assert Model().fit.__name__ == "fit"
         assert inspect.signature(Model().fit) == inspect.signature(Model.fit.__get__(Model()))
         try:
@@ -791,7 +796,7 @@ def test_hooks_run_when_the_call_runs_not_when_the_attribute_is_read():
             log.append(value)
 
     log = []
-    with watch_method(Model, "go", before=lambda _: log.append("before"), after=lambda _: log.append("after")):
+    with watch(Model, "go", before=lambda *_: log.append("before"), after=lambda *_: log.append("after"), hook_failed=log.append):
         model = Model()
         model.go(log.append("argument") or "call")
     assert log == ["argument", "before", "call", "after"]
@@ -806,9 +811,12 @@ def test_an_inherited_method_is_put_back_as_inherited():
     class Child(Base):
         pass
 
-    with watch_method(Child, "go"):
-        assert Child().go() == 1
+    seen = []
+    with watch(Child, "go", before=seen.append, hook_failed=seen.append):
+        assert (Child().go(), Base().go()) == (1, 1)
+        assert "go" in vars(Child)
     assert "go" not in vars(Child)
+    assert [type(it) for it in seen] == [Child]
 
 
 def test_a_module_imported_later_is_noticed_once_it_is_there(tmp_path, monkeypatch):
@@ -864,9 +872,11 @@ def test_a_loader_of_the_codes_own_loads_although_it_cannot_be_watched(monkeypat
 
 def test_a_watched_function_passes_arguments_and_value_on():
     log = []
-    watched = WatchedCall(lambda a, b=0: a + b, before=lambda: log.append("before"), after=lambda: log.append("after"))
+    watched = watched_call(
+        lambda a, b=0: a + b, before=lambda *a, **k: log.append(("before", a, k)), after=lambda *a, **k: log.append(("after", a, k)), hook_failed=log.append
+    )
     assert watched(2, b=3) == 5
-    assert log == ["before", "after"]
+    assert log == [("before", (2,), {"b": 3}), ("after", (2,), {"b": 3})]
 
 
 class Counted:
@@ -876,20 +886,64 @@ class Counted:
 
 
 def test_a_watched_method_is_the_method_in_all_that_matters():
-    log, it = [], Counted()
-    plain = it.work
-    with watch_method(Counted, "work", before=log.append):
+    log, it, plain = [], Counted(), Counted.work
+    with watch(Counted, "work", before=lambda *given: log.append(given), hook_failed=log.append):
         kept = it.work
         assert kept(1) == 2
-        assert kept == it.work == plain
-        assert len({kept, it.work, plain}) == 1
+        assert kept == it.work
+        assert hash(kept) == hash(it.work)
+        assert inspect.ismethod(kept) and inspect.isfunction(Counted.work)
         assert kept.__doc__ == "What it does."
+        assert inspect.signature(kept) == inspect.signature(plain.__get__(it))
+        assert inspect.unwrap(Counted.work) is plain
+        assert (Counted.work.__name__, Counted.work.__qualname__, Counted.work.__module__) == ("work", "Counted.work", __name__)
         assert pickle.loads(pickle.dumps(kept))(2) == 3
+        assert pickle.loads(pickle.dumps(Counted.work)) is Counted.work
         assert copy.copy(kept)(3) == 4
     seen = len(log)
-    assert log[0] is it
+    assert log[0] == (it, 1)
     assert kept(1) == 2
     assert len(log) == seen == 3  # nothing runs any more, though the method was kept
+    assert vars(Counted)["work"] is plain
+
+
+def test_what_came_of_a_call_is_told_and_of_one_that_raised_nothing():
+    def divide(number):
+        return 1 // number
+
+    module, log = types.ModuleType("m"), []
+    module.divide = divide
+    with watch(module, "divide", came=lambda *given: log.append(given), after=lambda *given: log.append("after"), hook_failed=log.append):
+        assert module.divide(1) == 1
+        with pytest.raises(ZeroDivisionError):
+            module.divide(0)
+    assert log == [(1, 1), "after", "after"]
+    assert module.divide is divide
+
+
+def test_what_stands_in_a_class_and_is_no_function_is_watched_too():
+    """A wrapper of somebody's, a C function, a partial method, a class method, a static one."""
+
+    class Wrapper:
+        def __init__(self, function):
+            self.function = function
+
+        def __get__(self, it, kind=None):
+            return lambda *given: ("wrapped", self.function(it, *given))
+
+    class Many(list):
+        wrapped = Wrapper(lambda it, x: x + 1)
+        partly = functools.partialmethod(lambda it, x, y: x + y, 2)
+
+    seen, many = [], Many()
+    for name, call in (("wrapped", 5), ("partly", 5), ("append", 5)):
+        before = vars(Many).get(name)
+        plain = getattr(many, name)(call)
+        with watch(Many, name, before=lambda *given: seen.append(given), hook_failed=seen.append):
+            assert getattr(many, name)(call) == plain
+        assert vars(Many).get(name) is before
+    assert many == [5, 5]
+    assert seen == [(many, 5)] * 3
 
 
 def test_a_trace_that_the_analysis_cannot_open_does_not_fail_the_code(monkeypatch):
@@ -968,19 +1022,89 @@ with profnb.profile() as p:
     assert p.recording.wall_ns >= 0.2e9
 
 
-def test_a_method_that_is_watched_already_is_watched_twice():
-    seen = []
+def watching(owner, name, told, log):
+    return watch(owner, name, before=lambda *_: log.append(f"{told} before"), after=lambda *_: log.append(f"{told} after"), hook_failed=log.append)
 
+
+@pytest.mark.parametrize("first_to_leave", [0, 1])
+def test_two_that_watch_a_method_share_what_stands_there_and_either_may_leave_first(first_to_leave):
     class Model:
         def run(self, x):
             return x
 
-    with watch_method(Model, "run", before=lambda _: seen.append("first"), after=lambda _: seen.append("end")):
-        with watch_method(Model, "run", before=lambda _: seen.append("second")):
-            assert Model().run(3) == 3
-        assert Model().run(4) == 4
+    plain, log = Model.run, []
+    both = [contextlib.ExitStack(), contextlib.ExitStack()]
+    for number, block in enumerate(both):
+        block.enter_context(watching(Model, "run", number, log))
+        assert inspect.unwrap(Model.run) is Model.run.__wrapped__ is plain  # once, not twice
+    assert Model().run(3) == 3
+    assert log == ["0 before", "1 before", "0 after", "1 after"]
+    log.clear()
+    both[first_to_leave].close()
+    assert Model().run(4) == 4
+    assert log == [f"{1 - first_to_leave} before", f"{1 - first_to_leave} after"]
+    both[1 - first_to_leave].close()
+    assert vars(Model)["run"] is plain
     assert Model().run(5) == 5
-    assert seen == ["second", "first", "end", "first", "end"]
+    assert len(log) == 2
+    assert hooks._replaced == []
+
+
+def test_a_watched_method_that_calls_itself_and_is_left_from_inside_its_own_call():
+    class Model:
+        def run(self, depth):
+            if depth == 0:
+                block.close()
+            return depth and 1 + self.run(depth - 1)
+
+    log, block = [], contextlib.ExitStack()
+    block.enter_context(watching(Model, "run", "its", log))
+    assert Model().run(3) == 3
+    assert log == ["its before"] * 4  # by the time that the calls ended, nobody watched
+    assert not hasattr(Model.run, "profnb_hooks")
+
+
+def test_a_patch_of_the_codes_that_outlasts_a_capture_leaves_nothing_of_ours():
+    """A ``mock.patch`` that one cell starts and a later one stops puts back what it found: our function."""
+
+    class Model:
+        def run(self):
+            return "run"
+
+    plain = Model.run
+    patch = mock.patch.object(Model, "run", lambda it: "patched")
+    with watch(Model, "run", before=log_nothing, hook_failed=log_nothing):
+        patch.start()
+        assert Model().run() == "patched"
+    assert Model().run() == "patched"
+    with watch(Model, "run", before=log_nothing, hook_failed=log_nothing):
+        assert Model().run() == "patched"
+    patch.stop()
+    assert Model().run() == "run"
+    with replace_attribute(Model, "new", 1):  # as the next capture begins
+        assert vars(Model)["run"] is plain
+    assert "new" not in vars(Model)
+
+
+def test_a_patch_that_begins_and_ends_in_a_capture_and_one_around_it_change_nothing():
+    class Model:
+        def run(self):
+            return "run"
+
+    plain = Model.run
+    with watch(Model, "run", before=log_nothing, hook_failed=log_nothing):
+        with mock.patch.object(Model, "run", lambda it: "patched"):
+            assert Model().run() == "patched"
+        assert Model().run() == "run"
+    assert vars(Model)["run"] is plain
+    with mock.patch.object(Model, "run", lambda it: "patched"):
+        with watch(Model, "run", before=log_nothing, hook_failed=log_nothing):
+            assert Model().run() == "patched"
+    assert vars(Model)["run"] is plain
+
+
+def log_nothing(*_, **__):
+    pass
 
 
 def interrupt_self():
@@ -997,7 +1121,9 @@ def leftovers(folder):
     left += ["import hook" for finder in sys.meta_path if type(finder).__name__ == "_ImportFinder"]
     monitoring = getattr(sys, "monitoring", None)
     left += [f"tool {tool}" for tool in range(6) if monitoring and monitoring.get_tool(tool) == "profnb"]
-    left += [str(f) for f in (tf.profiler.experimental.start, tf.profiler.experimental.stop) if isinstance(f, WatchedCall)]
+    left += [str(f) for f in (tf.profiler.experimental.start, tf.profiler.experimental.stop) if hasattr(f, "profnb_hooks")]
+    left += [f"{one.owner}.{one.name}" for one in hooks._replaced]
+    left += [f"thread {thread.name}" for thread in threading.enumerate() if thread.name == "profnb"]
     try:
         stop(save=False)
         left.append("profiler")
@@ -1075,17 +1201,37 @@ def test_an_interrupt_while_a_capture_is_finished_waits_for_the_result(tmp_path,
     assert leftovers(tmp_path) == []
 
 
-def test_a_row_of_steps_that_an_interrupt_left_half_written_is_none():
-    steps = StepRecords()
-    steps.append(1, 2, 0, 0, 1, 0, 1, 0, 0)
-    steps.begin_ns.append(3)
-    steps.end_ns.append(4)
-    assert len(steps) == 1
-    steps.append(5, 6, 0, 0, 1, 0, 1, 1, 0)
-    assert (steps.begin_ns.tolist(), steps.step_num.tolist()) == ([1, 5], [0, 1])
-    steps.begin_ns.append(7)
-    steps.truncate(len(steps))
-    assert len(steps.begin_ns) == len(steps.run) == 2
+def test_an_interrupt_leaves_no_half_of_a_step():
+    """At each instruction in which a step is written down; what is taken back takes whole ones, too."""
+
+    def trace(frame, kind, _):
+        frame.f_trace_opcodes = True
+        if kind == "opcode" and frame.f_code is not here:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    here, before_tracing, interrupts = sys._getframe().f_code, sys.gettrace(), 0
+    for at in range(1, 3000):
+        opened, left = OpenSteps(lambda: False, lambda _: None), [at]
+        opened.record(opened.begin(None, KERAS, "train"), 5)
+        outer, inner = opened.begin(None, USER, "mine"), opened.begin(None, CALL, "f")
+        opened.record(inner, 6)
+        sys.settrace(trace)
+        try:
+            opened.record(outer, 7)
+        except KeyboardInterrupt:
+            interrupts += 1
+        finally:
+            sys.settrace(before_tracing)
+        steps = opened.log.records()
+        assert {len(getattr(steps, name)) for name in ("begin_ns", "end_ns", "name", "kind", "step_num", "run")} == {len(opened.log)}
+        assert steps.end_ns.tolist() in ([5], [5, 6], [5, 7])
+        if left[0] > 0:  # there were fewer
+            break
+    assert interrupts > 20
+    assert steps.end_ns.tolist() == [5, 7]
 
 
 @pytest.mark.parametrize("says", [True, False])

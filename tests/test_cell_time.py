@@ -1,30 +1,30 @@
-"""Where the whole cell's wall time went: by a made clock to the nanosecond, and seconds planted into real cells."""
+"""Where the whole cell's wall time went: by made looks to the nanosecond, and seconds planted into real cells."""
 
 import contextlib
-import pickle
 import subprocess
 import sys
 import threading
 import time
-from array import array
-from types import ModuleType, SimpleNamespace
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.hooks import watch_method
-from profnb.capture.library import Library
-from profnb.capture.parts import part_stack
+from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.parts.in_flight import InFlight, watch_in_flight
-from profnb.capture.parts.part_clock import PartClock
+from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLBACKS, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FAILED, FIRST, GAPS, IMPORTS, INPUT, MARKED, OTHER, PARTS,
     PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
-from profnb.capture.parts.part_watch import PartWatch
-from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
-from profnb.capture.step_records import CALL, KERAS, RUN, USER, OpenStep
+from profnb.capture.marking.step_log import KerasRunSeen, StepLog
+from profnb.capture.parts.stack_parts import RUN as IN_RUN
+from profnb.capture.parts.stack_parts import StackPart, part_of_stack
+from profnb.capture.source.source_records import SourceRecords, StackRecords
+from profnb.capture.source.stacks import Sampler
+from profnb.capture.step_records import CALL, KERAS, KINDS, RUN, USER
 from profnb.drawing.theme import CELL_COLOURS
 from profnb.report.forms.as_html import _marks
 from profnb.report.report import build_report
@@ -33,96 +33,340 @@ from profnb.subjects.cell.section import cell_words
 
 MS, S = 1_000_000, 1_000_000_000
 
+# Frames as they are seen: name, file, first line, line that runs.
 
-# The clock, with time that passes when the test says so.
+KERAS_3, KERAS_2, TENSORFLOW = (f"/x/site-packages/{name}" for name in ("keras/src", "tf_keras/src", "tensorflow/python"))
+TRAINER = f"{KERAS_3}/backend/tensorflow/trainer.py"
+MINE = "/home/me/mine.py"
+CELL = ("<module>", "<ipython-input-3-x>", 1, 8)
+IMPORT = ("_find_and_load", "<frozen importlib._bootstrap>", 1165, 1176)
+
+
+def keras_run(method):
+    return (f"TensorFlowTrainer.{method}", TRAINER, 300, 370)
+
+
+def callback_list(hook):
+    return (f"CallbackList.{hook}", f"{KERAS_3}/callbacks/callback_list.py", 20, 25)
+
+
+def callback(name, line=4):
+    return (name, MINE, line, line + 1)
+
+
+def layer(name="Dense.build"):
+    return (name, f"{KERAS_3}/layers/core/dense.py", 100, 110)
+
+
+def saves(name="Model.save_weights"):
+    return (name, f"{KERAS_3}/models/model.py", 300, 320)
+
+
+def imports(package):
+    return IMPORT, ("<module>", f"/x/site-packages/{package}/__init__.py", 1, 3)
+
+
+MAKES_MODEL = ("Sequential.__init__", f"{KERAS_3}/models/sequential.py", 60, 70)
+NEXT_ELEMENT = ("OwnedIterator.__next__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 800, 826)
+
+
+# Which part of the cell a stack is in.
+
+
+def test_the_stack_in_the_words_of_stack_parts():
+    stack = [CELL, keras_run("fit"), callback_list("on_epoch_end"), callback("Saves.on_epoch_end"), saves()]
+    found = [part_of_stack(stack[:depth]) for depth in range(1, 6)]
+    assert found == [
+        StackPart(OTHER, "", "", CELL[1], 8),
+        StackPart(IN_RUN, "", "fit", CELL[1], 8),
+        StackPart(CALLBACKS, "on_epoch_end", "fit"),
+        StackPart(CALLBACKS, "Saves.on_epoch_end", "fit", MINE, 4),
+        StackPart(CHECKPOINTING, "Model.save_weights", "fit", MINE, 5),
+    ]
+
+
+def part(*frames):
+    found = part_of_stack([CELL, *frames])
+    return found.part, found.name, found.run
+
+
+@pytest.mark.parametrize("file", [
+    TRAINER, f"{KERAS_3}/backend/jax/trainer.py", f"{KERAS_3}/backend/torch/trainer.py", f"{KERAS_2}/engine/training.py",
+    f"{KERAS_2}/engine/training_v1.py", TRAINER.replace("/", "\\"),
+])  # fmt: skip
+def test_runs_are_those_of_every_keras(file):
+    for method in ("fit", "evaluate", "predict"):
+        for name in (method, f"Model.{method}"):  # before Python 3.11 a name may lack its class
+            assert part((name, file, 1, 2)) == (IN_RUN, "", method)
+
+
+def test_what_is_only_called_like_something_of_a_library_is_the_codes_own():
+    for name in ("fit", "Model.fit", "Mine.save", "on_epoch_end", "CallbackList.on_epoch_end", "__next__", "Layer.__init__", "_find_and_load"):
+        assert part((name, MINE, 1, 2)) == (OTHER, "", "")
+    for name in ("SVC.fit", "SVC.predict"):
+        assert part((name, "/x/site-packages/sklearn/svm/_base.py", 1, 2)) == (OTHER, "", "")
+
+
+def test_an_evaluation_that_a_fit_itself_calls_is_its_validation_and_one_of_a_callback_is_not():
+    fit, evaluate = keras_run("fit"), keras_run("evaluate")
+    assert part(fit, evaluate) == (IN_RUN, "", "validation")
+    assert part(evaluate) == (IN_RUN, "", "evaluate")
+    mine = [callback_list("on_epoch_end"), callback("Mine.on_epoch_end")]
+    assert part(fit, *mine, evaluate) == (IN_RUN, "", "evaluate")
+    assert part(fit, *mine, evaluate, callback_list("on_test_end"), callback("Inner.on_test_end")) == (CALLBACKS, "Inner.on_test_end", "evaluate")
+    assert part(fit, *mine, fit) == (IN_RUN, "", "fit")
+    assert part(keras_run("predict"), callback_list("on_predict_end"), callback("C.on_predict_end"), fit, evaluate) == (IN_RUN, "", "validation")
+
+
+@pytest.mark.parametrize(("frames", "name"), [
+    ([callback("<lambda>")], "LambdaCallback.on_epoch_begin"),
+    ([callback("train.<locals>.Slow.on_epoch_begin")], "Slow.on_epoch_begin"),
+    ([("EarlyStopping.on_epoch_begin", f"{KERAS_3}/callbacks/early_stopping.py", 1, 2)], "EarlyStopping.on_epoch_begin"),
+    ([("EarlyStopping.on_epoch_begin", f"{KERAS_2}/callbacks.py", 1, 2)], "EarlyStopping.on_epoch_begin"),
+    ([callback("Mine.on_epoch_begin"), ("EarlyStopping.on_epoch_begin", f"{KERAS_3}/callbacks/early_stopping.py", 1, 2)], "Mine.on_epoch_begin"),
+    ([callback("Mine.on_epoch_begin"), callback("Mine.helps")], "Mine.on_epoch_begin"),
+    ([callback("Mine.on_train_end")], "Mine.on_epoch_begin"),  # which is bound to two names
+    ([callback("Mine.on_epoch_begin"), callback_list("on_epoch_begin"), callback("Inner.on_epoch_begin")], "Mine.on_epoch_begin"),
+])  # fmt: skip
+def test_a_hook_is_called_after_whose_it_is(frames, name):
+    assert part(keras_run("fit"), callback_list("on_epoch_begin"), *frames) == (CALLBACKS, name, "fit")
+
+
+def test_hooks_of_monitored_sessions_are_callbacks():
+    hook = ("SummarySaverHook.after_run", f"{TENSORFLOW}/training/basic_session_run_hooks.py", 1, 2)
+    assert part(hook) == (CALLBACKS, "SummarySaverHook.after_run", "")
+
+
+@pytest.mark.parametrize(("frame", "name"), [
+    (MAKES_MODEL, "Sequential"), (layer(), "layers"), (("Layer.__init__", f"{KERAS_3}/layers/layer.py", 1, 2), "layers"),
+    (("Functional.__init__", f"{KERAS_3}/models/functional.py", 1, 2), "Functional"), (("Trainer.compile", f"{KERAS_3}/trainers/trainer.py", 1, 2), "Model.compile"),
+    (("Sequential.add", f"{KERAS_2}/engine/sequential.py", 1, 2), "Sequential"), (("Model.compile", f"{KERAS_2}/engine/training.py", 1, 2), "Model.compile"),
+])  # fmt: skip
+def test_what_is_built_is_a_model_by_its_class_or_layers(frame, name):
+    assert part(frame) == (BUILDING, name, "")
+    assert part(frame, layer(), callback("Mine.build"), layer("Mine.__init__")) == (BUILDING, name, "")
+    assert part(keras_run("fit"), frame) == (IN_RUN, "", "fit")  # a model that is built as its first batch comes
+    assert part(keras_run("fit"), callback_list("on_epoch_end"), callback("Mine.on_epoch_end"), frame) == (BUILDING, name, "fit")
+    assert part(saves("load_model"), frame) == (CHECKPOINTING, "load_model", "")
+
+
+@pytest.mark.parametrize(("name", "file"), [
+    ("Model.save", f"{KERAS_3}/models/model.py"), ("Model.load_weights", f"{KERAS_2}/engine/training.py"), ("load_model", f"{KERAS_3}/saving/saving_api.py"),
+    ("Checkpoint.restore", f"{TENSORFLOW}/checkpoint/checkpoint.py"), ("Saver.save", f"{TENSORFLOW}/training/saver.py"),
+    ("save", f"{TENSORFLOW}/saved_model/save.py"), ("save", "/x/site-packages/torch/serialization.py"), ("load", "/x/site-packages/torch/serialization.py"),
+])  # fmt: skip
+def test_what_saves_and_loads_is_named(name, file):
+    assert part((name, file, 1, 2))[:2] == (CHECKPOINTING, name)
+    assert part((name, file, 1, 2), callback("Mine.get_config"))[:2] == (CHECKPOINTING, name)
+
+
+def test_a_dataset_that_the_code_iterates_is_input_and_one_that_a_fit_does_is_the_fits():
+    assert part(NEXT_ELEMENT) == (INPUT, "", "")
+    assert part(callback("load"), NEXT_ELEMENT, callback("generator")) == (INPUT, "", "")
+    assert part(("_BaseDataLoaderIter.__next__", "/x/site-packages/torch/utils/data/dataloader.py", 1, 2)) == (INPUT, "", "")
+    assert part(keras_run("fit"), NEXT_ELEMENT) == (IN_RUN, "", "fit")
+
+
+def test_an_import_is_its_packages_whatever_runs_in_it():
+    assert part(*imports("pandas")) == (IMPORTS, "pandas", "")
+    assert part(*imports("pandas"), *imports("numpy"), layer()) == (IMPORTS, "pandas", "")
+    assert part(IMPORT, ("<module>", "/home/me/slow_module.py", 1, 1)) == (IMPORTS, "slow_module", "")
+    assert part(IMPORT, ("<module>", "/home/me/package/__init__.py", 1, 1)) == (IMPORTS, "package", "")
+    assert part(IMPORT, ("<module>", "/usr/lib/python3/dist-packages/six.py", 1, 1)) == (IMPORTS, "six", "")
+    assert part(IMPORT) == (IMPORTS, "", "")  # still looked for
+    assert part(keras_run("fit"), *imports("h5py")) == (IMPORTS, "h5py", "fit")
+
+
+def test_the_codes_own_python_is_at_its_innermost_line_and_the_rest_where_it_is_called():
+    inner, numpy = ("helps", MINE, 20, 25), ("sort", "/x/site-packages/numpy/core.py", 1, 2)
+    assert part_of_stack([("run_code", "/x/site-packages/IPython/core.py", 1, 5), CELL, inner, numpy]) == StackPart(OTHER, "", "", MINE, 25)
+    assert part_of_stack([CELL, inner, MAKES_MODEL]) == StackPart(BUILDING, "Sequential", "", MINE, 25)
+    assert part_of_stack([]) == StackPart()  # too deep, or too many of them
+
+
+# Looks and counters to parts, with time that passes when the test says so.
 
 
 class Cell:
-    """A clock of parts, and a clock that stands still until `work`."""
+    """A cell that is looked at as each piece of work ends, unless a test says that there was no time for it."""
 
-    def __init__(self, monkeypatch):
-        self.now = 7
-        monkeypatch.setattr(part_stack, "time", SimpleNamespace(perf_counter_ns=lambda: self.now))
-        self.clock = PartClock()
-        self.clock.begin()
+    def __init__(self, name_of_file=CELL):
+        self.began = self.now = 7
+        self.stack = [name_of_file]
+        self.log, self.looks, self.own, self.flying = StepLog(), StackRecords(7), [], []
+        self._runs, self._frames, self._stacks = [], {}, {}
 
-    def work(self, ms):
+    def look(self):
+        looks = self.looks
+        rows = tuple(self._frames.setdefault(frame, len(self._frames)) for frame in self.stack)
+        looks.time_ns.append(self.now)
+        looks.stack.append(self._stacks.setdefault(rows, len(self._stacks)))
+
+    def work(self, ms, *frames, looks=True):
         self.now += int(ms * MS)
+        if looks:
+            with self.within(*frames):
+                self.look()
 
-    def step(self, ms, kind=KERAS, name="train", *, retraced=False, is_step=True, failed=False, inside=None):
-        span = OpenStep(None, None if kind == CALL else kind, name, 0, 0, was_traced=False, step_num=0)
-        self.clock.step_began(span)
-        self.work(ms)
+    @contextmanager
+    def within(self, *frames):
+        self.stack += frames
+        yield
+        del self.stack[len(self.stack) - len(frames) :]
+
+    @contextmanager
+    def run(self, method):
+        phase = {"fit": "train", "evaluate": "test"}.get(method, method)
+        number = 1 + sum(run.phase == phase for run in self.log.runs)
+        is_validation = method == "evaluate" and self._runs[-1:] == ["train"] and "on_" not in self.stack[-1][0]
+        self.log.runs.append(KerasRunSeen(phase, number, is_validation))
+        self._runs.append(phase)
+        with self.within(keras_run(method)):
+            yield
+        self._runs.pop()
+
+    def callback(self, name, ms=0, *frames, looks=True, inside=None):
+        with self.within(callback_list(name.rpartition(".")[2]), callback(name), *frames):
+            self.work(ms, looks=looks)
+            if inside is not None:
+                inside()
+
+    def step(self, ms, kind=KERAS, name="train", *, retraced=False, looks=True, inside=None):
+        begin = self.now
         if inside is not None:
             inside()
-        span.kind, span.retraced = kind, retraced
-        self.clock.step_ended(span, is_step=is_step, failed=failed)
+        self.work(ms, looks=looks)
+        number = sum(run.phase == name for run in self.log.runs) if kind == KERAS and self._runs else 0
+        row = begin, self.now, self.log.code_of(name), KINDS.index(kind), 0, retraced, 1, 0, number
+        self.log.append(row)
 
-    def part(self, part, ms, name="", inside=None):
-        self.clock.enter(part, name)
+    def fail(self, ms, name):
+        begin = self.now
         self.work(ms)
-        if inside is not None:
-            inside()
-        self.clock.leave(part)
+        self.log.failed.append((name, begin, self.now))
 
-    def run(self, method, inside):
-        self.clock.run_began(method)
-        inside()
-        self.clock.run_ended(method)
+    def profnb(self, ms, name):
+        begin = self.now
+        self.work(ms, looks=False)
+        self.own.append((name, begin, self.now))
+
+    def epoch_ends(self):
+        self.log.ended_at.append(len(self.log))
+        self.log.ended_epoch.append(len(self.log.ended_at))
+
+    def records(self):
+        """The parts, whose sum is exact."""
+        self.looks.frames[:], self.looks.stacks[:] = self._frames, self._stacks
+        counts = CellCounts(self.began, self.now, self.log, self.own, self.flying)
+        found = divide_cell(counts, self.looks)
+        assert found.wall_ns == self.now - self.began == sum(part.wall_ns for part in found.parts)
+        assert all(part.wall_ns >= part.longest_ns >= 0 for part in found.parts)
+        return found
 
     def finish(self):
-        """Milliseconds and occurrences by part and name; the sum is exact."""
-        began = 7
-        records = self.clock.finish()
-        assert records.wall_ns == self.now - began == sum(part.wall_ns for part in records.parts)
-        return {(p.part, p.name): (p.wall_ns / MS, p.occurrences) for p in records.parts}
+        """Milliseconds and occurrences by part and name; several rows of the code's own Python are one."""
+        found = {}
+        for part in self.records().parts:
+            ms, count = found.get((part.part, part.name), (0, 0))
+            found[part.part, part.name] = ms + part.wall_ns / MS, count + part.occurrences
+        return found
 
 
 @pytest.fixture
-def cell(monkeypatch):
-    return Cell(monkeypatch)
+def cell():
+    return Cell()
 
 
-def test_the_example_in_the_words_of_part_clock(cell):
-    def validation():
-        cell.work(20)
-        for number in range(3):
-            cell.step(30, name="test", retraced=not validated and number == 0)
-        validated.append(True)
-        cell.work(5)
-
-    def epoch():
-        for number in range(3):
-            cell.step(100, retraced=not validated and number == 0)
-            cell.part(CALLBACKS, 7, "Timer.on_batch_end")
-            cell.work(2)
-        cell.run("evaluate", validation)
-        cell.clock.epoch_ends()
-        cell.part(CALLBACKS, 50, "Timer.on_epoch_end")
-        cell.work(11)
-
-    def fit():
-        cell.work(40)
-        epoch()
-        epoch()
-
-    validated = []
+def test_a_fit_of_two_epochs_with_a_validation(cell):
+    """What runs behind the last epoch's last batch is around the fit's steps, as the last epoch has no next one."""
     cell.work(1)
-    cell.run("fit", fit)
+    with cell.run("fit"):
+        cell.work(40)
+        for epoch in range(2):
+            for number in range(3):
+                cell.step(100, retraced=not epoch + number)
+                cell.callback("Timer.on_batch_end", 7)
+                cell.work(2)
+            with cell.run("evaluate"):
+                cell.work(20)
+                for number in range(3):
+                    cell.step(30, name="test", retraced=not epoch + number)
+                cell.work(5)
+            cell.epoch_ends()
+            cell.callback("Timer.on_epoch_end", 50)
+            cell.work(11)
     assert cell.finish() == {
         (OTHER, ""): (1, 0),
-        (AROUND, "fit"): (40, 1),
+        (AROUND, "fit"): (40 + 2 + 11, 1),
         (FIRST, "train"): (100, 1),
         (TRAIN, "fit"): (500, 5),
         (CALLBACKS, "Timer.on_batch_end"): (42, 6),
         (GAPS, "fit"): (8, 4),
-        (EPOCH_ENDS, "fit"): (2 * (2 + 11), 2),
+        (EPOCH_ENDS, "fit"): (2 + 11, 2),
         (CALLBACKS, "Timer.on_epoch_end"): (100, 2),
         (AROUND, "validation"): (50, 2),
         (FIRST, "validation"): (30, 1),
         (VALIDATION, "fit"): (150, 5),
-        (GAPS, "validation"): (0, 4),
     }
+
+
+def test_the_example_in_the_words_of_cell_division(cell):
+    """Of the epoch end of 20 ms three quarters are the callback's; what lies between batches is what the one look saw."""
+    with cell.run("fit"):
+        for _ in range(2):
+            cell.step(10, looks=False)
+            cell.work(1, looks=False)
+        cell.step(10)
+        cell.epoch_ends()
+        for _ in range(3):
+            cell.callback("Stop.on_epoch_end", 5)
+        cell.work(5)
+        cell.step(10)
+        cell.callback("Log.on_batch_end", 2)
+        cell.step(10)
+    assert {key: ms for key, (ms, _) in cell.finish().items()} == {
+        (TRAIN, "fit"): 50, (CALLBACKS, "Stop.on_epoch_end"): 15, (EPOCH_ENDS, "fit"): 5, (CALLBACKS, "Log.on_batch_end"): 2, (GAPS, "fit"): 2,
+    }  # fmt: skip
+
+
+def test_short_stretches_of_one_kind_are_divided_as_they_were_seen_together(cell):
+    """Of 100 gaps of 1 ms between steps of 9 ms each tenth is looked at: seven times in a callback, three in the fit itself."""
+    with cell.run("fit"):
+        for number in range(101):
+            if number:
+                frames = [callback_list("on_batch_end"), callback("Log.on_batch_end")] if number % 100 >= 30 else []
+                cell.work(1, *frames, looks=number % 10 == 0)
+            cell.step(9, looks=False)
+    found = cell.finish()
+    assert found[TRAIN, "fit"] == (909, 101)
+    assert found[GAPS, "fit"][0] == 30
+    assert found[CALLBACKS, "Log.on_batch_end"] == (70, 101)
+    assert len(found) == 3
+
+
+def test_without_any_look_the_parts_that_are_counted_have_their_time(cell):
+    cell.work(3, looks=False)
+    with cell.run("fit"):
+        for number in range(4):
+            cell.step(10, looks=False)
+            if number == 1:
+                cell.epoch_ends()
+            cell.work(1, looks=False)
+    cell.profnb(2, "stop")
+    assert cell.finish() == {(OTHER, ""): (3 + 1, 0), (TRAIN, "fit"): (40, 4), (GAPS, "fit"): (2, 2), (EPOCH_ENDS, "fit"): (1, 1), (PROFNB, "stop"): (2, 1)}
+
+
+def test_shares_that_do_not_divide_lose_no_nanosecond(cell):
+    cell.looks.time_ns.append(cell.now)
+    with cell.run("fit"):
+        for number in range(8):
+            cell.step(10, looks=False)
+            cell.now += 1_000_003
+            with cell.within(callback_list("on_batch_end"), callback(f"C{number % 3}.on_batch_end")):
+                cell.look()
+    cell.looks.time_ns.pop(0)
+    found = [part.wall_ns for part in cell.records().parts if part.part == CALLBACKS]
+    assert len(found) == 3 and all(wall_ns > 0 for wall_ns in found)
 
 
 class Flight:
@@ -134,39 +378,36 @@ class Flight:
         self.ended_ns = cell.now
 
 
+def flies(cell):
+    flight = Flight()
+    cell.flying.append((cell.now, flight))
+    return flight
+
+
 def test_training_that_still_runs_as_its_epoch_ends_is_training(cell):
     """Three steps take no time to ask for and are computed 60 ms into the validation, whose own work takes 9 ms more."""
-
-    def validation():
-        cell.work(4)
-        for at in range(2):
-            cell.step(3, name="test")
-        cell.clock.batches_fly(tested)
-        cell.work(60 - 10)
-        trained.lands(cell)
-        cell.work(9)
-        tested.lands(cell)
-        cell.work(5)
-
-    def fit():
+    with cell.run("fit"):
         for _ in range(3):
             cell.step(1)
-        cell.clock.batches_fly(trained)
-        cell.run("evaluate", validation)
-        cell.part(CALLBACKS, 7, "Timer.on_epoch_end")
-
-    trained, tested = Flight(), Flight()
-    cell.run("fit", fit)
+        trained = flies(cell)
+        with cell.run("evaluate"):
+            cell.work(4)
+            for _ in range(2):
+                cell.step(3, name="test")
+            tested = flies(cell)
+            cell.work(60 - 10)
+            trained.lands(cell)
+            cell.work(9)
+            tested.lands(cell)
+            cell.work(5)
+        cell.epoch_ends()
+        cell.callback("Timer.on_epoch_end", 7)
     cell.work(8)
     found = cell.finish()
     assert found == {
         (OTHER, ""): (8, 0),
-        (AROUND, "fit"): (0, 1),
-        (TRAIN, "fit"): (3 + 60, 3),
-        (GAPS, "fit"): (0, 2),
-        (EPOCH_ENDS, "fit"): (0, 1),
-        (GAPS, "validation"): (0, 1),
-        (VALIDATION, "fit"): (9, 2),
+        (TRAIN, "fit"): (3 + 4 + 50, 3),
+        (VALIDATION, "fit"): (6 + 9, 2),
         (AROUND, "validation"): (5, 1),
         (CALLBACKS, "Timer.on_epoch_end"): (7, 1),
     }
@@ -175,24 +416,26 @@ def test_training_that_still_runs_as_its_epoch_ends_is_training(cell):
 
 
 def test_what_else_runs_while_batches_are_in_flight_has_its_own_time(cell):
-    def fit():
+    with cell.run("fit"):
         cell.step(1)
         cell.step(1)
-        cell.clock.batches_fly(trained)
+        trained = flies(cell)
         cell.work(2)
-        cell.part(CALLBACKS, 7, "Saver.on_epoch_end")
+        cell.callback("Saver.on_epoch_end", 7)
         trained.lands(cell)
-        cell.part(PROFNB, 20, "stop")
+        cell.profnb(20, "stop")
         cell.work(4)
-
-    trained = Flight()
-    cell.clock.batches_fly(Flight())  # of no run
-    cell.run("fit", fit)
     found = cell.finish()
     assert found[TRAIN, "fit"] == (2 + 2, 2)
-    assert found[CALLBACKS, "Saver.on_epoch_end"] == (7, 1)
+    assert found[CALLBACKS, "Saver.on_epoch_end"][0] == 7
     assert found[PROFNB, "stop"] == (20, 1)
     assert sum(ms for ms, _ in found.values()) == 35
+
+
+def test_batches_in_flight_that_never_land_or_are_of_no_run_are_nobodys(cell):
+    flies(cell)
+    cell.work(3)
+    assert cell.finish() == {(OTHER, ""): (3, 0)}
 
 
 class Array:
@@ -255,143 +498,103 @@ def test_batches_are_in_flight_where_keras_is_done_with_them_and_their_results_a
     assert len(flights) == 1 and not failed
 
 
-def test_a_dataset_that_the_code_iterates_is_input_until_an_element_is_there_or_there_is_none(cell, monkeypatch):
-    class OwnedIterator:
-        left = 3
-
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            cell.work(5)
-            if not self.left:
-                raise StopIteration
-            self.left -= 1
-
-    monkeypatch.setitem(sys.modules, "tensorflow.python.data.ops.iterator_ops", SimpleNamespace(OwnedIterator=OwnedIterator))
-    failed = []
-    watch = PartWatch(cell.clock, failed.append, lambda **_: None)
-    with watch.watch_tensorflow(Library(ModuleType("tensorflow"), failed.append)):
-        for _ in OwnedIterator():
+def test_a_dataset_that_the_code_iterates_is_input_until_an_element_is_there_or_there_is_none(cell):
+    for number in range(4):
+        cell.work(5, NEXT_ELEMENT)
+        if number < 3:
             cell.work(2)
-    assert not failed
-    assert cell.finish() == {(INPUT, ""): (4 * 5, 4), (OTHER, ""): (3 * 2, 0)}
+    assert cell.finish() == {(INPUT, ""): (4 * 5, 0), (OTHER, ""): (3 * 2, 0)}
 
 
 def test_a_part_inside_another_is_charged_once_to_the_innermost(cell):
-    inner = lambda: cell.part(IMPORTS, 30, inside=lambda: cell.part(IMPORTS, 4))  # noqa: E731
-    cell.part(BUILDING, 100, "Sequential", inside=lambda: (cell.part(BUILDING, 5, "layers"), inner()))
-    assert cell.finish() == {(BUILDING, "Sequential"): (105, 1), (IMPORTS, ""): (34, 1)}
+    cell.work(100, MAKES_MODEL)
+    cell.work(5, MAKES_MODEL, layer())
+    cell.work(30, MAKES_MODEL, *imports("a"))
+    cell.work(4, MAKES_MODEL, *imports("a"), *imports("b"))
+    assert cell.finish() == {(BUILDING, "Sequential"): (105, 0), (IMPORTS, "a"): (34, 0)}
 
 
 def test_evaluate_and_fit_in_a_callback_are_not_the_callbacks_time(cell):
-    def fit():
+    def inside():
+        with cell.run("evaluate"):
+            cell.step(20, name="test")
+            cell.step(21, name="test")
+        with cell.run("fit"):
+            cell.step(30)
+            cell.step(31)
+
+    with cell.run("fit"):
         cell.step(10)
-        cell.clock.epoch_ends()
-        cell.part(CALLBACKS, 3, "Mine.on_epoch_end", inside=lambda: (cell.run("evaluate", evaluate), cell.run("fit", inner)))
-
-    def evaluate():
-        cell.step(20, name="test")
-        cell.step(21, name="test")
-
-    def inner():
-        cell.step(30)
-        cell.step(31)
-
-    cell.run("fit", fit)
+        cell.epoch_ends()
+        cell.callback("Mine.on_epoch_end", 3, inside=inside)
     assert cell.finish() == {
-        (TRAIN, "fit"): (10 + 30 + 31, 3),
-        (CALLBACKS, "Mine.on_epoch_end"): (3, 1),
-        (EVALUATION, "evaluate"): (20 + 21, 2),
-        (GAPS, "evaluate"): (0, 1),
-        (GAPS, "fit"): (0, 1),
-    } | {key: (0, count) for key, count in (((AROUND, "fit"), 2), ((AROUND, "evaluate"), 1), ((EPOCH_ENDS, "fit"), 1))}
+        (TRAIN, "fit"): (10 + 30 + 31, 3), (CALLBACKS, "Mine.on_epoch_end"): (3, 1), (EVALUATION, "evaluate"): (20 + 21, 2),
+    }  # fmt: skip
 
 
 def test_a_first_step_in_which_nothing_was_traced_is_like_others_unless_it_took_five_times_the_second(cell):
     def run(*times, **first):
-        cell.work(3)
-        for number, ms in enumerate(times):
-            cell.step(ms, name="predict", **(first if not number else {}))
-        cell.work(4)
+        with cell.run("predict"):
+            cell.work(3)
+            for number, ms in enumerate(times):
+                cell.step(ms, name="predict", **(first if not number else {}))
+            cell.work(4)
 
     for _ in range(40):  # predict in a loop
-        cell.run("predict", lambda: run(2))
-    cell.run("predict", lambda: run(500, retraced=True))
-    cell.run("predict", lambda: run(49, 10))
-    cell.run("predict", lambda: run(50, 10))
+        run(2)
+    run(500, retraced=True)
+    run(49, 10)
+    run(50, 10)
     assert cell.finish() == {
         (AROUND, "predict"): (43 * 7, 43),
         (PREDICT, "predict"): (40 * 2 + 49 + 10 + 10, 43),
         (FIRST, "predict"): (500, 1),
         (SLOW_FIRST, "predict"): (50, 1),
-        (GAPS, "predict"): (0, 2),
     }
 
 
 def test_a_run_that_is_cut_off_behind_its_first_step_keeps_it(cell):
-    cell.clock.run_began("fit")
-    cell.work(1)
-    cell.step(70)
-    cell.clock.step_began(OpenStep(None, KERAS, "train", 0, 0, was_traced=False, step_num=1))
-    cell.work(2)
-    assert cell.finish() == {(AROUND, "fit"): (1, 1), (TRAIN, "fit"): (70, 1), (FAILED, "train"): (2, 1), (GAPS, "fit"): (0, 1)}
+    with cell.run("fit"):
+        cell.work(1)
+        cell.step(70)
+        cell.fail(2, "train")
+    assert cell.finish() == {(AROUND, "fit"): (1, 1), (TRAIN, "fit"): (70, 1), (FAILED, "train"): (2, 1)}
 
 
 def test_a_batch_for_which_the_data_had_run_out_is_part_of_the_epochs_end(cell):
-    def fit():
+    """It is no step, and so it is as any other time between an epoch's last batch and the next one's first."""
+    with cell.run("fit"):
         cell.step(10)
         cell.step(10)
-        span = OpenStep(None, KERAS, "train", 0, 0, was_traced=False, step_num=2)
-        cell.clock.step_began(span)
         cell.work(90)  # until the iterator says that there is no more
-        cell.run("evaluate", lambda: cell.step(5, name="test"))
-        cell.clock.step_ended(span, is_step=False)  # Keras' next hook comes late
-        cell.clock.epoch_ends()
-
-    cell.run("fit", fit)
+        with cell.run("evaluate"):
+            cell.step(5, name="test")
+        cell.epoch_ends()
+        cell.step(10)
     found = cell.finish()
     assert found[EPOCH_ENDS, "fit"] == (90, 1)
-    assert found[TRAIN, "fit"] == (20, 2)
+    assert found[TRAIN, "fit"] == (30, 3)
     assert found[VALIDATION, "fit"] == (5, 1)
 
 
-def test_calls_of_two_functions_are_two_rows_and_what_is_called_inside_is_part_of_the_outermost(cell):
+def test_calls_of_two_functions_are_two_rows(cell):
     for _ in range(3):
-        cell.step(10, CALL, "outer", inside=lambda: cell.step(4, CALL, "inner"))
+        cell.step(14, CALL, "outer")
         cell.step(5, CALL, "other")
         cell.work(1)
     cell.step(100, CALL, "outer", retraced=True)
     assert cell.finish() == {(CALLS, "outer"): (42, 3), (CALLS, "other"): (15, 3), (FIRST, "outer"): (100, 1), (OTHER, ""): (3, 0)}
 
 
-def test_a_region_of_the_users_is_no_step_and_what_runs_in_it_is_told_apart(cell):
-    def region():
-        cell.work(2)
-        for _ in range(4):
-            cell.step(10, CALL, "f", inside=lambda: cell.step(1, CALL, "g"))
-        cell.part(IMPORTS, 6, "json")
-
-    cell.step(0, None, "my region", is_step=False, inside=lambda: cell.step(0, None, "inner", is_step=False, inside=region))
-    records = cell.clock.finish()
-    assert {(p.part, p.name): (p.wall_ns / MS, p.occurrences) for p in records.parts} == {
-        (OTHER, ""): (2, 0), (CALLS, "f"): (44, 4), (IMPORTS, "json"): (6, 1),
-    }  # fmt: skip
-    kept = sum(records.python_end_ns) - sum(records.python_begin_ns)
-    assert kept == 2 * MS  # of the code's own Python, for its lines
-
-
 def test_a_function_called_by_a_callback_or_between_batches_is_no_step_of_the_cell(cell):
-    def fit():
+    with cell.run("fit"):
         cell.step(10)
         cell.step(3, CALL, "metric")
-        cell.part(CALLBACKS, 1, "Mine.on_batch_end", inside=lambda: cell.step(4, CALL, "mine"))
+        cell.callback("Mine.on_batch_end", 1, inside=lambda: cell.step(4, CALL, "mine"))
         cell.step(10)
-
-    cell.run("fit", fit)
     found = cell.finish()
-    assert found[GAPS, "fit"] == (3, 1)
-    assert found[CALLBACKS, "Mine.on_batch_end"] == (5, 1)
+    assert found[GAPS, "fit"][0] == 3
+    assert found[CALLBACKS, "Mine.on_batch_end"][0] == 5
     assert not any(part == CALLS for part, _ in found)
 
 
@@ -399,85 +602,118 @@ def test_steps_of_every_kind_have_their_part(cell):
     cell.step(1, USER, "epoch")
     cell.step(2, RUN, "session_run")
     cell.step(3, KERAS, "train")
-    cell.step(4, KERAS, "predict", failed=True, is_step=False)
-    cell.step(5, CALL, "f", failed=True, is_step=False)
-    cell.run("predict", lambda: (cell.step(6, KERAS, "predict", retraced=True), cell.step(7, KERAS, "predict")))
-    cell.part(INPUT, 8)
-    cell.part(CHECKPOINTING, 9, "Model.save")
-    cell.part(PROFNB, 10, "stop")
+    cell.fail(4, "predict")
+    cell.fail(5, "f")
+    with cell.run("predict"):
+        cell.step(6, KERAS, "predict", retraced=True)
+        cell.step(7, KERAS, "predict")
+    cell.work(8, NEXT_ELEMENT)
+    cell.work(9, saves("Model.save"))
+    cell.profnb(10, "stop")
     assert {key: ms for key, (ms, _) in cell.finish().items() if ms} == {
         (MARKED, "epoch"): 1, (SESSION_RUNS, ""): 2, (TRAIN, "train_on_batch"): 3, (FAILED, "predict"): 4, (FAILED, "f"): 5,
         (FIRST, "predict"): 6, (PREDICT, "predict"): 7, (INPUT, ""): 8, (CHECKPOINTING, "Model.save"): 9, (PROFNB, "stop"): 10,
     }  # fmt: skip
 
 
-def test_steps_marked_by_hand_hold_all_that_is_in_them_but_other_parts(cell):
+def test_steps_hold_all_that_is_in_them_but_profnbs_own_time(cell):
     def inside():
-        cell.step(5, CALL, "f", is_step=False)
-        cell.run("evaluate", lambda: cell.work(3))
-        cell.part(CHECKPOINTING, 2, "Checkpoint.save")
+        cell.work(5, saves("Checkpoint.save"))
+        cell.profnb(4, "stop")
 
     cell.step(10, USER, "train", inside=inside)
-    assert cell.finish() == {(MARKED, "train"): (18, 1), (CHECKPOINTING, "Checkpoint.save"): (2, 1)}
+    assert cell.finish() == {(MARKED, "train"): (15, 1), (PROFNB, "stop"): (4, 1)}
 
 
-def test_what_an_exception_cuts_off_ends_with_what_it_stands_in(cell):
-    cell.clock.run_began("fit")
-    cell.step(10)
-    cell.clock.step_began(OpenStep(None, KERAS, "train", 0, 0, was_traced=False, step_num=1))
-    cell.work(70)
-    cell.clock.enter(BUILDING, "layers")
-    cell.work(2)
-    cell.clock.run_ended("fit")  # the others were never told
+def test_what_an_exception_cuts_off_is_a_failed_step_and_what_comes_behind_it_is_not(cell):
+    with cell.run("fit"):
+        cell.step(10)
+        cell.fail(70, "train")
+        cell.callback("C.on_train_end", 2)
     cell.work(1)
-    found = cell.finish()
-    assert found[FAILED, "train"] == (70, 1)
-    assert found[BUILDING, "layers"] == (2, 1)
-    assert found[OTHER, ""] == (1, 0)
+    assert {key: ms for key, (ms, _) in cell.finish().items()} == {
+        (TRAIN, "fit"): 10, (FAILED, "train"): 70, (CALLBACKS, "C.on_train_end"): 2, (OTHER, ""): 1,
+    }  # fmt: skip
 
 
-def test_ends_of_what_never_began_and_other_threads_change_nothing(cell):
-    cell.clock.leave(IMPORTS)
-    cell.clock.run_ended("fit")
-    cell.clock.epoch_ends()
-    cell.clock.step_ended(OpenStep(None, KERAS, "train", 0, 0, was_traced=False, step_num=0), is_step=True)
-    thread = threading.Thread(target=lambda: (cell.clock.enter(IMPORTS, "json"), cell.clock.run_began("fit")))
+def test_what_lies_outside_of_the_cell_is_none_of_it(cell):
+    cell.own.append(("start", cell.now - 5 * MS, cell.now))
+    cell.look()
+    cell.work(3)
+    over = cell.now
+    cell.step(4)
+    cell.profnb(5, "stop")
+    cell.now = over
+    assert cell.finish()[OTHER, ""] == (3, 0)
+
+
+def test_a_cell_of_no_time_has_no_parts():
+    assert divide_cell(CellCounts(5, 5, StepLog()), StackRecords()) == CellRecords()
+    assert divide_cell(CellCounts(5, 5, StepLog()), Sampler().stop()) == CellRecords()
+
+
+def test_of_profnbs_own_blocks_the_outermost_counts_and_only_on_its_thread(clock):
+    own = OwnTime()
+    with own.part("stop"):
+        clock.work(3)
+        with own.part("start"):
+            clock.work(4)
+    with pytest.raises(KeyError), own.part("start"):
+        clock.work(1)
+        raise KeyError
+
+    def elsewhere():
+        with own.part("stop"):
+            clock.work(9)
+
+    thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    cell.work(5)
-    assert cell.finish() == {(OTHER, ""): (5, 0)}
-    cell.clock.enter(IMPORTS, "late")  # a hook that somebody kept
-    assert cell.clock.finish() == CellRecords()
+    assert own.spans == [("stop", 7, 7 + 7 * MS), ("start", 7 + 7 * MS, 7 + 8 * MS)]
 
 
-def test_a_capture_that_never_started_has_no_parts():
-    assert PartClock().finish() == CellRecords()
-
-
-def test_rows_and_stretches_are_bounded(cell, monkeypatch):
-    monkeypatch.setattr(part_stack, "_MOST_STRETCHES", 100)
+def test_rows_are_bounded(cell):
     for number in range(2000):
         cell.work(1)
-        cell.part(CALLBACKS, 1, f"C{number}.on_epoch_end")
-    records = cell.clock.finish()
-    assert records.wall_ns == 4000 * MS == sum(part.wall_ns for part in records.parts)
+        cell.callback(f"C{number}.on_epoch_end", 1)
+    for line in range(2000):
+        cell.work(1, ("f", MINE, 1, line + 1))
+    records = cell.records()
+    assert records.wall_ns == 6000 * MS
     assert len(records.parts) < 330
-    assert len(records.python_begin_ns) == 100
+    assert sum(part.wall_ns for part in records.parts if part.part == CALLBACKS) == 2000 * MS
+
+
+def test_of_the_codes_own_lines_the_longest_are_kept(cell):
+    for line in range(1, 101):
+        cell.work(line, ("f", MINE, 1, line))
+    found = [(part.line, part.wall_ns // MS) for part in cell.records().parts]
+    assert found == [(0, sum(range(1, 81))), *((line, line) for line in range(81, 101))]
+
+
+def test_each_part_knows_the_line_that_was_seen_most_often(cell):
+    for line, times in ((5, 2), (6, 3)):
+        for _ in range(times):
+            with cell.within(("train", MINE, 1, line)):
+                cell.step(10, CALL, "f")
+                cell.work(1, saves("Model.save"))
+    places = {part.part: (part.file, part.line) for part in cell.records().parts}
+    assert places == {CALLS: (MINE, 6), CHECKPOINTING: (MINE, 6)}
 
 
 def test_when_the_longest_calls_of_callbacks_ran_is_kept(cell):
-    """By itself 3 of 8 ms; what it calls has a time of its own; steps and what is shorter than 1 ms have none."""
+    """What a callback calls has a time of its own; steps and what is shorter than 1 ms have none."""
     cell.step(100)
     cell.work(2)
-    cell.part(CALLBACKS, 3, "C.on_epoch_end", inside=lambda: cell.part(CHECKPOINTING, 5, "Model.save"))
-    cell.part(CALLBACKS, 0.5, "C.on_epoch_end")
-    cell.clock.enter(CALLBACKS, "D.on_epoch_end")
-    cell.work(4)
-    records = cell.clock.finish()
+    cell.callback("C.on_epoch_end", 3, inside=lambda: cell.work(5, saves("Model.save")))
+    cell.callback("C.on_epoch_end", 0.5)
+    cell.callback("D.on_epoch_end", 1)
+    cell.callback("D.on_epoch_end", 3)
+    records = cell.records()
     calls = zip(records.long_part, records.long_begin_ns, records.long_end_ns, records.long_wall_ns, strict=True)
     named = [(records.parts[row].name, (begin - 7) / MS, (end - 7) / MS, wall / MS) for row, begin, end, wall in calls]
     assert named == [
-        ("C.on_epoch_end", 102, 110, 3),
+        ("C.on_epoch_end", 102, 105, 3),
         ("Model.save", 105, 110, 5),
         ("D.on_epoch_end", 110.5, 114.5, 4),
     ]  # fmt: skip
@@ -485,27 +721,83 @@ def test_when_the_longest_calls_of_callbacks_ran_is_kept(cell):
 
 def test_of_many_calls_the_longest_are_kept_of_as_many_rows_as_there_are(cell):
     for number in range(200):
-        cell.part(CALLBACKS, 2 + number % 50, "C.on_epoch_end")
-    records = cell.clock.finish()
+        cell.callback("C.on_epoch_end", 2 + number % 50)
+        cell.work(1)
+    records = cell.records()
     assert sorted(records.long_wall_ns) == [ms * MS for ms in sorted(2 + number % 50 for number in range(200))[-64:]]
     assert list(records.long_begin_ns) == sorted(records.long_begin_ns)
 
 
 def test_callbacks_beyond_all_rows_keep_no_calls(cell):
     for number in range(2000):
-        cell.part(CALLBACKS, 2, f"C{number}.on_epoch_end")
-    records = cell.clock.finish()
+        cell.callback(f"C{number}.on_epoch_end", 2)
+    records = cell.records()
     assert len(records.long_part) <= 300
     assert all(records.parts[row].name for row in records.long_part)
 
 
-def test_many_calls_do_not_use_up_the_stretches_of_the_codes_own_python(cell, monkeypatch):
-    monkeypatch.setattr(part_stack, "_MOST_STRETCHES", 3000)
-    for _ in range(2000):
-        cell.work(1)
-        cell.step(1, CALL, "f")
-    records = cell.clock.finish()
-    assert sum(records.python_end_ns) - sum(records.python_begin_ns) == 2000 * MS
+def test_any_steps_and_any_looks_add_up():
+    """Times that overlap, lie outside of the cell or run backwards; looks of any number."""
+    for seed in range(60):
+        chance, made = np.random.default_rng(seed), Cell()
+        contexts = contextlib.ExitStack()
+        for _ in range(int(chance.integers(1, 60))):
+            what, ms, looks = int(chance.integers(9)), float(chance.exponential(4)), bool(chance.integers(2))
+            if what < 3:
+                made.step(ms, [KERAS, CALL, USER][what], str(chance.choice(["train", "test", "f"])), retraced=bool(chance.integers(2)), looks=looks)
+            elif what == 3:
+                contexts.enter_context(made.run(str(chance.choice(["fit", "evaluate", "predict"]))))
+            elif what == 4:
+                made.callback("C.on_epoch_end", ms, looks=looks)
+            elif what == 5:
+                made.profnb(ms, "stop")
+            elif what == 6:
+                made.epoch_ends()
+            elif what == 7:
+                made.fail(ms, "train")
+            else:
+                flies(made).ended_ns = made.now + int(ms * MS)
+        made.work(1, looks=bool(chance.integers(2)))
+        made.began += int(chance.integers(0, 3)) * MS // 4
+        made.records()
+
+
+def test_the_next_look_comes_later_the_more_one_costs_and_the_longer_the_cell_runs(monkeypatch):
+    """5 ms; a hundred times what a look takes of the interpreter; a five-hundredth of the cell so far."""
+
+    class Clock:
+        now = took = 0.0
+        perf_counter_ns = staticmethod(lambda: 0)
+
+        def perf_counter(self):
+            return self.now
+
+        def thread_time(self):
+            return self.took
+
+    clock, waits, costs = Clock(), [], []
+
+    class Counting(Sampler):
+        def _is_over(self, period_s):
+            waits.append(round(period_s, 6))
+            clock.now += costs[len(waits) - 1][0] if len(waits) <= len(costs) else 0
+            return len(waits) > len(costs)
+
+        def _look(self, thread):
+            super()._look(thread)
+            clock.took += costs[len(waits) - 1][1]
+
+    monkeypatch.setattr("profnb.capture.source.stacks.time", clock)
+    # How long the wait was, and what the look cost.
+    costs += [(0.005, 0.00002)] * 3 + [(0.005, 0.00008)] + [(4.0, 0.00004)]
+    sampler = Counting()
+    sampler.start()
+    sampler._sampler.join()
+    # the mean of 20, 20, 20 and 80 us is 35; 4 s late is a forced change of threads, too: 300 us and 40
+    assert waits[:4] == [0.005] * 4
+    assert waits[4] == 0.005
+    assert waits[5] == round((0.000035 + (0.00034 - 0.000035) / 5) / 0.01, 6)
+    sampler.stop()
 
 
 # Parts to a table, to words.
@@ -541,37 +833,27 @@ def test_words_for_the_set_up_of_runs_say_how_many_runs():
 
 
 def test_a_cell_without_tensorflow_is_python_at_its_lines():
-    lines = LineRecords(
-        array("q", [row * MS for row in (0, 0, 10, 20, 420, 430, 930)]), array("i", [0, 0, 0, 1, 1, 0, 0]),
-        array("i", [ENTERED, 1, 2, ENTERED, LEFT, 3, LEFT]), ["<ipython-input-5-a>", "b.py"],
-    )  # fmt: skip
-    source = SourceRecords(lines=lines, texts={"<ipython-input-5-a>": ("a = 1", "slow()", "slower()")}, cells={"<ipython-input-5-a>": 5})
-    whole = records((OTHER, "", 0, 1000, 0), (PROFNB, "stop", 1, 50, 50), python_begin_ns=array("q", [0]), python_end_ns=array("q", [1000 * MS]))
-    found = break_down_cell(whole, source)
+    cell, file = "<ipython-input-5-a>", "/home/me/b.py"
+    source = SourceRecords(texts={cell: ("a = 1", "slow()", "slower()")}, cells={cell: 5})
+    parts = [
+        CellPart(OTHER, "", 0, 70 * MS, 0), CellPart(OTHER, "", 0, 10 * MS, 10 * MS, cell, 1), CellPart(OTHER, "", 0, 400 * MS, 400 * MS, file, 9),
+        CellPart(OTHER, "", 0, 520 * MS, 500 * MS, cell, 3), CellPart(PROFNB, "stop", 1, 50 * MS, 50 * MS),
+    ]  # fmt: skip
+    found = break_down_cell(CellRecords(1050 * MS, parts), source)
     assert list(zip(found.part, found.name, (found.wall_ps / 1e9).tolist(), found.occurrences.tolist(), found.line)) == [
         (OTHER, "", 70, 0, ""),
-        (OTHER, "a = 1", 10, 1, "Cell [5]:1"),
-        (OTHER, "slow()", 10 + 400 + 10, 1, "Cell [5]:2"),  # and a function of which no line is known
-        (OTHER, "slower()", 500, 1, "Cell [5]:3"),
+        (OTHER, "a = 1", 10, 0, "Cell [5]:1"),
+        (OTHER, "", 400, 0, "me/b.py:9"),  # whose text is not kept
+        (OTHER, "slower()", 520, 0, "Cell [5]:3"),
         (PROFNB, "stop", 50, 1, ""),
     ]
     assert cell_words(found, has_eager_ops=False).text == "Of 1.05 s: Python 95 % (most of it `slower()`, Cell [5]:3), profnb itself 5 %."
 
 
-def test_python_in_other_parts_is_not_its_lines():
-    """The line that calls fit lasts as long as the fit, most of which is other parts."""
-    lines = LineRecords(array("q", [0, 0, 100 * MS]), array("i", [0, 0, 0]), array("i", [ENTERED, 1, LEFT]), ["a.py"])
-    stretches = {"python_begin_ns": array("q", [10 * MS, 80 * MS]), "python_end_ns": array("q", [15 * MS, 90 * MS])}
-    found = break_down_cell(records((OTHER, "", 0, 15, 0), (TRAIN, "fit", 3, 85, 40), **stretches), SourceRecords(lines=lines))
-    assert list(zip(found.part, (found.wall_ps / 1e9).tolist(), found.line)) == [(OTHER, 15, "a.py:1"), (TRAIN, 85, "")]
-
-
-def test_clocks_of_a_machine_that_has_run_for_a_year_do_not_overflow():
-    base = 365 * 86400 * S
-    lines = LineRecords(array("q", [base, base, base + 9 * MS]), array("i", [0, 0, 0]), array("i", [ENTERED, 1, LEFT]), ["a.py"])
-    stretches = {"python_begin_ns": array("q", [base]), "python_end_ns": array("q", [base + 9 * MS])}
-    found = break_down_cell(records((OTHER, "", 0, 9, 0), **stretches), SourceRecords(lines=lines))
-    assert (found.wall_ps / 1e9).tolist() == [9]
+def test_clocks_of_a_machine_that_has_run_for_a_year_do_not_overflow(cell):
+    cell.now = cell.began = cell.looks.begin_ns = 365 * 86400 * S
+    cell.work(9)
+    assert (break_down_cell(cell.records(), None).wall_ps / 1e9).tolist() == [9]
 
 
 def test_names_are_data():
@@ -581,6 +863,15 @@ def test_names_are_data():
     assert "<img" not in report.html
     assert "&lt;img" in report.html
     assert "\x1b" not in report.text()
+
+
+def test_names_in_a_stack_are_data(cell):
+    evil = "<img src=x>\x1b[31m.on_epoch_end.*(["
+    with cell.run("fit"), cell.within(callback_list("on_epoch_end")):
+        cell.work(5, (evil, f"/home/{evil}/keras/src/callbacks.py", 1, 2))
+    cell.work(5, (evil, evil, 1, 10**9), *imports(evil))
+    cell.step(5, CALL, evil)
+    assert sorted(part for part, _ in cell.finish()) == sorted([CALLBACKS, IMPORTS, CALLS])
 
 
 def test_the_bar_is_as_long_as_the_whole_and_no_mark_is_lost():
@@ -608,6 +899,7 @@ def test_a_trace_of_others_has_none(cpu_trace_path):
 # Real cells, with sleeps planted in them.
 
 tensorflow = pytest.mark.tensorflow
+SEEN = 0.85  # how much of what was planted is surely charged to it: looks come a few milliseconds apart, later on a busy machine
 
 
 def spent(p):
@@ -695,16 +987,16 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
         (CALLBACKS, "Slow.on_epoch_end"): 1000, (CALLBACKS, "Slow.on_train_batch_end"): 800, (CALLBACKS, "Slow.on_test_end"): 600,
         (CALLBACKS, "LambdaCallback.on_epoch_begin"): 800, (BUILDING, "Sequential"): 600,
     }  # fmt: skip
-    assert [key for key, ms in planted.items() if found[key] < ms] == []
+    assert [key for key, ms in planted.items() if found[key] < SEEN * ms] == []
     python = sum(ms for (part, _), ms in found.items() if part == OTHER)
-    assert python >= 700
+    assert python >= SEEN * 700
     occurrences = p.cell_breakdown.set_index(["part", "name"]).occurrences
     assert occurrences[CALLBACKS, "Slow.on_epoch_end"] == 2
     assert occurrences[TRAIN, "fit"] + occurrences[FIRST, "train"] == 16
     assert occurrences[VALIDATION, "fit"] + occurrences[FIRST, "validation"] == 16
     assert occurrences[PREDICT, "predict"] + occurrences[FIRST, "predict"] == 8
     assert occurrences[EPOCH_ENDS, "fit"] == 2
-    assert occurrences[CHECKPOINTING, "Model.save_weights"] == 1
+    assert (CHECKPOINTING, "Model.save_weights") in found
     line = p.cell_breakdown.set_index(["part", "name"]).line[CALLBACKS, "Slow.on_epoch_end"]
     assert line.endswith(f"test_cell_time.py:{Slow.on_epoch_end.__code__.co_firstlineno}")
     assert "Slow" not in str(vars(keras.callbacks.LambdaCallback))
@@ -720,7 +1012,7 @@ def made_when_asked_for(tf, dataset):
 
 
 def by_a_still_clock(code):
-    """What takes time, in milliseconds, and occurrences of all, by part and name: of the clock of ``cell``, which only ``cell.work`` moves."""
+    """What takes time, in milliseconds, and occurrences of all, by part and name, by a clock that only its ``work`` moves."""
     with profnb.profile() as p:
         code()
     spent(p)
@@ -730,11 +1022,11 @@ def by_a_still_clock(code):
 
 
 @tensorflow
-def test_seconds_planted_in_the_data_of_steps_are_those_of_the_steps(keras, tf, cell):
+def test_seconds_planted_in_the_data_of_steps_are_those_of_the_steps(keras, tf, clock):
     """In the pipeline of the training, and in that of the validation."""
 
     def slow(x, y):
-        cell.work(100)
+        clock.work(100)
         return x, y
 
     def dataset(count):
@@ -751,16 +1043,16 @@ def test_seconds_planted_in_the_data_of_steps_are_those_of_the_steps(keras, tf, 
 
 
 @tensorflow
-def test_evaluate_and_fit_inside_callbacks_of_a_real_fit(keras, cell):
+def test_evaluate_and_fit_inside_callbacks_of_a_real_fit(keras, clock):
     class Sleeper(keras.callbacks.Callback):
         def on_test_batch_end(self, batch, logs=None):
-            cell.work(100)
+            clock.work(100)
 
     class Evaluates(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
-            cell.work(7)
+            clock.work(7)
             self.model.evaluate(X, Y, batch_size=8, verbose=0, callbacks=[Sleeper()])
-            cell.work(5)
+            clock.work(5)
 
     model = made_model(keras)
     took, occurrences = by_a_still_clock(lambda: model.fit(X, Y, batch_size=8, epochs=2, callbacks=[Evaluates()], verbose=0))
@@ -796,22 +1088,26 @@ def test_a_custom_loop_with_two_functions_and_a_slow_dataset(tf):
 
     p = timed(code)
     found = spent(p)
-    assert found[CALLS, "train_step"] >= 250
-    assert found[CALLS, "test_step"] >= 150
-    assert found[INPUT, ""] >= 1800
-    assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= 600
+    assert found[CALLS, "train_step"] >= SEEN * 250
+    assert found[CALLS, "test_step"] >= SEEN * 150
+    assert found[INPUT, ""] >= SEEN * 1800
+    assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= SEEN * 600
     occurrences = p.cell_breakdown.set_index(["part", "name"]).occurrences
     assert occurrences[CALLS, "train_step"] == occurrences[CALLS, "test_step"] == 5
     assert occurrences[FIRST, "train_step"] == 1
-    assert occurrences[INPUT, ""] == 14  # each loop asks once more than there are
 
 
 @tensorflow
 def test_an_eager_loop_is_python_and_eager_ops_and_its_data_is_input(tf):
     weight = tf.Variable(1.0)
 
+    def slow(x):
+        time.sleep(0.2)
+        return x
+
     def code():
-        for x in tf.data.Dataset.range(5):
+        data = tf.data.Dataset.range(5).map(lambda x: tf.numpy_function(slow, [x], tf.int64))
+        for x in made_when_asked_for(tf, data):
             with tf.GradientTape() as tape:
                 loss = weight * tf.cast(x, tf.float32)
             weight.assign_sub(0.1 * tape.gradient(loss, weight))
@@ -819,8 +1115,8 @@ def test_an_eager_loop_is_python_and_eager_ops_and_its_data_is_input(tf):
 
     p = timed(code)
     found = spent(p)
-    assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= 1000
-    assert (INPUT, "") in found
+    assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= SEEN * 1000
+    assert found[INPUT, ""] >= SEEN * 1000
     assert "Python and eager ops" in p.summary().splitlines()[1]
 
 
@@ -856,11 +1152,11 @@ def test_a_cell_that_fails_in_the_middle(keras, place):
 
     found = spent(timed(code, Exception))  # AutoGraph has an error of its own for what a step raises
     if place == "batch":
-        assert found[FAILED, "train"] >= 800
+        assert found[FAILED, "train"] >= SEEN * 800
     elif place == "callback":
-        assert found[CALLBACKS, "Fails.on_epoch_end"] >= 800
+        assert found[CALLBACKS, "Fails.on_epoch_end"] >= SEEN * 800
     else:
-        assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= 800
+        assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= SEEN * 800
 
 
 @tensorflow
@@ -871,7 +1167,7 @@ def test_a_function_that_fails(tf):
         raise ZeroDivisionError
 
     found = spent(timed(lambda: broken(tf.constant(1.0)), Exception))
-    assert found[FAILED, "broken"] >= 500
+    assert found[FAILED, "broken"] >= SEEN * 500
 
 
 @tensorflow
@@ -928,27 +1224,12 @@ with profnb.profile() as p:
 assert plain == profiled, profiled
 assert bootstrap._find_and_load is before
 parts = {{(q.part, q.name): q.wall_ns / 1e6 for q in p.recording.cell.parts}}
-assert parts["imports", "slow_module"] >= 800, parts
-assert parts["other Python", ""] >= 400, parts
-assert sum(ms for (part, _), ms in parts.items() if part == "imports") >= 1000, parts
+assert parts["imports", "slow_module"] >= 0.85 * 800, parts
+assert parts["other Python", ""] >= 0.85 * 400, parts
+assert sum(ms for (part, _), ms in parts.items() if part == "imports") >= 0.85 * 1000, parts
 print(p.summary())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "none of it in TensorFlow" in done.stdout.splitlines()[0]
     assert "Python" in done.stdout.splitlines()[1]
-
-
-class Counted:
-    """A callback that somebody's class hierarchy calls twice."""
-
-    def on_epoch_end(self, epoch, logs=None):
-        return epoch
-
-
-def test_a_watched_class_that_is_pickled_whole_keeps_its_own_methods(cell):
-    with watch_method(Counted, "on_epoch_end", lambda _: cell.clock.enter(CALLBACKS, "Counted.on_epoch_end")):
-        attribute = vars(Counted)["on_epoch_end"]
-        assert type(attribute).__name__ == "_WatchedMethod"
-        assert pickle.loads(pickle.dumps(attribute)) is Counted.on_epoch_end
-    assert vars(Counted)["on_epoch_end"] is pickle.loads(pickle.dumps(Counted.on_epoch_end))

@@ -229,6 +229,8 @@ def test_a_callback_that_is_not_most_of_them_or_is_elsewhere_is_not(calls):
 
 # A real fit.
 
+SEEN = 0.85  # how much of what was planted is surely charged to it: looks come a few milliseconds apart, later on a busy machine
+
 
 def calls_of(p, hook, began_ns=0, ended_ns=1 << 62):
     """The long calls of a hook that began and ended in a while, by Python's clock: (time by itself, the part)."""
@@ -247,14 +249,14 @@ def cause_of_planted(p, row, hook):
     """
     steps = p.recording.steps
     [(wall_ns, part)] = calls_of(p, hook, steps.end_ns[row], steps.begin_ns[row + 1])
-    assert part.part == CALLBACKS and wall_ns >= 1500 * NS
+    assert part.part == CALLBACKS and wall_ns >= SEEN * 1500 * NS
     gap_ps, timed_ps = int(p.study.gaps.duration_ps[row]), (steps.begin_ns[row + 1] - steps.end_ns[row]) * 1000
     cause = find_gap_cause(p.study, np.array([row]))
     if cause is None:
         assert max(gap_ps, timed_ps) > 1.05 * wall_ns * 1000
     else:
         assert (cause.part, cause.name, cause.gaps) == (part.part, part.name, 1)
-        assert cause.wall_ps >= 1500 * MS - max(timed_ps - gap_ps, 0)
+        assert cause.wall_ps >= SEEN * 1500 * MS - max(timed_ps - gap_ps, 0)
     return cause
 
 
@@ -297,7 +299,7 @@ def test_a_pause_planted_into_a_real_fit(name, tmp_path):
     steps = p.recording.steps
     [begun] = calls_of(p, "Innocent.on_train_begin", ended_ns=steps.begin_ns[0])
     [over] = calls_of(p, "Innocent.on_train_end", began_ns=steps.end_ns[95])
-    assert min(begun[0], over[0]) >= 1500 * NS
+    assert min(begun[0], over[0]) >= SEEN * 1500 * NS
     [(_, part)] = calls_of(p, "Pause.on_epoch_end", steps.end_ns[31], steps.begin_ns[32])
     assert (Path(part.file).name, part.line) == ("test_gap_causes.py", Pause.on_epoch_end.__code__.co_firstlineno)
     cause = cause_of_planted(p, 31, "Pause.on_epoch_end")

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 from test_advice import MS, US, loop, rules_of
 
+from profnb.capture.marking.open_steps import OpenSteps
+from profnb.capture.marking.step_log import StepLog
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.recording import Recording
 from profnb.report.text import fact_rows
@@ -13,9 +15,26 @@ from profnb.subjects.study import Study
 BEGINS, MARKS, UNMARKS, ENDS, WORKS = 1, 2, 8, 4, 100  # ms
 
 
+@pytest.fixture(autouse=True)
+def _takes_time(clock, monkeypatch):
+    """A step takes 1 ms to begin and 4 to be written down."""
+
+    def then_work(owner, name, ms):
+        original = getattr(owner, name)
+
+        def works(*given, **named):
+            result = original(*given, **named)
+            clock.work(ms)
+            return result
+
+        monkeypatch.setattr(owner, name, works)
+
+    then_work(OpenSteps, "begin", BEGINS)
+    then_work(StepLog, "append", ENDS)
+
+
 def recorder_by(clock, is_tracing=lambda: True):
-    """A recorder that takes 1 ms as a step begins, 2 to begin its marker, 8 to end that, and 4 behind it."""
-    parts = SimpleNamespace(step_began=lambda _: clock.work(BEGINS), step_ended=lambda *_, **__: clock.work(ENDS))
+    """A recorder that takes 2 ms to begin a step's marker and 8 to end that."""
 
     class Marker:
         def __init__(self, *_, **__):
@@ -25,7 +44,7 @@ def recorder_by(clock, is_tracing=lambda: True):
             clock.work(UNMARKS)
 
     door = SimpleNamespace(mark_step=Marker)
-    return StepRecorder(is_tracing, lambda _: None, parts, lambda: door), door
+    return StepRecorder(is_tracing, lambda _: None, lambda: door), door
 
 
 def iterate(recorder, door, clock):
@@ -45,11 +64,11 @@ def run_a_batch(recorder, door, clock):
 def call(recorder, door, clock, inside=()):
     """A tf.function, whose marker TensorFlow itself begins and ends, and says late what it is; what it calls is part of it."""
     trace = SimpleNamespace(set_metadata=lambda **_: None)
-    recorder.events._trace_began(trace, "call", {})
+    recorder.events._trace_began(trace, "call")
     clock.work(WORKS)
     for one in inside:
         one(recorder, door, clock)
-    recorder.events._metadata_set(trace, {"tf_function_call": "notTraced-xla"})
+    recorder.events._metadata_set(trace, tf_function_call="notTraced-xla")
     recorder.events._trace_ended(trace, failed=False)
     clock.work(50)
 
@@ -66,7 +85,7 @@ def test_marking_is_clocked_outside_of_the_steps_only(clock, step, own_ms):
     assert recorder.marking_ns == 0
     for _ in range(3):
         step(recorder, door, clock)
-    assert len(recorder.records) == 3
+    assert len(recorder.log) == 3
     assert recorder.marking_ns == own_ms * 1_000_000
 
 
@@ -77,7 +96,7 @@ def test_what_is_not_traced_is_not_clocked(clock):
     iterate(recorder, door, clock)
     is_tracing[0] = False
     iterate(recorder, door, clock)
-    assert len(recorder.records) == 2
+    assert len(recorder.log) == 2
     assert recorder.marking_ns == (BEGINS + MARKS + ENDS) * 1_000_000
 
 

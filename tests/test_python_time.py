@@ -19,9 +19,9 @@ from profnb.subjects.python.python_time import tabulate_python
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.step_records import KERAS, StepRecords
+from profnb.capture import session
 from profnb.capture.source import stacks as stacks_module
-from profnb.capture.source import source_watch as watch
-from profnb.capture.source.stacks import StackSampler, lines_of_stacks
+from profnb.capture.source.stacks import Sampler, lines_of_stacks
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.trace.pstats_file import read_pstats
 
@@ -88,10 +88,9 @@ def test_lines_of_samples_are_the_innermost_of_the_users():
     assert lines.is_sampled
 
 
-def test_calls_are_found_by_what_they_take_and_the_switch_interval_comes_back(monkeypatch):
+def test_calls_are_found_by_what_they_take_and_the_switch_interval_stays(monkeypatch):
     """Short calls take a millisecond each and long ones three, by the sampler's own clock."""
-    clock = LockStep()
-    monkeypatch.setattr(stacks_module, "time", clock)
+    clock = LockStep(monkeypatch)
 
     def short():
         clock.pass_time(1)
@@ -100,9 +99,9 @@ def test_calls_are_found_by_what_they_take_and_the_switch_interval_comes_back(mo
         clock.pass_time(3)
 
     before = sys.getswitchinterval()
-    sampler = StackSampler()
+    sampler = Sampler()
     sampler.start()
-    assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() == before
     for _ in range(100):
         short()
         long()
@@ -122,17 +121,17 @@ def test_a_callback_is_found_beside_a_running_profiler_of_the_users(monkeypatch)
 
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            records = sampler[0]._records
-            seen = len(records) + 2  # the first may have been on its way
-            while len(records) < seen:
+            looks = sampler[0]._stack
+            seen = len(looks) + 2  # the first may have been on its way
+            while len(looks) < seen:
                 time.sleep(0.001)
 
-    class Kept(StackSampler):
+    class Kept(Sampler):
         def start(self):
             sampler.append(self)
             super().start()
 
-    monkeypatch.setattr(watch, "StackSampler", Kept)
+    monkeypatch.setattr(session, "Sampler", Kept)
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
     model.compile("sgd", "mse")
     x, y = np.ones((80, 4), "float32"), np.ones((80, 3), "float32")
@@ -164,12 +163,12 @@ def deep(levels):
     if levels:
         deep(levels - 1)
 
-stacks._PERIOD_S = 0.0002
+stacks.Sampler._is_over = lambda sampler, _: sampler._running.acquire(timeout=0.0002)
 gc.set_threshold(100)
 gc.callbacks.append(lambda *_: time.sleep(1e-5))  # as a finalizer that lets other threads run
-sampler = stacks.StackSampler()
+sampler = stacks.Sampler()
 sampler.start()
-while len(sampler._records) < 3000:
+while len(sampler._stack) < 3000:
     deep(60), deep(700), deep(3)  # frames come and go in pieces of memory that are given back
 print(len(sampler.stop()) >= 3000, gc.isenabled())
 """

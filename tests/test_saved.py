@@ -145,9 +145,6 @@ def with_sidecar(path, folder, told):
     (("cell", "parts", 0, "occurrences"), -1),
     (("cell", "parts", 0, "line"), -3),
     (("cell", "parts", 0, "name"), 7),
-    (("cell", "python_begin_ns", 0), 1 << 62),
-    (("cell", "python_begin_ns"), []),
-    (("cell", "python_end_ns", 0), 1),
     (("cell", "cells"), {"a.py": -1}),
     (("cell", "long_part"), [0]),
     *[
@@ -239,7 +236,7 @@ def whole():
     stacks = StackRecords(2, array("q", [3, 8]), array("i", [0, 1]), [(0,), (0, 1)], [("f", "a.py", 1, 3), ("g", "a.py", 5, 6)])
     parts = [CellPart("imports", "json", 1, 30, 30, "a.py", 1), CellPart("other Python", "", 0, 40, 0)]
     long = array("i", [0]), array("q", [3]), array("q", [50]), array("q", [30])
-    cell = CellRecords(70, parts, array("q", [1, 9]), array("q", [5, 45]), {"a.py": 7}, *long)
+    cell = CellRecords(70, parts, {"a.py": 7}, *long)
     return Recording(
         cell=cell, steps=steps, window_ns=5, wall_ns=70, overhead_ns=7, closed_by="steps", messages=["m"], devices=("GPU:0",),
         environment={"TensorFlow": "2"}, datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9},

@@ -7,15 +7,17 @@ import signal
 import sys
 import threading
 import weakref
+from types import CodeType
 
 import pytest
 
-from profnb.capture.hooks import WatchedCall, watch_method
+from profnb.capture import hooks
+from profnb.capture.hooks import watch
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.signals import _Holding, OwnFaults, raise_later, signal_of
+from profnb.capture.signals import _Holding, OwnFaults, signal_of
 
 
-def interrupt_self():
+def interrupt_self(*_):
     signal.raise_signal(signal.SIGINT)
 
 
@@ -42,16 +44,16 @@ def handle():
 
 
 def test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called():
-    """Python swallows what is raised there; the code must be interrupted all the same, and only once."""
-    lines = []
-    with watch_method(Machine, "step", after=lambda _: interrupt_self()):
+    """And only once; the traceback ends in our hook, as an interrupt's does wherever it comes."""
+    lines, failed = [], []
+    with watch(Machine, "step", after=interrupt_self, hook_failed=failed.append):
         with pytest.raises(KeyboardInterrupt) as caught:
             value = Machine().step()
             lines.append(value)  # not reached
             lines.append("went on")
         lines.append("once")
-    assert lines == ["once"]
-    assert [entry.name for entry in caught.traceback] == ["test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"]
+    assert (lines, failed) == (["once"], [])
+    assert [entry.name for entry in caught.traceback][0] == "test_an_interrupt_in_the_hook_after_a_call_reaches_the_code_that_called"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -72,7 +74,7 @@ def test_what_the_handler_of_a_signal_raises_in_a_hook_reaches_the_code(handle, 
 
     sent, lines, failed = [], [], []
     handle(signal.SIGUSR1, late)
-    with watch_method(Machine, "step", **{when: comes}, hook_failed=failed.append):
+    with watch(Machine, "step", **{when: comes}, hook_failed=failed.append):
         with pytest.raises(TimeoutError, match="mine"):
             lines.append(Machine().step())
             lines.append("went on")
@@ -81,7 +83,7 @@ def test_what_the_handler_of_a_signal_raises_in_a_hook_reaches_the_code(handle, 
     assert [str(error) for error in failed] == ["ours"]
 
 
-def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is_printed(monkeypatch):
+def test_an_interrupt_anywhere_around_a_watched_call_is_the_codes_and_nothing_is_printed(monkeypatch):
     """At each of our instructions once."""
 
     def trace(frame, kind, _):
@@ -92,11 +94,11 @@ def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is
                 raise KeyboardInterrupt
         return trace
 
-    code = {WatchedCall.__call__.fget.__code__, WatchedCall.of_method.__code__, WatchedCall.__init__.__code__}
+    code = {one for made in (hooks._around, hooks._guarded) for one in made.__code__.co_consts if isinstance(one, CodeType)}
     ignored, failed, interrupts = [], [], 0
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     before_tracing = sys.gettrace()
-    with watch_method(Machine, "step", before=lambda _: None, after=lambda _: None, hook_failed=failed.append):
+    with watch(Machine, "step", before=lambda _: None, after=lambda _: None, hook_failed=failed.append):
         for at in range(1, 1000):
             left = [at]
             sys.settrace(trace)
@@ -115,7 +117,7 @@ def test_an_interrupt_anywhere_before_a_watched_call_is_the_codes_and_nothing_is
 
 
 def test_without_an_interrupt_no_hook_sends_one():
-    with watch_method(Machine, "step", after=lambda _: None):
+    with watch(Machine, "step", after=lambda _: None, hook_failed=raises):
         assert [Machine().step() for _ in range(1000)] == [5] * 1000
 
 
@@ -170,7 +172,7 @@ def test_a_handler_that_lost_its_arguments_is_known_by_its_code(handle, handler)
 
     failed = []
     handle(signal.SIGUSR1, handler)
-    with watch_method(Machine, "step", before=comes, hook_failed=failed.append), pytest.raises(TimeoutError):
+    with watch(Machine, "step", before=comes, hook_failed=failed.append), pytest.raises(TimeoutError):
         Machine().step()
     assert failed == []
 
@@ -194,13 +196,13 @@ def test_the_signal_is_told_of_a_handler_that_was_held_back(handle):
 
     failed = []
     handle(signal.SIGUSR1, raises)
-    with watch_method(Machine, "step", after=closes, hook_failed=failed.append), pytest.raises(TimeoutError):
+    with watch(Machine, "step", after=closes, hook_failed=failed.append), pytest.raises(TimeoutError):
         Machine().step()
         gc.isenabled()  # Python asks for signals once a call
     assert failed == []
 
 
-# What its handler raised where nothing can be raised.
+# What passes through a hook.
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, SystemExit, Enough])
@@ -212,60 +214,50 @@ def test_a_handler_of_the_codes_own_is_called_once_for_a_signal(handle, number, 
         called.append(number)
         raise error(len(called))
 
-    sent = [number]
+    sent, failed = [number], []
     handle(number, polite)
-    with watch_method(Machine, "step", after=lambda _: sent and signal.raise_signal(sent.pop())):
+    with watch(Machine, "step", after=lambda _: sent and signal.raise_signal(sent.pop()), hook_failed=failed.append):
         with pytest.raises(error, match="1"):
             Machine().step()
         assert called == [number]
         assert signal.getsignal(number) is polite
         with pytest.raises(error, match="2"):
             signal.raise_signal(number)
+    assert failed == []
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_method_watched_twice_hands_an_interrupt_on_to_the_code(which):
-    hooks = [lambda _: interrupt_self(), lambda _: seen.append("the other's")]
-    seen = []
-    with watch_method(Machine, "step", after=hooks[which]), watch_method(Machine, "step", after=hooks[1 - which]):
+    """What would have run behind it does not: the capture ends there."""
+    both = [interrupt_self, lambda _: seen.append("the other's")]
+    seen, failed = [], []
+    with watch(Machine, "step", after=both[which], hook_failed=failed.append), watch(Machine, "step", after=both[1 - which], hook_failed=failed.append):
         with pytest.raises(KeyboardInterrupt):
             Machine().step()
-    assert seen == ["the other's"]
+    assert seen == ["the other's"] * which
+    assert failed == []
 
 
-def test_code_in_the_end_of_an_object_can_hand_on_what_a_handler_raised(handle):
-    handle(signal.SIGUSR1, raises)
+@pytest.mark.parametrize("when", ["before", "after", "came"])
+def test_what_a_hook_raises_that_is_no_error_passes_through_on_any_thread(when):
+    """SystemExit, say: nobody's fault, and the code's to see. An error is a fault of ours, of which the code sees nothing."""
 
-    class Ends:
-        def __del__(self):
-            try:
-                with OwnFaults():
-                    signal.raise_signal(signal.SIGUSR1)
-            except BaseException as error:
-                raise_later(error, self)
+    def fails(*_):
+        raise Enough if threading.current_thread() is thread else ValueError("ours")
 
-    ended = []
-    with pytest.raises(TimeoutError):
-        it = Ends()
-        del it
-        gc.isenabled()  # Python asks for signals once a call
-        ended.append("went on")
-    assert ended == []
+    def run():
+        with pytest.raises(Enough):
+            Machine().step()
+        seen.append("it")
 
-
-def test_what_is_no_signals_on_another_thread_is_told_by_python_alone(monkeypatch):
-    ignored = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda it: ignored.append(it.exc_type))
-
-    def fails(_):
-        raise Enough
-
-    with watch_method(Machine, "step", after=fails):
-        thread = threading.Thread(target=lambda: Machine().step())
+    seen, failed = [], []
+    thread = threading.Thread(target=run)
+    with watch(Machine, "step", **{when: fails}, hook_failed=failed.append):
         thread.start()
         thread.join()
-    gc.collect()
-    assert ignored == [Enough]
+        assert Machine().step() == 5
+    assert seen == ["it"]
+    assert [str(error) for error in failed] == ["ours"]
 
 
 # Held back.
@@ -341,7 +333,7 @@ def test_a_handler_that_could_not_be_put_back_is_reached_all_the_same(handle, mo
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("where", ["held back", "lost in a hook"])
+@pytest.mark.parametrize("where", ["held back", "in a hook"])
 def test_what_the_code_held_goes_with_what_was_raised(handle, where):
     """Without the garbage collector: it may be all of a device's memory."""
 
@@ -362,15 +354,16 @@ def test_what_the_code_held_goes_with_what_was_raised(handle, where):
             Machine().step()
             gc.isenabled()
 
-    gone = []
+    gone, failed = [], []
     handle(signal.SIGUSR1, raises)
     gc.collect()
     gc.disable()
     try:
         for hook in ("before", "after"):
-            with watch_method(Machine, "step", **{hook: comes}):
+            with watch(Machine, "step", **{hook: comes}, hook_failed=failed.append):
                 work()
         assert [at() for at in gone] == [None, None]
+        assert failed == []
     finally:
         gc.enable()
 

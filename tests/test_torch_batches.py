@@ -6,7 +6,7 @@ import traceback
 import numpy as np
 import pytest
 
-from profnb.capture.hooks import watch_next
+from profnb.capture.hooks import watch
 from profnb.capture.profiler.torch_batches import BatchCount, count_examples
 from profnb.profile import Profile
 from profnb.trace.chrome.reader import read_chrome
@@ -61,14 +61,14 @@ def test_a_step_takes_what_its_own_loader_gave_since_the_last_one():
 
 def test_a_watched_next_gives_what_it_gave_and_tells_it():
     """Arrays would not compare with a sentinel, and a traceback has no line of ours."""
-    seen, loader = [], Loader(X, (X, Y), None)
-    with watch_next(Loader, "__next__", before=lambda _: seen.append("asked"), after=lambda _, value: seen.append(value)):
+    plain, seen, loader = Loader.__next__, [], Loader(X, (X, Y), None)
+    with watch(Loader, "__next__", before=lambda _: seen.append("asked"), came=lambda _, value: seen.append(value), hook_failed=seen.append):
         given = list(loader)
         with pytest.raises(StopIteration):
             next(loader)
     assert given[0] is X and given[1][1] is Y and given[2] is None
     assert len(seen) == 5 + 3  # asked five times, three came
-    assert Loader.__next__ is vars(Loader)["__next__"]
+    assert vars(Loader)["__next__"] is plain
 
 
 def test_what_next_raises_passes_with_no_frame_of_ours():
@@ -76,12 +76,13 @@ def test_what_next_raises_passes_with_no_frame_of_ours():
         def __next__(self):
             raise ValueError("mine")
 
-    with watch_next(Fails, "__next__", after=lambda *_: 1 / 0), pytest.raises(ValueError, match="mine") as raised:
+    failed = []
+    with watch(Fails, "__next__", came=lambda *_: 1 / 0, hook_failed=failed.append), pytest.raises(ValueError, match="mine") as raised:
         for _ in Fails():
             pass
     assert [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)] == ["test_what_next_raises_passes_with_no_frame_of_ours", "__next__"]
-    failed = []
-    with watch_next(Loader, "__next__", after=lambda *_: 1 / 0, hook_failed=failed.append):
+    assert failed == []  # nothing came
+    with watch(Loader, "__next__", came=lambda *_: 1 / 0, hook_failed=failed.append):
         assert list(Loader(1, 2)) == [1, 2]
     assert [type(error) for error in failed] == [ZeroDivisionError] * 2
 

@@ -38,7 +38,10 @@ def leftovers():
     monitoring = getattr(sys, "monitoring", None)
     left += ["tool" for tool in range(6) if monitoring and monitoring.get_tool(tool) == "profnb"]
     experimental = tf.profiler.experimental
-    left += ["hook" for f in (experimental.start, experimental.stop) if type(f).__name__ == "WatchedCall"]
+    left += ["hook" for f in (experimental.start, experimental.stop) if hasattr(f, "profnb_hooks")]
+    from profnb.capture import hooks
+    left += [f"{one.owner}.{one.name}" for one in hooks._replaced]
+    left += ["sampler" for thread in threading.enumerate() if thread.name == "profnb"]
     left += ["cell hook" for name in ("pre_run_cell", "post_run_cell") for f in get_ipython().events.callbacks[name] if getattr(f, "__module__", "") == "profnb.capture.cell"]
     try:
         experimental.stop(save=False)
