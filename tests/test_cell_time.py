@@ -19,7 +19,7 @@ from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLBACKS, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FAILED, FIRST, GAPS, IMPORTS, INPUT, MARKED, OTHER, PARTS,
     PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
-from profnb.capture.marking.step_log import KerasRunSeen, StepLog
+from profnb.capture.step_records import KerasRunSeen, StepLog
 from profnb.capture.parts.stack_parts import RUN as IN_RUN
 from profnb.capture.parts.stack_parts import StackPart, part_of_stack
 from profnb.capture.source.source_records import SourceRecords, StackRecords
@@ -221,9 +221,12 @@ class Cell:
         is_validation = method == "evaluate" and self._runs[-1:] == ["train"] and "on_" not in self.stack[-1][0]
         self.log.runs.append(KerasRunSeen(phase, number, is_validation))
         self._runs.append(phase)
+        begin = self.now
         with self.within(keras_run(method)):
             yield
         self._runs.pop()
+        if not self._runs:
+            self.log.run_spans.append((begin, self.now))
 
     def callback(self, name, ms=0, *frames, looks=True, inside=None):
         with self.within(callback_list(name.rpartition(".")[2]), callback(name), *frames):
@@ -268,7 +271,7 @@ class Cell:
         found = {}
         for part in self.records().parts:
             ms, count = found.get((part.part, part.name), (0, 0))
-            found[part.part, part.name] = ms + part.wall_ns / MS, count + part.occurrences
+            found[part.part, part.name] = ms + part.wall_ns / MS, count + part.occurrences * part.is_counted
         return found
 
 

@@ -6,7 +6,7 @@ import pytest
 from test_advice import MS, US, loop, rules_of
 
 from profnb.capture.marking.open_steps import OpenSteps
-from profnb.capture.marking.step_log import StepLog
+from profnb.capture.step_records import StepLog
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.recording import Recording
 from profnb.report.text import fact_rows

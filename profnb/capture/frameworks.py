@@ -49,10 +49,10 @@ from profnb.capture.seams import (
     Seam,
 )
 from profnb.capture.signals import interrupt_held_back
+from profnb.capture.source.session_use import uses_sessions
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.window import Window
-from profnb.tf1.session_use import uses_sessions
 
 __all__ = ["Frameworks", "Watchers"]
 

@@ -26,6 +26,7 @@ from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
+from profnb.capture.source.session_use import is_session_file
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.source.tape_watch import TapeWatch
@@ -34,7 +35,6 @@ from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.capture.window import Window
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
-from profnb.tf1.session_use import is_session_file
 
 if TYPE_CHECKING:
     from profnb.capture.parts.in_flight import InFlight

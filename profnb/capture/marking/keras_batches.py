@@ -19,7 +19,6 @@ from profnb.capture.marking.open_steps import (
     add_metadata,
     end_marker,
 )
-from profnb.capture.marking.step_log import KerasRunSeen
 from profnb.capture.seams import (
     BATCH_BEGIN,
     BATCH_END,
@@ -31,7 +30,7 @@ from profnb.capture.seams import (
     STEPS_PER_EXECUTION,
 )
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KERAS, Marking
+from profnb.capture.step_records import KERAS, KerasRunSeen, Marking
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 
@@ -63,7 +62,7 @@ class KerasBatches:
         self._open, self._abandon_iteration, self._door = open_steps, abandon_iteration, door
         self.keras_runs = KerasRuns()
         self.run_listeners: list[tuple[RunHook, RunHook]] = []
-        self._batches_begun = 0
+        self._batches_begun = self._run_began_ns = 0
         self._ending = 0, 0  # callbacks whose epoch ends, and how many steps were recorded by then
         self._callbacks: Callable[[], object] = lambda: None  # those whose batch ended last
         self._knows_door = False
@@ -94,8 +93,10 @@ class KerasBatches:
             self._watch_phase(keras, phase, stack)
         self.keras_runs.run_began(phase, callbacks)
         number = self._open.runs[phase] = self._open.runs.get(phase, 0) + 1
-        self._open.is_in_run = self._open.is_here()
-        if self._open.is_in_run:
+        if self._open.is_here():
+            if not self._open.is_in_run:
+                self._run_began_ns = time.perf_counter_ns()
+            self._open.is_in_run = True
             is_validation = self.keras_runs.is_validation
             self._open.log.runs.append(KerasRunSeen(phase, number, is_validation))
         self._knows_door = False
@@ -110,10 +111,13 @@ class KerasBatches:
 
         def run_ends(*_: object, **__: object) -> None:
             self._batch_abandoned()
-            self._open.is_in_run = False
 
         def run_ended(callbacks: Any, *_: object, **__: object) -> None:
             self.keras_runs.run_ended(phase)
+            if self._open.is_here():
+                self._open.is_in_run = self.keras_runs.is_running
+                if not self._open.is_in_run:
+                    self._open.log.run_spans.append((self._run_began_ns, time.perf_counter_ns()))
             for _began, ended in self.run_listeners:
                 ended(phase, callbacks)
 

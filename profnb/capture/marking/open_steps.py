@@ -26,9 +26,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from profnb.capture.marking.step_log import StepLog
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import CALL, KINDS, USER, OpenStep
+from profnb.capture.step_records import CALL, KINDS, USER, OpenStep, StepLog
 
 __all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]
 
@@ -135,7 +134,7 @@ class OpenSteps:
                 span.retraced,
                 span.iterations,
                 span.step_num,
-                self.runs.get(name, 0),
+                self.runs.get(name, 0) if self.is_in_run else 0,
             )
         )
         if was_traced or self.is_tracing():

@@ -77,7 +77,7 @@ class TraceEvents:
         """See JAX's step markers, ``profnb.step`` among them, inside the block."""
         made: dict[int, tuple[str, dict[str, Any]]] = {}
 
-        def made_one(marker: Any, name: str = "", *_: Any, **metadata: Any) -> None:
+        def made_one(marker: Any, name: str = "", /, *_: Any, **metadata: Any) -> None:
             if MARKER not in metadata:
                 made[id(marker)] = str(name), metadata
 
@@ -111,7 +111,7 @@ class TraceEvents:
         finally:  # an interrupt there leaves no step open, which all that follow would be part of
             self._trace_ended(mark, failed=failed)
 
-    def _marker_began(self, marker: object, name: str = "", **metadata: Any) -> None:
+    def _marker_began(self, marker: object, name: str = "", /, **metadata: Any) -> None:
         """A marker of the user's began."""
         opened = self._open
         if threading.get_ident() != opened.thread or metadata.get(MARKER) in (TAPE, KERAS):
@@ -153,7 +153,7 @@ class TraceEvents:
             return None
         return next((span for span in reversed(stack) if span.function is function), None)
 
-    def _metadata_set(self, trace: Any, **metadata: Any) -> None:
+    def _metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
         opened = self._open
         if "tf_function_call" not in metadata or threading.get_ident() != opened.thread:
@@ -205,7 +205,7 @@ def _watched_marker(marker: type, began: Any, ended: Any) -> type:
     """A class of markers that tells as one begins, and ends."""
 
     class Marker(marker):  # type: ignore[misc]
-        def __init__(self, name: str, **metadata: Any) -> None:
+        def __init__(self, name: str, /, **metadata: Any) -> None:
             super().__init__(name, **metadata)
             began(self, name, **metadata)
 

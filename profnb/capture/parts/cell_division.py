@@ -20,18 +20,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from profnb.capture.marking.step_log import StepLog
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.in_flight import InFlight
 from profnb.capture.parts.part_records import CellPart, CellRecords
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import number_cells
-from profnb.capture.step_records import CALL, KERAS, KINDS, USER
+from profnb.capture.step_records import CALL, KERAS, KINDS, USER, StepLog
 from profnb.capture.step_records import RUN as SESSION_RUN
 
 if TYPE_CHECKING:
-    from profnb.core.columns import Int64s
+    from profnb.core.columns import Bools, Int64s
 
 __all__ = ["CellCounts", "divide_cell"]
 
@@ -39,6 +38,9 @@ _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
 _TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 _SEEN = (parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT)  # which nothing counts
+_OF_RUNS = (
+    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.FIRST, parts.SLOW_FIRST,
+)  # fmt: skip
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
@@ -53,14 +55,14 @@ class CellCounts:
         begin_ns: When the cell began, by ``time.perf_counter_ns``.
         end_ns: When it was over.
         log: Steps and Keras' runs.
-        own: What profnb did, and when.
+        ours: What profnb did, and when.
         flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
     """
 
     begin_ns: int
     end_ns: int
     log: StepLog
-    own: Sequence[tuple[str, int, int]] = ()
+    ours: Sequence[tuple[str, int, int]] = ()
     flying: Sequence[tuple[int, InFlight]] = ()
 
 
@@ -118,7 +120,7 @@ def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
     times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
     calls = _divide_between(spans, made, seen, times, stacks)
     _place_steps(spans, made, seen, times, stacks)
-    _count(made, counts.log)
+    _count(made, counts.log, spans.gaps)
     return _records(counts, made, calls)
 
 
@@ -131,6 +133,8 @@ class _Spans:
         is_between: Whether it is of nothing that was counted, shape (P,).
         context: What lies between the steps around it, as a row of ``contexts``, shape (P,).
         contexts: Parts and names.
+        gaps: How many gaps between batches there are, by method.
+        is_flown: Whether batches of before are still computed in it, shape (P,).
         keys: The parts that steps are.
         key: Of each step, its row in ``keys``.
     """
@@ -138,26 +142,26 @@ class _Spans:
     def __init__(self, counts: CellCounts, made: _Parts) -> None:
         import numpy as np
 
-        log = counts.log
+        log = _without_calls_in_runs(counts.log)
         begin, end = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "end_ns"))
         begin = np.clip(begin, counts.begin_ns, counts.end_ns)
         end = np.clip(end, begin, counts.end_ns)
         begin[1:] = np.maximum(begin[1:], end[:-1])
         end = np.maximum(end, begin)
-        own = _clipped([one[1:] for one in counts.own], counts)
+        ours = _clipped([one[1:] for one in counts.ours], counts)
         failed = _clipped([one[1:] for one in log.failed], counts)
         flown = _clipped([(since, _landed(one, counts)) for since, one in counts.flying], counts)
         ends = np.array([counts.begin_ns, counts.end_ns], np.int64)
-        edges = [begin, end, own.ravel(), failed.ravel(), flown.ravel(), ends]
+        edges = [begin, end, ours.ravel(), failed.ravel(), flown.ravel(), ends]
         self.edge_ns = np.unique(np.concatenate(edges))
         middle = self.edge_ns[:-1]
         at = np.searchsorted(begin, middle, "right") - 1
         is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
-        in_own, in_failed = _which(own, middle), _which(failed, middle)
+        in_own, in_failed = _which(ours, middle), _which(failed, middle)
         in_flown = np.where(is_step, -1, _which(flown, middle))
         is_free = (in_own < 0) & (in_failed < 0)
         self.step = np.where(is_step & is_free, at, -1)
-        self.is_between = ~is_step & is_free & (in_flown < 0)
+        self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.method = [_method_of(one.phase, is_validation=one.is_validation) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
@@ -166,10 +170,12 @@ class _Spans:
             np.isin(self._run, [at for at, method in enumerate(self.method) if method == _FIT])
         )
         self._find_contexts(log)
+        since = np.array([since for since, _ in counts.flying], np.int64)
+        self._find_flown(in_flown, np.searchsorted(end, since, "right") - 1)
         took = np.diff(self.edge_ns)
         self._charge_steps(made, begin, took)
         for part, named, listed, where, is_its in (
-            (parts.PROFNB, counts.own, own, in_own, in_own >= 0),
+            (parts.PROFNB, counts.ours, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
         ):
             for row, (name, *_) in enumerate(named):
@@ -177,10 +183,6 @@ class _Spans:
                     continue
                 wall_ns = int(took[(where == row) & is_its].sum())
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
-        for piece in np.flatnonzero((in_flown >= 0) & is_free).tolist():
-            last = int(self._before[piece])  # the batches that fly are those of the run before
-            key = self.keys[self.key[last]] if last >= 0 else (parts.OTHER, "", "", 0)
-            made.add(key, int(self.edge_ns[piece]), int(took[piece]))
 
     def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s") -> None:
         import numpy as np
@@ -201,6 +203,8 @@ class _Spans:
         ends_epoch[[at for at in log.ended_at if at <= count]] = True
         before, after = self._before, self._before + 1
         run = np.append(self._run, -1)  # of none, before the first one and behind the last
+        is_gap = (run[:-1] >= 0) & (run[:-1] == run[1:]) & ~ends_epoch[1:]
+        self.gaps = Counter(self.method[at] for at in run[:-1][is_gap].tolist())
         is_inside = (run[before] >= 0) & (run[before] == run[after])
         code = np.where(is_inside, 2 * run[before] + ends_epoch[after], -1)
         codes, self.context = np.unique(code, return_inverse=True)
@@ -211,10 +215,26 @@ class _Spans:
             for at in codes.tolist()
         ]
 
+    def _find_flown(self, in_flown: "Int64s", before: "Int64s") -> None:
+        """What lies where batches are still computed is theirs, if no look says more.
+
+        Args:
+            in_flown: Which flight a piece lies in; -1 for none, shape (P,).
+            before: The last step before each flight, whose batches fly.
+        """
+        first = len(self.contexts)
+        for last in before.tolist():
+            part, name = self.keys[self.key[last]][:2] if last >= 0 else (parts.OTHER, "")
+            if part in (parts.FIRST, parts.SLOW_FIRST):
+                part, name = _PHASES.get(name, parts.VALIDATION), _METHODS.get(name, _FIT)
+            self.contexts.append((part, name))
+        self.is_flown = in_flown >= 0
+        self.context[self.is_flown] = first + in_flown[self.is_flown]
+
     def of_run(self, piece: int, method: str) -> tuple[str, str]:
         """What a stretch is in which a look saw a run of Keras', and nothing more of it."""
         part, name = self.contexts[self.context[piece]]
-        if part != parts.OTHER and name == method:
+        if self.is_flown[piece] or (part != parts.OTHER and name == method):
             return part, name
         if method == _FIT and self._is_inside_fit(piece):
             return parts.EPOCH_ENDS, _FIT
@@ -261,7 +281,7 @@ def _keys_of_steps(log: StepLog, took: "Int64s") -> tuple[list[_Key], "Int64s"]:
     name, kind, retraced, run = (
         np.asarray(log.column(at), np.int64) for at in ("name", "kind", "retraced", "run")
     )
-    run = np.where(kind == KINDS.index(KERAS), run, 0)
+    run = np.where(_is_of_keras(log), run, 0)
     of_run = name * (run.max(initial=0) + 1) + run
     first = np.zeros(run.size, np.bool_)
     first[np.unique(of_run, return_index=True)[1]] = True
@@ -297,23 +317,44 @@ def _part_of_step(
         return (parts.FIRST if is_retraced else parts.CALLS), name
     if is_retraced or is_slow:
         return (parts.FIRST if is_retraced else parts.SLOW_FIRST), phase
-    if kind == USER or phase not in (*_PHASES, _VALIDATION):
+    if (kind == USER and not is_run) or phase not in (*_PHASES, _VALIDATION):
         return parts.MARKED, name
     if is_validation:
         return parts.VALIDATION, _FIT
     return _PHASES[name], _METHODS[name] if is_run else f"{name}_on_batch"
 
 
+def _is_of_keras(log: StepLog) -> "Bools":
+    """Which steps are batches of Keras': Keras 2 marks its own, as a user may."""
+    import numpy as np
+
+    kind = np.asarray(log.column("kind"), np.int64)
+    return np.isin(kind, (KINDS.index(KERAS), KINDS.index(USER)))
+
+
+def _without_calls_in_runs(log: StepLog) -> StepLog:
+    """The steps without calls of functions inside of Keras' runs: what a callback calls is the callback's."""
+    import numpy as np
+
+    if not log.run_spans:
+        return log
+    begin, kind = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "kind"))
+    spans = np.array(log.run_spans, np.int64)
+    at = np.searchsorted(spans[:, 0], begin, "right") - 1
+    is_aside = (kind == KINDS.index(CALL)) & (at >= 0) & (begin < spans[at, 1])
+    return log.without(is_aside.tolist()) if is_aside.any() else log
+
+
 def _runs_of_steps(log: StepLog) -> "Int64s":
     """The row of ``log.runs`` that each step belongs to; -1 for none."""
     import numpy as np
 
-    name, kind, run = (np.asarray(log.column(at), np.int64) for at in ("name", "kind", "run"))
+    name, run = (np.asarray(log.column(at), np.int64) for at in ("name", "run"))
     rows = np.full((len(log.names) + 1, int(run.max(initial=0)) + 1), -1, np.int64)
     for row, one in enumerate(log.runs):
         if one.number < rows.shape[1]:
             rows[log.code_of(one.phase), one.number] = row
-    return np.where(kind == KINDS.index(KERAS), rows[name, run], -1)
+    return np.where(_is_of_keras(log), rows[name, run], -1)
 
 
 def _method_of(phase: str, *, is_validation: bool) -> str:
@@ -396,18 +437,32 @@ def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
 def _place_steps(
     spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s"
 ) -> None:
-    """Say of each kind of step which line of the user's runs it, by the looks that met it."""
+    """Say of each kind of step which line of the user's runs it, by the looks that met it.
+
+    Keras 2 calls the callbacks of a batch inside of its own marker: there, too, they are callbacks.
+    """
     import numpy as np
 
     piece = np.searchsorted(spans.edge_ns, times, "left") - 1
-    for look in np.flatnonzero(spans.step[piece] >= 0).tolist() if times.size else []:
-        part = seen[stacks[look]]
-        row = made.rows.get(spans.keys[spans.key[spans.step[piece[look]]]])
-        if row is not None:
-            row.places[part.file, part.line] += 1
+    apart = np.diff(times, prepend=spans.edge_ns[0])
+    votes: dict[_Key, Counter[_Key]] = {}
+    for look in np.flatnonzero(spans.step[piece] >= 0).tolist():
+        part, key = seen[stacks[look]], spans.keys[spans.key[spans.step[piece[look]]]]
+        made.rows[key].places[part.file, part.line] += 1
+        is_inside = part.part in _TIMED and part.run and key[0] in _OF_RUNS
+        of_part = (part.part, part.name, "", 0) if is_inside else key
+        votes.setdefault(key, Counter())[of_part] += int(apart[look])
+        if is_inside:
+            made.add(of_part, int(times[look]), 0).places[part.file, part.line] += 1
+    for key, shares in votes.items():
+        step_ns, whole = made.rows[key].wall_ns, sum(shares.values())
+        for of_part, share in shares.items():
+            if of_part != key:
+                made.add(of_part, made.rows[key].first_ns, step_ns * share // whole)
+                made.rows[key].wall_ns -= step_ns * share // whole
 
 
-def _count(made: _Parts, log: StepLog) -> None:
+def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> None:
     """Say how often something happened, where a counter knows it."""
     runs = Counter(_method_of(run.phase, is_validation=run.is_validation) for run in log.runs)
     names = log.column("name")
@@ -422,17 +477,12 @@ def _count(made: _Parts, log: StepLog) -> None:
         elif part == parts.EPOCH_ENDS:
             row.occurrences = len(log.ended_at)
         elif part == parts.GAPS:
-            row.occurrences = max(_batches_of(name, batches) - runs[name], 0)
+            row.occurrences = gaps[name]
         elif part == parts.CALLBACKS and "_batch_" in name:
             phase = name.rpartition(".on_")[2].partition("_")[0]
             row.occurrences = batches["train" if phase == "batch" else phase]
         elif part == parts.CALLBACKS:
             row.occurrences = ends.get(name.rpartition(".on_")[2].rpartition("_")[0], 0)
-
-
-def _batches_of(method: str, batches: Counter[str]) -> int:
-    phase = {_FIT: "train", "predict": "predict"}.get(method, "test")
-    return batches[phase]
 
 
 def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRecords:

@@ -74,6 +74,11 @@ class KerasRuns:
         running = self._running[-1:]
         return replace(running[0]) if running else None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether one runs."""
+        return bool(self._running)
+
     def batch_ended(self, phase: str, iterations: int) -> None:
         """A batch is over, or one execution of several."""
         running = self._running[-1:]

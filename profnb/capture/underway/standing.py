@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from profnb.capture.marking.step_log import StepLog
-from profnb.capture.step_records import StepRecords
+from profnb.capture.step_records import StepLog, StepRecords
 from profnb.capture.underway.keras_runs import KerasRun
 
 __all__ = ["Standing", "recent_step_ns"]
