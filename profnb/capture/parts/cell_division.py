@@ -18,6 +18,7 @@ so of the epoch end three quarters are that callback's, and the gaps, together, 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from profnb.capture.parts import part_records as parts
@@ -287,11 +288,16 @@ def _keys_of_steps(log: StepLog, took: "Int64s") -> tuple[list[_Key], "Int64s"]:
     first[np.unique(of_run, return_index=True)[1]] = True
     later = np.zeros(run.size, np.int64)  # what the next one of the same run took
     later[:-1] = np.where(of_run[:-1] == of_run[1:], took[1:], 0)
-    is_slow = first & (run > 0) & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
+    runs = run.max(initial=0) + 1
+    again = [
+        log.code_of(one.phase) * runs + one.number
+        for before, one in pairwise(log.runs)
+        if one.is_validation and before.is_validation
+    ]
+    first &= (run > 0) & ~np.isin(of_run, again)  # a fit's later validations go on
+    is_slow = first & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
     of_validation = [
-        log.code_of(one.phase) * (run.max(initial=0) + 1) + one.number
-        for one in log.runs
-        if one.is_validation
+        log.code_of(one.phase) * runs + one.number for one in log.runs if one.is_validation
     ]
     columns = name, kind, retraced, run > 0, np.isin(of_run, of_validation) & (run > 0), is_slow
     facts, key = np.unique(np.array(columns, np.int64).T, axis=0, return_inverse=True)

@@ -178,7 +178,11 @@ def _with_class(name: str) -> str:
 
 def _hook_name(name: str, hook: str) -> str:
     """What a callback's hook is called; one given as a function has no class of its own."""
-    return _with_class(name) if _last(name).startswith("on_") else f"LambdaCallback.{hook}"
+    if not _last(name).startswith("on_"):
+        return f"LambdaCallback.{hook}"
+    kind, _, own = _with_class(name).rpartition(".")
+    # Keras' hooks of a phase's batches call those of all phases; any other name may be one of several.
+    return f"{kind}.{own if own.startswith('on_batch_') else hook}".lstrip(".")
 
 
 def _built(name: str) -> str:
