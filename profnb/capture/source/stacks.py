@@ -21,12 +21,12 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain, compress, repeat, starmap, takewhile
 from operator import attrgetter, is_not, methodcaller
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, TypeVar
 
 from profnb.capture.seams import CURRENT_FRAMES
@@ -148,14 +148,18 @@ class Sampler:
         self._codes.clear()
 
 
-def _names_of(codes: Iterator[CodeType] | Any) -> dict[int, str]:
-    """What each code object is called, with its class: ``Model.fit``. Python 3.10 has to look for that."""
-    listed = list(codes)
-    names = {id(code): str(getattr(code, "co_qualname", code.co_name)) for code in listed}
-    if sys.version_info < (3, 11) and listed:
-        for holder in gc.get_referrers(*listed):
-            if getattr(holder, "__qualname__", None) and hasattr(holder, "__code__"):
-                names[id(holder.__code__)] = holder.__qualname__
+def _names_of(codes: Iterable[CodeType]) -> dict[int, str]:
+    """What each code object is called, with its class: ``Model.fit``.
+
+    Python 3.10 does not know the class: a function of that code does, unless a decorator renamed it.
+    """
+    names = {id(code): str(getattr(code, "co_qualname", code.co_name)) for code in codes}
+    if sys.version_info < (3, 11) and names:
+        for function in gc.get_objects():
+            if type(function) is FunctionType and id(code := function.__code__) in names:
+                name = function.__qualname__
+                if name.rpartition(".")[2] == code.co_name:
+                    names[id(code)] = name
     return names
 
 
