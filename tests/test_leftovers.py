@@ -150,7 +150,7 @@ def test_a_profiler_that_a_notebook_starts_under_a_name_of_its_own_has_its_trace
         tf.profiler.experimental.stop()
     assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
     assert len(p.steps) == 2
-    assert sum("started a TensorFlow profiler of its own" in note for note in p.notes) == 1
+    assert sum("TensorFlow's profiler itself" in note for note in p.notes) == 1
     assert notebook.begin_trace is tf.profiler.experimental.start
     assert vars(notebook)["other"] == 5
 

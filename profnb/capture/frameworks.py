@@ -57,6 +57,8 @@ from profnb.capture.window import Window
 __all__ = ["Frameworks", "Watchers"]
 
 JAX, TORCH = "jax", "torch"  # as Keras calls them
+_EARLIER = "earlier.xplane.pb"  # the trace of a window that the code's own profiler ended
+_ENDS_THERE = "Your code started {} itself, so details end there; all steps were timed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ class Frameworks:
             None  # where its own profiler writes, and since when
         )
         self._trace_of_code: tuple[str, int, int] | None = None  # where it wrote, begin and end
-        self._told_of_code = ""
+        self._told_of_code = self._of_whom = ""
+        self._earlier: list[int] = []  # of each step, whether a window before traced it
         self._thread = threading.get_ident()
 
     @property
@@ -328,10 +331,8 @@ class Frameworks:
             is_ours, was_open = is_called_by_a_capture(), self._window.is_open()
             self._window.close("the code")
             if was_open:
-                what = "a profnb capture" if is_ours else f"{door.title}'s profiler"
-                self._told_of_code = (
-                    f"Your code started {what} itself, so details end there; all steps were timed."
-                )
+                self._of_whom = "a profnb capture" if is_ours else f"{door.title}'s profiler"
+                self._told_of_code = _ENDS_THERE.format(self._of_whom)
         elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
             self._window.leave(door)
 
@@ -347,25 +348,38 @@ class Frameworks:
             return
         (logdir, begin_ns), self._of_code = self._of_code, None
         self._trace_of_code = logdir, begin_ns, time.perf_counter_ns()
+        log, earlier = self._to.recorder.log, self._recording.path
         if self._window.open_again(door):
-            self._to.recorder.log.forget_traced()
+            traced = log.column("was_traced").tolist()
+            if earlier is not None and sum(traced) > sum(self._earlier):
+                earlier.replace(Path(self._recording.folder or "") / _EARLIER)
+                self._earlier = traced
+            log.forget_traced()
             self._told_of_code = (
-                f"Your code ran {door.title}'s profiler itself; details cover the steps after that."
+                f"Your code ran {self._of_whom} itself; details cover the steps after that."
             )
 
     def use_trace_of_code(self) -> None:
-        """Take the trace that the code's own profiler wrote, where ours has no step; say which it is."""
+        """Where the last window has no step, take the trace of more steps: the code's own, or an earlier one.
+
+        And say what became of the code's own profiler.
+        """
+        log, folder = self._to.recorder.log, Path(self._recording.folder or "")
         if self._trace_of_code is not None and not self._window.traced_steps:
             logdir, *span = self._trace_of_code
             traces = Path(logdir).glob("plugins/profile/*/*.xplane.pb")
             written = sorted(traces, key=lambda trace: trace.stat().st_mtime)
-            if written and self._recording.folder is not None:
-                self._recording.path = Path(self._recording.folder) / written[-1].name
+            steps = log.steps_within(*span)
+            if sum(self._earlier) >= max(sum(steps), 1):
+                self._recording.path = folder / _EARLIER
+                log.set_traced(self._earlier)
+                self._told_of_code = _ENDS_THERE.format(self._of_whom)
+            elif written and self._recording.folder is not None:
+                self._recording.path = folder / written[-1].name
                 shutil.copyfile(written[-1], self._recording.path)
-                self._to.recorder.log.mark_traced(*span)
-                self._recording.closed_by = "the code"
-                self._told_of_code = (
-                    "Your code ran the profiler itself; details come from the trace that it wrote."
-                )
+                log.set_traced(steps)
+                whom = self._of_whom
+                self._told_of_code = f"Your code ran {whom} itself; details come from its trace."
+            self._recording.closed_by = "the code"
         if self._told_of_code:
             self._recording.messages.append(self._told_of_code)

@@ -210,11 +210,15 @@ class StepLog:
         """What was traced so far is of a trace that nobody will see."""
         self._cells[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
 
-    def mark_traced(self, begin_ns: int, end_ns: int) -> None:
-        """All steps that lie in a span of time were traced, by somebody's profiler."""
+    def steps_within(self, begin_ns: int, end_ns: int) -> list[int]:
+        """Of each step, 1 if it lies in a span of time."""
         spans = zip(self.column("begin_ns"), self.column("end_ns"), strict=True)
-        is_inside = (int(begin_ns <= begin and end <= end_ns) for begin, end in spans)
-        self._cells[_TRACED::_WIDTH] = array("q", is_inside)
+        return [int(begin_ns <= begin and end <= end_ns) for begin, end in spans]
+
+    def set_traced(self, traced: Sequence[int]) -> None:
+        """Say of the first steps whether each was traced; the others were not."""
+        whole = [*traced, *[0] * (len(self) - len(traced))]
+        self._cells[_TRACED::_WIDTH] = array("q", whole)
 
     def without(self, is_aside: Sequence[bool]) -> StepLog:
         """The log without some of the steps; ends of epochs stand where they did among the others."""

@@ -24,10 +24,12 @@ PIECE = '<span style="display:inline-block">{}</span>'  # of a text that breaks 
 
 _FILE, _HOST, _USER, _HOME = "file", "host", "user", "home"
 _PART = r"[^\s/\\\"'<>|:;,()\[\]{}*?&#`\x00-\x1f]+"
+# A backslash in front of a quote is JSON's, and the quote's.
+_SLASH = r"(?:/|\\\\|\\(?!\"))+"
 # An absolute path of two parts or more. What stands in front of it is no part of a name, a URL or base64; a
 # part has no colon, so that /job:localhost/replica:0 is none. Backslashes are doubled in JSON.
 _PATH = re.compile(
-    rf"(?:(?<![\w/+.~<\\-])/(?=[^/])|(?<![a-z])file:/+|(?<!\w)[A-Za-z]:[/\\]+)(?:{_PART}[/\\]+)+(?:{_PART})?"
+    rf"(?:(?<![\w/+.~<\\-])/(?=[^/])|(?<![a-z])file:/+|(?<!\w)[A-Za-z]:[/\\]+)(?:{_PART}{_SLASH})+(?:{_PART})?"
 )
 _LIBRARY = re.compile(r"(?:site|dist)-packages/|lib(?:64)?/python3\.\d+/")
 _BEGIN, _, _END = PIECE.partition("{}")

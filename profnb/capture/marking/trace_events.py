@@ -205,7 +205,7 @@ def _watched_marker(marker: type, began: Any, ended: Any) -> type:
     """A class of markers that tells as one begins, and ends."""
 
     class Marker(marker):  # type: ignore[misc]
-        def __init__(self, name: str, /, **metadata: Any) -> None:
+        def __init__(self, name: str, **metadata: Any) -> None:
             super().__init__(name, **metadata)
             began(self, name, **metadata)
 

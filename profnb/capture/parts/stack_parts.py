@@ -180,9 +180,9 @@ def _hook_name(name: str, hook: str) -> str:
     """What a callback's hook is called; one given as a function has no class of its own."""
     if not _last(name).startswith("on_"):
         return f"LambdaCallback.{hook}"
-    kind, _, own = _with_class(name).rpartition(".")
+    kind, _, name_there = _with_class(name).rpartition(".")
     # Keras' hooks of a phase's batches call those of all phases; any other name may be one of several.
-    return f"{kind}.{own if own.startswith('on_batch_') else hook}".lstrip(".")
+    return f"{kind}.{name_there if name_there.startswith('on_batch_') else hook}".lstrip(".")
 
 
 def _built(name: str) -> str:

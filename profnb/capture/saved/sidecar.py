@@ -47,13 +47,14 @@ def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[
     contents = Codec(LIMITS, CHECKS).encode(options, CaptureOptions)
     runs = [_encode(recording) for recording in recordings[:_MOST_RUNS]]
     contents |= {"profnb": _VERSION, "runs": runs}
+    contents = Sharing(has_files=options.source).values(contents)
+    runs = contents["runs"]
     text = json.dumps(contents, separators=(",", ":"))
     for part in _LARGEST_PARTS:
         for run in runs if len(text) > _MOST_BYTES else ():
             if run.pop(part, None):
                 _say(run, _left_out(part, "the file would be too large"))
         text = json.dumps(contents, separators=(",", ":"))
-    text = Sharing(has_files=options.source).text(text)
     packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
     with whole_file(sidecar_of(trace)) as partial:
         partial.write_bytes(packed)  # it holds source, so it is at most the user's and the group's
