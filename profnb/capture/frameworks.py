@@ -339,7 +339,7 @@ class Frameworks:
     def _code_stops(self, door: Door, *_: object, **__: object) -> None:
         if self._profilers.runs(door):
             self._window.close("the code")
-        if door is self._profilers.tensorflow:
+        if door is self._profilers.tensorflow and self._of_code is None:
             self._profilers.tensorflow.give_back()
 
     def _code_stopped(self, door: Door, *_: object, **__: object) -> None:
