@@ -1,25 +1,27 @@
 """Whether code uses sessions of TensorFlow 1, asked before anything of theirs is hooked."""
 
 import inspect
-from types import CodeType
+import sys
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from profnb.capture.library import Library
 from profnb.capture.seams import EXECUTING_EAGERLY
-from profnb.capture.source.user_code import is_own_file, is_user_file
+from profnb.capture.source.user_code import is_user_file
 
 __all__ = ["is_session_file", "uses_sessions"]
 
 _NAMES = ("Session", "compat.v1", "v1", "estimator")
+_MOST_MODULES, _MOST_VALUES = 30, 2_000
 _FILE, _CLASSES = "/tensorflow/python/client/session.py", "tensorflow.python.client.session"
 
 
 def uses_sessions(tensorflow: Library) -> bool:
     """Whether the code that runs now means to use sessions.
 
-    That is so where nothing executes eagerly, where a name of the module that runs is bound to a session or
-    to TensorFlow 1's API, or where its code names one. Functions of other files do not say so beforehand:
-    their sessions are noticed as they run (``is_session_file``).
+    That is so where nothing executes eagerly, or where a module of the user's that runs now, or one that
+    such a module has imported, has a session or TensorFlow 1's API, or a function or class whose code names
+    one. What else leads to a session is noticed as it runs (``is_session_file``).
 
     Args:
         tensorflow: The library.
@@ -27,14 +29,24 @@ def uses_sessions(tensorflow: Library) -> bool:
     is_eager = tensorflow.take(EXECUTING_EAGERLY)
     if is_eager is not None and not is_eager():
         return True
-    frame = inspect.currentframe()
-    while frame is not None and (
-        is_own_file(frame.f_code.co_filename) or not is_user_file(frame.f_code.co_filename)
-    ):
+    frames, frame = list[FrameType](), inspect.currentframe()
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            frames.append(frame)
         frame = frame.f_back
-    if frame is None:
-        return False
-    return any(map(_is_of_sessions, list(frame.f_globals.values()))) or _names_one(frame.f_code)
+    if any(_names_one(frame.f_code) for frame in frames):
+        return True
+    namespaces = [frame.f_globals for frame in frames[:_MOST_MODULES]]
+    known = set(map(id, namespaces))
+    for values in namespaces:  # grows meanwhile
+        for value in list(values.values())[:_MOST_VALUES]:
+            if _is_of_sessions(value) or any(map(_names_one, _codes_of(value))):
+                return True
+            imported = _namespace_of(value)
+            if imported and id(imported) not in known and len(namespaces) < _MOST_MODULES:
+                known.add(id(imported))
+                namespaces.append(imported)
+    return False
 
 
 def is_session_file(file: str) -> bool:
@@ -43,8 +55,24 @@ def is_session_file(file: str) -> bool:
 
 
 def _is_of_sessions(value: Any) -> bool:
-    name = getattr(value, "__name__", "") if inspect.ismodule(value) else ""
+    name = getattr(value, "__name__", "") if issubclass(type(value), ModuleType) else ""
     return str(name).endswith("compat.v1") or type(value).__module__ == _CLASSES
+
+
+def _namespace_of(value: Any) -> dict[str, Any]:
+    """The names of a module of the user's, or of the one that a function or class of the user's stands in."""
+    if type(value) is FunctionType:
+        return value.__globals__ if is_user_file(value.__code__.co_filename) else {}
+    module = sys.modules.get(str(value.__module__)) if type(value) is type else value
+    file = vars(module).get("__file__") if type(module) is ModuleType else None
+    return vars(module) if isinstance(file, str) and is_user_file(file) else {}
+
+
+def _codes_of(value: Any) -> list[CodeType]:
+    """The code of a function of the user's, or of a class's methods."""
+    functions = vars(value).values() if type(value) is type else (value,)
+    codes = [one.__code__ for one in functions if type(one) is FunctionType]
+    return [code for code in codes if is_user_file(code.co_filename)]
 
 
 def _names_one(code: CodeType) -> bool:
