@@ -64,12 +64,14 @@ def run_a_batch(recorder, door, clock):
 def call(recorder, door, clock, inside=()):
     """A tf.function, whose marker TensorFlow itself begins and ends, and says late what it is; what it calls is part of it."""
     trace = SimpleNamespace(set_metadata=lambda **_: None)
-    recorder.events._trace_began(trace, "call")
+    function = SimpleNamespace(_name="call", experimental_get_tracing_count=lambda: 1)
+    recorder.events._called(function)
     clock.work(WORKS)
     for one in inside:
         one(recorder, door, clock)
     recorder.events._metadata_set(trace, tf_function_call="notTraced-xla")
-    recorder.events._trace_ended(trace, failed=False)
+    recorder.events._returned(function)
+    recorder.events._call_ended(function)
     clock.work(50)
 
 

@@ -61,8 +61,8 @@ class LiveText:
         elif run is None or not run.done:
             parts.append(f"{count_text(round(standing.elapsed_ns / _NS_PER_S))} s")
         if run is not None and not math.isnan(run.loss):
-            epoch = "" if run.first_epoch < 0 else f" {run.first_epoch + run.epochs_ended}"
-            parts.append(f"loss {run.loss:.3g} after epoch{epoch}")
+            epoch = run.first_epoch + run.epochs_ended
+            parts.append(f"loss {run.loss:.3g} after epoch {epoch}")
         left = self._left(standing)
         if left:
             parts.append(left)
