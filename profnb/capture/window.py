@@ -42,6 +42,7 @@ _LONGEST_STOP_S = 120
 _S_A_BYTE = 2.5e-6 / 78  # of stopping, reading and showing; see above
 _LEAST_STOP_S, _STOP_SHARE = 0.5, 0.05
 _FEWEST_STEPS = 4  # whatever they take
+_FEWEST_S = 1.0  # in less no thread records so much; what grows is the code's own memory
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
 _NEVER_STOPPED = (
     f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "
@@ -245,7 +246,8 @@ class Window:
         bytes_so_far = self._growth.of_steps(self.traced_steps)
         elapsed_s = (time.perf_counter_ns() - self._since_ns) / 1e9
         may_take_s = max(_LEAST_STOP_S, _STOP_SHARE * elapsed_s)
-        return self.traced_steps >= _FEWEST_STEPS and bytes_so_far * _S_A_BYTE >= may_take_s
+        is_early = self.traced_steps < _FEWEST_STEPS or elapsed_s < _FEWEST_S
+        return not is_early and bytes_so_far * _S_A_BYTE >= may_take_s
 
     def stop_clock(self) -> None:
         """It closes by itself no more."""

@@ -136,7 +136,7 @@ def new_model_in_a_loop(study: Study) -> Advice | None:
     seen = sum(part.occurrences for part in building if part.name not in (_COMPILE, _LAYERS))
     made = max(seen, len(study.recording.models))
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
-    are_counted = all(part.is_counted for part in building)
+    are_counted = bool(building) and all(part.is_counted for part in building)
     if loaded >= models or (are_counted and max(seen, compiled) < models - 1):
         return None
     spent_ns = _tracing_again_ns(study) + sum(part.wall_ns - part.longest_ns for part in building)
