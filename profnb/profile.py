@@ -336,7 +336,9 @@ class Profile(Tables):
         what = "passes of the loop" if is_eager else "steps"
         if traced < len(times):
             more = longer if is_of_seconds else f"`-n {len(times)}` traces all"
-            covered = f"Details cover the first {traced:,} of {len(times):,} {what}; all were timed."
+            covered = (
+                f"Details cover the first {traced:,} of {len(times):,} {what}; all were timed."
+            )
             return [f"{covered}{why} {more}."]
         if recording.wall_ns - recording.window_ns < recording.wall_ns * _LEAST_UNTRACED:
             return []  # nothing is missing

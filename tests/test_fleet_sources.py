@@ -68,7 +68,7 @@ def test_ranks_of_pytorch_are_a_fleet_by_their_steps(tmp_path):
     assert means.wait_ms.tolist() == pytest.approx([30, 0, 28])
     assert means.exchange_ms.tolist() == pytest.approx([5, 5, 5])
     assert fleet.stragglers == ("node_1",)
-    assert "29.0 ms a step more device compute than the others' median. By op, gemm is 29.0 ms longer." in fleet.verdict
+    assert "29.0 ms a step more device compute than the others' median. By op, aten::linear is 29.0 ms longer." in fleet.verdict
     assert profnb.load_fleet(kineto_ranks(tmp_path / "even", EVEN)).stragglers == ()
 
 

@@ -28,12 +28,15 @@ SUBJECTS = {
 }  # fmt: skip
 # Files of more than 300 lines, and why they are one.
 LONG = {
+    "capture/frameworks": "one list of what is watched in each framework, entered as it is imported",
     "capture/hooks": "one way to hook with the drawing of it; its classes are each other's parts",
     "capture/models/layer_facts": "one reading of a layer, attribute by attribute",
     "capture/models/model_watch": "one watch, from the first call of a model to its facts",
+    "capture/parts/cell_division": "one division of a cell's wall time, by which everything adds up",
     "capture/saved/limits": "one list of limits, an entry for each field",
     "capture/seams": "one list of every outside name, with what is lost without it",
     "capture/source/line_watch": "one state machine of sys.monitoring, with the drawing of it",
+    "capture/window": "one window of the profiler, from its opening to its last trace",
     "comparison": "the public class, a property an answer",
     "core/glossary": "one list of words",
     "core/table": "a column, a table and the descriptor: what declaring once takes",
@@ -42,6 +45,7 @@ LONG = {
     "report/notes": "every note of a report, a function each, in the order in which they stand",
     "report/text": "the plain report, a function a part",
     "several/fleets": "the public class, a property an answer",
+    "steps/spine": "one timeline of steps, from what delimits them to what each spent",
     "subjects/device/idle": "every cause of an idle span, in the order in which they are asked",
     "subjects/layers/layer_times": "one hand-out of times, with its worked example",
     "subjects/xla/hlo_costs": "one cost for each kind of instruction",

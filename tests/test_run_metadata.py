@@ -269,7 +269,7 @@ def test_only_run_metadata_looks_like_run_metadata(shared_traces):
     found = [
         path.name
         for path in sorted(shared_traces.glob("*/*"))
-        if looks_like_run_metadata(np.fromfile(path, np.uint8))
+        if path.is_file() and looks_like_run_metadata(np.fromfile(path, np.uint8))
     ]
     assert found == ["cpu.run_metadata.pb", "gpu.run_metadata.pb"]
 

@@ -404,8 +404,7 @@ def children():
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("line", ["", "--python", "--repeat 2", "-d {}"])
-def test_a_capture_starts_no_child_process(children, tmp_path, monkeypatch, line):
-    monkeypatch.setattr("profnb.capture.profiler.held_back.is_in_notebook", lambda: True)
+def test_a_capture_starts_no_child_process(children, tmp_path, line):
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
     profnb.load_ipython_extension(shell)
     try:
@@ -433,7 +432,7 @@ def test_how_much_longer_something_takes_is_said_once_and_as_people_say_it(low, 
 
 
 @pytest.mark.tensorflow
-def test_a_cell_that_uses_up_all_files_still_has_its_report(monkeypatch):
+def test_a_cell_that_uses_up_all_files_still_has_its_report():
     """In a process of its own, in which nothing that a report needs is imported yet."""
     pytest.importorskip("tensorflow")
     done = subprocess.run([sys.executable, "-c", NO_MORE_FILES], capture_output=True, text=True)
@@ -447,7 +446,9 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 import tensorflow as tf
 import profnb
 from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
+from traitlets.config import Config
+history = Config(HistoryManager={"enabled": False})  # whose thread opens a journal now and then
+shell = InteractiveShell.instance(config=history)
 shell.colors = "NoColor"
 profnb.load_ipython_extension(shell)
 before = len(os.listdir("/proc/self/fd"))

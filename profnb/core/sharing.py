@@ -13,14 +13,13 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
+from markupsafe import Markup
 
 __all__ = ["PIECE", "Sharing", "short_path"]
 
-PIECE = '<span style="display:inline-block">{}</span>'  # of a text that breaks where it may
+PIECE = Markup('<span style="display:inline-block">{}</span>')  # of a text that breaks where it may
 
 _FILE, _HOST, _USER, _HOME = "file", "host", "user", "home"
 _PART = r"[^\s/\\\"'<>|:;,()\[\]{}*?&#`\x00-\x1f]+"
@@ -131,7 +130,7 @@ class Sharing:
             text = self._names.sub(self._stand_in, text)
         return text
 
-    def html(self, markup: "Markup") -> "Markup":
+    def html(self, markup: Markup) -> Markup:
         """Write a fragment as it may leave; it stays one, as no character of markup is made."""
         return type(markup)(self.text(_BROKEN.sub(self._whole, str(markup))))
 
@@ -150,7 +149,7 @@ class Sharing:
     def _whole(self, broken: re.Match[str]) -> str:
         text = broken[0].replace(_BEGIN, "").replace(_END, "")
         shared = self.text(text)
-        return broken[0] if shared == text else PIECE.format(shared)
+        return broken[0] if shared == text else f"{_BEGIN}{shared}{_END}"
 
     def values(self, value: Any) -> Any:
         """Write all texts in plain values as they may leave, keys included."""

@@ -1,6 +1,6 @@
 """A function to a copy of it whose body runs inside a context manager, seen by no traceback.
 
-``capture.hooks.watch_method`` hooks a call without knowing its arguments; where they must be read, or
+``capture.hooks.watch`` hooks a call without knowing its arguments; where they must be read, or
 replaced, a wrapper function would do, but it stands in every traceback. So the function is compiled anew from
 its own source with one statement around its body, ``with around(self, ...) as (...)``. File, line numbers and
 columns stay those of the original, and so does every traceback.

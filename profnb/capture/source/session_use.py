@@ -37,14 +37,14 @@ def uses_sessions(tensorflow: Library) -> bool:
     if any(_names_one(frame.f_code) for frame in frames):
         return True
     namespaces = [frame.f_globals for frame in frames[:_MOST_MODULES]]
-    known = set(map(id, namespaces))
+    asked = set(map(id, namespaces))
     for values in namespaces:  # grows meanwhile
         for value in list(values.values())[:_MOST_VALUES]:
             if _is_of_sessions(value) or any(map(_names_one, _codes_of(value))):
                 return True
             imported = _namespace_of(value)
-            if imported and id(imported) not in known and len(namespaces) < _MOST_MODULES:
-                known.add(id(imported))
+            if imported and id(imported) not in asked and len(namespaces) < _MOST_MODULES:
+                asked.add(id(imported))
                 namespaces.append(imported)
     return False
 
