@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 
 import profnb
+from profnb.capture.library import Library
+from profnb.capture.source import session_use
 from profnb.tf1 import inlined, session_runs
 from profnb.tf1.inlined import copy_inside
 from profnb.tf1.runs_file import join_run_metadata
@@ -475,3 +477,34 @@ def test_a_cluster_of_a_worker_and_a_parameter_server_is_told_apart(tmp_path):
         assert one.steps.phase.tolist().count("session_run") >= 4  # of six, the first of which TensorFlow cuts otherwise
         assert "RecvTensor" in one.ops.op_type.tolist() and "product" in one.ops.op_name.tolist()
         assert one.steps[one.steps.phase == "session_run"].device_to_device_ms.sum() > 0
+
+
+SESSION, EAGER = "def train(v1):\n    return v1.Session()\n", "def train(x):\n    return x.numpy()\n"
+
+
+@pytest.mark.parametrize(
+    ("helper", "main", "is_so"),
+    [
+        (SESSION, "import helper_of_sessions\nask()", True),
+        (SESSION, "from helper_of_sessions import train\nask()", True),
+        (f"import tensorflow\n{EAGER}v1 = tensorflow.compat.v1", "from helper_of_sessions import train\nask()", True),
+        ("class Runner:\n    def run(self, v1):\n        return v1.Session()\n", "from helper_of_sessions import Runner\nask()", True),
+        (EAGER, "def own():\n    return tensorflow.compat.v1.Session()\nask()", True),
+        (EAGER, "def own():\n    ask()\nown()", False),
+        (EAGER, "import helper_of_sessions\nfrom helper_of_sessions import train\nask()", False),
+        (SESSION, "import json\nask()", False),  # nothing leads there
+    ],
+)
+def test_code_that_leads_to_sessions_is_seen_before_it_runs(tmp_path, monkeypatch, helper, main, is_so):
+    """The user's files are those of a folder of the test's, so that this file is none of them."""
+    (tmp_path / "helper_of_sessions.py").write_text(helper)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "helper_of_sessions", raising=False)
+    answers = []
+    library = Library(tf, pytest.fail)
+    names = {"ask": lambda: answers.append(session_use.uses_sessions(library))}
+    program = compile(main, str(tmp_path / "main.py"), "exec")
+    monkeypatch.setattr(session_use, "is_user_file", lambda file: file.startswith(str(tmp_path)))
+    exec(program, names)
+    sys.modules.pop("helper_of_sessions", None)
+    assert answers == [is_so]
