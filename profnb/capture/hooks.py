@@ -24,7 +24,7 @@ from typing import Any
 from profnb.capture.signals import signal_of
 
 __all__ = [
-    "on_import", "put_back_uncovered", "replace_attribute", "watch", "watched_call", "without_us",
+    "guarded", "on_import", "put_back_uncovered", "replace_attribute", "watch", "watched_call", "without_us",
 ]  # fmt: skip
 
 Hook = Callable[..., object]
@@ -62,7 +62,7 @@ class _Hooks:
 
     def _combine(self) -> None:
         for at in ("before", "after", "came"):
-            setattr(self, at, _one_of([_guarded(*one[1:]) for one in self._given if one[0] == at]))
+            setattr(self, at, _one_of([guarded(*one[1:]) for one in self._given if one[0] == at]))
 
 
 def _one_of(hooks: Sequence[Hook]) -> Hook | None:
@@ -77,10 +77,15 @@ def _one_of(hooks: Sequence[Hook]) -> Hook | None:
     return run_all
 
 
-def _guarded(hook: Hook, hook_failed: Faults) -> Hook:
-    """The hook, whose faults go no further."""
+def guarded(hook: Hook, hook_failed: Faults) -> Hook:
+    """Keep the faults of a hook from the code around it.
 
-    def guarded(*arguments: Any, **keywords: Any) -> None:
+    Args:
+        hook: What runs.
+        hook_failed: Given its errors.
+    """
+
+    def run(*arguments: Any, **keywords: Any) -> None:
         try:
             hook(*arguments, **keywords)
         except Exception as error:
@@ -88,7 +93,7 @@ def _guarded(hook: Hook, hook_failed: Faults) -> Hook:
                 raise
             hook_failed(error)
 
-    return guarded
+    return run
 
 
 def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:

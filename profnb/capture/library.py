@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watch, watched_call
+from profnb.capture.hooks import guarded, replace_attribute, watch, watched_call
 from profnb.capture.seams import SEAMS, SHELL_INSTANCE, Seam
 
 __all__ = ["Library", "explain_missing", "modules_beside"]
@@ -48,6 +48,10 @@ class Library:
     def take(self, seam: Seam) -> Any:
         """The value of a seam; None where it is missing or changed."""
         return None if seam in self.changed else self._values.get(seam)
+
+    def guarded(self, hook: Callable[..., object]) -> Callable[..., object]:
+        """Keep the faults of a hook from the code, where no seam is watched."""
+        return guarded(hook, self._hook_failed)
 
     def watch(self, seam: Seam, **hooks: Callable[..., object]) -> AbstractContextManager[None]:
         """Run hooks around a method, given its arguments; see ``hooks.watch``."""

@@ -64,7 +64,11 @@ class TraceEvents:
         with ExitStack() as stack:
             stack.enter_context(tensorflow.watch(CALL_FUNCTION, **hooks))
             if isinstance(marker, type):
-                watched = _watched_marker(marker, self._marker_began, self._marker_ended)
+                began, ended = (
+                    tensorflow.guarded(self._marker_began),
+                    tensorflow.guarded(self._marker_ended),
+                )
+                watched = _watched_marker(marker, began, ended)
                 stack.enter_context(tensorflow.replace_everywhere(TRACE, marker, watched))
             yield
 

@@ -159,9 +159,9 @@ class _Spans:
         at = np.searchsorted(begin, middle, "right") - 1
         is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
         in_own, in_failed = _which(ours, middle), _which(failed, middle)
-        in_flown = np.where(is_step, -1, _which(flown, middle))
+        in_flown = _which(flown, middle)
         is_free = (in_own < 0) & (in_failed < 0)
-        self.step = np.where(is_step & is_free, at, -1)
+        self.step = np.where(is_step & is_free & (in_flown < 0), at, -1)
         self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.method = [_method_of(one.phase, is_validation=one.is_validation) for one in log.runs]
@@ -175,6 +175,7 @@ class _Spans:
         self._find_flown(in_flown, np.searchsorted(end, since, "right") - 1)
         took = np.diff(self.edge_ns)
         self._charge_steps(made, begin, took)
+        self._charge_flown(made, np.flatnonzero(is_step & self.is_flown & is_free))
         for part, named, listed, where, is_its in (
             (parts.PROFNB, counts.ours, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
@@ -184,6 +185,12 @@ class _Spans:
                     continue
                 wall_ns = int(took[(where == row) & is_its].sum())
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
+
+    def _charge_flown(self, made: _Parts, pieces: "Int64s") -> None:
+        """Charge batches that are still computed with what later steps wait for them."""
+        for piece in pieces.tolist():
+            begin_ns, end_ns = self.edge_ns[piece : piece + 2].tolist()
+            made.add((*self.contexts[self.context[piece]], "", 0), begin_ns, end_ns - begin_ns)
 
     def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s") -> None:
         import numpy as np
