@@ -94,7 +94,7 @@ def test_an_interrupt_anywhere_around_a_watched_call_is_the_codes_and_nothing_is
                 raise KeyboardInterrupt
         return trace
 
-    code = {one for made in (hooks._around, hooks._guarded) for one in made.__code__.co_consts if isinstance(one, CodeType)}
+    code = {one for made in (hooks._around, hooks.guarded) for one in made.__code__.co_consts if isinstance(one, CodeType)}
     ignored, failed, interrupts = [], [], 0
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     before_tracing = sys.gettrace()

@@ -92,6 +92,15 @@ def _telling(names: Iterable[str]) -> frozenset[str]:
     )
 
 
+@cache
+def _any_of(names: frozenset[str]) -> re.Pattern[str] | None:
+    """Match any of some names as a word of its own; None for no name."""
+    if not names:
+        return None
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-])")
+
+
 @dataclass(frozen=True)
 class Sharing:
     """What may leave of one result.
@@ -183,7 +192,7 @@ class Sharing:
     def _numbers(self) -> dict[str, str]:
         return {}
 
-    @cached_property
+    @property
     def _marks(self) -> tuple[bytes, ...]:
         paths = [f"{char}/" for char in "\"' =(,:[{|;"] + ["\\n/", ":\\"]
         return (*(mark.encode() for mark in paths), *self.names)
@@ -192,12 +201,9 @@ class Sharing:
     def _hosts(self) -> frozenset[str]:
         return frozenset() if self.names_hosts else _telling((*self.hosts, platform.node()))
 
-    @cached_property
+    @property
     def _names(self) -> re.Pattern[str] | None:
-        names = sorted({*self._hosts, *_users()}, key=len, reverse=True)
-        if not names:
-            return None
-        return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])")
+        return _any_of(frozenset({*self._hosts, *_users()}))
 
     def _stand_in(self, match: re.Match[str]) -> str:
         return _HOST if match[0] in self._hosts else _USER
