@@ -15,29 +15,17 @@ import sys
 import threading
 import time
 import traceback
-import weakref
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from operator import methodcaller
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
 __all__ = [
-    "Lost", "OwnFaults", "handed_on", "interrupt_held_back", "raise_later", "signal_of",
+    "Lost", "OwnFaults", "handed_on", "interrupt_held_back", "signal_of",
 ]  # fmt: skip
 
 _LOOK_S = 0.001
 Handler = Callable[[int, FrameType | None], object]
-
-
-def raise_later(error: BaseException, holder: Any) -> None:
-    """Raise in the user's code what a signal raised in code of ours from which nothing can be raised.
-
-    Args:
-        error: What the signal's handler raised; it loses its traceback.
-        holder: The object whose ``__del__`` calls this. The signal is sent again when it is gone.
-    """
-    Lost.of(error).raise_after(holder)
 
 
 def handed_on(callback: Callable[..., object]) -> Callable[..., None]:
@@ -79,19 +67,6 @@ def _send_when_left(number: int, frame: FrameType | None) -> None:
     _thread.interrupt_main(number) if send is None else send(main, number)  # type: ignore[arg-type]
 
 
-class _Gone:
-    """Goes when what holds it does."""
-
-
-class _Sender(weakref.ref[_Gone]):
-    """Interrupts without a line of Python, so that the signal comes in the user's code, not here."""
-
-    interrupt = staticmethod(_thread.interrupt_main)
-
-
-_senders: set[_Sender] = set()  # at most one that waits; the others have sent
-
-
 class Lost(NamedTuple):
     """A signal, and what its handler raised; None of Python's own handler, which can raise another."""
 
@@ -109,19 +84,6 @@ class Lost(NamedTuple):
         error.__traceback__ = error.__context__ = None
         is_pythons = number is None and type(error) is KeyboardInterrupt
         return cls(number or signal.SIGINT, None if is_pythons else error)
-
-    def raise_after(self, holder: Any) -> None:
-        """Raise it in the main thread when an object is gone that is about to go.
-
-        A handler of the user's own is not called again: what it does besides raising is done.
-        """
-        if self.error is not None:
-            if threading.current_thread() is not threading.main_thread():
-                raise self.error  # no signal's; Python says that it is lost
-            _raise_once(self.number, self.error)
-        holder.gone = _Gone()
-        _senders.clear()
-        _senders.add(_Sender(holder.gone, methodcaller("interrupt", self.number)))
 
 
 def _raise_once(number: int, error: BaseException) -> None:
