@@ -451,6 +451,7 @@ history = Config(HistoryManager={"enabled": False})  # whose thread opens a jour
 shell = InteractiveShell.instance(config=history)
 shell.colors = "NoColor"
 profnb.load_ipython_extension(shell)
+tf.function(lambda x: x)(1)  # TensorFlow 2.15 leaves one open for itself
 before = len(os.listdir("/proc/self/fd"))
 shell.run_cell('''%%tfprofile
 import os, tensorflow as tf
