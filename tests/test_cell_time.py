@@ -902,7 +902,7 @@ def test_a_trace_of_others_has_none(cpu_trace_path):
 # Real cells, with sleeps planted in them.
 
 tensorflow = pytest.mark.tensorflow
-SEEN = 0.6  # how much of what was planted is surely charged to it: looks come a few milliseconds apart, later on a busy machine
+SEEN = 0.85  # how much of what was planted is surely charged to it: looks come a few milliseconds apart, later on a busy machine
 
 
 def spent(p):
@@ -959,7 +959,7 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
             time.sleep(0.5)
 
         def on_train_batch_end(self, batch, logs=None):
-            time.sleep(0.05)
+            time.sleep(0.4 if batch == 4 else 0)
 
         def on_test_end(self, logs=None):
             time.sleep(0.3)
@@ -968,6 +968,9 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
         def build(self, shape):
             time.sleep(0.6)
             super().build(shape)
+
+        def save_own_variables(self, store):
+            time.sleep(0.4)
 
         def call(self, x):
             return x
@@ -989,6 +992,7 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
     planted = {
         (CALLBACKS, "Slow.on_epoch_end"): 1000, (CALLBACKS, "Slow.on_train_batch_end"): 800, (CALLBACKS, "Slow.on_test_end"): 600,
         (CALLBACKS, "LambdaCallback.on_epoch_begin"): 800, (BUILDING, "Sequential"): 600,
+        (CHECKPOINTING, "Model.save_weights"): 400,
     }  # fmt: skip
     assert [key for key, ms in planted.items() if found[key] < SEEN * ms] == []
     python = sum(ms for (part, _), ms in found.items() if part == OTHER)
@@ -999,7 +1003,6 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
     assert occurrences[VALIDATION, "fit"] + occurrences[FIRST, "validation"] == 16
     assert occurrences[PREDICT, "predict"] + occurrences[FIRST, "predict"] == 8
     assert occurrences[EPOCH_ENDS, "fit"] == 2
-    assert (CHECKPOINTING, "Model.save_weights") in found
     line = p.cell_breakdown.set_index(["part", "name"]).line[CALLBACKS, "Slow.on_epoch_end"]
     assert line.endswith(f"test_cell_time.py:{Slow.on_epoch_end.__code__.co_firstlineno}")
     assert "Slow" not in str(vars(keras.callbacks.LambdaCallback))
