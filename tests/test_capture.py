@@ -874,10 +874,12 @@ def test_a_loader_of_the_codes_own_loads_although_it_cannot_be_watched(monkeypat
 
 def test_a_watched_function_passes_arguments_and_value_on():
     log = []
-    watched = watched_call(
+    calls = watched_call(
         lambda a, b=0: a + b, before=lambda *a, **k: log.append(("before", a, k)), after=lambda *a, **k: log.append(("after", a, k)), hook_failed=log.append
     )
-    assert watched(2, b=3) == 5
+    with calls as watched:
+        assert watched(2, b=3) == 5
+    assert watched(4) == 4
     assert log == [("before", (2,), {"b": 3}), ("after", (2,), {"b": 3})]
 
 

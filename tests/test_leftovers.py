@@ -68,6 +68,8 @@ def test_captures_that_overlap_leave_nothing_of_theirs():
     for owner, names in zip(owners, before, strict=True):
         assert {name for name in names if vars(owner).get(name) is not names[name]} == set()
     assert hooks._replaced == replaced
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert profiler_v2._profiler is None
 
 
 def test_an_attribute_comes_back_in_whatever_order_blocks_of_it_end():
@@ -213,8 +215,8 @@ def test_a_copy_of_a_watched_function_is_the_function_by_its_name():
         assert weakref.ref(held)() is held
         text = pickle.dumps(held)
     assert pickle.loads(text) is tf.profiler.experimental.start is plain
-    local = watched_call(custom_loop, hook_failed=print)
-    assert copy.copy(local) is copy.deepcopy(local) is local
+    with watched_call(custom_loop, hook_failed=print) as local:
+        assert copy.copy(local) is copy.deepcopy(local) is local
 
 
 def test_finders_of_imports_that_the_code_puts_back_are_its_own():

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.hooks import on_import, replace_attribute, watched_call
+from profnb.capture.hooks import on_import
 from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
@@ -226,14 +226,9 @@ class Frameworks:
         self._watch_profiler(library, door, (JAX_START, JAX_STOP), functions)
         if door.is_set_up:
             self._window.open(door)
-        elif library.take(JAX_BACKENDS) is not None:
-            watched = watched_call(
-                library.take(JAX_BACKENDS),
-                after=lambda *_, **__: self._guarded(self._jax_set_up),
-                hook_failed=self._hook_failed,
-            )
-            owner, (name,) = JAX_BACKENDS.owner(), JAX_BACKENDS.attributes
-            self._watch(replace_attribute(owner, name, watched))
+        else:
+            is_set_up = partial(self._guarded, self._jax_set_up)
+            self._watch(library.watch(JAX_BACKENDS, after=lambda *_, **__: is_set_up()))
 
     def _jax_set_up(self) -> None:
         """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""

@@ -131,24 +131,28 @@ def without_us(error: BaseException) -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
+@contextmanager
 def watched_call(
     call: Callable[..., Any],
     *,
     before: Hook | None = None,
     after: Hook | None = None,
     hook_failed: Faults,
-) -> Callable[..., Any]:
-    """A function that does what another one does, and runs hooks around it, given its arguments.
+) -> Iterator[Callable[..., Any]]:
+    """A function that does what another one does, and inside the block runs hooks around it.
 
     Args:
         call: The other one.
-        before: Runs before each call.
-        after: Runs after each call, whether it returned or raised.
+        before: Runs before each call, given its arguments.
+        after: Runs after each call with the same, whether it returned or raised.
         hook_failed: Given the errors of hooks.
     """
-    hooks = _Hooks()
-    hooks.add(_given(before, after, None, hook_failed))
-    return _around(call, hooks)
+    hooks, mine = _Hooks(), _given(before, after, None, hook_failed)
+    hooks.add(mine)
+    try:
+        yield _around(call, hooks)
+    finally:
+        hooks.remove(mine)
 
 
 def _given(

@@ -69,9 +69,10 @@ class Library:
         It is public in several places (``tf.compat.v2`` too), its own module calls it, and a notebook may
         have imported it, under any name.
         """
-        watched = watched_call(function, hook_failed=self._hook_failed, **hooks)
         held = _held_by_modules(function, seam.attributes)
         with ExitStack() as stack:
+            calls = watched_call(function, hook_failed=self._hook_failed, **hooks)
+            watched = stack.enter_context(calls)
             for module, name in held:
                 stack.enter_context(self._entered(replace_attribute(module, name, watched)))
             yield

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute, watched_call, without_us
+from profnb.capture.hooks import guarded, replace_attribute, without_us
 from profnb.capture.seams import (
     ADAPTER_BATCHES,
     ADAPTER_HAS_REST,
@@ -51,7 +51,8 @@ def watch_fetching(
             without_us(error)
             raise
         adapter = JAX_ADAPTER.of(epochs)
-        return _Batches(batches, partial(_Sizes, adapter, before), after, hook_failed)
+        sizes = partial(_Sizes, adapter, before)
+        return _Batches(batches, lambda: guarded(sizes(), hook_failed), guarded(after, hook_failed))
 
     return replace_attribute(owner, name, made)
 
@@ -79,15 +80,13 @@ class _Sizes:
 class _Batches:
     """Iterates what another does; hooks run around each ``next``."""
 
-    __slots__ = ("_batches", "_hooks", "_make_before")
+    __slots__ = ("_after", "_batches", "_make_before")
 
-    def __init__(
-        self, batches: Any, make_before: Callable[[], Hook], *hooks: Callable[..., object]
-    ) -> None:
-        self._batches, self._make_before, self._hooks = batches, make_before, hooks
+    def __init__(self, batches: Any, make_before: Callable[[], Hook], after: Hook) -> None:
+        self._batches, self._make_before, self._after = batches, make_before, after
 
     def __iter__(self) -> "_Fetching":
-        return _Fetching(iter(self._batches), self._make_before(), *self._hooks)
+        return _Fetching(iter(self._batches), self._make_before(), self._after)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batches, name)
@@ -96,25 +95,20 @@ class _Batches:
 class _Fetching:
     """An iterator that runs hooks around each ``next`` of another one."""
 
-    __slots__ = ("_next",)
+    __slots__ = ("_after", "_batches", "_before")
 
-    def __init__(
-        self,
-        batches: Iterator[Any],
-        before: Hook,
-        after: Hook,
-        hook_failed: Callable[[Exception], object],
-    ) -> None:
-        self._next = watched_call(
-            batches.__next__, before=before, after=after, hook_failed=hook_failed
-        )
+    def __init__(self, batches: Iterator[Any], before: Hook, after: Hook) -> None:
+        self._batches, self._before, self._after = batches, before, after
 
     def __iter__(self) -> "_Fetching":
         return self
 
     def __next__(self) -> Any:
+        self._before()
         try:
-            return self._next()
+            return next(self._batches)
         except BaseException as error:
             without_us(error)
             raise
+        finally:
+            self._after()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.hooks import watch, watched_call
+from profnb.capture.hooks import watch
 from profnb.capture.library import Library
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.models.torch_modules import describe_module, is_loss
@@ -95,8 +95,7 @@ class TorchScopes:
         if self._is_over:
             yield
             return
-        watched = watched_call(compiles, before=self._stop, hook_failed=self._hook_failed)
-        with torch.replace(TORCH_COMPILE, watched), self._hooks:
+        with torch.watch(TORCH_COMPILE, before=self._stop), self._hooks:
             self._hooks.enter_context(
                 torch.watch(TORCH_CALL, before=self._module_called, after=self._left)
             )
