@@ -39,14 +39,16 @@ class _Hooks:
         before: Runs before each call; None for nothing.
         after: Runs after each call.
         came: Runs after each call that returned.
+        raised: Runs after each call that raised.
     """
 
-    __slots__ = ("_given", "after", "before", "came", "placed")
+    __slots__ = ("_given", "after", "before", "came", "placed", "raised")
 
     def __init__(self) -> None:
         self.before: Hook | None = None
         self.after: Hook | None = None
         self.came: Hook | None = None
+        self.raised: Hook | None = None
         self.placed = contextlib.ExitStack()  # closed when nobody watches any more
         self._given: list[tuple[str, Hook, Faults]] = []
 
@@ -61,7 +63,7 @@ class _Hooks:
             self.placed.close()
 
     def _combine(self) -> None:
-        for at in ("before", "after", "came"):
+        for at in ("before", "after", "came", "raised"):
             setattr(self, at, _one_of([guarded(*one[1:]) for one in self._given if one[0] == at]))
 
 
@@ -109,6 +111,8 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
             result = call(*arguments, **keywords)
         except BaseException as error:
             without_us(error)
+            if hooks.raised is not None:
+                hooks.raised(*arguments, **keywords)
             if hooks.after is not None:
                 hooks.after(*arguments, **keywords)
             raise
@@ -147,7 +151,7 @@ def watched_call(
         after: Runs after each call with the same, whether it returned or raised.
         hook_failed: Given the errors of hooks.
     """
-    hooks, mine = _Hooks(), _given(before, after, None, hook_failed)
+    hooks, mine = _Hooks(), _given(hook_failed, before=before, after=after)
     hooks.add(mine)
     try:
         yield _around(call, hooks)
@@ -155,11 +159,8 @@ def watched_call(
         hooks.remove(mine)
 
 
-def _given(
-    before: Hook | None, after: Hook | None, came: Hook | None, hook_failed: Faults
-) -> list[tuple[str, Hook, Faults]]:
-    hooks = ("before", before), ("after", after), ("came", came)
-    return [(at, hook, hook_failed) for at, hook in hooks if hook is not None]
+def _given(hook_failed: Faults, **hooks: Hook | None) -> list[tuple[str, Hook, Faults]]:
+    return [(at, hook, hook_failed) for at, hook in hooks.items() if hook is not None]
 
 
 @dataclass(eq=False, slots=True)
@@ -232,6 +233,7 @@ def watch(
     before: Hook | None = None,
     after: Hook | None = None,
     came: Hook | None = None,
+    raised: Hook | None = None,
     hook_failed: Faults,
 ) -> Iterator[None]:
     """Run hooks around a method of every instance, or around a module's function, inside the block.
@@ -242,9 +244,10 @@ def watch(
         before: Runs before each call, given its arguments (a method's first is the instance).
         after: Runs after each call with the same, whether it returned or raised.
         came: Runs after each call that returned, given its positional arguments and what came.
+        raised: Runs after each call that raised, given its arguments.
         hook_failed: Given the errors of hooks.
     """
-    mine = _given(before, after, came, hook_failed)
+    mine = _given(hook_failed, before=before, after=after, came=came, raised=raised)
     hooks: _Hooks | None = getattr(vars(owner).get(name), "profnb_hooks", None)
     if hooks is None:
         hooks = _Hooks()

@@ -61,7 +61,7 @@ class Seam:
         return self.path.partition(":")[2]
 
     @property
-    def attributes(self) -> list[str]:
+    def attributes(self) -> tuple[str, ...]:
         """The last name, or several of which one will do."""
         return _alternatives(self.path)
 
@@ -82,9 +82,11 @@ class Seam:
 
     def of(self, thing: object, default: Any = None) -> Any:
         """Its value on an object or in a module; a default where that has no such name, or will not tell."""
-        attributes = [] if thing is None else self.attributes
-        values = (_read(thing, attribute) for attribute in attributes)
-        return next((value for value in values if value is not None), default)
+        for attribute in () if thing is None else _alternatives(self.path):
+            value = _read(thing, attribute)
+            if value is not None:
+                return value
+        return default
 
     def is_changed(self, value: Any) -> bool:
         """Whether a value cannot be called as we, or the library itself, call it."""
@@ -110,8 +112,9 @@ class Seam:
 
 
 @cache
-def _alternatives(path: str) -> list[str]:
-    return path.rpartition(".")[2].rpartition(":")[2].split("|")
+@cache
+def _alternatives(path: str) -> tuple[str, ...]:
+    return tuple(path.rpartition(".")[2].rpartition(":")[2].split("|"))
 
 
 def _read(thing: object, attribute: str) -> Any:

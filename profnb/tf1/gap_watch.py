@@ -69,7 +69,6 @@ class GapWatch:
         records.runs += 1
         if began and len(self._gaps) < _MOST_SAMPLES:
             self._gaps.append(self._divide(began, now))
-        self._samples = []
         if records.runs <= _MOST_LOOKED_AT:
             self._look_at(feed_dict)
             if len(self._calls) < _MOST_CALLS:

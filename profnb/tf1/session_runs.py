@@ -106,7 +106,7 @@ class GraphRuns:
         self._is_inside = False
         self._saving = 0
         self._is_refused = False
-        self._is_over = False
+        self._is_over = self._has_traced_all = False
         self._is_hidden = False
         self._options_type: Any = None
         self._metadata_type: Any = None
@@ -150,6 +150,9 @@ class GraphRuns:
         is_aside = self._is_inside or self._is_refused or self._saving or self._is_over
         if threading.get_ident() != self._thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
+        if self._has_traced_all:
+            self.untraced += self._asked(options) not in (None, self._full_trace)
+            return _TimedRun(self, session, feed_dict, options, metadata)
         return _Run(self, session, feed_dict, options, metadata)
 
     def _saves(self, *_: object, **__: object) -> None:
@@ -163,26 +166,28 @@ class GraphRuns:
         if self._until is None:
             self._is_refused = not self._before_first()
             self._until = time.monotonic() + self._most_seconds
-        return (
-            not self._is_refused
-            and len(self.runs) < self._most_runs
+        self._has_traced_all = not self._is_refused and not (
+            len(self.runs) < self._most_runs
             and self._bytes < _MOST_BYTES
             and time.monotonic() < self._until
         )
+        return not self._is_refused and not self._has_traced_all
+
+    def _asked(self, options: Any) -> Any:
+        """The level of tracing that the code asks for; None where it asks for nothing."""
+        if options is None or (isinstance(options, self._options_type) and not options.ByteSize()):
+            return None
+        return getattr(options, "trace_level", 0)
 
     def plan(self, session: Any, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
         """The options and RunMetadata to run with, and whether they trace the run."""
-        full = self._full_trace
-        asks_nothing = options is None or (
-            isinstance(options, self._options_type) and not options.ByteSize()
-        )
-        level = full if asks_nothing else getattr(options, "trace_level", 0)
-        if level != full:
+        full, asked = self._full_trace, self._asked(options)
+        if asked not in (None, full):
             self.untraced += 1
             return options, metadata, False
         if not self.may_trace():
             return options, metadata, False
-        if asks_nothing:
+        if asked is None:
             ours = self._software_trace if _is_on_cpu(session) else None
             return self._options_type(trace_level=ours or full), self._metadata_type(), True
         return options, self._metadata_type() if metadata is None else metadata, True
@@ -198,14 +203,18 @@ class GraphRuns:
     def gap_ends(self, feed_dict: object) -> None:
         """A run is about to begin."""
         if self._gaps is not None:
-            with self._faults_kept():
+            try:
                 self._gaps.run_begins(feed_dict)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                self._lose_gaps(error)
 
     def gap_begins(self) -> None:
         """All of a run is over, what profnb does for it too."""
         if self._gaps is not None and not self._is_refused:
-            with self._faults_kept():
+            try:
                 self._gaps.run_ended()
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._lose_gaps(error)
 
     def begin(self) -> None:
         """A run begins; runs that it makes in turn are part of it."""
@@ -225,9 +234,7 @@ class GraphRuns:
         if self._is_refused:
             return
         was_traced = _is_traced(metadata)
-        self.ended += 1
-        if len(self.graph_versions) < _MOST_VERSIONS:
-            self.graph_versions.append(int(getattr(session.graph, "version", 0)))
+        self.count(session)
         if self._gaps is not None:
             self._queues.see_graph(session.graph)
         if was_traced:
@@ -237,14 +244,16 @@ class GraphRuns:
         if self.ended == 1:
             self.environment = _threads_of(session)
 
-    @contextmanager
-    def _faults_kept(self) -> Iterator[None]:
+    def count(self, session: Any) -> None:
+        """A run has ended."""
+        self.ended += 1
+        if len(self.graph_versions) < _MOST_VERSIONS:
+            self.graph_versions.append(int(getattr(session.graph, "version", 0)))
+
+    def _lose_gaps(self, error: Exception) -> None:
         """What fails in watching gaps costs no more than that."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-            self._gaps = None
-            self._hook_failed(error)
+        self._gaps = None
+        self._hook_failed(error)
 
     def finish(self, *, has_source: bool) -> SessionRecords:
         """End: what was seen besides the runs.
@@ -254,10 +263,12 @@ class GraphRuns:
         """
         records, gaps = SessionRecords(self._epoch_ns), self._gaps
         if gaps is not None:
-            with self._faults_kept():
+            try:
                 records.queues = self._queues.finish()
                 records.gaps = shorten_gaps(gaps.finish(), has_source=has_source)
                 records.gaps.traced, records.gaps.own_ns = len(self.runs), self._own_ns
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._lose_gaps(error)
         return records
 
     def explain(self) -> list[str]:
@@ -305,6 +316,26 @@ def _owner_of_run(session: Any) -> type | None:
     """The class in which a session's ``run`` stands."""
     bases = getattr(session, "__mro__", ())
     return next((base for base in bases if "run" in vars(base)), None)
+
+
+class _TimedRun:
+    """Around the body of a ``Session.run`` behind those that are traced: as little as can be."""
+
+    __slots__ = ("_given", "_runs", "_session")
+
+    def __init__(self, runs: GraphRuns, session: Any, *given: Any) -> None:
+        self._runs, self._session, self._given = runs, session, given
+
+    def __enter__(self) -> Any:
+        self._runs.gap_ends(self._given[0])
+        self._runs.begin()
+        return self._given
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._runs.end(None, failed=kind is not None)
+        if kind is None:
+            self._runs.count(self._session)
+            self._runs.gap_begins()
 
 
 class _Run:

@@ -82,8 +82,12 @@ class OpenSteps:
     @property
     def is_outside(self) -> bool:
         """Whether nothing runs that is a step or may turn out to be one."""
-        is_alone = not self.stack or all(span.kind is None for span in self.stack)
-        return self.batch is None and is_alone
+        if self.batch is not None:
+            return False
+        for span in self.stack:  # noqa: SIM110 - as below
+            if span.kind is not None:
+                return False
+        return True
 
     @property
     def is_inside_step(self) -> bool:
@@ -123,7 +127,7 @@ class OpenSteps:
         log, name = self.log, span.name
         if len(log) > span.first_record:
             log.truncate(span.first_record)  # calls inside it are part of it
-        was_traced |= span.was_traced and self.is_tracing()
+        was_traced = was_traced or (span.was_traced and self.is_tracing())
         log.append(
             (
                 span.begin_ns,
@@ -137,7 +141,7 @@ class OpenSteps:
                 self.runs.get(name, 0) if self.is_in_run else 0,
             )
         )
-        if was_traced or self.is_tracing():
+        if span.was_traced or was_traced:
             self._count(span, end_ns, was_traced=was_traced)
 
     def _count(self, span: OpenStep, end_ns: int, *, was_traced: bool) -> None:

@@ -6,7 +6,7 @@ JAX's markers, ``profnb.step`` among them, are annotations with a step's number.
 import inspect
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Any
@@ -50,6 +50,7 @@ class TraceEvents:
     def __init__(self, open_steps: OpenSteps) -> None:
         """Nothing is watched yet."""
         self._open = open_steps
+        self._tracings_of: Callable[[Any], int] = lambda _: 0
         self.functions = FunctionLog()
 
     @contextmanager
@@ -59,8 +60,9 @@ class TraceEvents:
         TensorFlow opens trace events all the time, one for each constant of an eager loop, so its own class
         stays as it is: of the user's markers the public name is watched.
         """
-        hooks = {"before": self._called, "came": self._returned, "after": self._call_ended}
+        hooks = {"before": self._called, "came": self._returned, "raised": self._call_raised}
         marker = tensorflow.take(TRACE)
+        self._tracings_of = tensorflow.take(TRACING_COUNT) or self._tracings_of
         with ExitStack() as stack:
             stack.enter_context(tensorflow.watch(CALL_FUNCTION, **hooks))
             if isinstance(marker, type):
@@ -133,29 +135,28 @@ class TraceEvents:
         opened = self._open
         if threading.get_ident() == opened.thread:
             span = opened.begin(None, CALL, FUNCTION_NAME.of(function, ""))
-            span.function, span.tracings = function, TRACING_COUNT.of(function)()
+            span.function, span.tracings = function, self._tracings_of(function)
             opened.stack.append(span)
 
     def _returned(self, function: Any, *_: object) -> None:
         span = self._call_of(function)
-        if span is None:
-            return
-        if TRACING_COUNT.of(function)() != span.tracings:
-            self._function_traced(function)
-        self._trace_ended(span.marker, failed=False, span=span)
+        if span is not None:
+            if self._tracings_of(function) != span.tracings:
+                self._function_traced(function)
+            self._span_ended(span, failed=False)
 
-    def _call_ended(self, function: Any, *_: object, **__: object) -> None:
-        """It returned, which is known already, or raised."""
+    def _call_raised(self, function: Any, *_: object, **__: object) -> None:
         span = self._call_of(function)
         if span is not None:
-            self._trace_ended(span.marker, failed=True, span=span)
+            self._span_ended(span, failed=True)
 
     def _call_of(self, function: Any) -> OpenStep | None:
         """The innermost call that runs here, of a function."""
-        stack = self._open.stack
-        if not stack or threading.get_ident() != self._open.thread:
-            return None
-        return next((span for span in reversed(stack) if span.function is function), None)
+        if threading.get_ident() == self._open.thread:
+            for span in reversed(self._open.stack):
+                if span.function is function:
+                    return span
+        return None
 
     def _metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
@@ -179,25 +180,23 @@ class TraceEvents:
         if self._open.batch is not None:
             self._open.batch.retraced = True
 
-    def _trace_ended(self, marker: object, *, failed: bool, span: OpenStep | None = None) -> None:
+    def _trace_ended(self, marker: object, *, failed: bool) -> None:
+        """A marker ended."""
+        if threading.get_ident() == self._open.thread:
+            for span in reversed(self._open.stack):
+                if span.marker is marker:
+                    self._span_ended(span, failed=failed)
+                    return
+
+    def _span_ended(self, span: OpenStep, *, failed: bool) -> None:
         """A marker or a call ended, and what had begun inside of it."""
-        opened = self._open
-        stack = opened.stack
-        if not stack or threading.get_ident() != opened.thread:
-            return
         end_ns = time.perf_counter_ns()
-        if failed and opened.batch is not None:
-            opened.batch.failed_ns = end_ns
-        place = len(stack) - 1
-        while place >= 0 and not (
-            stack[place].marker is marker if span is None else stack[place] is span
-        ):  # as a rule it is the last one
-            place -= 1
-        if place < 0:
-            return
-        span = stack[place]
-        del stack[place:]
+        opened, stack = self._open, self._open.stack
+        while stack.pop() is not span:  # as a rule it is the last one
+            pass
         if failed:
+            if opened.batch is not None:
+                opened.batch.failed_ns = end_ns
             if span.kind is not None:
                 opened.fail(span, end_ns)
         elif span.kind is not None and not opened.is_inside_step:

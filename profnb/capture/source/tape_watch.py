@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import CodeType, FrameType
 from typing import Any
 
 from profnb.capture.library import Library
@@ -78,7 +79,8 @@ class TapeWatch:
         self._open: dict[
             int, Any
         ] = {}  # by the tape's id: the event of the gradient being computed
-        self._sites: dict[tuple[tuple[str, int, int], ...], int] = {}
+        self._sites: dict[tuple[int, ...], int] = {}
+        self._codes: list[CodeType] = []  # of the sites; kept, as they are known by their ids
 
     @contextmanager
     def watch_turns(self, tensorflow: Library) -> Iterator[None]:
@@ -141,10 +143,10 @@ class TapeWatch:
     def _entered(self, tape: object, *_: object) -> None:
         if not self._is_outside():
             return
-        now = time.perf_counter_ns()
+        now, is_tracing = time.perf_counter_ns(), self._is_tracing()
         self._turn_ends()
-        self.turns.add(now, self._site(), -1, self._is_tracing())
-        if self._is_seen():
+        self.turns.add(now, self._site(), -1, is_tracing)
+        if is_tracing and self._is_tracing():
             if self._first_tape is not None:
                 self._first_tape()
             self._tapes += 1
@@ -172,20 +174,26 @@ class TapeWatch:
 
     def _site(self) -> int:
         """A number for the calls that led here, the innermost ones, wherever two stand in one line."""
-        frame = inspect.currentframe()
-        calls: list[tuple[str, int, int]] = []
-        while frame is not None and len(calls) < _DEPTH:
-            code = frame.f_code
-            if not is_own_file(code.co_filename):
-                calls.append((code.co_filename, code.co_firstlineno, frame.f_lasti))
+        innermost = inspect.currentframe()
+        while innermost is not None and is_own_file(innermost.f_code.co_filename):
+            innermost = innermost.f_back
+        frame, calls = innermost, list[int]()
+        while frame is not None and len(calls) < 2 * _DEPTH:
+            calls += id(frame.f_code), frame.f_lasti
             frame = frame.f_back
-        if len(self._sites) >= _MOST_SITES:
-            return self._sites.get(tuple(calls), _MOST_SITES)
-        new_site = len(self._sites)
-        site = self._sites.setdefault(tuple(calls), new_site)
-        if site == new_site and calls and any(part in calls[0][0] for part in _KERAS):
-            self.turns.library_places.append(site)
+        site = self._sites.get(tuple(calls), _MOST_SITES)
+        if site == _MOST_SITES > len(self._sites) and innermost is not None:
+            site = self._sites[tuple(calls)] = len(self._sites)
+            self._keep_codes(innermost)
+            if any(part in innermost.f_code.co_filename for part in _KERAS):
+                self.turns.library_places.append(site)
         return site
+
+    def _keep_codes(self, frame: FrameType | None) -> None:
+        for _ in range(_DEPTH):
+            if frame is not None:
+                self._codes.append(frame.f_code)
+                frame = frame.f_back
 
 
 def _begin(trace_type: Any, name: str, **metadata: int) -> Any:
