@@ -173,6 +173,7 @@ class Capture:
         inside_ns = self.recording.overhead_ns - overhead_before_ns
         ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns
+        self.graph_runs.see_gaps(self.sampler.end(), has_source=self.options.source)
         looks = self.sampler.stop()
         try:
             self._window.close(None)
@@ -202,7 +203,7 @@ class Capture:
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
-        recording.sessions = runs.finish(has_source=self.options.source) if runs.ended else None
+        recording.sessions = runs.records if runs.ended else None
         recording.messages.extend(self.source.messages)
         if self._traces:
             recording.messages.extend(runs.explain())

@@ -37,6 +37,7 @@ from profnb.capture.seams import (
     SOFTWARE_TRACE,
 )
 from profnb.capture.session_records import SessionRecords
+from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.inlined import copy_inside, run_around
 from profnb.tf1.queue_watch import QueueWatch
@@ -72,6 +73,7 @@ class GraphRuns:
         graph_versions: How many changes the session's graph had seen after each of them, bounded.
         environment: How many threads the first session's settings ask for.
         untraced: How many of them had options of their own that do not trace.
+        records: What was seen besides the runs; complete behind ``see_gaps``.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class GraphRuns:
         self._hook_failed = hook_failed
         self._gaps: GapWatch | None = GapWatch() if most_runs else None
         self._queues = QueueWatch(hook_failed)
-        self._epoch_ns = time.time_ns() - time.perf_counter_ns()
+        self.records = SessionRecords(time.time_ns() - time.perf_counter_ns())
         self._thread = threading.get_ident()
         self._until: float | None = None  # monotonic seconds; None before the first traced run
         self._bytes = 0
@@ -255,21 +257,22 @@ class GraphRuns:
         self._gaps = None
         self._hook_failed(error)
 
-    def finish(self, *, has_source: bool) -> SessionRecords:
-        """End: what was seen besides the runs.
+    def see_gaps(self, looks: Looks, *, has_source: bool) -> None:
+        """The code has ended: tell what ran between its runs, and what was put into queues.
 
         Args:
+            looks: What the cell's thread did, look by look.
             has_source: Whether texts of the code's lines may be kept.
         """
-        records, gaps = SessionRecords(self._epoch_ns), self._gaps
-        if gaps is not None:
-            try:
-                records.queues = self._queues.finish()
-                records.gaps = shorten_gaps(gaps.finish(), has_source=has_source)
-                records.gaps.traced, records.gaps.own_ns = len(self.runs), self._own_ns
-            except Exception as error:  # noqa: BLE001 - likewise
-                self._lose_gaps(error)
-        return records
+        records, gaps = self.records, self._gaps
+        if gaps is None or not self.ended:
+            return
+        try:
+            records.queues = self._queues.finish()
+            records.gaps = shorten_gaps(gaps.finish(looks), has_source=has_source)
+            records.gaps.traced, records.gaps.own_ns = len(self.runs), self._own_ns
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._lose_gaps(error)
 
     def explain(self) -> list[str]:
         """What was traced and what was not, and why, in sentences."""

@@ -14,6 +14,8 @@ some 500 to 1,500 looks, one of an hour 5,000.
 Measured (2 cores, medians of alternating pairs, ``tests/benchmarks/after_window.py``): see ``docs/speed.md``.
 """
 
+from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
+
 import _thread
 import gc
 import sys
@@ -22,7 +24,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, chain, compress, repeat, starmap, takewhile
 from operator import attrgetter, is_not, methodcaller
@@ -33,7 +35,7 @@ from profnb.capture.seams import CURRENT_FRAMES
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
-__all__ = ["Sampler", "frames_of", "line_at", "lines_of_stacks", "looks_between"]
+__all__ = ["Looks", "Sampler", "frames_of", "line_at", "lines_of_stacks", "looks_between"]
 
 _FASTEST_S, _IN_WINDOW_S = 0.005, 0.001  # between looks; where --python asks for more of them
 _COST_SHARE, _LOOKS = 0.01, 500
@@ -42,6 +44,28 @@ _LATE_S, _FORCED_S = 0.001, 0.0003
 _DEEPEST, _MOST_KEPT = 2_000, 1_000_000  # frames of a stack; of all distinct ones
 _MOST_LOOKS = 500_000
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Looks as they were taken, with the code itself.
+
+    Attributes:
+        time_ns: When, by the clock ``time.perf_counter_ns``.
+        stack: Which stack each met, a row of ``keys``.
+        keys: The distinct stacks, the innermost frame first: id of its code, instruction, and so on.
+        codes: The code by its id.
+    """
+
+    time_ns: array[int] = field(default_factory=lambda: array("q"))
+    stack: array[int] = field(default_factory=lambda: array("i"))
+    keys: list[tuple[int, ...]] = field(default_factory=list)
+    codes: dict[int, CodeType] = field(default_factory=dict)
+
+    def stack_of(self, row: int) -> tuple[tuple[CodeType, int], ...]:
+        """The frames of a stack, the outermost first: code and instruction."""
+        key = self.keys[row]
+        return tuple((self.codes[key[at]], key[at + 1]) for at in range(len(key) - 2, -1, -2))
 
 
 class Sampler:
@@ -118,34 +142,39 @@ class Sampler:
         self._stack.append(row)
         self._time_ns.append(now)
 
-    def stop(self) -> StackRecords:
-        """End; no reference to code is kept."""
+    def end(self) -> Looks:
+        """Look no more; what was seen, with its code, until ``stop``."""
         if self._sampler is not None:
             self._running.release()
             self._sampler.join()
             self._sampler = None
-        records = StackRecords(self._begin_ns, self._time_ns, self._stack)
-        self._name_frames(records)
-        return records
+        return Looks(self._time_ns, self._stack, list(self._stacks), dict(self._codes))
 
-    def _name_frames(self, records: StackRecords) -> None:
-        frames: dict[tuple[int, int], int] = {}
-        names = _names_of(self._codes.values())
-        for key in self._stacks:
-            stack = []
-            for at in range(len(key) - 2, -1, -2):
-                code = self._codes[key[at]]
-                if is_own_file(code.co_filename):
-                    continue
-                place = key[at], line_at(code, key[at + 1])
-                number = frames.setdefault(place, len(frames))
-                if number == len(records.frames):
-                    frame = names[key[at]], code.co_filename, code.co_firstlineno, place[1]
-                    records.frames.append(frame)
-                stack.append(number)
-            records.stacks.append(tuple(stack))
+    def stop(self) -> StackRecords:
+        """End; no reference to code is kept."""
+        looks = self.end()
+        records = StackRecords(self._begin_ns, self._time_ns, self._stack)
+        _name_frames(looks, records)
         self._stacks.clear()
         self._codes.clear()
+        return records
+
+
+def _name_frames(looks: Looks, records: StackRecords) -> None:
+    frames: dict[tuple[int, int], int] = {}
+    names = _names_of(looks.codes.values())
+    for row in range(len(looks.keys)):
+        stack = []
+        for code, offset in looks.stack_of(row):
+            if is_own_file(code.co_filename):
+                continue
+            place = id(code), line_at(code, offset)
+            number = frames.setdefault(place, len(frames))
+            if number == len(records.frames):
+                frame = names[id(code)], code.co_filename, code.co_firstlineno, place[1]
+                records.frames.append(frame)
+            stack.append(number)
+        records.stacks.append(tuple(stack))
 
 
 def _names_of(codes: Iterable[CodeType]) -> dict[int, str]:
