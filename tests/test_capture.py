@@ -872,6 +872,16 @@ def test_a_loader_of_the_codes_own_loads_although_it_cannot_be_watched(monkeypat
     del sys.modules["own_module_for_profnb"]
 
 
+def test_a_module_that_is_found_inside_and_loaded_later_tells_nobody(tmp_path, monkeypatch):
+    (tmp_path / "found_for_profnb.py").write_text("x = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+    with on_import({"found_for_profnb": lambda: seen.append("loaded")}):
+        spec = importlib.util.find_spec("found_for_profnb")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    assert (module.x, seen) == (1, [])
+
+
 def test_a_watched_function_passes_arguments_and_value_on():
     log = []
     calls = watched_call(

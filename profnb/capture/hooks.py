@@ -324,5 +324,6 @@ def on_import(hooks: Mapping[str, Hook]) -> Iterator[None]:
     try:
         yield
     finally:
+        waiting.clear()  # a module may have been found here that is loaded later
         with contextlib.suppress(ValueError):  # the code put back the finders that it knew
             sys.meta_path.remove(finder)
