@@ -3,24 +3,18 @@
 TensorFlow, Keras, JAX and PyTorch need not be imported yet when a capture begins. Their names come from
 ``seams``; a missing one costs what hangs on it, and one sentence. TensorFlow's profiler starts with its
 import, JAX's when its devices are set up, PyTorch's where nothing else is imported or when it begins to work.
-
-TensorFlow allows one profiler session per process. When the surrounded code starts a profiler of its own, our
-window closes first, so that code runs as it would have without us.
 """
 
 import contextlib
-import shutil
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from profnb.capture.codes_profiler import CodesProfiler
 from profnb.capture.hooks import on_import
 from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
@@ -31,7 +25,6 @@ from profnb.capture.parts.in_flight import InFlight, watch_in_flight
 from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
-from profnb.capture.profiler.profiler_door import is_called_by_a_capture
 from profnb.capture.profiler.torch_loops import TorchLoops
 from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.recording import Recording
@@ -46,7 +39,6 @@ from profnb.capture.seams import (
     TORCH_AUTOGRAD_ENTER,
     TORCH_PROFILE_START,
     VERSION,
-    Seam,
 )
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.session_use import uses_sessions
@@ -57,8 +49,6 @@ from profnb.capture.window import Window
 __all__ = ["Frameworks", "Watchers"]
 
 JAX, TORCH = "jax", "torch"  # as Keras calls them
-_EARLIER = "earlier.xplane.pb"  # the trace of a window that the code's own profiler ended
-_ENDS_THERE = "Your code started {} itself, so details end there; all steps were timed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +89,7 @@ class Frameworks:
 
     Attributes:
         tensorflow: TensorFlow, once it is imported.
+        codes_profiler: A profiler that the code starts by itself.
     """
 
     def __init__(
@@ -115,19 +106,14 @@ class Frameworks:
         self._to, self._window, self._profilers = watchers, window, profilers
         self._recording, self._hook_failed, self._traces = recording, hook_failed, traces
         self._watches, self._window_watches = ExitStack(), ExitStack()
-        self._profiler_watches = ExitStack()
         window.closed = self._window_closed
         self._libraries: list[Library] = []
         self.tensorflow: Library | None = None
         self._others: set[str] = set()  # titles of other frameworks that were imported
         self._records_torch = self._has_sessions = False
         self._keras_backend = ""
-        self._of_code: tuple[str, int] | None = (
-            None  # where its own profiler writes, and since when
-        )
-        self._trace_of_code: tuple[str, int, int] | None = None  # where it wrote, begin and end
-        self._told_of_code = self._of_whom = ""
-        self._earlier: list[int] = []  # of each step, whether a window before traced it
+        log = watchers.recorder.log
+        self.codes_profiler = CodesProfiler(window, profilers, recording, log)
         self._thread = threading.get_ident()
 
     @property
@@ -142,7 +128,7 @@ class Frameworks:
         hooks |= {"jax": self._jax_imported, "torch": self._torch_imported}
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
-        watches = self._watches, self._window_watches, self._profiler_watches
+        watches = self._watches, self._window_watches, self.codes_profiler.watches
         with watches[0], watches[1], watches[2], on_import(hooks):
             yield
 
@@ -151,7 +137,7 @@ class Frameworks:
         if not self._window.may_open_again:
             self._window_watches.close()
             if not self._profilers.tensorflow.took_over:
-                self._profiler_watches.close()
+                self.codes_profiler.watches.close()
         self._to.source.read_functions(list(self._to.recorder.events.functions.alive))
 
     def sessions_seen(self) -> None:
@@ -209,7 +195,7 @@ class Frameworks:
         functions = door.find(tensorflow)
         if functions is None or self._backend_of_keras() == TORCH:
             return
-        self._watch_profiler(tensorflow, door, (START, STOP), functions)
+        self.codes_profiler.watch(tensorflow, door, (START, STOP), functions)
         self._window.open(door)
 
     def _jax_imported(self) -> None:
@@ -223,7 +209,7 @@ class Frameworks:
         if not self._traces or functions is None:
             return
         self._to.source.watch_jax(library)
-        self._watch_profiler(library, door, (JAX_START, JAX_STOP), functions)
+        self.codes_profiler.watch(library, door, (JAX_START, JAX_STOP), functions)
         if door.is_set_up:
             self._window.open(door)
         else:
@@ -255,8 +241,8 @@ class Frameworks:
         others = ("tensorflow", "jax", "keras")
         if all(sys.modules.get(name) is None for name in others):
             self._window.open(door)
-        self._watch(library.watch(TORCH_AUTOGRAD_ENTER, before=partial(self._code_starts, door)))
-        self._watch(library.watch(TORCH_PROFILE_START, before=partial(self._code_starts, door)))
+        for seam in (TORCH_AUTOGRAD_ENTER, TORCH_PROFILE_START):
+            self._watch(library.watch(seam, before=partial(self.codes_profiler.starts, door)))
 
     def _backend_of_keras(self) -> str:
         """What Keras 3 runs on, which a process keeps; "" where it is not imported."""
@@ -282,19 +268,6 @@ class Frameworks:
         if self._records_torch and not self._window.was_opened(door):
             self._window.open(door)
 
-    def _watch_profiler(
-        self, library: Library, door: Door, seams: Sequence[Seam], functions: Sequence[Any]
-    ) -> None:
-        """Watch what starts and what stops a profiler."""
-        starts = {"before": partial(self._code_starts, door)}
-        stops = {
-            "before": partial(self._code_stops, door),
-            "after": partial(self._code_stopped, door),
-        }
-        for seam, function, hooks in zip(seams, functions, (starts, stops), strict=True):
-            watching = library.watch_everywhere(seam, function, **hooks)
-            self._profiler_watches.enter_context(watching)
-
     def _keras_imported(self, name: str) -> None:
         if MODEL.find(sys.modules[name]) is None and VERSION.of(sys.modules[name]) is None:
             return  # its import failed half-way
@@ -315,66 +288,3 @@ class Frameworks:
             self._watch(self._to.models.watch_calls(keras), in_window=True)
             if self._backend_of_keras() == TORCH:
                 self._watch(self._to.scopes.watch_keras(keras), in_window=True)
-
-    def _code_starts(self, door: Door, logdir: object = "", *_: object, **__: object) -> None:
-        is_here = threading.get_ident() == self._thread
-        if is_here and door is not self._profilers.torch:
-            self._of_code = str(logdir), time.perf_counter_ns()
-        if door is self._profilers.torch and not is_here:
-            self._profilers.torch.lose()
-        elif self._profilers.runs(door):
-            is_ours, was_open = is_called_by_a_capture(), self._window.is_open()
-            self._window.close("the code")
-            if was_open:
-                self._of_whom = "a profnb capture" if is_ours else f"{door.title}'s profiler"
-                self._told_of_code = _ENDS_THERE.format(self._of_whom)
-        elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
-            self._window.leave(door)
-
-    def _code_stops(self, door: Door, *_: object, **__: object) -> None:
-        if self._profilers.runs(door):
-            self._window.close("the code")
-        if door is self._profilers.tensorflow and self._of_code is None:
-            self._profilers.tensorflow.give_back()
-
-    def _code_stopped(self, door: Door, *_: object, **__: object) -> None:
-        """The code has stopped a profiler of its own, which has written its trace."""
-        if self._of_code is None or threading.get_ident() != self._thread:
-            return
-        (logdir, begin_ns), self._of_code = self._of_code, None
-        self._trace_of_code = logdir, begin_ns, time.perf_counter_ns()
-        log, earlier = self._to.recorder.log, self._recording.path
-        if self._window.open_again(door):
-            traced = log.column("was_traced").tolist()
-            if earlier is not None and sum(traced) > sum(self._earlier):
-                earlier.replace(Path(self._recording.folder or "") / _EARLIER)
-                self._earlier = traced
-            log.forget_traced()
-            self._told_of_code = (
-                f"Your code ran {self._of_whom} itself; details cover the steps after that."
-            )
-
-    def use_trace_of_code(self) -> None:
-        """Where the last window has no step, take the trace of more steps: the code's own, or an earlier one.
-
-        And say what became of the code's own profiler.
-        """
-        log, folder = self._to.recorder.log, Path(self._recording.folder or "")
-        if self._trace_of_code is not None and not self._window.traced_steps:
-            logdir, *span = self._trace_of_code
-            traces = Path(logdir).glob("plugins/profile/*/*.xplane.pb")
-            written = sorted(traces, key=lambda trace: trace.stat().st_mtime)
-            steps = log.steps_within(*span)
-            if sum(self._earlier) >= max(sum(steps), 1):
-                self._recording.path = folder / _EARLIER
-                log.set_traced(self._earlier)
-                self._told_of_code = _ENDS_THERE.format(self._of_whom)
-            elif written and self._recording.folder is not None:
-                self._recording.path = folder / written[-1].name
-                shutil.copyfile(written[-1], self._recording.path)
-                log.set_traced(steps)
-                whom = self._of_whom
-                self._told_of_code = f"Your code ran {whom} itself; details come from its trace."
-            self._recording.closed_by = "the code"
-        if self._told_of_code:
-            self._recording.messages.append(self._told_of_code)

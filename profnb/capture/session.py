@@ -177,7 +177,7 @@ class Capture:
         looks = self.sampler.stop()
         try:
             self._window.close(None)
-            self._frameworks.use_trace_of_code()
+            self._frameworks.codes_profiler.choose_trace()
             self.source.end()
         finally:
             self._window.stop_clock()
