@@ -20,7 +20,8 @@ import pytest
 
 import profnb
 from profnb.capture.profiler import doors, held_back, profiler_door
-from profnb.capture import frameworks, session, window
+from profnb.capture import frameworks, session
+from profnb.capture.profiler import window
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.step_records import CALL, KERAS, USER
 from profnb.capture import hooks

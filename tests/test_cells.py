@@ -309,7 +309,7 @@ def test_unloading_takes_the_magics_away(shown):
 INTERRUPTS = """
 import signal
 from profnb.capture.session import Capture
-from profnb.capture.window import Window
+from profnb.capture.profiler.window import Window
 from profnb.profile import Profile
 
 def interrupt_at(owner, name, *, after=False):

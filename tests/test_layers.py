@@ -28,7 +28,6 @@ SUBJECTS = {
 }  # fmt: skip
 # Files of more than 300 lines, and why they are one.
 LONG = {
-    "capture/frameworks": "one list of what is watched in each framework, entered as it is imported",
     "capture/hooks": "one way to hook with the drawing of it; its classes are each other's parts",
     "capture/models/layer_facts": "one reading of a layer, attribute by attribute",
     "capture/models/model_watch": "one watch, from the first call of a model to its facts",
@@ -36,7 +35,7 @@ LONG = {
     "capture/saved/limits": "one list of limits, an entry for each field",
     "capture/seams": "one list of every outside name, with what is lost without it",
     "capture/source/line_watch": "one state machine of sys.monitoring, with the drawing of it",
-    "capture/window": "one window of the profiler, from its opening to its last trace",
+    "capture/profiler/window": "one window of the profiler, from its opening to its last trace",
     "comparison": "the public class, a property an answer",
     "core/glossary": "one list of words",
     "core/table": "a column, a table and the descriptor: what declaring once takes",

@@ -16,8 +16,9 @@ import weakref
 import pytest
 
 import profnb
-from profnb.capture import hooks, window
+from profnb.capture import hooks
 from profnb.capture.datasets import describe_datasets
+from profnb.capture.profiler import window
 from profnb.capture.hooks import replace_attribute, watched_call
 from profnb.capture.machine import machine_watch
 from profnb.capture.profiler import profiler_door

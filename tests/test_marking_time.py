@@ -71,7 +71,6 @@ def call(recorder, door, clock, inside=()):
         one(recorder, door, clock)
     recorder.events._metadata_set(trace, tf_function_call="notTraced-xla")
     recorder.events._returned(function)
-    recorder.events._call_ended(function)
     clock.work(50)
 
 

@@ -86,8 +86,8 @@ def test_it_runs_without_noise(executed):
     for output in outputs(executed):
         assert output.output_type != "error"
         if output.output_type == "stream" and output.name == "stderr":
-            assert "profiler" not in output.text
-            assert "profnb" not in output.text
+            text = output.text.replace(str(Path(__file__).parents[1]), "")  # a clone may be called so
+            assert "profiler" not in text and "profnb" not in text
 
 
 def test_each_report_and_the_whole_file_stay_within_the_byte_budget(executed):

@@ -1,8 +1,7 @@
 """The only door to the profilers: record one bounded trace around running code.
 
 session, cell               running code to one trace; a cell that otherwise runs as if no magic were there
-window, profiler/           the framework's profiler: started, bounded, always stopped
-codes_profiler              a profiler that the code starts by itself, beside ours
+profiler/                   the framework's profiler: started, bounded, always stopped; the code's own
 frameworks, library         what is watched in each framework, once it is imported; its seams, hooked
 seams                       every outside name that is hooked or read, with what is lost without it
 hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 
-from profnb.capture.codes_profiler import CodesProfiler
 from profnb.capture.hooks import on_import
 from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
@@ -23,10 +22,12 @@ from profnb.capture.models.histories import FitWatch
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.in_flight import InFlight, watch_in_flight
 from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.profiler.codes_profiler import CodesProfiler
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
 from profnb.capture.profiler.torch_loops import TorchLoops
 from profnb.capture.profiler.torch_scopes import TorchScopes
+from profnb.capture.profiler.window import Window
 from profnb.capture.recording import Recording
 from profnb.capture.seams import (
     BACKEND,
@@ -44,7 +45,6 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.session_use import uses_sessions
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
-from profnb.capture.window import Window
 
 __all__ = ["Frameworks", "Watchers"]
 

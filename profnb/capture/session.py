@@ -24,6 +24,7 @@ from profnb.capture.parts.part_records import PROFNB, shorten_parts
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.profiler.torch_scopes import TorchScopes
+from profnb.capture.profiler.window import Window
 from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.session_use import is_session_file
@@ -32,7 +33,6 @@ from profnb.capture.source.stacks import Sampler
 from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.step_records import KINDS, RUN
 from profnb.capture.underway.standing import Standing, recent_step_ns
-from profnb.capture.window import Window
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 

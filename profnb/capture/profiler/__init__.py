@@ -1,6 +1,7 @@
 """The TensorFlow profiler itself: started, stopped, and what it prints meanwhile kept out of the cell.
 
-doors                                 the profilers of one window, to one trace
+window, doors                         when a trace is recorded; the profilers of one window, to one trace
+codes_profiler                        a profiler that the code starts by itself, beside ours
 profiler_door, jax_door, torch_door   TensorFlow's, JAX's and PyTorch's, each for one capture
 held_back                             the profiler's own log lines, while it starts or stops
 fetched_batches                       Keras on JAX fetching a batch, marked in the trace

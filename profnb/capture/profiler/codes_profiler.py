@@ -18,10 +18,10 @@ from typing import Any
 from profnb.capture.library import Library
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.profiler_door import is_called_by_a_capture
+from profnb.capture.profiler.window import Window
 from profnb.capture.recording import Recording
 from profnb.capture.seams import Seam
 from profnb.capture.step_records import StepLog
-from profnb.capture.window import Window
 
 __all__ = ["CodesProfiler"]
 
@@ -52,7 +52,7 @@ class CodesProfiler:
         self._thread = threading.get_ident()
         self._runs: tuple[str, int] | None = None  # where it writes, and since when
         self._ran: tuple[str, int, int] | None = None  # where the last one wrote, begin and end
-        self._told = self._of_whom = ""
+        self._message = self._of_whom = ""
         self._earlier: list[int] = []  # of each step, whether a window before traced it
 
     def watch(
@@ -83,7 +83,7 @@ class CodesProfiler:
             self._window.close("the code")
             if was_open:
                 self._of_whom = "a profnb capture" if is_ours else f"{door.title}'s profiler"
-                self._told = _ENDS_THERE.format(self._of_whom)
+                self._message = _ENDS_THERE.format(self._of_whom)
         elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
             self._window.leave(door)
 
@@ -106,7 +106,7 @@ class CodesProfiler:
                 earlier.replace(Path(self._recording.folder or "") / _EARLIER)
                 self._earlier = traced
             log.forget_traced()
-            self._told = (
+            self._message = (
                 f"Your code ran {self._of_whom} itself; details cover the steps after that."
             )
 
@@ -124,13 +124,13 @@ class CodesProfiler:
             if sum(self._earlier) >= max(sum(steps), 1):
                 self._recording.path = folder / _EARLIER
                 log.set_traced(self._earlier)
-                self._told = _ENDS_THERE.format(self._of_whom)
+                self._message = _ENDS_THERE.format(self._of_whom)
             elif written and self._recording.folder is not None:
                 self._recording.path = folder / written[-1].name
                 shutil.copyfile(written[-1], self._recording.path)
                 log.set_traced(steps)
                 whom = self._of_whom
-                self._told = f"Your code ran {whom} itself; details come from its trace."
+                self._message = f"Your code ran {whom} itself; details come from its trace."
             self._recording.closed_by = "the code"
-        if self._told:
-            self._recording.messages.append(self._told)
+        if self._message:
+            self._recording.messages.append(self._message)
