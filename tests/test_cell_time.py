@@ -240,8 +240,7 @@ class Cell:
             inside()
         self.work(ms, looks=looks)
         number = sum(run.phase == name for run in self.log.runs) if kind == KERAS and self._runs else 0
-        row = begin, self.now, self.log.code_of(name), KINDS.index(kind), 0, retraced, 1, 0, number
-        self.log.append(row)
+        self.log.end_step(len(self.log), begin, self.now, name, KINDS.index(kind), 0, retraced, 1, 0, number)
 
     def fail(self, ms, name):
         begin = self.now

@@ -30,7 +30,7 @@ def _takes_time(clock, monkeypatch):
         monkeypatch.setattr(owner, name, works)
 
     then_work(OpenSteps, "begin", BEGINS)
-    then_work(StepLog, "append", ENDS)
+    then_work(StepLog, "end_step", ENDS)
 
 
 def recorder_by(clock, is_tracing=lambda: True):

@@ -196,9 +196,22 @@ class StepLog:
             self.names.append(name)
         return code
 
-    def append(self, row: tuple[int, ...]) -> None:
-        """Add a step: the columns of ``StepRecords``, in their order."""
-        self._cells.frombytes(_PACKED(*row))
+    def end_step(self, first: int, begin_ns: int, end_ns: int, name: str, *others: int) -> None:
+        """Add a step in one call, and forget those that ended inside it.
+
+        Args:
+            first: How many steps had ended as it began.
+            begin_ns: When that was.
+            end_ns: When it ended.
+            name: What it is called.
+            others: The other columns of ``StepRecords``, in their order.
+        """
+        cells, code = self._cells, self._codes.get(name)
+        if len(cells) > first * _WIDTH:
+            del cells[first * _WIDTH :]
+        if code is None:
+            code = self.code_of(name)
+        cells.frombytes(_PACKED(begin_ns, end_ns, code, *others))
 
     def truncate(self, length: int) -> None:
         """Forget the steps from one on."""

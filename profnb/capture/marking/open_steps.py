@@ -124,22 +124,19 @@ class OpenSteps:
 
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""
-        log, name = self.log, span.name
-        if len(log) > span.first_record:
-            log.truncate(span.first_record)  # calls inside it are part of it
+        name = span.name
         was_traced = was_traced or (span.was_traced and self.is_tracing())
-        log.append(
-            (
-                span.begin_ns,
-                end_ns,
-                log.code_of(name),
-                KINDS.index(span.kind or CALL),
-                was_traced,
-                span.retraced,
-                span.iterations,
-                span.step_num,
-                self.runs.get(name, 0) if self.is_in_run else 0,
-            )
+        self.log.end_step(
+            span.first_record,  # calls inside it are part of it
+            span.begin_ns,
+            end_ns,
+            name,
+            KINDS.index(span.kind or CALL),
+            was_traced,
+            span.retraced,
+            span.iterations,
+            span.step_num,
+            self.runs.get(name, 0) if self.is_in_run else 0,
         )
         if span.was_traced or was_traced:
             self._count(span, end_ns, was_traced=was_traced)

@@ -152,11 +152,12 @@ class TraceEvents:
 
     def _call_of(self, function: Any) -> OpenStep | None:
         """The innermost call that runs here, of a function."""
-        if threading.get_ident() == self._open.thread:
-            for span in reversed(self._open.stack):
-                if span.function is function:
-                    return span
-        return None
+        stack = self._open.stack
+        if not stack or threading.get_ident() != self._open.thread:
+            return None
+        if stack[-1].function is function:  # as a rule it is the last one
+            return stack[-1]
+        return next((span for span in reversed(stack) if span.function is function), None)
 
     def _metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
@@ -201,7 +202,8 @@ class TraceEvents:
                 opened.fail(span, end_ns)
         elif span.kind is not None and not opened.is_inside_step:
             opened.record(span, end_ns)
-            opened.report()
+            if span.was_traced:
+                opened.report()
 
 
 def _watched_marker(marker: type, began: Any, ended: Any) -> type:

@@ -11,8 +11,8 @@ its end is found, for ``-t 10``, on the cell's own time::
 It is bounded in events too. No profiler tells how many it holds, but what it holds is memory: the process
 grows by some 78 bytes an event (TensorFlow 2.21, eager ops on a CPU: 31 of 32,000, 78 of 640,000), and
 stopping, reading and showing take some 2.5 us each (1.4 us to stop). How much it grows a step is learned
-from step to step and from longer stretch to longer stretch; of the last two
-the smaller one counts, so that what a model allocates once does not. The window closes with the step after
+from step to step and from longer stretch to longer stretch; of the last three
+the smallest one counts, so that what a model allocates once does not. The window closes with the step after
 which stopping would take a twentieth of the cell so far, and half a second.
 
 A profiler that the code starts by itself ends the window, and opens it anew when it stops, unless some steps
@@ -42,6 +42,7 @@ _LONGEST_STOP_S = 120
 _S_A_BYTE = 2.5e-6 / 78  # of stopping, reading and showing; see above
 _LEAST_STOP_S, _STOP_SHARE = 0.5, 0.05
 _FEWEST_STEPS = 4  # whatever they take
+_STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill
 _FEWEST_S = 1.0  # in less no thread records so much; what grows is the code's own memory
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
 _NEVER_STOPPED = (
@@ -57,7 +58,7 @@ class _Growth:
         """No step has ended."""
         self._looked = 0, 0  # steps, and bytes in use then
         self._next = 1
-        self._rates = 0.0, 0.0  # bytes a step, the last two
+        self._rates = (0.0,) * _STRETCHES  # bytes a step
 
     def of_steps(self, steps: int) -> float:
         """About how many bytes so many steps hold; looked at anew now and then."""
@@ -66,7 +67,7 @@ class _Growth:
             now = resident_bytes()
             if before:
                 rate = max(now - bytes_before, 0) / (steps - before)
-                self._rates = self._rates[1], rate
+                self._rates = *self._rates[1:], rate
             self._looked, self._next = (steps, now), max(steps + 1, steps * 8 // 5)
         return min(self._rates) * steps
 
