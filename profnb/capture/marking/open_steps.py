@@ -138,7 +138,7 @@ class OpenSteps:
             span.step_num,
             self.runs.get(name, 0) if self.is_in_run else 0,
         )
-        if span.was_traced or was_traced:
+        if was_traced or self.is_tracing():
             self._count(span, end_ns, was_traced=was_traced)
 
     def _count(self, span: OpenStep, end_ns: int, *, was_traced: bool) -> None:

@@ -202,8 +202,7 @@ class TraceEvents:
                 opened.fail(span, end_ns)
         elif span.kind is not None and not opened.is_inside_step:
             opened.record(span, end_ns)
-            if span.was_traced:
-                opened.report()
+            opened.report()
 
 
 def _watched_marker(marker: type, began: Any, ended: Any) -> type:
