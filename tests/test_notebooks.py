@@ -22,7 +22,7 @@ FEWER = {
     "01-quickstart": [("(6400, 28", "(1600, 28")],
     "02-timeline": [("(6400, 28", "(3200, 28")],
     "03-input-pipeline": [("(4096, 32", "(1024, 32")],
-    "04-mixed-precision": [("range(2)", "range(1)"), ("epochs=3", "epochs=2"), ("make_images(1536)", "make_images(640)"), ("make_images(512)", "make_images(128)"), ("--repeat 5", "--repeat 3"), ("--repeat 5", "--repeat 3")],
+    "04-mixed-precision": [("range(2)", "range(1)"), ("epochs=3", "epochs=2"), ("make_images(1536)", "make_images(640)"), ("make_images(512)", "make_images(128)"), ("--repeat 5", "--repeat 3 -n 30"), ("--repeat 5", "--repeat 3 -n 30")],
     "05-slow-to-fast": [("--repeat 4", "--repeat 3")] * 3 + [("for _ in range(3)]", "for _ in range(1)]"), ("--repeat 3 -o sweep", "--repeat 2 -o sweep"), ("=32,128,512", "=32,128"), ("STEPS = 60", "STEPS = 30")],
     "06-layers-and-lines": [("(2048, 24", "(512, 24"), ("range(60)", "range(30)")],
     "07-several-workers": [("STEPS = 25", "STEPS = 15")],
