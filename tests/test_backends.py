@@ -4,6 +4,7 @@ Each backend runs in an environment that has it; elsewhere all of this skips.
 """
 
 import collections
+import contextlib
 import functools
 import gc
 import inspect
@@ -452,24 +453,30 @@ def test_a_marked_step_inside_of_a_marked_step_is_part_of_it():
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
-def test_a_layer_that_has_something_compiled_is_left_there():
+@pytest.mark.parametrize("how", ["as a whole", "in place", "its inner one"])
+def test_a_compiled_module_is_one_layer_by_its_own_name(how):
     import torch
 
-    class Compiles(torch.nn.Module):
-        def forward(self, x):
-            torch.compile(lambda y: y, backend="eager")
-            return x + 1
-
-    model = torch.nn.Sequential(torch.nn.Linear(3, 3), Compiles())
+    net = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU()))
+    inner = net[1]
+    if how == "in place":
+        net.compile(backend="eager")
+    elif how == "as a whole":
+        net = torch.compile(net, backend="eager")
+    else:
+        net[1] = torch.compile(inner, backend="eager")
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
     with profnb.profile() as p:
-        torch.optim.SGD(model.parameters(), 0.1).zero_grad()  # from here on PyTorch works
-        model(torch.ones(2, 3))
-        for _ in range(50):
-            torch.ones(3, 3) @ torch.ones(3, 3)
-    count = p.layers.set_index("layer").occurrences
-    assert count["outside the model"] >= 150
-    assert count.drop("outside the model").sum() < 20
-    assert any("torch.compile was used" in note for note in p.notes)
+        for _ in range(4):
+            optimizer.zero_grad()
+            net(torch.ones(2, 6)).sum().backward()
+            optimizer.step()
+    table = p.layers.set_index("layer").drop(["optimizer", "outside the model"])
+    expected = {"Sequential": 84} if how != "its inner one" else {"Sequential/0": 42, "Sequential/1": 42}
+    assert (table.loc[list(expected), ["forward_us", "backward_us"]] > 0).all(axis=None)
+    assert table.parameters[list(expected)].to_dict() == expected
+    assert set(table.index) - {"Sequential"} == set(expected) - {"Sequential"}
+    assert set(table.layer_type) <= {"Sequential", "Linear"}
 
 
 @pytest.mark.parametrize("when", ["starts", "stops"])
@@ -912,24 +919,73 @@ def test_ops_of_keras_layers_on_torch_are_found_at_the_lines_that_made_them():
         assert ran[text].forward_us > 0 and ran[text].backward_us > 0, text
 
 
+def compiled_loop(what):
+    """Something to compile, and a loop over what came of it, whose batches have three sizes."""
+    import torch
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU())
+    optimizer = torch.optim.Adam(net.parameters(), 0.1)
+
+    def forward(x):
+        return net(x).sum()
+
+    def forward_in_pieces(x):
+        y = net(x)
+        torch._dynamo.graph_break()
+        return net(y).sum()
+
+    def train(x, loss_of=forward):
+        optimizer.zero_grad()
+        loss = loss_of(x)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    def step():
+        optimizer.step()
+
+    settings = {"backend": "eager", "dynamic": False}
+    made = {
+        "a module": lambda: torch.compile(net, **settings),
+        "its method": lambda: torch.compile(net.forward, **settings),
+        "a function in pieces": lambda: torch.compile(forward_in_pieces, **settings),
+        "a step": lambda: torch.compile(train, **settings),
+        "an optimizer": lambda: torch.compile(step, **settings),
+    }[what]
+
+    def loop(compiled):
+        calls = {"a step": compiled, "an optimizer": lambda x: (train(x), compiled())[0]}
+        call = calls.get(what, lambda x: train(x, lambda x: compiled(x).sum()))
+        return [call(torch.full((4 + at % 3, 6), 0.1 * at)) for at in range(6)]
+
+    return made, loop
+
+
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
-def test_what_torch_compiles_is_compiled_as_without_us():
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("when", ["in the cell", "before", "and run before"])
+@pytest.mark.parametrize("what", ["a module", "its method", "a function in pieces", "a step", "an optimizer"])
+def test_what_torch_compiles_is_compiled_as_without_us(what, when):
+    """As often, in as many pieces, into the same graphs; behind the capture nothing is compiled anew."""
     import torch
     from torch._dynamo.utils import counters
 
-    def train():
-        torch.manual_seed(0)
+    def train(capture):
         torch._dynamo.reset()
         counters.clear()
-        net = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU())
-        compiled = torch.compile(net, backend="eager")
-        return [compiled(torch.randn(4, 6)).sum().item() for _ in range(3)], dict(counters["stats"]), dict(counters["graph_break"])
+        made, loop = compiled_loop(what)
+        compiled = None if when == "in the cell" else made()
+        losses = [loop(compiled)] if when == "and run before" else []
+        with capture():
+            losses += [loop(compiled := compiled or made())]
+        counts = [dict(counters["stats"]), dict(counters["graph_break"])]
+        losses += [loop(compiled)]
+        return losses, counts, dict(counters["stats"]), dict(counters["graph_break"])
 
-    plain = train()
-    with profnb.profile() as p:
-        captured = train()
-    assert captured == plain
-    assert any("torch.compile was used" in note for note in p.notes)
+    plain = train(contextlib.nullcontext)
+    assert plain[2]["unique_graphs"] > 0
+    assert train(profnb.profile) == plain
 
 
 # One planted cause each, or none, as in diagnosis.py: what must be said, and what must not.

@@ -25,6 +25,7 @@ from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.profiler.codes_profiler import CodesProfiler
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching
+from profnb.capture.profiler.torch_compiling import unseen_by_torch_compile
 from profnb.capture.profiler.torch_loops import TorchLoops
 from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.profiler.window import Window
@@ -126,6 +127,7 @@ class Frameworks:
         """See them inside the block, those first that are imported already."""
         hooks: dict[str, Callable[[], object]] = {"tensorflow": self._tensorflow_imported}
         hooks |= {"jax": self._jax_imported, "torch": self._torch_imported}
+        hooks["torch._dynamo"] = self._torch_compile_imported
         hooks |= {name: partial(self._keras_imported, name) for name in ("keras", "tf_keras")}
         hooks = {name: partial(self._guarded, hook) for name, hook in hooks.items()}
         watches = self._watches, self._window_watches, self.codes_profiler.watches
@@ -243,6 +245,9 @@ class Frameworks:
             self._window.open(door)
         for seam in (TORCH_AUTOGRAD_ENTER, TORCH_PROFILE_START):
             self._watch(library.watch(seam, before=partial(self.codes_profiler.starts, door)))
+
+    def _torch_compile_imported(self) -> None:
+        self._watch(unseen_by_torch_compile())
 
     def _backend_of_keras(self) -> str:
         """What Keras 3 runs on, which a process keeps; "" where it is not imported."""

@@ -24,7 +24,8 @@ from typing import Any
 from profnb.capture.signals import signal_of
 
 __all__ = [
-    "guarded", "on_import", "put_back_uncovered", "replace_attribute", "watch", "watched_call", "without_us",
+    "guarded", "on_import", "put_again", "put_aside", "put_back_uncovered", "replace_attribute", "watch",
+    "watched_call", "without_us",
 ]  # fmt: skip
 
 Hook = Callable[..., object]
@@ -171,6 +172,7 @@ class _Replaced:
     name: str
     value: object
     before: object
+    is_aside: bool = False
 
     def is_in_place(self) -> bool:
         return vars(self.owner).get(self.name) is self.value
@@ -205,7 +207,7 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
         _replaced.remove(replacement)
         if replacement.is_in_place():
             replacement.put_back()
-        else:
+        elif not replacement.is_aside:
             laters = [
                 one
                 for one in _replaced
@@ -223,6 +225,22 @@ def put_back_uncovered(*_: object) -> None:
     for replacement in [one for one in _covered if one.is_in_place()]:
         _covered.remove(replacement)
         replacement.put_back()
+
+
+def put_aside() -> None:
+    """Put back all that has another value, for a while: something reads the code and must not read ours."""
+    for replacement in reversed(_replaced):
+        if replacement.is_in_place():
+            replacement.put_back()
+            replacement.is_aside = True
+
+
+def put_again() -> None:
+    """Give what was put aside its other value again, unless its block has ended or the code has set it."""
+    for replacement in [one for one in _replaced if one.is_aside]:
+        replacement.is_aside = False
+        if vars(replacement.owner).get(replacement.name, _MISSING) is replacement.before:
+            setattr(replacement.owner, replacement.name, replacement.value)
 
 
 @contextmanager

@@ -112,7 +112,6 @@ class Seam:
 
 
 @cache
-@cache
 def _alternatives(path: str) -> tuple[str, ...]:
     return tuple(path.rpartition(".")[2].rpartition(":")[2].split("|"))
 
@@ -213,10 +212,21 @@ TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1)
 TORCH_FAST_RECORD = Seam(
     "torch._C._profiler:_RecordFunctionFast", "marking PyTorch's layers takes longer", 1
 )
-TORCH_COMPILE = Seam("torch:compile", _NO_MODULES)
-TORCH_HAS_COMPILED = Seam(
-    "torch._dynamo.eval_frame:most_recent_backend", _NO_MODULES, is_on_objects=True
+TORCH_COMPILED_MODULE = Seam(
+    "torch._dynamo.eval_frame:_orig_mod", "compiled modules have other names", is_on_objects=True
 )
+TORCH_COMPILED_CALL = Seam(
+    "torch.nn:_compiled_call_impl", "parts of compiled modules show 0", is_on_objects=True
+)
+_IS_READ = "torch.compile compiles profnb's hooks too"
+_DYNAMO = "torch._dynamo:reset"
+_COMPILES = "torch._dynamo.callback:callback_handler"
+TORCH_COMPILE_CALLBACKS = tuple(
+    Seam(f"{_COMPILES}.{name}_{at}_callback", _IS_READ, 1, only_with=_DYNAMO)
+    for at in ("start", "end")
+    for name in ("register", "remove")
+)
+TORCH_SKIPS = Seam("torch._dynamo.trace_rules:add", _IS_READ, 1, only_with=_DYNAMO)
 _NO_SCOPES_THERE = "Keras' ops on PyTorch have no layers"
 KERAS_SCOPE = Seam("keras:name_scope.__enter__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
 KERAS_SCOPE_EXIT = Seam("keras:name_scope.__exit__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)

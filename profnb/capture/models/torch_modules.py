@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
+from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 
-__all__ = ["describe_module", "is_loss"]
+__all__ = ["compiled_in", "describe_module", "is_loss"]
 
 _MOST_LAYERS, _DEEPEST = 20_000, 30
 _LIBRARY = "torch.nn."
@@ -17,8 +18,18 @@ def is_loss(module: object) -> bool:
     return any(kind.__module__ == _LOSSES for kind in type(module).__mro__)
 
 
+def compiled_in(module: object) -> object | None:
+    """The module that ``torch.compile`` compiled as this one, or in it; None for one that is not compiled."""
+    if TORCH_COMPILED_CALL.of(module) is not None:
+        return module
+    parts = vars(module).get("_modules")
+    return parts.get(TORCH_COMPILED_MODULE.name) if isinstance(parts, Mapping) else None
+
+
 def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts | None:
     """Turn a module and all inside into plain data; None where it does not let itself be looked at.
+
+    What was compiled is one layer with all that is inside: nothing is called there that could be seen.
 
     Args:
         module: A ``torch.nn.Module``.
@@ -36,11 +47,16 @@ def _described(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts:
     row_of: dict[str, int] = {}
     called: dict[int, int] = {}
     counted: set[int] = set()
+    compiled: tuple[str, ...] = ()
     for dotted, part in module.named_modules():
         if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST:
             continue
+        if dotted and f"{dotted}.".startswith(compiled):
+            continue
+        whole = compiled_in(part)
+        compiled = compiled if whole is None else (*compiled, f"{dotted}." if dotted else "")
         above, _, short_name = dotted.rpartition(".")
-        weights = list(part.parameters(recurse=False))
+        weights = list(part.parameters(recurse=whole is not None))
         fresh = [weight for weight in weights if id(weight) not in counted]
         counted.update(map(id, fresh))
         row = row_of[dotted] = len(rows)
@@ -50,8 +66,8 @@ def _described(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts:
             LayerFacts(
                 path=f"{name}/{dotted.replace('.', '/')}" if dotted else name,
                 name=short_name or name,
-                kind=type(part).__name__,
-                is_library=type(part).__module__.startswith(_LIBRARY),
+                kind=type(part if whole is None else whole).__name__,
+                is_library=type(part if whole is None else whole).__module__.startswith(_LIBRARY),
                 parent=row_of[above] if dotted else -1,
                 parameters=sum(_size(weight) for weight in fresh),
                 is_shared=often > 1,

@@ -7,6 +7,7 @@ held_back                             the profiler's own log lines, while it sta
 fetched_batches                       Keras on JAX fetching a batch, marked in the trace
 torch_loops, torch_batches            a loop over PyTorch to its steps; to the examples of each
 torch_scopes                          layers called on PyTorch, marked in its trace
+torch_compiling                       hooks that ``torch.compile`` does not see
 ranks                                 which of a job's processes this is
 remote                                other processes, traced through TensorFlow's profiler service
 """

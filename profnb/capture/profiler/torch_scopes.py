@@ -5,8 +5,8 @@ call of a module puts one event around its ops, for a sixteenth of what a small 
 name scope for each layer, loss and optimizer, which gets one likewise. Modules have the names of
 ``named_modules()`` of the outermost one that is called: ``Net/encoder/0``.
 
-Nothing is marked while no profiler of ours records PyTorch, or on other threads. ``torch.compile`` would
-compile our hooks with the code that it is given, so nothing is marked from there on, which is said.
+Nothing is marked while no profiler of ours records PyTorch, or on other threads. ``torch.compile`` compiles
+what a module calls without our hooks, so what runs in there is the module's that was compiled.
 """
 
 import threading
@@ -18,7 +18,7 @@ from typing import Any
 from profnb.capture.hooks import watch
 from profnb.capture.library import Library
 from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.models.torch_modules import describe_module, is_loss
+from profnb.capture.models.torch_modules import compiled_in, describe_module, is_loss
 from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.capture.seams import (
     KERAS_METRICS,
@@ -26,8 +26,6 @@ from profnb.capture.seams import (
     KERAS_SCOPE_EXIT,
     KERAS_SCOPE_LAYER,
     TORCH_CALL,
-    TORCH_COMPILE,
-    TORCH_HAS_COMPILED,
     Seam,
 )
 
@@ -80,47 +78,17 @@ class TorchScopes:
         self._open: list[tuple[object, str, Any, object]] = []  # owner, path, event, caller
         self._roots: dict[int, _Root] = {}
         self._owner_of: dict[str, int] = {}  # paths to the ids of what has them
-        self._hooks = ExitStack()
-        self._is_over = False
         self._turn = _Turn()
 
     @contextmanager
     def watch_torch(self, torch: Library) -> Iterator[None]:
         """Mark calls of modules inside the block."""
-        compiles = TORCH_COMPILE.find(torch.module)
-        if compiles is None:  # nobody would tell when to stop
-            self._is_over = True
-        elif TORCH_HAS_COMPILED.find() is not None:
-            self._stop()
-        if self._is_over:
+        with torch.watch(TORCH_CALL, before=self._module_called, after=self._left):
             yield
-            return
-        with torch.watch(TORCH_COMPILE, before=self._stop), self._hooks:
-            self._hooks.enter_context(
-                torch.watch(TORCH_CALL, before=self._module_called, after=self._left)
-            )
-            yield
-
-    def _stop(self, *_: object, **__: object) -> None:
-        """Take the hooks away: something is going to be compiled."""
-        if not self._is_over:
-            self._is_over = True
-            self._messages.append(
-                "torch.compile was used, and would have compiled profnb's hooks too, so ops that ran from "
-                "there on are told by no layer."
-            )
-        self._hooks.close()
-        while self._open:  # what runs from here on is in none of them
-            event = self._open.pop()[2]
-            if event is not None:
-                event.__exit__(None, None, None)
 
     @contextmanager
     def watch_keras(self, keras: Library) -> Iterator[None]:
         """Mark the scopes of Keras' layers, losses and optimizers, and its metrics, inside the block."""
-        if self._is_over:
-            yield
-            return
         hooks: tuple[tuple[Seam, str, dict[str, Any]], ...] = (
             (KERAS_SCOPE, "__enter__", {"after": self._scope_entered}),
             (KERAS_SCOPE_EXIT, "__exit__", {"before": self._left}),
@@ -130,12 +98,12 @@ class TorchScopes:
                 {"before": self._metrics_begin, "after": self._left},
             ),
         )
-        with self._hooks:
+        with ExitStack() as stack:
             for seam, name, both in hooks:
                 owner = seam.owner(keras.module)
                 if isinstance(owner, type) and seam.of(owner) is not None:
                     watching = watch(owner, name, hook_failed=self._hook_failed, **both)
-                    self._hooks.enter_context(watching)
+                    stack.enter_context(watching)
             yield
 
     def _is_marking(self) -> bool:
@@ -183,7 +151,7 @@ class TorchScopes:
     def _root_of(self, module: Any) -> _Root:
         root = self._roots.get(id(module))
         if root is None or root.module() is not module:
-            name = type(module).__name__
+            name = type(compiled_in(module) or module).__name__
             name = f"loss/{name}" if is_loss(module) else name
             root = self._roots[id(module)] = _Root(module, self._own_path(name, id(module)))
         return root
