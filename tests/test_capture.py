@@ -294,6 +294,49 @@ def test_a_first_step_that_fills_the_memory_is_not_waited_for(timers, monkeypatc
     assert any("grew by 3.0 GB" in note for note in p.notes)
 
 
+@pytest.fixture
+def traced_of_40(monkeypatch, timers):
+    """How many of 40 steps of 0.3 s are traced in a process that has grown by so much once so many have ended."""
+
+    def trace(megabytes, **options):
+        ended = [0]
+        monkeypatch.setattr(window, "resident_bytes", lambda: 10**9 + int(1e6 * megabytes(ended[0])))
+        monkeypatch.setattr(window, "time", types.SimpleNamespace(perf_counter_ns=lambda: 10**9 + 3 * 10**8 * ended[0]))
+        train_step = tf.function(lambda x: x + 1)
+        with profnb.profile(**options) as p:
+            for _ in range(40):
+                ended[0] += 1
+                train_step(tf.constant(1.0))
+        return int(p.step_times.was_traced.sum()), p.recording.closed_by
+
+    return trace
+
+
+def test_the_window_closes_where_its_steps_hold_much(traced_of_40):
+    """15.6 MB of events take half a second to read, at 2.5 us for 78 bytes."""
+    assert traced_of_40(lambda steps: 5 * steps) == (4, "events")
+    assert traced_of_40(lambda steps: 300 + 1.6 * steps) == (10, "events")
+
+
+def test_who_asks_for_steps_or_seconds_gets_them(traced_of_40):
+    assert traced_of_40(lambda steps: 5 * steps, max_steps=30) == (30, "steps")
+    assert traced_of_40(lambda steps: 5 * steps, max_seconds=1e6) == (40, None)
+
+
+@pytest.mark.parametrize(
+    "megabytes",
+    [
+        lambda steps: 0.1 * steps,
+        lambda steps: 800 * min(steps, 2),
+        lambda steps: 40 * (steps > 1) + 40 * (steps > 2) + 30 * (steps > 10),
+        lambda steps: 500 - 5 * steps,
+    ],
+    ids=["few events", "a model is allocated", "pools of threads fill", "memory is freed"],
+)
+def test_the_window_stays_open_where_the_process_grows_for_other_reasons(traced_of_40, megabytes):
+    assert traced_of_40(megabytes) == (40, None)
+
+
 def test_a_window_without_any_step_closes_too(monkeypatch):
     """By the real timer; the code waits until it has rung, however long that takes."""
     closed, stop = threading.Event(), tf.profiler.experimental.stop
