@@ -37,19 +37,17 @@ class _Hooks:
     """What runs around the calls of one function: the first to watch is the first to be told.
 
     Attributes:
-        before: Runs before each call; None for nothing.
-        after: Runs after each call.
-        came: Runs after each call that returned.
-        raised: Runs after each call that raised.
+        before: Run before each call.
+        after: Run after each call.
+        came: Run after each call that returned.
+        raised: Run after each call that raised.
     """
 
     __slots__ = ("_given", "after", "before", "came", "placed", "raised")
 
     def __init__(self) -> None:
-        self.before: Hook | None = None
-        self.after: Hook | None = None
-        self.came: Hook | None = None
-        self.raised: Hook | None = None
+        self.before: tuple[Hook, ...] = ()
+        self.after = self.came = self.raised = self.before
         self.placed = contextlib.ExitStack()  # closed when nobody watches any more
         self._given: list[tuple[str, Hook, Faults]] = []
 
@@ -65,19 +63,14 @@ class _Hooks:
 
     def _combine(self) -> None:
         for at in ("before", "after", "came", "raised"):
-            setattr(self, at, _one_of([guarded(*one[1:]) for one in self._given if one[0] == at]))
+            setattr(self, at, tuple(hook for when, hook, _ in self._given if when == at))
 
-
-def _one_of(hooks: Sequence[Hook]) -> Hook | None:
-    """One hook that is all of several."""
-    if len(hooks) < 2:
-        return hooks[0] if hooks else None
-
-    def run_all(*arguments: Any, **keywords: Any) -> None:
-        for hook in hooks:
-            hook(*arguments, **keywords)
-
-    return run_all
+    def failed(self, error: Exception) -> None:
+        """One has raised: everybody is told who watches. What a signal's handler raised goes on."""
+        if signal_of(error) is not None:
+            raise error
+        for hook_failed in {id(one[2]): one[2] for one in self._given}.values():
+            hook_failed(error)
 
 
 def guarded(hook: Hook, hook_failed: Faults) -> Hook:
@@ -100,27 +93,31 @@ def guarded(hook: Hook, hook_failed: Faults) -> Hook:
 
 
 def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
-    """A function that calls another one, and hooks around it."""
+    """A function that calls another one, and hooks around it, with no frame between them and it."""
 
     @functools.wraps(call)
     def watched(self: Any = _MISSING, /, *arguments: Any, **keywords: Any) -> Any:
         if self is not _MISSING:
             arguments = self, *arguments
-        if hooks.before is not None:
-            hooks.before(*arguments, **keywords)
+        try:
+            for hook in hooks.before:
+                hook(*arguments, **keywords)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            hooks.failed(error)
         try:
             result = call(*arguments, **keywords)
         except BaseException as error:
             without_us(error)
-            if hooks.raised is not None:
-                hooks.raised(*arguments, **keywords)
-            if hooks.after is not None:
-                hooks.after(*arguments, **keywords)
+            for hook in (*hooks.raised, *hooks.after):
+                guarded(hook, hooks.failed)(*arguments, **keywords)
             raise
-        if hooks.came is not None:
-            hooks.came(*arguments, result)
-        if hooks.after is not None:
-            hooks.after(*arguments, **keywords)
+        try:
+            for hook in hooks.came:
+                hook(*arguments, result)
+            for hook in hooks.after:
+                hook(*arguments, **keywords)
+        except Exception as error:  # noqa: BLE001 - likewise
+            hooks.failed(error)
         return result
 
     # PyTorch's profiler knows calls of modules by the code that stands in their class, whose variable `self`
@@ -321,7 +318,7 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
         # code's own may have no such method, or let nobody replace it: then it is not told, but it loads.
         with contextlib.suppress(AttributeError, TypeError):
             hooks = _Hooks()
-            hooks.after = loaded
+            hooks.add([("after", loaded, lambda _: None)])
             loader.exec_module = _around(loader.exec_module, hooks)  # type: ignore[method-assign]
         return spec
 
