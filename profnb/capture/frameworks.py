@@ -137,6 +137,7 @@ class Frameworks:
     def _window_closed(self) -> None:
         """Put back all but what counts and times; who stops a session that was taken over is waited for."""
         if not self._window.may_open_again:
+            self._to.recorder.count_only()
             self._window_watches.close()
             if not self._profilers.tensorflow.took_over:
                 self.codes_profiler.watches.close()

@@ -148,6 +148,8 @@ class Capture:
             if self._traces:
                 self._watches.enter_context(self.machine.watch())
             self._watches.enter_context(self._frameworks.watch())
+            if not self._traces:
+                self.recorder.count_only()
             if not self._window.is_open():
                 self.source.begin_without_trace()
             self.sampler.start()

@@ -16,6 +16,7 @@ __all__ = [
     "RUN",
     "TAPE",
     "USER",
+    "WIDTH",
     "KerasRunSeen",
     "Marking",
     "OpenStep",
@@ -28,8 +29,8 @@ TAPE = "tape"  # marks where a step may begin, and is none
 _COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",
 )  # fmt: skip
-_WIDTH, _TRACED = len(_COLUMNS), _COLUMNS.index("was_traced")
-_PACKED = Struct(f"{_WIDTH}q").pack  # in a third of the time of array.extend
+WIDTH, _TRACED = len(_COLUMNS), _COLUMNS.index("was_traced")
+_PACKED = Struct(f"{WIDTH}q").pack  # in a third of the time of array.extend
 
 
 class Marking(Protocol):
@@ -174,6 +175,7 @@ class StepLog:
         runs: Keras' runs, in the order in which they began.
         run_spans: When the outermost of them began and ended, by ``time.perf_counter_ns``.
         failed: Steps that ended with an exception: name, begin and end by ``time.perf_counter_ns``.
+        cells: The steps, ``WIDTH`` numbers each.
     """
 
     names: list[str] = field(default_factory=list)
@@ -182,11 +184,11 @@ class StepLog:
     runs: list[KerasRunSeen] = field(default_factory=list)
     run_spans: list[tuple[int, int]] = field(default_factory=list)
     failed: list[tuple[str, int, int]] = field(default_factory=list)
-    _cells: array[int] = field(default_factory=lambda: array("q"))
+    cells: array[int] = field(default_factory=lambda: array("q"))
     _codes: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._cells) // _WIDTH
+        return len(self.cells) // WIDTH
 
     def code_of(self, name: str) -> int:
         """The row of a name in ``names``."""
@@ -206,24 +208,24 @@ class StepLog:
             name: What it is called.
             others: The other columns of ``StepRecords``, in their order.
         """
-        cells, code = self._cells, self._codes.get(name)
-        if len(cells) > first * _WIDTH:
-            del cells[first * _WIDTH :]
+        cells, code = self.cells, self._codes.get(name)
+        if len(cells) > first * WIDTH:
+            del cells[first * WIDTH :]
         if code is None:
             code = self.code_of(name)
         cells.frombytes(_PACKED(begin_ns, end_ns, code, *others))
 
     def truncate(self, length: int) -> None:
         """Forget the steps from one on."""
-        del self._cells[length * _WIDTH :]
+        del self.cells[length * WIDTH :]
 
     def column(self, name: str, first: int = 0) -> array[int]:
         """One column, from a row on."""
-        return self._cells[first * _WIDTH + _COLUMNS.index(name) :: _WIDTH]
+        return self.cells[first * WIDTH + _COLUMNS.index(name) :: WIDTH]
 
     def forget_traced(self) -> None:
         """What was traced so far is of a trace that nobody will see."""
-        self._cells[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
+        self.cells[_TRACED::WIDTH] = array("q", bytes(8 * len(self)))
 
     def steps_within(self, begin_ns: int, end_ns: int) -> list[int]:
         """Of each step, 1 if it lies in a span of time."""
@@ -233,17 +235,17 @@ class StepLog:
     def set_traced(self, traced: Sequence[int]) -> None:
         """Say of the first steps whether each was traced; the others were not."""
         whole = [*traced, *[0] * (len(self) - len(traced))]
-        self._cells[_TRACED::_WIDTH] = array("q", whole)
+        self.cells[_TRACED::WIDTH] = array("q", whole)
 
     def without(self, is_aside: Sequence[bool]) -> StepLog:
         """The log without some of the steps; ends of epochs stand where they did among the others."""
         kept = array("q")
         for row, aside in enumerate(is_aside):
             if not aside:
-                kept.extend(self._cells[row * _WIDTH : (row + 1) * _WIDTH])
+                kept.extend(self.cells[row * WIDTH : (row + 1) * WIDTH])
         before = [0, *accumulate(map(int, is_aside))]
         ended_at = [at - before[min(at, len(is_aside))] for at in self.ended_at]
-        return replace(self, ended_at=ended_at, _cells=kept)
+        return replace(self, ended_at=ended_at, cells=kept)
 
     def records(self) -> StepRecords:
         """The steps so far, as columns of their own."""

@@ -46,7 +46,7 @@ __all__ = ["GraphRuns"]
 
 _ARGUMENTS = ("feed_dict", "options", "run_metadata")
 _MOST_BYTES = 512 << 20
-_MOST_VERSIONS = 10_000
+_MOST_VERSIONS, _UNCHANGED = 10_000, 200
 _HIDDEN = (
     "Session.run was replaced by code that takes no options, so session runs are not traced one by one and "
     "-n does not bound them."
@@ -109,7 +109,7 @@ class GraphRuns:
         self._saving = 0
         self._is_refused = False
         self._is_over = self._has_traced_all = False
-        self._is_hidden = False
+        self._is_hidden = self._is_final = False
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
@@ -145,6 +145,8 @@ class GraphRuns:
     def _end(self) -> None:
         """Trace no run any more: a capture that overlaps may leave our method in its place for a while."""
         self._is_over = True
+        missing = min(self.ended, _MOST_VERSIONS) - len(self.graph_versions)
+        self.graph_versions += self.graph_versions[-1:] * missing
 
     def _around(
         self, session: Any, feed_dict: Any, options: Any, metadata: Any
@@ -153,7 +155,8 @@ class GraphRuns:
         if threading.get_ident() != self._thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
         if self._has_traced_all:
-            self.untraced += self._asked(options) not in (None, self._full_trace)
+            if options is not None:
+                self.untraced += self._asked(options) not in (None, self._full_trace)
             return _TimedRun(self, session, feed_dict, options, metadata)
         return _Run(self, session, feed_dict, options, metadata)
 
@@ -229,7 +232,7 @@ class GraphRuns:
         if failed:
             self._run_failed()
         elif not self._is_refused:
-            self._run_ended(_is_traced(metadata))
+            self._run_ended(metadata is not None and _is_traced(metadata))
 
     def keep(self, session: Any, metadata: Any) -> None:
         """Keep what there is to know of a run that has ended."""
@@ -247,10 +250,12 @@ class GraphRuns:
             self.environment = _threads_of(session)
 
     def count(self, session: Any) -> None:
-        """A run has ended."""
+        """A run has ended; of a graph that has not changed for long it is not asked any more."""
         self.ended += 1
-        if len(self.graph_versions) < _MOST_VERSIONS:
-            self.graph_versions.append(int(getattr(session.graph, "version", 0)))
+        versions = self.graph_versions
+        if len(versions) < _MOST_VERSIONS and not self._is_final:
+            versions.append(int(getattr(session.graph, "version", 0)))
+            self._is_final = len(versions) > _UNCHANGED and versions[-1] == versions[-_UNCHANGED]
 
     def _lose_gaps(self, error: Exception) -> None:
         """What fails in watching gaps costs no more than that."""

@@ -30,12 +30,13 @@ from profnb.capture.seams import (
     STEPS_PER_EXECUTION,
 )
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KERAS, KerasRunSeen, Marking
+from profnb.capture.step_records import KERAS, KINDS, KerasRunSeen, Marking
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 
 __all__ = ["KerasBatches"]
 
+_KERAS = KINDS.index(KERAS)
 RunHook = Callable[[str, Any], object]
 
 
@@ -154,6 +155,10 @@ class KerasBatches:
         opened = self._open
         if threading.get_ident() != opened.thread:
             return
+        if opened.counts_only and opened.batch is None and not opened.stack:
+            opened.batch = opened.begin(None, KERAS, phase, self._batches_begun)
+            self._batches_begun += 1
+            return
         if opened.batch is not None:
             self._batch_abandoned()
         self._abandon_iteration()
@@ -175,6 +180,10 @@ class KerasBatches:
         opened = self._open
         batch = opened.batch
         if batch is None or threading.get_ident() != opened.thread:
+            return
+        if opened.counts_only and batch.marker is None:
+            opened.batch = None
+            opened.count(batch, _KERAS, batch.name)
             return
         end_ns = time.perf_counter_ns()
         if batch.marker is not None:
@@ -205,7 +214,8 @@ class KerasBatches:
                 add_metadata(span.marker, profnb_iterations=iterations)
             self.keras_runs.batch_ended(span.name, iterations)
         self._batch_ended()
-        opened.report()
+        if not opened.counts_only:
+            opened.report()
 
     def _call_ended(self, *_: object, **__: object) -> None:
         """A ``train_on_batch`` and the like returned or raised."""
@@ -213,7 +223,8 @@ class KerasBatches:
             self.end_failed_batch()
         else:
             self._batch_ended()
-            self._open.report()
+            if not self._open.counts_only:
+                self._open.report()
 
     def _epoch_ends(self, callbacks: object, *_: object, **__: object) -> None:
         self._batch_abandoned()

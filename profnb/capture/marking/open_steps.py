@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import CALL, KINDS, USER, OpenStep, StepLog
+from profnb.capture.step_records import CALL, KINDS, USER, WIDTH, OpenStep, StepLog
 
 __all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]
 
@@ -36,9 +36,6 @@ MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 class OpenSteps:
     """What runs on one thread, and the steps that ended there.
-
-    A step of half a millisecond that is only counted may take 2 % longer at most, so nothing is looked up
-    here that the window alone needs.
 
     Args:
         is_tracing: Whether the profiler is recording right now.
@@ -51,6 +48,8 @@ class OpenSteps:
         batch: Keras' batch that runs.
         runs: How many fits (evaluates, ...) of Keras began, by phase.
         is_in_run: Whether one runs, which has batches of its own.
+        counts_only: Whether no trace is recorded from here on. What ends then is counted, in as few frames as
+            can be: a step of half a millisecond may take 2 % longer at most.
         thread: The thread whose steps they are.
     """
 
@@ -62,7 +61,7 @@ class OpenSteps:
         self.stack: list[OpenStep] = []
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
-        self.is_in_run = False
+        self.is_in_run = self.counts_only = False
         self._marking_ns: dict[
             int, int
         ] = {}  # by row, what marking a traced step took outside of it
@@ -107,11 +106,9 @@ class OpenSteps:
         self, marker: object, kind: str | None, name: str, step_num: int | None = None
     ) -> OpenStep:
         """Something begins; the caller keeps it, on the stack or as the batch."""
-        first = len(self.log)
+        first, is_traced = len(self.log.cells) // WIDTH, not self.counts_only and self.is_tracing()
         number = first if step_num is None else step_num
-        return OpenStep(
-            marker, kind, name, time.perf_counter_ns(), first, self.is_tracing(), number
-        )
+        return OpenStep(marker, kind, name, time.perf_counter_ns(), first, is_traced, number)
 
     def marker_began(self, span: OpenStep) -> None:
         """A marker of ours has begun: what passed since its step did lies before it in the trace."""
@@ -121,6 +118,13 @@ class OpenSteps:
         """End a step's marker of ours, if there is one: what passes then lies behind it in the trace."""
         end_marker(span.marker)
         span.unmarked_ns = time.perf_counter_ns()
+
+    def count(self, span: OpenStep, kind: int, name: str) -> None:
+        """It ended behind the window and is a step, of a row of ``KINDS``."""
+        self.log.end_step(
+            span.first_record, span.begin_ns, time.perf_counter_ns(), name, kind, 0, span.retraced,
+            span.iterations, span.step_num, self.runs.get(name, 0) if self.is_in_run else 0,
+        )  # fmt: skip
 
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""

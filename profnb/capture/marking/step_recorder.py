@@ -53,6 +53,10 @@ class StepRecorder:
         self.loops = OwnLoops(self._open)
         self.batches = KerasBatches(self._open, self.loops.abandon_iteration, door_of_keras)
 
+    def count_only(self) -> None:
+        """No trace is recorded from here on."""
+        self._open.counts_only = True
+
     @property
     def marking_ns(self) -> int:
         """What marking a traced step took outside of it, on average."""

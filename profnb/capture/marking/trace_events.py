@@ -32,9 +32,11 @@ from profnb.capture.seams import (
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_own_file
-from profnb.capture.step_records import CALL, KERAS, TAPE, USER, OpenStep
+from profnb.capture.step_records import CALL, KERAS, KINDS, TAPE, USER, OpenStep
 
 __all__ = ["TraceEvents"]
+
+_CALL = KINDS.index(CALL)
 
 
 class TraceEvents:
@@ -51,6 +53,8 @@ class TraceEvents:
         """Nothing is watched yet."""
         self._open = open_steps
         self._tracings_of: Callable[[Any], int] = lambda _: 0
+        self._named: Any = None  # the function that was called last, and its name
+        self._name = ""
         self.functions = FunctionLog()
 
     @contextmanager
@@ -133,17 +137,33 @@ class TraceEvents:
     def _called(self, function: Any, *_: object, **__: object) -> None:
         """A ``tf.function`` is called."""
         opened = self._open
-        if threading.get_ident() == opened.thread:
-            span = opened.begin(None, CALL, FUNCTION_NAME.of(function, ""))
-            span.function, span.tracings = function, self._tracings_of(function)
-            opened.stack.append(span)
+        if threading.get_ident() != opened.thread:
+            return
+        span = opened.begin(None, CALL, "")
+        span.function, span.tracings = function, self._tracings_of(function)
+        opened.stack.append(span)
 
     def _returned(self, function: Any, *_: object) -> None:
-        span = self._call_of(function)
-        if span is not None:
-            if self._tracings_of(function) != span.tracings:
-                self._function_traced(function)
+        opened, stack = self._open, self._open.stack
+        if not stack or threading.get_ident() != opened.thread:
+            return
+        span = stack[-1] if stack[-1].function is function else self._call_of(function)
+        if span is None:
+            return
+        if self._tracings_of(function) != span.tracings:
+            self._function_traced(function)
+        if opened.counts_only and len(stack) == 1:
+            stack.pop()
+            if opened.batch is None:
+                opened.count(span, _CALL, self._name_of(function))
+        else:
             self._span_ended(span, failed=False)
+
+    def _name_of(self, function: Any) -> str:
+        """The function's name; read once of each."""
+        if self._named is not function:
+            self._named, self._name = function, FUNCTION_NAME.of(function, "")
+        return self._name
 
     def _call_raised(self, function: Any, *_: object, **__: object) -> None:
         span = self._call_of(function)
@@ -152,12 +172,11 @@ class TraceEvents:
 
     def _call_of(self, function: Any) -> OpenStep | None:
         """The innermost call that runs here, of a function."""
-        stack = self._open.stack
-        if not stack or threading.get_ident() != self._open.thread:
+        if threading.get_ident() != self._open.thread:
             return None
-        if stack[-1].function is function:  # as a rule it is the last one
-            return stack[-1]
-        return next((span for span in reversed(stack) if span.function is function), None)
+        return next(
+            (span for span in reversed(self._open.stack) if span.function is function), None
+        )
 
     def _metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
@@ -195,6 +214,8 @@ class TraceEvents:
         opened, stack = self._open, self._open.stack
         while stack.pop() is not span:  # as a rule it is the last one
             pass
+        if span.function is not None:
+            span.name = self._name_of(span.function)
         if failed:
             if opened.batch is not None:
                 opened.batch.failed_ns = end_ns
