@@ -17,6 +17,7 @@ Each folder's own docstring says what is in it.
     subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell, system: what
                 each finds, its ``section`` (how it is shown) and ``advice`` (what it says), if any;
                 ``find`` has what is found of a trace, and ``study`` all of those
+    advice/     what a change saves: the tree of the cell's time, and the replay of it with an edit
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, ranking of advice, frontends

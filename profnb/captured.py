@@ -45,6 +45,7 @@ class CapturedProfile:
         self._capture = Capture(options)
         self._spare = ExitStack()
         self.profile = Profile(recording=self._capture.recording, options=options)
+        self.profile.ran_here = True
 
     @classmethod
     def of(cls, profile: Profile) -> "CapturedProfile":

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profnb.capture.environment import CORES
 from profnb.capture.session import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
@@ -21,6 +22,8 @@ from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
+    from profnb.advice.cell_tree import CellTree
+    from profnb.advice.what_if import WhatIf
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.core.columns import Floats
     from profnb.drawing.plotly import Figures
@@ -51,6 +54,7 @@ class Profile(Tables):
         options: How it was captured; defaults for a saved trace.
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
+        ran_here: Whether its code ran in this process.
         opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         other_hosts: How many more hosts the capture has that are not shown.
@@ -77,6 +81,7 @@ class Profile(Tables):
         self.remarks: list[str] = []
         self.other_hosts = 0
         self.opened_as = ""
+        self.ran_here = False
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
     def _set_trace(self, trace: "Trace") -> None:
@@ -86,6 +91,7 @@ class Profile(Tables):
             "study",
             "_step_times",
             "_cell_breakdown",
+            "_cell_tree",
             "_machine",
             "_energy",
             "notes",
@@ -155,6 +161,13 @@ class Profile(Tables):
         if self.recording is None or self.recording.cell is None:
             return None
         return break_down_cell(self.recording.cell, self.recording.source)
+
+    @cached_property
+    def _cell_tree(self) -> "CellTree | None":
+        from profnb.advice.cell_tree import grow_tree
+
+        cell = None if self.recording is None else self.recording.cell
+        return grow_tree(cell, self.study if self.has_trace else None)
 
     @cached_property
     def _machine(self) -> "MachineUse | None":
@@ -256,7 +269,8 @@ class Profile(Tables):
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
         self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
-        self.__dict__.pop("_cell_breakdown", None)
+        for name in ("_cell_breakdown", "_cell_tree"):
+            self.__dict__.pop(name, None)
         breakdown = self._cell_breakdown
         if breakdown is not None:
             self._shown = self._shown[0], with_cell(report, breakdown)
@@ -290,6 +304,34 @@ class Profile(Tables):
         from profnb.report.ranking import advise
 
         return advise(self.study, refine_with_devices) if self.has_trace else []
+
+    def what_if(self, **changes: object) -> "WhatIf":
+        """What the cell would take if something were different: ``p.what_if(without="Score.on_epoch_end")``.
+
+        Args:
+            changes: ``without``: the name of a callback, an own function or ``predict`` that is not called
+                any more. ``compiled``: that of an own function put into a ``tf.function``.
+                ``epochs_restart_free``: True for one iterator that all epochs share. ``input``, ``launch``,
+                ``device``: how many times as long waiting for input, launching kernels, and what the device
+                computes would take (0 for no time). ``cores``: how many there would be. Several are one
+                change.
+
+        Returns:
+            The least and the most that it saves, in milliseconds of the cell's wall time (of a loaded trace's
+            window), and why: ``p.what_if(input=0).saves_ms``.
+
+        Raises:
+            ValueError: There is no such change, nothing of that name, or no time that is known.
+        """
+        from profnb.advice.what_if import Model, what_if
+
+        tree = self._cell_tree
+        if tree is None:
+            raise ValueError("Nothing was recorded, so there is no time that a change could save.")
+        study = self.study if self.has_trace else None
+        cores = self.environment.get(CORES, "")
+        model = Model(tree, study, self.ran_here, int(cores) if cores.isdecimal() else 0)
+        return what_if(model, changes)
 
     @cached_property
     def notes(self) -> list[str]:

@@ -11,6 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from made_cell import CELL, IMPORT, KERAS_2, KERAS_3, MAKES_MODEL, MINE, MS, NEXT_ELEMENT, TENSORFLOW, TRAINER, S, Cell
+from made_cell import callback, callback_list, imports, keras_run, layer, saves
+
 import profnb
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.parts.in_flight import InFlight, watch_in_flight
@@ -30,45 +33,6 @@ from profnb.report.forms.as_html import _marks
 from profnb.report.report import build_report
 from profnb.subjects.cell.cell_breakdown import break_down_cell
 from profnb.subjects.cell.section import cell_words
-
-MS, S = 1_000_000, 1_000_000_000
-
-# Frames as they are seen: name, file, first line, line that runs.
-
-KERAS_3, KERAS_2, TENSORFLOW = (f"/x/site-packages/{name}" for name in ("keras/src", "tf_keras/src", "tensorflow/python"))
-TRAINER = f"{KERAS_3}/backend/tensorflow/trainer.py"
-MINE = "/home/me/mine.py"
-CELL = ("<module>", "<ipython-input-3-x>", 1, 8)
-IMPORT = ("_find_and_load", "<frozen importlib._bootstrap>", 1165, 1176)
-
-
-def keras_run(method):
-    return (f"TensorFlowTrainer.{method}", TRAINER, 300, 370)
-
-
-def callback_list(hook):
-    return (f"CallbackList.{hook}", f"{KERAS_3}/callbacks/callback_list.py", 20, 25)
-
-
-def callback(name, line=4):
-    return (name, MINE, line, line + 1)
-
-
-def layer(name="Dense.build"):
-    return (name, f"{KERAS_3}/layers/core/dense.py", 100, 110)
-
-
-def saves(name="Model.save_weights"):
-    return (name, f"{KERAS_3}/models/model.py", 300, 320)
-
-
-def imports(package):
-    return IMPORT, ("<module>", f"/x/site-packages/{package}/__init__.py", 1, 3)
-
-
-MAKES_MODEL = ("Sequential.__init__", f"{KERAS_3}/models/sequential.py", 60, 70)
-NEXT_ELEMENT = ("OwnedIterator.__next__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 800, 826)
-
 
 # Which part of the cell a stack is in.
 
@@ -185,93 +149,6 @@ def test_the_codes_own_python_is_at_its_innermost_line_and_the_rest_where_it_is_
 
 
 # Looks and counters to parts, with time that passes when the test says so.
-
-
-class Cell:
-    """A cell that is looked at as each piece of work ends, unless a test says that there was no time for it."""
-
-    def __init__(self, name_of_file=CELL):
-        self.began = self.now = 7
-        self.stack = [name_of_file]
-        self.log, self.looks, self.own, self.flying = StepLog(), StackRecords(7), [], []
-        self._runs, self._frames, self._stacks = [], {}, {}
-
-    def look(self):
-        looks = self.looks
-        rows = tuple(self._frames.setdefault(frame, len(self._frames)) for frame in self.stack)
-        looks.time_ns.append(self.now)
-        looks.stack.append(self._stacks.setdefault(rows, len(self._stacks)))
-
-    def work(self, ms, *frames, looks=True):
-        self.now += int(ms * MS)
-        if looks:
-            with self.within(*frames):
-                self.look()
-
-    @contextmanager
-    def within(self, *frames):
-        self.stack += frames
-        yield
-        del self.stack[len(self.stack) - len(frames) :]
-
-    @contextmanager
-    def run(self, method):
-        phase = {"fit": "train", "evaluate": "test"}.get(method, method)
-        number = 1 + sum(run.phase == phase for run in self.log.runs)
-        is_validation = method == "evaluate" and self._runs[-1:] == ["train"] and "on_" not in self.stack[-1][0]
-        self.log.runs.append(KerasRunSeen(phase, number, is_validation))
-        self._runs.append(phase)
-        begin = self.now
-        with self.within(keras_run(method)):
-            yield
-        self._runs.pop()
-        if not self._runs:
-            self.log.run_spans.append((begin, self.now))
-
-    def callback(self, name, ms=0, *frames, looks=True, inside=None):
-        with self.within(callback_list(name.rpartition(".")[2]), callback(name), *frames):
-            self.work(ms, looks=looks)
-            if inside is not None:
-                inside()
-
-    def step(self, ms, kind=KERAS, name="train", *, retraced=False, looks=True, inside=None):
-        begin = self.now
-        if inside is not None:
-            inside()
-        self.work(ms, looks=looks)
-        number = sum(run.phase == name for run in self.log.runs) if kind == KERAS and self._runs else 0
-        self.log.end_step(len(self.log), begin, self.now, name, KINDS.index(kind), 0, retraced, 1, 0, number)
-
-    def fail(self, ms, name):
-        begin = self.now
-        self.work(ms)
-        self.log.failed.append((name, begin, self.now))
-
-    def profnb(self, ms, name):
-        begin = self.now
-        self.work(ms, looks=False)
-        self.own.append((name, begin, self.now))
-
-    def epoch_ends(self):
-        self.log.ended_at.append(len(self.log))
-        self.log.ended_epoch.append(len(self.log.ended_at))
-
-    def records(self):
-        """The parts, whose sum is exact."""
-        self.looks.frames[:], self.looks.stacks[:] = self._frames, self._stacks
-        counts = CellCounts(self.began, self.now, self.log, self.own, self.flying)
-        found = divide_cell(counts, self.looks)
-        assert found.wall_ns == self.now - self.began == sum(part.wall_ns for part in found.parts)
-        assert all(part.wall_ns >= part.longest_ns >= 0 for part in found.parts)
-        return found
-
-    def finish(self):
-        """Milliseconds and occurrences by part and name; several rows of the code's own Python are one."""
-        found = {}
-        for part in self.records().parts:
-            ms, count = found.get((part.part, part.name), (0, 0))
-            found[part.part, part.name] = ms + part.wall_ns / MS, count + part.occurrences * part.is_counted
-        return found
 
 
 @pytest.fixture

@@ -328,6 +328,9 @@ LITE_OPS = Seam(
 # TensorFlow's input pipelines and settings.
 _NO_DATASETS = "iterators are not named after their datasets' functions"
 DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")
+_NO_COSTS = "what a change saves is told in wider ranges"
+DATASET_RANGE = Seam("tensorflow:data.Dataset.range", _NO_COSTS, 1)
+FUNCTION = Seam("tensorflow:function", _NO_COSTS, 1)
 DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
 CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
 DATASET_TENSORS = Seam(

@@ -16,7 +16,7 @@ so of the epoch end three quarters are that callback's, and the gaps, together, 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -25,6 +25,9 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.in_flight import InFlight
 from profnb.capture.parts.part_records import CellPart, CellRecords
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
+from profnb.capture.parts.tree_making import CellTree, Path, Paths, divided, in_epochs
+from profnb.capture.parts.tree_records import CALL as RUN_CALL
+from profnb.capture.parts.tree_records import EPOCH, Place
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import number_cells
 from profnb.capture.step_records import CALL, KERAS, KINDS, USER, StepLog
@@ -42,6 +45,7 @@ _SEEN = (parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT)  # whi
 _OF_RUNS = (
     parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.FIRST, parts.SLOW_FIRST,
 )  # fmt: skip
+_STEPS = (*_OF_RUNS, parts.MARKED, parts.CALLS, parts.SESSION_RUNS)
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
@@ -84,6 +88,8 @@ class _Parts:
 
     def __init__(self) -> None:
         self.rows: dict[_Key, _Row] = {}
+        self.tree = CellTree()
+        self.runs: Counter[str] = Counter()  # of Keras', by method
 
     def add(
         self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
@@ -100,6 +106,14 @@ class _Parts:
         row.occurrences += occurrences
         return row
 
+    def add_with_path(
+        self, key: _Key, path: Path, first_ns: int, wall_ns: int, looks: int = 0
+    ) -> _Row:
+        """Add what lies between steps; what is steps' all the same gets its path with them."""
+        if key[0] not in _STEPS:
+            self.tree.add(path, first_ns, wall_ns, looks)
+        return self.add(key, first_ns, wall_ns)
+
 
 def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
     """The parts of a cell.
@@ -115,12 +129,17 @@ def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
 
     made = _Parts()
     spans = _Spans(counts, made)
-    seen = [part_of_stack([looks.frames[frame] for frame in stack]) for stack in looks.stacks]
+    seen = [
+        part_of_stack([looks.frames[frame] for frame in stack], looks.base)
+        for stack in looks.stacks
+    ]
     times = np.asarray(looks.time_ns, np.int64)
     inside = (times > counts.begin_ns) & (times <= counts.end_ns)
     times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
-    calls = _divide_between(spans, made, seen, times, stacks)
-    _place_steps(spans, made, seen, times, stacks)
+    apart = np.diff(times, prepend=spans.edge_ns[0])
+    paths = Paths(zip((seen[stack].path for stack in stacks.tolist()), apart.tolist(), strict=True))
+    calls = _divide_between(spans, made, seen, times, stacks, paths)
+    _place_steps(spans, made, seen, times, stacks, paths)
     _count(made, counts.log, spans.gaps)
     return _records(counts, made, calls)
 
@@ -185,12 +204,14 @@ class _Spans:
                     continue
                 wall_ns = int(took[(where == row) & is_its].sum())
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
+                made.tree.add((Place(part, name),), int(listed[row, 0]), wall_ns)
 
     def _charge_flown(self, made: _Parts, pieces: "Int64s") -> None:
         """Charge batches that are still computed with what later steps wait for them."""
         for piece in pieces.tolist():
             begin_ns, end_ns = self.edge_ns[piece : piece + 2].tolist()
-            made.add((*self.contexts[self.context[piece]], "", 0), begin_ns, end_ns - begin_ns)
+            key = (*self.contexts[self.context[piece]], "", 0)
+            made.add_with_path(key, (), begin_ns, end_ns - begin_ns)
 
     def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s") -> None:
         import numpy as np
@@ -238,6 +259,13 @@ class _Spans:
             self.contexts.append((part, name))
         self.is_flown = in_flown >= 0
         self.context[self.is_flown] = first + in_flown[self.is_flown]
+
+    def before(self, piece: int) -> _Key | None:
+        """The kind of the steps before and behind a piece; None where they are not of one."""
+        at = int(self._before[piece])
+        if at < 0 or at + 1 >= self.key.size or self.key[at] != self.key[at + 1]:
+            return None
+        return self.keys[int(self.key[at])]
 
     def of_run(self, piece: int, method: str) -> tuple[str, str]:
         """What a stretch is in which a look saw a run of Keras', and nothing more of it."""
@@ -378,8 +406,9 @@ _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it too
 
 
 def _divide_between(
-    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s"
-) -> list[_Call]:
+    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s",
+    paths: Paths,
+) -> list[_Call]:  # fmt: skip
     """Charge what lies between steps; the calls that were seen in it."""
     import numpy as np
 
@@ -394,24 +423,26 @@ def _divide_between(
     begin = np.where(is_first, edge_ns[piece], times - apart)
     end = np.where(np.append(is_first[1:], True), edge_ns[piece + 1], times)
     begin, end = (np.where(is_short[piece], times, at) for at in (begin, end))
-    votes: dict[int, Counter[_Key]] = {}
+    votes: dict[int, Counter[tuple[_Key, Path]]] = {}
     calls: list[_Call] = []
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
         part = seen[stacks[look]]
         key = _key_of(spans, int(piece[look]), part)
+        path = _path_to(spans, int(piece[look]), key, part.path, paths)
         if is_short[piece[look]]:
             context = int(spans.context[piece[look]])
-            votes.setdefault(context, Counter())[key] += int(apart[look])
+            votes.setdefault(context, Counter())[key, path] += int(apart[look])
         since, until = int(begin[look]), int(end[look])
-        made.add(key, since, until - since).places[part.file, part.line] += 1
+        made.add_with_path(key, path, since, until - since, 1).places[part.file, part.line] += 1
         if calls and calls[-1][0] == key and calls[-1][2] == since:
             calls[-1] = key, calls[-1][1], until, calls[-1][3] + until - since
         else:
             calls.append((key, since, until, until - since))
     for unseen in between[~is_short[between] & ~np.isin(between, piece)].tolist():
-        context_key = spans.contexts[spans.context[unseen]]
-        made.add((*context_key, "", 0), int(edge_ns[unseen]), int(took[unseen]))
-    _divide_short(spans, made, between[is_short[between]], votes)
+        key = (*spans.contexts[spans.context[unseen]], "", 0)
+        path = _path_to(spans, unseen, key, None, paths)
+        made.add_with_path(key, path, int(edge_ns[unseen]), int(took[unseen]))
+    _divide_short(spans, made, between[is_short[between]], votes, paths)
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
         if key[0] in _SEEN:
@@ -420,8 +451,9 @@ def _divide_between(
 
 
 def _divide_short(
-    spans: _Spans, made: _Parts, short: "Int64s", votes: dict[int, Counter[_Key]]
-) -> None:
+    spans: _Spans, made: _Parts, short: "Int64s", votes: dict[int, Counter[tuple[_Key, Path]]],
+    paths: Paths,
+) -> None:  # fmt: skip
     """Charge stretches that are shorter than the time between looks: those of one kind together."""
     import numpy as np
 
@@ -429,13 +461,19 @@ def _divide_short(
     pool_ns = np.zeros(len(spans.contexts), np.int64)
     np.add.at(pool_ns, spans.context[short], took[short])
     for context in np.flatnonzero(pool_ns).tolist():
-        first_ns = int(spans.edge_ns[short[spans.context[short] == context][0]])
-        shares = votes.get(context) or Counter({(*spans.contexts[context], "", 0): 1})
-        left, whole = int(pool_ns[context]), sum(shares.values())
-        for key, share in shares.most_common():
-            part_ns = -(-left * share // whole)
-            made.add(key, first_ns, part_ns)
-            left, whole = left - part_ns, whole - share
+        first = int(short[spans.context[short] == context][0])
+        shares = votes.get(context)
+        if not shares:
+            key = (*spans.contexts[context], "", 0)
+            shares = Counter({(key, _path_to(spans, first, key, None, paths)): 1})
+        for (key, path), part_ns in divided(int(pool_ns[context]), shares):
+            made.add_with_path(key, path, int(spans.edge_ns[first]), part_ns)
+
+
+def _path_to(spans: _Spans, piece: int, key: _Key, path: Path | None, paths: Paths) -> Path:
+    """The path to what lies between steps."""
+    is_inside = spans.of_run(piece, _FIT)[0] != parts.AROUND
+    return paths.between(Place(key[0], key[1]), path, is_inside=is_inside)
 
 
 def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
@@ -448,9 +486,10 @@ def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
 
 
 def _place_steps(
-    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s"
-) -> None:
-    """Say of each kind of step which line of the user's runs it, by the looks that met it.
+    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s",
+    paths: Paths,
+) -> None:  # fmt: skip
+    """Say of each kind of step which line of the user's runs it and what it calls, by looks that met it.
 
     Keras 2 calls the callbacks of a batch inside of its own marker: there, too, they are callbacks.
     """
@@ -458,26 +497,53 @@ def _place_steps(
 
     piece = np.searchsorted(spans.edge_ns, times, "left") - 1
     apart = np.diff(times, prepend=spans.edge_ns[0])
-    votes: dict[_Key, Counter[_Key]] = {}
+    looks: dict[_Key, list[tuple[Path, int]]] = {}
+    callbacks: dict[_Key, Counter[tuple[_Key, Path]]] = {}
     for look in np.flatnonzero(spans.step[piece] >= 0).tolist():
         part, key = seen[stacks[look]], spans.keys[spans.key[spans.step[piece[look]]]]
         made.rows[key].places[part.file, part.line] += 1
-        is_inside = part.part in _TIMED and part.run and key[0] in _OF_RUNS
-        of_part = (part.part, part.name, "", 0) if is_inside else key
-        votes.setdefault(key, Counter())[of_part] += int(apart[look])
-        if is_inside:
-            made.add(of_part, int(times[look]), 0).places[part.file, part.line] += 1
-    for key, shares in votes.items():
-        step_ns, whole = made.rows[key].wall_ns, sum(shares.values())
-        for of_part, share in shares.items():
+        if part.part in _TIMED and part.run and key[0] in _OF_RUNS:
+            inner = part.part, part.name, "", 0
+            made.add(inner, int(times[look]), 0).places[part.file, part.line] += 1
+            path = in_epochs(part.path, is_inside=True)
+            callbacks.setdefault(key, Counter())[inner, path] += int(apart[look])
+        else:
+            looks.setdefault(key, []).append((part.path, int(apart[look])))
+    around: dict[_Key, list[Path]] = {}
+    for look in np.flatnonzero(spans.is_between[piece]).tolist():
+        before = spans.before(int(piece[look]))
+        if before is not None:
+            around.setdefault(before, []).append(seen[stacks[look]].path)
+    for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
+        shares: Counter[tuple[_Key, Path]] = Counter(callbacks.get(key, {}))
+        step = Place(key[0], "" if key[1] in _METHODS.values() else key[1])
+        methods = _methods_of(key)
+        of_steps = paths.of_steps(step, methods, looks.get(key, ()), around.get(key, ()))
+        shares |= {(key, path): weight for path, weight in of_steps.items()}
+        for (of_part, path), part_ns in divided(row.wall_ns, shares):
+            made.tree.add(path, row.first_ns, part_ns, 0)
             if of_part != key:
-                made.add(of_part, made.rows[key].first_ns, step_ns * share // whole)
-                made.rows[key].wall_ns -= step_ns * share // whole
+                made.add(of_part, row.first_ns, part_ns)
+                row.wall_ns -= part_ns
+
+
+def _methods_of(key: _Key) -> Collection[str]:
+    """The runs of Keras' that make steps of a kind."""
+    part, name = key[:2]
+    if part in (parts.FIRST, parts.SLOW_FIRST):
+        return {"train": (_FIT,), "test": ("evaluate", _VALIDATION)}.get(
+            name, (_METHODS.get(name, name),)
+        )
+    if part == parts.VALIDATION:
+        return (_VALIDATION,)
+    return (name,) if name in _METHODS.values() else ()
 
 
 def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> None:
     """Say how often something happened, where a counter knows it."""
-    runs = Counter(_method_of(run.phase, is_validation=run.is_validation) for run in log.runs)
+    runs = made.runs = Counter(
+        _method_of(run.phase, is_validation=run.is_validation) for run in log.runs
+    )
     names = log.column("name")
     batches = Counter(
         log.names[code] for code, run in zip(names, log.column("run"), strict=True) if run
@@ -496,6 +562,20 @@ def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> None:
             row.occurrences = batches["train" if phase == "batch" else phase]
         elif part == parts.CALLBACKS:
             row.occurrences = ends.get(name.rpartition(".on_")[2].rpartition("_")[0], 0)
+
+
+def _occurrences(made: _Parts, log: StepLog) -> dict[tuple[str, str, str], int]:
+    """How often what has a kind and a name happened, in all runs of a method or anywhere."""
+    counted = {(RUN_CALL, method, ""): times for method, times in made.runs.items()}
+    counted[EPOCH, "", _FIT] = len(log.ended_at)
+    for (part, name, *_), row in made.rows.items():
+        if not row.is_counted or part == parts.OTHER:
+            continue
+        if name in (*_METHODS.values(), _VALIDATION):
+            counted[part, "", _VALIDATION if part == parts.VALIDATION else name] = row.occurrences
+        else:
+            counted[part, name, ""] = row.occurrences
+    return counted
 
 
 def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRecords:
@@ -522,7 +602,11 @@ def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRe
                 part, name, row.occurrences, row.wall_ns, longest_ns, file, line, row.is_counted
             )
         )
-    records = CellRecords(counts.end_ns - counts.begin_ns, listed)
+    records = CellRecords(
+        counts.end_ns - counts.begin_ns,
+        listed,
+        tree=made.tree.nodes(_occurrences(made, counts.log)),
+    )
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}
     rows = {key: row for row, key in enumerate(order)}

@@ -5,6 +5,7 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field, replace
 
+from profnb.capture.parts.tree_records import CELL, TreeNode
 from profnb.capture.source.kept_source import shorten_files
 
 __all__ = [
@@ -111,6 +112,7 @@ class CellRecords:
         long_begin_ns: When it began, by ``time.perf_counter_ns``.
         long_end_ns: When it ended.
         long_wall_ns: What it took by itself, without the parts inside it.
+        tree: The same time as a tree of who called whom, the cell itself first.
     """
 
     wall_ns: int = 0
@@ -120,17 +122,27 @@ class CellRecords:
     long_begin_ns: array[int] = field(default_factory=lambda: array("q"))
     long_end_ns: array[int] = field(default_factory=lambda: array("q"))
     long_wall_ns: array[int] = field(default_factory=lambda: array("q"))
+    tree: list[TreeNode] = field(default_factory=list)
 
     def add(self, part: str, name: str, wall_ns: int) -> None:
         """Add what came after the clock had stopped."""
         self.wall_ns += wall_ns
-        for row, there in enumerate(self.parts):
-            if (there.part, there.name) == (part, name):
+        self.tree = self.tree or [TreeNode(-1, CELL)]
+        row = next(
+            (at for at, n in enumerate(self.tree) if (n.parent, n.kind, n.name) == (0, part, name)),
+            len(self.tree),
+        )
+        there = [*self.tree[row : row + 1], TreeNode(0, part, name)][0]
+        self.tree[row : row + 1] = [
+            replace(there, occurrences=there.occurrences + 1, self_ns=there.self_ns + wall_ns)
+        ]
+        for row, entry in enumerate(self.parts):
+            if (entry.part, entry.name) == (part, name):
                 self.parts[row] = replace(
-                    there,
-                    occurrences=there.occurrences + 1,
-                    wall_ns=there.wall_ns + wall_ns,
-                    longest_ns=max(there.longest_ns, wall_ns),
+                    entry,
+                    occurrences=entry.occurrences + 1,
+                    wall_ns=entry.wall_ns + wall_ns,
+                    longest_ns=max(entry.longest_ns, wall_ns),
                 )
                 return
         self.parts.append(CellPart(part, name, 1, wall_ns, wall_ns))
@@ -143,7 +155,9 @@ def shorten_parts(records: CellRecords, folder: str) -> CellRecords:
         records: The parts of a cell.
         folder: Where the code began to run.
     """
-    names = {"": "", **shorten_files((part.file for part in records.parts if part.file), folder)}
+    files = {part.file for part in records.parts} | {node.file for node in records.tree}
+    names = {"": "", **shorten_files(sorted(files - {""}), folder)}
     parts = [replace(part, file=names[part.file]) for part in records.parts]
+    tree = [replace(node, file=names[node.file]) for node in records.tree]
     cells = {names[file]: number for file, number in records.cells.items() if file in names}
-    return replace(records, parts=parts, cells=cells)
+    return replace(records, parts=parts, cells=cells, tree=tree)

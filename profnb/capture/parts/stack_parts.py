@@ -1,4 +1,4 @@
-"""One look at a thread's stack to the part of the cell that it was in.
+"""One look at a thread's stack to the part of the cell that it was in, and the way there.
 
 Read from the outermost frame to the innermost; what comes further in counts more, as a part inside another
 is charged to the inner one. A stack in which a callback of a ``fit`` saves the weights::
@@ -11,12 +11,15 @@ is charged to the inner one. A stack in which a callback of a ``fit`` saves the 
     Saves.on_epoch_end, Cell [2]:4     callbacks (Saves.on_epoch_end), where it stands
     Model.save_weights                 checkpointing (Model.save_weights), called at Cell [2]:5
 
+The way there is every function of the user's own, call of Keras' and part that was entered, from the cell on:
+``fit``, ``Saves.on_epoch_end``, ``Model.save_weights``.
+
 Which function it is, is told by its name and the end of its file's path: the libraries' public names.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from profnb.capture.parts.part_records import (
@@ -26,6 +29,14 @@ from profnb.capture.parts.part_records import (
     IMPORTS,
     INPUT,
     OTHER,
+)
+from profnb.capture.parts.tree_records import (
+    CALL,
+    COMPILATION,
+    LINES,
+    SETTING_UP,
+    TRACING,
+    Place,
 )
 from profnb.capture.source.user_code import is_user_file
 
@@ -68,8 +79,25 @@ _KINDS = tuple(
             r"(?:^|\.)__next__$",
             r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
         ),
+        (
+            SETTING_UP,
+            r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$",
+            r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
+        ),
+        (
+            TRACING,
+            r"^(?:trace_function|trace_to_jaxpr\w*|lower_jaxpr\w*|lower_sharding\w*)$",
+            r"/tensorflow/python/eager/polymorphic_function/\w+\.py$|/jax/_src/[\w/]+\.py$",
+        ),
+        (
+            COMPILATION,
+            r"^(?:compile_or_get_cached|_compile)$",
+            r"/jax/_src/compiler\.py$|/torch/_dynamo/convert_frame\.py$",
+        ),
     )
 )
+_OF_NO_PART = (SETTING_UP, TRACING, COMPILATION)  # they belong to what called them
+_DEEPEST = 40
 _MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
 
 
@@ -83,6 +111,7 @@ class StackPart:
         run: The innermost run of Keras': "fit", "validation", "evaluate", "predict"; "" outside of one.
         file: Where it was called, or a callback stands; "" where that is not the user's.
         line: That line.
+        path: The way there, the outermost first.
     """
 
     part: str = OTHER
@@ -90,6 +119,7 @@ class StackPart:
     run: str = ""
     file: str = ""
     line: int = 0
+    path: tuple[Place, ...] = field(default=(), compare=False)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -101,26 +131,28 @@ def _kind_of(name: str, file: str) -> str:
     )
 
 
-def part_of_stack(stack: Sequence[Frame]) -> StackPart:
+def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
     """The part that a stack is in.
 
     Args:
         stack: Its frames, the outermost first, without profnb's own.
+        base: How many of them called the cell, and are none of its functions.
     """
     walk = _Walk()
     for at, (name, file, first_line, line) in enumerate(stack):
         kind = _kind_of(name, file)
         if kind == IMPORTS:
-            return StackPart(IMPORTS, _package(stack[at:]), walk.now.run, *walk.place)
+            walk.enter_import(_package(stack[at:]))
+            break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
         if is_user_file(file):
-            walk.place = file, line
-            if walk.now.part == OTHER:
-                walk.now = StackPart(OTHER, "", walk.now.run, file, line)
-        if kind and (kind != walk.now.part or kind == RUN):
+            walk.enter_own(name if at >= base else "<cell>", file, first_line, line)
+        if kind in _OF_NO_PART:
+            walk.add(Place(kind))
+        elif kind and (kind != walk.now.part or kind == RUN):
             walk.enter(kind, name)
-    return walk.now
+    return walk.result()
 
 
 class _Walk:
@@ -130,10 +162,39 @@ class _Walk:
         now: The part so far.
         place: The innermost line of the user's so far.
         hook: The hook of callbacks that runs, until it is known whose.
+        path: The way so far.
     """
 
     def __init__(self) -> None:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
+        self.path: list[Place] = []
+
+    def add(self, place: Place) -> None:
+        """A node is entered; one that calls itself is one."""
+        if not self.path or self.path[-1] != place:
+            self.path.append(place)
+
+    def result(self) -> StackPart:
+        """What was found; lines of the cell itself are a node where nothing was called."""
+        if self.now.part == OTHER and not self.path and self.place[0]:
+            self.path.append(Place(LINES, "", *self.place))
+        return replace(self.now, path=tuple(self.path[:_DEEPEST]))
+
+    def enter_own(self, name: str, file: str, first_line: int, line: int) -> None:
+        """A function of the user's, or the cell itself."""
+        self.place = file, line
+        if self.now.part == OTHER:
+            self.now = StackPart(OTHER, "", self.now.run, file, line)
+        is_of_hook = (
+            self.now.part == CALLBACKS and self.now.file == file and self.now.line == first_line
+        )
+        if not is_of_hook and not _last(name).startswith("<"):
+            self.add(Place(LINES, _with_class(name.replace(".<locals>", "")), file, first_line))
+
+    def enter_import(self, package: str) -> None:
+        """A module is imported."""
+        self.now = StackPart(IMPORTS, package, self.now.run, *self.place)
+        self.add(Place(IMPORTS, package))
 
     def enter(self, kind: str, name: str) -> None:
         """A function of some kind is called."""
@@ -145,6 +206,7 @@ class _Walk:
         elif kind == _CALLBACK_LIST:
             if self.now.part != CALLBACKS:
                 self.now, self.hook = StackPart(CALLBACKS, called, run), called
+                self.add(Place(CALLBACKS, called))
         elif kind == BUILDING:
             if self.now.part in (OTHER, CALLBACKS):
                 self._begin(BUILDING, _built(name), run)
@@ -152,9 +214,12 @@ class _Walk:
             self._begin(kind, _with_class(name.replace(".<locals>", "")), run)
         elif self.now.part != RUN:
             self._begin(INPUT, "", run)
+        else:
+            self.add(Place(INPUT))
 
     def _begin(self, part: str, name: str, run: str) -> None:
         self.now, self.hook = StackPart(part, name, run, *self.place), ""
+        self.add(Place(CALL, run) if part == RUN else Place(part, name, *self.place))
 
     def name_callback(self, name: str, file: str, first_line: int, *, is_special: bool) -> None:
         """The next function of a callback: the user's first one says whose hook it is, else a library's."""
@@ -165,6 +230,8 @@ class _Walk:
             self.hook = ""
         elif not is_special and _last(name).startswith("on_"):
             self.now = replace(self.now, name=_hook_name(name, self.hook))
+        if self.path[-1].kind == CALLBACKS:
+            self.path[-1] = Place(CALLBACKS, self.now.name, self.now.file, self.now.line)
 
 
 def _last(name: str) -> str:

@@ -32,7 +32,7 @@ __all__ = ["CHECKS", "LIMITS"]
 _NOT_KEPT = Limit(is_kept=False)
 _NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40  # centuries; longer than any file; of one dimension
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
-_DEEPEST_MODEL, _PARTS, _CALLS = 64, 400, 40_000
+_DEEPEST_MODEL, _PARTS, _CALLS, _NODES = 64, 400, 40_000, 1_200
 
 LIMITS: Mapping[str, Limit] = {
     **{
@@ -99,6 +99,13 @@ LIMITS: Mapping[str, Limit] = {
     "CellPart.longest_ns": Limit(least=0, end=_NS),
     "CellPart.line": Limit(least=0, end=_LINE),
     "CellRecords.cells": Limit(least=0),
+    "CellRecords.tree": Limit((_NODES,)),
+    "TreeNode.parent": Limit(least=-1, end=_NODES),
+    **{
+        f"TreeNode.{field}": Limit(least=0, end=_NS)
+        for field in ("self_ns", "occurrences", "looks")
+    },
+    "TreeNode.line": Limit(least=0, end=_LINE),
     **{f"NetworkFiles.{field}": Limit(least=0, end=_SIZE) for field in ("looks", "found", "files")},
     **{f"CoreWaits.{field}": Limit(least=0, end=_NS) for field in CoreWaits.__dataclass_fields__},
     "TurnRecords.end_ns": Limit(least=-_NS, end=_NS),
@@ -159,6 +166,7 @@ LIMITS: Mapping[str, Limit] = {
     "QueueRecord.elements": Limit((_STEPS,), 0, _LINE),
     "QueueRecord.thread": Limit((_STEPS,), 0, _LINE),
     "StackRecords.begin_ns": Limit(least=0, end=_NS),
+    "StackRecords.base": Limit(least=0, end=_FRAMES),
     "StackRecords.time_ns": Limit((_ROWS,), 0, _NS, has_differences=True),
     "StackRecords.stack": Limit((_ROWS,), 0),
     "StackRecords.stacks": Limit((_OPS, 2_000), 0, _FRAMES),

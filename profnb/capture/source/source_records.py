@@ -64,6 +64,7 @@ class StackRecords:
         stack: Row of ``stacks``.
         stacks: Rows of ``frames`` of each stack, the outermost first; profnb's own are left out.
         frames: (function, file, the function's first line, the line that was running).
+        base: How many frames of each stack called what was looked at.
     """
 
     begin_ns: int = 0
@@ -71,6 +72,7 @@ class StackRecords:
     stack: array[int] = field(default_factory=lambda: array("i"))
     stacks: list[tuple[int, ...]] = field(default_factory=list)
     frames: list[tuple[str, str, int, int]] = field(default_factory=list)
+    base: int = 0
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -85,7 +85,7 @@ class Sampler:
         self._stacks: dict[tuple[int, ...], int] = {(): 0}  # what is too much is an empty stack
         self._codes: dict[int, CodeType] = {}
         self._time_ns, self._stack = array("q"), array("i")
-        self._begin_ns = self._kept = 0
+        self._begin_ns = self._kept = self._base = 0
         self._running = _thread.allocate_lock()
         self._sampler: threading.Thread | None = None
         self._frames_now: Any = None
@@ -95,6 +95,13 @@ class Sampler:
         self._frames_now = CURRENT_FRAMES.find()
         if self._frames_now is None:
             return
+        files = [
+            frame.f_code.co_filename for frame in frames_of(threading.get_ident(), self._frames_now)
+        ]
+        callers = [file for file in reversed(files) if not is_own_file(file)]
+        self._base = max(
+            (at + 1 for at, file in enumerate(callers) if is_user_file(file)), default=0
+        )
         self._running.acquire()
         self._begin_ns = time.perf_counter_ns()
         self._sampler = threading.Thread(
@@ -153,7 +160,7 @@ class Sampler:
     def stop(self) -> StackRecords:
         """End; no reference to code is kept."""
         looks = self.end()
-        records = StackRecords(self._begin_ns, self._time_ns, self._stack)
+        records = StackRecords(self._begin_ns, self._time_ns, self._stack, base=self._base)
         _name_frames(looks, records)
         self._stacks.clear()
         self._codes.clear()

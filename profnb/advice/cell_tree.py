@@ -1,0 +1,278 @@
+"""The wall time of the cell as one tree, down to what its steps computed.
+
+The upper part is what the capture's looks and counters saw (``capture/parts/cell_tree.py``); of a trace that
+another program recorded, its steps and what lies between them. Below the steps the traced ones tell the rest:
+categories, and below computing the layers, or ops where no layer is known. They are scaled to all steps that
+ran, in the ratio in which the steady traced ones spent their time, tracing's cost taken out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import CellRecords
+from profnb.capture.parts.tree_records import CELL, TreeNode
+from profnb.capture.source.user_code import file_title
+from profnb.core.columns import Floats, Int64s
+from profnb.core.table import Column, Table
+from profnb.core.units import PS_PER_NS
+from profnb.steps.breakdown import CATEGORIES
+from profnb.subjects.study import Study
+
+__all__ = ["CELL_TREE", "CellTree", "grow_tree"]
+
+LAYER, OP = "layer", "op"
+_MOST_BELOW = 12  # layers or ops below one node; the others together
+_SURE = 1.96  # standard errors on either side hold the true share in 95 of 100 cells
+_PHASES = {
+    "train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT,
+    "validation": parts.VALIDATION, "session_run": parts.SESSION_RUNS,
+}  # fmt: skip
+_PHASE_OF_STEPS = {
+    parts.TRAIN: "train", parts.VALIDATION: "test", parts.EVALUATION: "test",
+    parts.PREDICT: "predict", parts.SESSION_RUNS: "session_run",
+}  # fmt: skip
+_SIDES = {"host compute": "host", "device compute": "device"}
+_NAMED_STEPS = (parts.CALLS, parts.MARKED)
+
+
+@dataclass(frozen=True, slots=True)
+class CellTree:
+    """N nodes, each behind the one above; the first is the cell.
+
+    Attributes:
+        parent: Row of the node above; -1 for the cell, shape (N,).
+        depth: How far below the cell, shape (N,).
+        kind: What each node is.
+        name: The user's or the library's own name, "" where the kind says all.
+        line: Where it is defined, or called: "Cell [3]:8"; "" where that is not the user's.
+        occurrences: How often it happened; 0 where nobody counted, shape (N,).
+        self_ps: Wall time without the nodes below, shape (N,).
+        wall_ps: Wall time with them, shape (N,).
+        own_looks: Looks at the stack that met the node itself, shape (N,).
+        seen_ps: What of its wall time they tell, and no counter, shape (N,).
+    """
+
+    parent: Int64s
+    depth: Int64s
+    kind: tuple[str, ...]
+    name: tuple[str, ...]
+    line: tuple[str, ...]
+    occurrences: Int64s
+    self_ps: Int64s
+    wall_ps: Int64s
+    own_looks: Int64s
+    seen_ps: Int64s
+
+    def __len__(self) -> int:
+        return self.self_ps.size
+
+    @property
+    def whole_ps(self) -> int:
+        """The cell's wall time."""
+        return int(self.wall_ps[0])
+
+    @property
+    def fraction(self) -> Floats:
+        """Each node's share of the cell, with the nodes below, shape (N,)."""
+        return self.wall_ps / (self.whole_ps or np.nan)
+
+    @property
+    def error_ps(self) -> Floats:
+        """What looks may be wrong by in each node with those below, shape (N,)."""
+        return self._error_of(self.seen_ps)
+
+    def error_of(self, rows: Int64s) -> float:
+        """What they may be wrong by in some nodes together, each without those below."""
+        is_seen = self.self_ps[rows] * (self.own_looks[rows] > 0)
+        return float(self._error_of(is_seen.sum()))
+
+    def _error_of(self, seen_ps: Int64s) -> Floats:
+        """A share of what looks divide is so sure in 95 of 100 cells; what is counted is exact."""
+        looks, whole = max(int(self.own_looks.sum()), 1), int(self.seen_ps[0]) or np.nan
+        share = seen_ps / whole
+        return np.nan_to_num(_SURE * np.sqrt(share * (1 - share) / looks) * whole)
+
+    def rows_below(self, row: int) -> Int64s:
+        """A node and all below it."""
+        behind = np.flatnonzero(self.depth[row + 1 :] <= self.depth[row])
+        return np.arange(row, row + 1 + behind[0] if behind.size else len(self))
+
+
+CELL_TREE = Table[CellTree](
+    "cell_tree",
+    "One row per node of the cell's time, each behind the one that it is below.",
+    (
+        Column("node", lambda t: np.arange(len(t)), "its number, by which others name it"),
+        Column(
+            "parent", lambda t: np.where(t.parent < 0, np.nan, t.parent),
+            "the node above; missing for the cell",
+        ),
+        Column("depth", lambda t: t.depth, "how far below the cell"),
+        Column("kind", lambda t: t.kind, "what it is"),
+        Column("name", lambda t: t.name, "its own name; empty where the kind says all"),
+        Column("line", lambda t: t.line, "where it is defined, or called; empty where that is not known"),
+        Column(
+            "occurrences", lambda t: np.where(t.occurrences > 0, t.occurrences, np.nan),
+            "how often it happened; missing where nobody counted",
+        ),
+        Column("wall_ms", lambda t: t.wall_ps, "wall time, with the nodes below", "time"),
+        Column("self_ms", lambda t: t.self_ps, "wall time without them", "self"),
+        Column("fraction", lambda t: t.fraction, "share of the cell's wall time", "share"),
+        Column(
+            "low_ms", lambda t: np.maximum(t.wall_ps - t.error_ps, 0),
+            "least of its wall time, of 95 in 100 cells; where it is counted, the wall time itself",
+        ),
+        Column("high_ms", lambda t: np.minimum(t.wall_ps + t.error_ps, t.whole_ps), "most of it, likewise"),
+    ),
+    "The self times add up to the cell. Who called whom is kept: what a callback calls is below the "
+    "callback. Own functions have their names; nothing has to be marked. Steps are counted, what lies "
+    "between and around them is seen by looks at the stack, and below the steps the traced ones tell, scaled "
+    "to all that ran.",
+)  # fmt: skip
+
+
+def grow_tree(records: CellRecords | None, study: Study | None) -> CellTree | None:
+    """The tree of a cell, or of a recorded window.
+
+    Args:
+        records: What the capture saw; None for a trace of another program's.
+        study: The trace's analyses; None without a trace.
+
+    Returns:
+        The tree; None where there is neither.
+    """
+    cells: dict[str, int] = {}
+    if records is not None and records.tree:
+        nodes = [replace(node, self_ns=node.self_ns * PS_PER_NS) for node in records.tree]
+        cells = records.cells
+    elif study is not None and len(study.trace.events):
+        nodes = _recorded(study)
+    else:
+        return None
+    if study is not None:
+        nodes = _with_steps(nodes, study)
+    return _as_columns(nodes, cells)
+
+
+def _as_columns(nodes: Sequence[TreeNode], cells: dict[str, int]) -> CellTree:
+    below: dict[int, list[int]] = {}
+    for row, node in enumerate(nodes):
+        below.setdefault(node.parent, []).append(row)
+    order: list[int] = []
+    waiting = [0]
+    while waiting:
+        row = waiting.pop()
+        order.append(row)
+        waiting += reversed(below.get(row, []))
+    place = {row: at for at, row in enumerate(order)}
+    listed = [nodes[row] for row in order]
+    parent = np.array([place.get(node.parent, -1) for node in listed], np.int64)
+    depth = np.zeros(len(listed), np.int64)
+    self_ps, looks = (
+        np.array([getattr(node, name) for node in listed], np.int64)
+        for name in ("self_ns", "looks")
+    )
+    wall_ps, seen_ps = self_ps.copy(), np.where(looks > 0, self_ps, 0)
+    for row in range(1, len(listed)):
+        depth[row] = depth[parent[row]] + 1
+    for row in range(len(listed) - 1, 0, -1):
+        wall_ps[parent[row]] += wall_ps[row]
+        seen_ps[parent[row]] += seen_ps[row]
+    return CellTree(
+        parent, depth,
+        tuple(node.kind for node in listed),
+        tuple(node.name for node in listed),
+        tuple(f"{file_title(n.file, cells)}:{n.line}" if n.file else "" for n in listed),
+        np.array([node.occurrences for node in listed], np.int64),
+        self_ps, wall_ps, looks, seen_ps,
+    )  # fmt: skip
+
+
+def _recorded(study: Study) -> list[TreeNode]:
+    """What a trace recorded, in picoseconds: its steps by phase, and what lies between them."""
+    steps, gaps = study.steps, study.gaps
+    nodes = [TreeNode(-1, CELL)]
+    if steps.is_window:
+        return [TreeNode(-1, CELL, self_ns=int(steps.duration_ps.sum()))]
+    for phase in dict.fromkeys(steps.phase):
+        rows = np.array([at == phase for at in steps.phase], np.bool_)
+        kind = _PHASES.get(phase, parts.MARKED)
+        for is_first in (True, False):
+            of_kind = np.flatnonzero(rows & (steps.is_warmup == is_first))
+            if of_kind.size:
+                nodes.append(
+                    TreeNode(
+                        0, parts.FIRST if is_first else kind,
+                        phase if is_first or kind == parts.MARKED else "",
+                        occurrences=of_kind.size, self_ns=int(steps.duration_ps[of_kind].sum()),
+                    )
+                )  # fmt: skip
+    between = np.flatnonzero(gaps.duration_ps)
+    if between.size:
+        whole = int(gaps.duration_ps.sum())
+        nodes.append(TreeNode(0, parts.GAPS, occurrences=between.size, self_ns=whole))
+    return nodes
+
+
+def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
+    """The nodes, and below those of steps what the traced ones did."""
+    made = list(nodes)
+    for row, node in enumerate(nodes):
+        phase = _PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else None)
+        rows = study.steps.rows_of(phase) if phase is not None and not study.steps.is_window else ()
+        if len(rows) and node.self_ns > 0:
+            made[row] = replace(node, self_ns=0)
+            shares = study.breakdown.picoseconds[rows].sum(axis=0)
+            _add_below(made, row, node.self_ns, list(zip(CATEGORIES, shares.tolist(), strict=True)))
+            if phase == study.summary.phase:
+                _add_ops(made, row, study)
+    return made
+
+
+def _add_below(
+    made: list[TreeNode],
+    parent: int,
+    whole: int,
+    shares: Sequence[tuple[str, float]],
+    kind: str = "",
+) -> None:
+    """Divide a node's time among nodes below it, the largest first."""
+    left, of_all = whole, float(sum(share for _, share in shares))
+    for name, share in sorted(shares, key=lambda one: -one[1]):
+        if share <= 0 or not left:
+            break
+        part = min(round(left * share / of_all), left)
+        made.append(TreeNode(parent, kind or name, name if kind else "", self_ns=part))
+        left, of_all = left - part, of_all - share
+
+
+def _add_ops(made: list[TreeNode], steps: int, study: Study) -> None:
+    """Divide what steps computed by layer, or by op where no layer is known."""
+    for row, node in enumerate(made):
+        if node.parent != steps or node.kind not in _SIDES:
+            continue
+        shares, kind = _shares_of_side(study, _SIDES[node.kind])
+        if shares:
+            made[row] = replace(node, self_ns=0)
+            _add_below(made, row, node.self_ns, shares, kind)
+
+
+def _shares_of_side(study: Study, side: str) -> tuple[list[tuple[str, float]], str]:
+    """(layer or op, its time) of the host or the device, the largest and all others; which of both."""
+    layers, ops, kind = study.layers.table, study.ops.table, LAYER
+    names, spent = layers.layer, layers.layer_part_ps.sum(axis=1)
+    if not layers.has_models or layers.side != side:
+        names, spent, kind = (
+            ops.op_type,
+            np.where(ops.is_device == (side == "device"), ops.self_ps, 0),
+            OP,
+        )
+    total: dict[str, float] = {}
+    for name, value in zip(names, spent.tolist(), strict=True):
+        total[name or "unnamed"] = total.get(name or "unnamed", 0.0) + value
+    largest = sorted((one for one in total.items() if one[1] > 0), key=lambda one: -one[1])
+    others = sum(value for _, value in largest[_MOST_BELOW:])
+    return largest[:_MOST_BELOW] + ([("others", others)] if others else []), kind

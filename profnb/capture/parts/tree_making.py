@@ -1,0 +1,217 @@
+"""Stretches of a cell's time, each charged to the way that leads there, to the tree of the cell.
+
+Two loops of a cell, in which ``Score.on_epoch_end`` calls ``predict``::
+
+    cell
+      Cell [3]:2                        lines of the cell itself
+      fit                               a call
+        around steps
+        epoch                           4 times
+          train steps                   128
+          callbacks Score.on_epoch_end  4
+            predict                     4
+              predict steps
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from profnb.capture.parts.part_records import AROUND, CALLBACKS, EPOCH_ENDS, GAPS, OTHER
+from profnb.capture.parts.tree_records import CALL, CELL, EPOCH, Place, TreeNode
+
+__all__ = ["CellTree", "Path", "Paths", "common_path", "divided", "in_epochs"]
+
+Path = tuple[Place, ...]
+_FIT, _VALIDATION = Place(CALL, "fit"), Place(CALL, "validation")
+_OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
+_MOST_NODES = 1_000
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Node:
+    first_ns: int
+    self_ns: int = 0
+    looks: int = 0
+    below: dict[Place, "_Node"] = field(default_factory=dict)
+
+
+class CellTree:
+    """The tree in the making."""
+
+    def __init__(self) -> None:
+        """The cell alone."""
+        self._root = _Node(0)
+        self._count = 1
+
+    def add(self, path: Path, first_ns: int, self_ns: int, looks: int = 0) -> None:
+        """Charge time to the end of a way; to the node above where there are too many."""
+        node = self._root
+        for place in path:
+            below = node.below.get(place)
+            if below is None:
+                if self._count >= _MOST_NODES:
+                    break
+                below = node.below[place] = _Node(first_ns)
+                self._count += 1
+            below.first_ns = min(below.first_ns, first_ns)
+            node = below
+        node.self_ns += self_ns
+        node.looks += looks
+
+    def nodes(self, occurrences: Mapping[tuple[str, str, str], int]) -> list[TreeNode]:
+        """The nodes, each behind the one above; siblings in the order in which they first began.
+
+        Args:
+            occurrences: How often what has a kind and a name happened in all runs of a method ("" for
+                anywhere). Where two nodes have them, how often each did is not known.
+        """
+        listed: list[tuple[int, Place, _Node, tuple[str, str, str]]] = []
+
+        def walk(parent: int, place: Place, node: _Node, run: str) -> None:
+            row, key = len(listed), (place.kind, place.name, run)
+            listed.append(
+                (parent, place, node, key if key in occurrences else (place.kind, place.name, ""))
+            )
+            run = place.name if place.kind == CALL else run
+            for place_below, below in sorted(node.below.items(), key=lambda item: item[1].first_ns):
+                walk(row, place_below, below, run)
+
+        if self._root.below or self._root.self_ns:
+            walk(-1, Place(CELL), self._root, "")
+        times = Counter(key for *_, key in listed)
+        return [
+            TreeNode(
+                parent, place.kind, place.name, place.file, place.line,
+                occurrences.get(key, 0) if times[key] == 1 else 0, node.self_ns, node.looks,
+            )
+            for parent, place, node, key in listed
+        ]  # fmt: skip
+
+
+def in_epochs(path: Path, *, is_inside: bool) -> Path:
+    """The same way through the epochs of its fits.
+
+    Args:
+        path: A way as a stack shows it.
+        is_inside: Whether the innermost fit was between its first batch and its last; what a way leads to
+            behind others tells by itself.
+    """
+    made: list[Place] = []
+    last = max((at for at, place in enumerate(path) if place == _FIT), default=-1)
+    for at, place in enumerate(path):
+        made.append(place)
+        if place != _FIT:
+            continue
+        follows = path[at + 1] if at + 1 < len(path) else None
+        is_of_epoch = follows == _VALIDATION or (
+            follows is not None
+            and follows.kind == CALLBACKS
+            and _OF_EPOCHS.search(follows.name) is not None
+        )
+        is_around = follows is not None and follows.kind == CALLBACKS and not is_of_epoch
+        if is_of_epoch or (at == last and is_inside and not is_around):
+            made.append(Place(EPOCH))
+    return tuple(made)
+
+
+def common_path(paths: Iterable[Sequence[Place]]) -> Path:
+    """The way that several have in common."""
+    common: Sequence[Place] | None = None
+    for path in paths:
+        if common is None:
+            common = path
+        same = 0
+        while same < min(len(common), len(path)) and common[same] == path[same]:
+            same += 1
+        common = common[:same]
+    return tuple(common or ())
+
+
+class Paths:
+    """The ways that looks show, to runs of Keras' and to steps.
+
+    Args:
+        seen: The ways of looks, and how much time each look stands for.
+    """
+
+    def __init__(self, seen: Iterable[tuple[Path, int]]) -> None:
+        """Find the way that most looks took to each run."""
+        paths: dict[str, Counter[Path]] = {}
+        for path, weight in seen:
+            for at, place in enumerate(path):
+                if place.kind == CALL:
+                    paths.setdefault(place.name, Counter())[path[: at + 1]] += weight
+        self._paths = {name: of_run.most_common(1)[0][0] for name, of_run in paths.items()}
+
+    def to_run(self, method: str) -> Path:
+        """The way to a run, "fit"; where no look met it, from the cell itself."""
+        path = self._paths.get(method)
+        if path is not None:
+            return path
+        return (
+            (*self.to_run("fit"), _VALIDATION)
+            if method == _VALIDATION.name
+            else (Place(CALL, method),)
+        )
+
+    def between(self, part: Place, path: Path | None, *, is_inside: bool) -> Path:
+        """The way to what lies between steps.
+
+        Args:
+            part: What it is, by what was counted around it.
+            path: What a look saw; None for none.
+            is_inside: Whether a fit that is on the way was between its first batch and its last.
+        """
+        if path is None:
+            path = self.to_run(part.name) if part.kind in (AROUND, EPOCH_ENDS, GAPS) else ()
+        ends_in_run = bool(path) and path[-1].kind == CALL and part.kind != OTHER
+        end = (Place(part.kind),) if ends_in_run else ()
+        return (*in_epochs(path, is_inside=is_inside), *end)
+
+    def of_steps(
+        self,
+        step: Place,
+        methods: Collection[str],
+        looks: Sequence[tuple[Path, int]],
+        around: Iterable[Path],
+    ) -> Counter[Path]:
+        """The ways to what steps of one kind did, with the time that looks stand for.
+
+        Args:
+            step: What they are.
+            methods: The runs of Keras' that make such steps, if any.
+            looks: Those that met one.
+            around: The ways of looks between two of them.
+        """
+        cuts = [
+            max((at + 1 for at, place in enumerate(path) if _is_run(place, methods)), default=0)
+            for path, _ in looks
+        ]
+        if not any(cuts):
+            common = common_path([*(path for path, _ in looks), *around])
+            cuts = [len(common)] * len(looks)
+        shares: Counter[Path] = Counter()
+        for (path, weight), cut in zip(looks, cuts, strict=True):
+            outer = in_epochs(path[:cut], is_inside=True)
+            shares[(*outer, step, *path[cut:])] += weight
+        if not shares:
+            outer = self.to_run(min(methods)) if methods else ()
+            shares[(*in_epochs(outer, is_inside=True), step)] = 1
+        return shares
+
+
+def _is_run(place: Place, methods: Collection[str]) -> bool:
+    return place.kind == CALL and place.name in methods
+
+
+def divided(whole: int, shares: Mapping[_T, int]) -> Iterator[tuple[_T, int]]:
+    """Divide a whole number in the ratio of shares, the largest first; nothing is lost."""
+    left, of_all = whole, sum(shares.values())
+    for key, share in Counter(shares).most_common():
+        part = -(-left * share // of_all)
+        yield key, part
+        left, of_all = left - part, of_all - share
