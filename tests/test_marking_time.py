@@ -61,10 +61,17 @@ def run_a_batch(recorder, door, clock):
     clock.work(50)
 
 
+class Function:
+    _name = "call"
+
+    def experimental_get_tracing_count(self):
+        return 1
+
+
 def call(recorder, door, clock, inside=()):
     """A tf.function, whose marker TensorFlow itself begins and ends, and says late what it is; what it calls is part of it."""
     trace = SimpleNamespace(set_metadata=lambda **_: None)
-    function = SimpleNamespace(_name="call", experimental_get_tracing_count=lambda: 1)
+    function = Function()
     recorder.events._called(function)
     clock.work(WORKS)
     for one in inside:

@@ -58,8 +58,8 @@ class WhatIf:
     because: str
 
     def __str__(self) -> str:
-        low, high = (duration_text(ms * PS_PER_MS) for ms in self.saves_ms)
-        return f"saves {low} to {high} of {duration_text(self.wall_ms * PS_PER_MS)}: {self.because}"
+        saves = _range_text([ms * PS_PER_MS for ms in self.saves_ms])
+        return f"saves {saves} of {duration_text(self.wall_ms * PS_PER_MS)}: {self.because}"
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.named(str(name))
     took = duration_text(int(model.tree.wall_ps[rows].sum()))
-    return [remove(model.tree, rows, f"{name} took {took}, with all that it calls")]
+    return [remove(model.tree, rows, f"what is called {name} took {took}, with all that it calls")]
 
 
 def compiled(model: Model, name: object) -> list[Edit]:
@@ -213,7 +213,7 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
     return edits
 
 
-def _range_text(range_ps: tuple[int, int]) -> str:
+def _range_text(range_ps: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(duration_text(end) for end in range_ps))
 
 

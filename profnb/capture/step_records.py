@@ -60,7 +60,6 @@ class OpenStep:
         is_marked: Whether a capture inside this capture has marked it.
         iterations: Iterations in it.
         function: The ``tf.function`` whose call it is; None of what is no call.
-        tracings: How often that had been traced before.
         failed_ns: When something in it ended with an exception; 0 for never.
         marked_ns: When its marker of ours had begun; 0 without one.
         unmarked_ns: When that had ended.
@@ -69,7 +68,6 @@ class OpenStep:
     retraced = is_marked = False
     iterations = 1
     function: Any = None
-    tracings = 0
     failed_ns = marked_ns = unmarked_ns = 0
 
     def __init__(

@@ -150,6 +150,11 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "The innermost one counts, traced or not; the parts add up to the cell, to the nanosecond.",
             "`p.cell_breakdown`, the report's second line",
         ),
+        "tree of the cell": Term(
+            "The cell's wall time by who called whom: fit, its epochs, a callback, what that calls, own functions.",
+            "Steps are counted, the rest is seen by looks at the stack; the self times add up to the cell.",
+            "`p.cell_tree`, `p.what_if`",
+        ),
         "phase": Term(
             "What steps are for: train, test, predict, or the function that a loop calls.",
             "Averages speak of one phase, training if there is any.",

@@ -8,7 +8,7 @@ what it holds follows from what was put in and taken out.
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
@@ -35,6 +35,7 @@ class QueueWatch:
         """No graph has been seen yet."""
         self._hook_failed = hook_failed
         self._thread = threading.get_ident()
+        self._hook = ExitStack()
         self._seen: set[tuple[int, int]] = set()
         self._graph: Any = None
         self._ops: dict[Any, str] = {}  # an op's handle is one object for as long as it is kept
@@ -55,8 +56,14 @@ class QueueWatch:
         if run is None:
             yield
             return
-        with replace_attribute(owner, name, run):
+        with self._hook:
+            self._hook.enter_context(replace_attribute(owner, name, run))
             yield
+
+    def graph_is_final(self) -> None:
+        """The graph changes no more: where it has no queues, nobody puts anything into them."""
+        if not self._queues:
+            self._hook.close()
 
     def _around(self, _: Any, targets: Any) -> AbstractContextManager[_Arguments]:
         if (

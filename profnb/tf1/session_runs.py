@@ -47,6 +47,7 @@ __all__ = ["GraphRuns"]
 _ARGUMENTS = ("feed_dict", "options", "run_metadata")
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200
+_UNTRACED = False
 _HIDDEN = (
     "Session.run was replaced by code that takes no options, so session runs are not traced one by one and "
     "-n does not bound them."
@@ -109,6 +110,8 @@ class GraphRuns:
         self._saving = 0
         self._is_refused = False
         self._is_over = self._has_traced_all = False
+        self._session: Any = None  # whose run is on, and what it was given
+        self._arguments: tuple[Any, Any, Any] = (None, None, None)
         self._is_hidden = self._is_final = False
         self._options_type: Any = None
         self._metadata_type: Any = None
@@ -157,8 +160,30 @@ class GraphRuns:
         if self._has_traced_all:
             if options is not None:
                 self.untraced += self._asked(options) not in (None, self._full_trace)
-            return _TimedRun(self, session, feed_dict, options, metadata)
+            self._session, self._arguments = session, (feed_dict, options, metadata)
+            return self
         return _Run(self, session, feed_dict, options, metadata)
+
+    # Around the body of a run behind those that are traced: as little as can be.
+
+    def __enter__(self) -> tuple[Any, Any, Any]:
+        if self._gaps is not None:
+            self.gap_ends(self._arguments[0])
+        self._is_inside = True
+        self._run_began()
+        return self._arguments
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._is_inside = False
+        session, self._session, self._arguments = self._session, None, (None, None, None)
+        if kind is not None:
+            self._run_failed()
+            return
+        self._run_ended(_UNTRACED)
+        self.ended += 1
+        if not self._is_final:
+            self._see_version(session)
+        self.gap_begins()
 
     def _saves(self, *_: object, **__: object) -> None:
         self._saving += threading.get_ident() == self._thread
@@ -239,7 +264,9 @@ class GraphRuns:
         if self._is_refused:
             return
         was_traced = _is_traced(metadata)
-        self.count(session)
+        self.ended += 1
+        if not self._is_final:
+            self._see_version(session)
         if self._gaps is not None:
             self._queues.see_graph(session.graph)
         if was_traced:
@@ -249,13 +276,14 @@ class GraphRuns:
         if self.ended == 1:
             self.environment = _threads_of(session)
 
-    def count(self, session: Any) -> None:
-        """A run has ended; of a graph that has not changed for long it is not asked any more."""
-        self.ended += 1
+    def _see_version(self, session: Any) -> None:
+        """Ask how often the graph has changed, until it has not for long, or for too long."""
         versions = self.graph_versions
-        if len(versions) < _MOST_VERSIONS and not self._is_final:
-            versions.append(int(getattr(session.graph, "version", 0)))
-            self._is_final = len(versions) > _UNCHANGED and versions[-1] == versions[-_UNCHANGED]
+        versions.append(int(getattr(session.graph, "version", 0)))
+        is_same = len(versions) > _UNCHANGED and versions[-1] == versions[-_UNCHANGED]
+        if is_same or len(versions) >= _MOST_VERSIONS:
+            self._is_final = True
+            self._queues.graph_is_final()
 
     def _lose_gaps(self, error: Exception) -> None:
         """What fails in watching gaps costs no more than that."""
@@ -324,26 +352,6 @@ def _owner_of_run(session: Any) -> type | None:
     """The class in which a session's ``run`` stands."""
     bases = getattr(session, "__mro__", ())
     return next((base for base in bases if "run" in vars(base)), None)
-
-
-class _TimedRun:
-    """Around the body of a ``Session.run`` behind those that are traced: as little as can be."""
-
-    __slots__ = ("_given", "_runs", "_session")
-
-    def __init__(self, runs: GraphRuns, session: Any, *given: Any) -> None:
-        self._runs, self._session, self._given = runs, session, given
-
-    def __enter__(self) -> Any:
-        self._runs.gap_ends(self._given[0])
-        self._runs.begin()
-        return self._given
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        self._runs.end(None, failed=kind is not None)
-        if kind is None:
-            self._runs.count(self._session)
-            self._runs.gap_begins()
 
 
 class _Run:

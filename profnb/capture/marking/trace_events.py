@@ -6,6 +6,7 @@ JAX's markers, ``profnb.step`` among them, are annotations with a step's number.
 import inspect
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
@@ -37,6 +38,10 @@ from profnb.capture.step_records import CALL, KERAS, KINDS, TAPE, USER, OpenStep
 __all__ = ["TraceEvents"]
 
 _CALL = KINDS.index(CALL)
+_SHORTEST_TRACING_NS = (
+    300_000  # of an empty function, TensorFlow 2.15 to 2.21, two slow cores: 3.3 ms
+)
+_MOST_FUNCTIONS = 1_000
 
 
 class TraceEvents:
@@ -53,8 +58,7 @@ class TraceEvents:
         """Nothing is watched yet."""
         self._open = open_steps
         self._tracings_of: Callable[[Any], int] = lambda _: 0
-        self._named: Any = None  # the function that was called last, and its name
-        self._name = ""
+        self._functions: dict[int, _CalledFunction] = {}  # by id
         self.functions = FunctionLog()
 
     @contextmanager
@@ -139,8 +143,14 @@ class TraceEvents:
         opened = self._open
         if threading.get_ident() != opened.thread:
             return
-        span = opened.begin(None, CALL, "")
-        span.function, span.tracings = function, self._tracings_of(function)
+        seen = self._functions.get(id(function))
+        if seen is None or seen.function() is not function:
+            if len(self._functions) >= _MOST_FUNCTIONS:
+                self._functions.clear()
+            seen = _CalledFunction(function, self._tracings_of(function))
+            self._functions[id(function)] = seen
+        span = opened.begin(None, CALL, seen.name)
+        span.function = function
         opened.stack.append(span)
 
     def _returned(self, function: Any, *_: object) -> None:
@@ -150,20 +160,21 @@ class TraceEvents:
         span = stack[-1] if stack[-1].function is function else self._call_of(function)
         if span is None:
             return
-        if self._tracings_of(function) != span.tracings:
-            self._function_traced(function)
+        if time.perf_counter_ns() - span.begin_ns > _SHORTEST_TRACING_NS:
+            self._see_tracing(function)
         if opened.counts_only and len(stack) == 1:
             stack.pop()
             if opened.batch is None:
-                opened.count(span, _CALL, self._name_of(function))
+                opened.count(span, _CALL, span.name)
         else:
             self._span_ended(span, failed=False)
 
-    def _name_of(self, function: Any) -> str:
-        """The function's name; read once of each."""
-        if self._named is not function:
-            self._named, self._name = function, FUNCTION_NAME.of(function, "")
-        return self._name
+    def _see_tracing(self, function: Any) -> None:
+        """A call took so long that the function may have been traced in it."""
+        seen, tracings = self._functions.get(id(function)), self._tracings_of(function)
+        if seen is not None and tracings != seen.tracings:
+            seen.tracings = tracings
+            self._function_traced(function)
 
     def _call_raised(self, function: Any, *_: object, **__: object) -> None:
         span = self._call_of(function)
@@ -214,8 +225,6 @@ class TraceEvents:
         opened, stack = self._open, self._open.stack
         while stack.pop() is not span:  # as a rule it is the last one
             pass
-        if span.function is not None:
-            span.name = self._name_of(span.function)
         if failed:
             if opened.batch is not None:
                 opened.batch.failed_ns = end_ns
@@ -224,6 +233,22 @@ class TraceEvents:
         elif span.kind is not None and not opened.is_inside_step:
             opened.record(span, end_ns)
             opened.report()
+
+
+class _CalledFunction:
+    """A ``tf.function`` that was called.
+
+    Attributes:
+        function: The function, if it lives.
+        name: What it is called.
+        tracings: How often it had been traced when that was last asked.
+    """
+
+    __slots__ = "function", "name", "tracings"
+
+    def __init__(self, function: Any, tracings: int) -> None:
+        self.function, self.tracings = weakref.ref(function), tracings
+        self.name = FUNCTION_NAME.of(function, "")
 
 
 def _watched_marker(marker: type, began: Any, ended: Any) -> type:
