@@ -151,7 +151,7 @@ GLOSSARY: dict[str, dict[str, Term]] = {
             "`p.cell_breakdown`, the report's second line",
         ),
         "tree of the cell": Term(
-            "The cell's wall time by who called whom: fit, its epochs, a callback, what that calls, own functions.",
+            "The cell's wall time by who called whom: fit, its epochs, a callback, what that calls.",
             "Steps are counted, the rest is seen by looks at the stack; the self times add up to the cell.",
             "`p.cell_tree`, `p.what_if`",
         ),
