@@ -330,6 +330,7 @@ def test_a_saved_trace_has_no_source_lines(cpu_trace_path):
     ("/tmp/ipykernel_12/34.py", True), ("<ipython-input-3-abc>", True), ("/home/me/model.py", True), ("<frozen abc>", False), ("<string>", False),
     ("/usr/lib/python3/dist-packages/x.py", False), (np.__file__, False), (textwrap.__file__, False), (profnb.__file__, False),
     ("/tmp/__autograph_generated_filexyz.py", False),
+    ("/tmp/torchinductor_me/yk/cykk5qzrzm572xub.py", False),
 ])  # fmt: skip
 def test_the_users_own_code_is_what_is_not_installed(file, is_own):
     assert is_user_file(file) == is_own

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from made_cell import MINE, Cell
+from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.advice import measured_costs
@@ -202,9 +203,22 @@ def test_a_change_of_a_trace_that_another_program_recorded(cpu_trace_path):
 def test_a_change_of_a_device_leaves_what_the_host_does_behind_it(shared_traces):
     p = profnb.load(shared_traces / "gpu-cnn-batch128")
     computing = p.cell_tree.set_index("kind").wall_ms["device compute"]
-    low, high = p.what_if(device=0.5).saves_ms
-    assert 0 <= low <= high == pytest.approx(computing / 2)
+    assert p.what_if(device=0.5).saves_ms == pytest.approx((0, computing / 2))  # launching takes as long as the steps
     assert p.what_if(device=0).saves_ms[1] == pytest.approx(computing)
+    assert "the host needs 100.0 % of what would be saved" in p.what_if(device=0.5).because
+    assert p.what_if(device=2).saves_ms == (0, 0)
+
+
+def test_a_faster_device_saves_what_the_host_waits_for():
+    """Steps of 10 ms: the host launches for 2 and waits for 8, in which the device computes."""
+    ms = 10**9
+    steps = [one for n in range(8) for one in (
+        event("train", n * 10 * ms, 10 * ms, step_num=n, _r=1), event("cuLaunchKernel", n * 10 * ms, 2 * ms, correlation_id=n),
+        event("cuStreamSynchronize", (n * 10 + 2) * ms, 8 * ms))]  # fmt: skip
+    kernels = [event("gemm", (n * 10 + 2) * ms, 8 * ms, correlation_id=n, group_id=n) for n in range(8)]
+    p = profnb.Profile(read(host(line("python", *steps)), gpu(line("Stream #1", *kernels))))
+    assert p.what_if(device=0.5).saves_ms == pytest.approx((32, 32))
+    assert p.what_if(device=0.25).saves_ms == pytest.approx((48, 48))
 
 
 def test_nothing_recorded_is_nothing_to_change():

@@ -23,8 +23,8 @@ from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import CALL, EPOCH, LINES, SETTING_UP
-from profnb.core.units import PS_PER_MS, count_text, duration_text
-from profnb.steps.activities import AT_WORK, FIRST_OF_DEVICE
+from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
+from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.covered_time import covered_share
 from profnb.subjects.ops.eager_ops import share_of_kernels
 from profnb.subjects.study import Study
@@ -229,27 +229,30 @@ def _scaled(*kinds: str) -> Callable[[Model, object], list[Edit]]:
 
 
 def device(model: Model, value: object) -> list[Edit]:
-    """The device takes so many times as long; the host's work behind it may then show."""
+    """The device takes so many times as long; the host's work beside it may then be what takes longer."""
     factor, nodes = _factor(value, "device"), model.rows("device compute")
     if not nodes or model.study is None:
         return []
-    whole = int(model.tree.wall_ps[nodes].sum())
-    hidden = min(_hidden_share(model.study), 1.0)
-    because = (
-        f"the device computed for {duration_text(whole)}, and the host works behind "
-        f"{count_text(round(hidden * 100))} % of that"
+    whole, kept = int(model.tree.wall_ps[nodes].sum()), _kept_by_host(model.study, factor)
+    because = f"the device computed for {duration_text(whole)}"
+    if kept:
+        because += f"; the host needs {percent_text(kept)} of what would be saved, for its own work beside it"
+    return [scale(model.tree, nodes, factor, factor + max(1 - factor, 0) * kept, because)]
+
+
+def _kept_by_host(study: Study, factor: float) -> float:
+    """Of what a faster device saves, the share that the host then takes, which works so long itself."""
+    rows, steps = study.summary.counted, study.steps
+    period_ps = float((steps.duration_ps[rows] + study.gaps.own_ps[rows]).sum())
+    saved_ps = (1 - factor) * float(study.breakdown.of("device compute")[rows].sum())
+    host_ps = float(
+        (steps.host_end_ps[rows] - steps.host_begin_ps[rows] + study.gaps.own_ps[rows]).sum()
     )
-    return [scale(model.tree, nodes, factor, max(factor, hidden), because)]
-
-
-def _hidden_share(study: Study) -> float:
-    """Share of the device's time in which the host works, too."""
-    activity = study.activities
-    on_device = np.flatnonzero(activity >= FIRST_OF_DEVICE)
-    on_host = np.flatnonzero(AT_WORK[activity] & (activity < FIRST_OF_DEVICE))
-    of_device, of_host = covered_share(study, on_device), covered_share(study, on_host)
-    both = of_device + of_host - covered_share(study, np.concatenate([on_device, on_host]))
-    return both / of_device if of_device else 0.0
+    waits = np.flatnonzero(np.isin(study.activities, (AWAITING, SYNCHRONISING)))
+    host_ps -= covered_share(study, waits) * period_ps
+    return (
+        float(np.clip((host_ps - (period_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
+    )
 
 
 def cores(model: Model, value: object) -> list[Edit]:

@@ -3,7 +3,8 @@
 The user's own is what was typed into a cell or lies outside of every place that packages are installed to:
 neither the standard library, nor ``site-packages``, nor a folder on Python's path that a package was
 installed to (``pip install --target``), nor profnb. TensorFlow's AutoGraph writes copies of functions to
-temporary files, which stand for the function they were made from and are nobody's own.
+temporary files, which stand for the function they were made from and are nobody's own; so do what PyTorch's
+Inductor writes.
 """
 
 import ast
@@ -46,7 +47,7 @@ _TIMED = ("<timed exec>", "<timed eval>")
 _TIMED_CELL = re.compile(
     r"^get_ipython\(\)\.run_cell_magic\('time', .*?, ('.*'|\".*\")\)$", re.MULTILINE
 )
-_PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file")
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file", "/torchinductor_")
 _ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
 _OURS = Path(__file__).parents[2].as_posix() + "/"
 _LIBRARY = tuple(
