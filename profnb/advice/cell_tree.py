@@ -224,6 +224,10 @@ def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         phase = _PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else None)
         rows = study.steps.rows_of(phase) if phase is not None and not study.steps.is_window else ()
         if len(rows) and node.self_ns > 0:
+            for at, below in enumerate(made):  # the trace knows it of every step
+                if below.parent == row and below.kind == parts.INPUT:
+                    node = replace(node, self_ns=node.self_ns + below.self_ns)  # noqa: PLW2901
+                    made[at] = replace(below, self_ns=0)
             made[row] = replace(node, self_ns=0)
             shares = study.breakdown.picoseconds[rows].sum(axis=0)
             _add_below(made, row, node.self_ns, list(zip(CATEGORIES, shares.tolist(), strict=True)))

@@ -47,7 +47,9 @@ class _Hooks:
 
     def __init__(self) -> None:
         self.before: tuple[Hook, ...] = ()
-        self.after = self.came = self.raised = self.before
+        self.after: tuple[Hook, ...] = ()
+        self.came: tuple[Hook, ...] = ()
+        self.raised: tuple[Hook, ...] = ()
         self.placed = contextlib.ExitStack()  # closed when nobody watches any more
         self._given: list[tuple[str, Hook, Faults]] = []
 
@@ -65,12 +67,23 @@ class _Hooks:
         for at in ("before", "after", "came", "raised"):
             setattr(self, at, tuple(hook for when, hook, _ in self._given if when == at))
 
-    def failed(self, error: Exception) -> None:
-        """One has raised: everybody is told who watches. What a signal's handler raised goes on."""
+    def is_fault(self, error: Exception) -> bool:
+        """One has raised: all are told who watch, unless it was a signal's handler, whose error goes on."""
         if signal_of(error) is not None:
-            raise error
+            return False
         for hook_failed in {id(one[2]): one[2] for one in self._given}.values():
             hook_failed(error)
+        return True
+
+    def call_failed(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        """Run what runs after a call that raised."""
+        hook: Hook
+        for hook in (*self.raised, *self.after):
+            try:
+                hook(*arguments, **keywords)
+            except Exception as error:  # noqa: PERF203 - each for itself
+                if not self.is_fault(error):
+                    raise
 
 
 def guarded(hook: Hook, hook_failed: Faults) -> Hook:
@@ -92,7 +105,9 @@ def guarded(hook: Hook, hook_failed: Faults) -> Hook:
     return run
 
 
-def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
+def _around(  # noqa: C901 - a function for a branch would be a frame in each call
+    call: Callable[..., Any], hooks: _Hooks
+) -> Callable[..., Any]:
     """A function that calls another one, and hooks around it, with no frame between them and it."""
 
     @functools.wraps(call)
@@ -102,22 +117,23 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:
         try:
             for hook in hooks.before:
                 hook(*arguments, **keywords)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-            hooks.failed(error)
+        except Exception as error:
+            if not hooks.is_fault(error):
+                raise
         try:
             result = call(*arguments, **keywords)
         except BaseException as error:
             without_us(error)
-            for hook in (*hooks.raised, *hooks.after):
-                guarded(hook, hooks.failed)(*arguments, **keywords)
+            hooks.call_failed(arguments, keywords)
             raise
         try:
             for hook in hooks.came:
                 hook(*arguments, result)
             for hook in hooks.after:
                 hook(*arguments, **keywords)
-        except Exception as error:  # noqa: BLE001 - likewise
-            hooks.failed(error)
+        except Exception as error:
+            if not hooks.is_fault(error):
+                raise
         return result
 
     # PyTorch's profiler knows calls of modules by the code that stands in their class, whose variable `self`

@@ -160,8 +160,11 @@ class TraceEvents:
         span = stack[-1] if stack[-1].function is function else self._call_of(function)
         if span is None:
             return
-        if time.perf_counter_ns() - span.begin_ns > _SHORTEST_TRACING_NS:
-            self._see_tracing(function)
+        seen = self._functions.get(id(function))
+        if seen is not None and (
+            not seen.tracings or time.perf_counter_ns() - span.begin_ns > _SHORTEST_TRACING_NS
+        ):
+            self._see_tracing(function, seen)
         if opened.counts_only and len(stack) == 1:
             stack.pop()
             if opened.batch is None:
@@ -169,10 +172,10 @@ class TraceEvents:
         else:
             self._span_ended(span, failed=False)
 
-    def _see_tracing(self, function: Any) -> None:
-        """A call took so long that the function may have been traced in it."""
-        seen, tracings = self._functions.get(id(function)), self._tracings_of(function)
-        if seen is not None and tracings != seen.tracings:
+    def _see_tracing(self, function: Any, seen: "_CalledFunction") -> None:
+        """A first call, or one that took so long that the function may have been traced in it."""
+        tracings = self._tracings_of(function)
+        if tracings != seen.tracings:
             seen.tracings = tracings
             self._function_traced(function)
 

@@ -42,9 +42,9 @@ _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
 _TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 _SEEN = (parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT)  # which nothing counts
-_OF_RUNS = (
-    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.FIRST, parts.SLOW_FIRST,
-)  # fmt: skip
+_BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
+_OF_RUNS = (*_BATCHES, parts.FIRST, parts.SLOW_FIRST)
+_OF_METHODS = (*_BATCHES, parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
 _STEPS = (*_OF_RUNS, parts.MARKED, parts.CALLS, parts.SESSION_RUNS)
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
@@ -89,7 +89,6 @@ class _Parts:
     def __init__(self) -> None:
         self.rows: dict[_Key, _Row] = {}
         self.tree = CellTree()
-        self.runs: Counter[str] = Counter()  # of Keras', by method
 
     def add(
         self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
@@ -140,8 +139,8 @@ def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
     paths = Paths(zip((seen[stack].path for stack in stacks.tolist()), apart.tolist(), strict=True))
     calls = _divide_between(spans, made, seen, times, stacks, paths)
     _place_steps(spans, made, seen, times, stacks, paths)
-    _count(made, counts.log, spans.gaps)
-    return _records(counts, made, calls)
+    counted = _count(made, counts.log, spans.gaps)
+    return _records(counts, made, calls, counted)
 
 
 class _Spans:
@@ -516,7 +515,8 @@ def _place_steps(
             around.setdefault(before, []).append(seen[stacks[look]].path)
     for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
         shares: Counter[tuple[_Key, Path]] = Counter(callbacks.get(key, {}))
-        step = Place(key[0], "" if key[1] in _METHODS.values() else key[1])
+        is_of_run = key[0] in _BATCHES and key[1] in _METHODS.values()
+        step = Place(key[0], "" if is_of_run else key[1])
         methods = _methods_of(key)
         of_steps = paths.of_steps(step, methods, looks.get(key, ()), around.get(key, ()))
         shares |= {(key, path): weight for path, weight in of_steps.items()}
@@ -539,17 +539,14 @@ def _methods_of(key: _Key) -> Collection[str]:
     return (name,) if name in _METHODS.values() else ()
 
 
-def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> None:
-    """Say how often something happened, where a counter knows it."""
-    runs = made.runs = Counter(
-        _method_of(run.phase, is_validation=run.is_validation) for run in log.runs
-    )
-    names = log.column("name")
-    batches = Counter(
-        log.names[code] for code, run in zip(names, log.column("run"), strict=True) if run
-    )
-    ends = {"epoch": len(log.ended_at), "train": runs[_FIT], "predict": runs["predict"]}
-    ends["test"] = runs[_VALIDATION] + runs["evaluate"]
+def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> dict[tuple[str, str, str], int]:
+    """Say how often something happened, where a counter knows it.
+
+    Returns:
+        The same for nodes of the tree: how often what has a kind and a name happened, in all runs of a method
+        or ("") anywhere.
+    """
+    runs = Counter(_method_of(run.phase, is_validation=run.is_validation) for run in log.runs)
     for (part, name, *_), row in made.rows.items():
         if part == parts.AROUND:
             row.occurrences = runs[name]
@@ -557,28 +554,39 @@ def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> None:
             row.occurrences = len(log.ended_at)
         elif part == parts.GAPS:
             row.occurrences = gaps[name]
-        elif part == parts.CALLBACKS and "_batch_" in name:
-            phase = name.rpartition(".on_")[2].partition("_")[0]
-            row.occurrences = batches["train" if phase == "batch" else phase]
-        elif part == parts.CALLBACKS:
-            row.occurrences = ends.get(name.rpartition(".on_")[2].rpartition("_")[0], 0)
-
-
-def _occurrences(made: _Parts, log: StepLog) -> dict[tuple[str, str, str], int]:
-    """How often what has a kind and a name happened, in all runs of a method or anywhere."""
-    counted = {(RUN_CALL, method, ""): times for method, times in made.runs.items()}
+    counted = {(RUN_CALL, method, ""): times for method, times in runs.items()}
     counted[EPOCH, "", _FIT] = len(log.ended_at)
     for (part, name, *_), row in made.rows.items():
-        if not row.is_counted or part == parts.OTHER:
-            continue
-        if name in (*_METHODS.values(), _VALIDATION):
-            counted[part, "", _VALIDATION if part == parts.VALIDATION else name] = row.occurrences
+        if row.is_counted and part not in (parts.OTHER, parts.CALLBACKS):
+            is_of_run = part in _OF_METHODS and name in (*_METHODS.values(), _VALIDATION)
+            method = _VALIDATION if part == parts.VALIDATION else name
+            counted[part, "" if is_of_run else name, method if is_of_run else ""] = row.occurrences
+    names = log.column("name")
+    batches = Counter(
+        log.names[code] for code, run in zip(names, log.column("run"), strict=True) if run
+    )
+    ends = {"epoch": len(log.ended_at), "train": runs[_FIT], "predict": runs["predict"]}
+    ends["test"] = runs[_VALIDATION] + runs["evaluate"]
+    hooks = {key[1] for key in made.rows if key[0] == parts.CALLBACKS}
+    for name in hooks | made.tree.names_of(parts.CALLBACKS):
+        phase = name.rpartition(".on_")[2].rpartition("_")[0]
+        if phase.endswith("batch"):
+            phase = phase.partition("_")[0]
+            times = batches["train" if phase == "batch" else phase]
         else:
-            counted[part, name, ""] = row.occurrences
+            times = ends.get(phase, 0)
+        counted[parts.CALLBACKS, name, ""] = times
+        if name in hooks:
+            made.rows[parts.CALLBACKS, name, "", 0].occurrences = times
     return counted
 
 
-def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRecords:
+def _records(
+    counts: CellCounts,
+    made: _Parts,
+    calls: Sequence[_Call],
+    counted: dict[tuple[str, str, str], int],
+) -> CellRecords:
     """The rows as values; of the code's own lines the longest."""
     lines = sorted(
         (key for key in made.rows if key[0] == parts.OTHER and key[2]),
@@ -605,7 +613,7 @@ def _records(counts: CellCounts, made: _Parts, calls: Sequence[_Call]) -> CellRe
     records = CellRecords(
         counts.end_ns - counts.begin_ns,
         listed,
-        tree=made.tree.nodes(_occurrences(made, counts.log)),
+        tree=made.tree.nodes(counted),
     )
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}

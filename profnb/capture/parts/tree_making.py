@@ -62,6 +62,15 @@ class CellTree:
         node.self_ns += self_ns
         node.looks += looks
 
+    def names_of(self, kind: str) -> set[str]:
+        """The names of all nodes of a kind."""
+        names, waiting = set[str](), [self._root]
+        while waiting:
+            below = waiting.pop().below
+            names |= {place.name for place in below if place.kind == kind}
+            waiting += below.values()
+        return names
+
     def nodes(self, occurrences: Mapping[tuple[str, str, str], int]) -> list[TreeNode]:
         """The nodes, each behind the one above; siblings in the order in which they first began.
 
