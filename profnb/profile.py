@@ -323,7 +323,8 @@ class Profile(Tables):
         Raises:
             ValueError: There is no such change, nothing of that name, or no time that is known.
         """
-        from profnb.advice.what_if import Model, what_if
+        from profnb.advice.cell_model import Model
+        from profnb.advice.what_if import what_if
 
         tree = self._cell_tree
         if tree is None:

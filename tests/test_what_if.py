@@ -7,10 +7,11 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.advice import measured_costs
+from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import CellTree, grow_tree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.advice.replay import once, remove, replay, scale
-from profnb.advice.what_if import Model, what_if
+from profnb.advice.what_if import what_if
 
 MS = 10**9  # in picoseconds
 CALLBACK = 2
@@ -85,7 +86,7 @@ def test_looks_make_the_range_as_wide_as_chance_does():
 
 def test_the_changes_of_a_tree_by_hand(monkeypatch):
     model = Model(TREE, cores=2)
-    monkeypatch.setattr("profnb.advice.what_if.typical_costs", lambda: Costs((MS, 2 * MS), (MS, 3 * MS)))
+    monkeypatch.setattr("profnb.advice.cell_model.typical_costs", lambda: Costs((MS, 2 * MS), (MS, 3 * MS)))
 
     def saves(**changes):
         return what_if(model, changes).saves_ms

@@ -19,6 +19,7 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 from profnb.steps.breakdown import CATEGORIES
+from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
 
 __all__ = ["CELL_TREE", "CellTree", "grow_tree"]
@@ -276,6 +277,8 @@ def _shares_of_side(study: Study, side: str) -> tuple[list[tuple[str, float]], s
         )
     total: dict[str, float] = {}
     for name, value in zip(names, spent.tolist(), strict=True):
+        if kind == LAYER and name == PIPELINE:  # on threads of its own, beside the steps
+            continue
         total[name or "unnamed"] = total.get(name or "unnamed", 0.0) + value
     largest = sorted((one for one in total.items() if one[1] > 0), key=lambda one: -one[1])
     others = sum(value for _, value in largest[_MOST_BELOW:])

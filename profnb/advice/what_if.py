@@ -18,29 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.advice.cell_tree import CellTree
-from profnb.advice.measured_costs import Costs, costs_here, typical_costs
+from profnb.advice.cell_model import Model
 from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import CALL, EPOCH, LINES, SETTING_UP
+from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
+from profnb.subjects.advising import share_of, window_of
 from profnb.subjects.covered_time import covered_share
-from profnb.subjects.ops.eager_ops import share_of_kernels
+from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
+from profnb.trace.names import PYTHON_OPS
 
-__all__ = ["Model", "WhatIf", "what_if"]
-
-_NAMED = (
-    LINES,
-    CALL,
-    parts.CALLBACKS,
-    parts.CHECKPOINTING,
-    parts.CALLS,
-    parts.MARKED,
-    parts.BUILDING,
-)
-_MOST_NAMES = 8
+__all__ = ["WhatIf", "what_if"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,72 +50,6 @@ class WhatIf:
     def __str__(self) -> str:
         saves = _range_text([ms * PS_PER_MS for ms in self.saves_ms])
         return f"saves {saves} of {duration_text(self.wall_ms * PS_PER_MS)}: {self.because}"
-
-
-@dataclass(frozen=True)
-class Model:
-    """A cell's time and what is known of it.
-
-    Attributes:
-        tree: Where it went.
-        study: The trace's analyses; None without a trace.
-        is_here: Whether the cell ran in this process, whose costs can be measured.
-        cores: Cores that it had; 0 where that is not known.
-    """
-
-    tree: CellTree
-    study: Study | None = None
-    is_here: bool = False
-    cores: int = 0
-
-    @property
-    def costs(self) -> Costs:
-        """What a compiled call and a new iterator cost."""
-        return costs_here() if self.is_here else typical_costs()
-
-    def rows(self, *kinds: str, below: int | None = None) -> list[int]:
-        """The nodes of some kinds, directly below one or anywhere."""
-        return [
-            row
-            for row, kind in enumerate(self.tree.kind)
-            if kind in kinds and below in (None, int(self.tree.parent[row]))
-        ]
-
-    def named(self, name: str) -> list[int]:
-        """The outermost nodes of a name: "Score.on_epoch_end", or its last part.
-
-        Raises:
-            ValueError: There is none.
-        """
-        tree = self.tree
-        named = [row for row in self.rows(*_NAMED) if _is_called(tree.name[row], name)]
-        outermost = [
-            row for row in named if not any(row in tree.rows_below(at)[1:] for at in named)
-        ]
-        if not outermost:
-            largest = sorted(self.rows(*_NAMED), key=lambda row: -int(tree.wall_ps[row]))
-            listed = list(dict.fromkeys(tree.name[row] for row in largest if tree.name[row]))
-            there = ", ".join(listed[:_MOST_NAMES]) or "none"
-            raise ValueError(
-                f"Nothing in p.cell_tree is called {name!r}. Those that take most: {there}."
-            )
-        return outermost
-
-    def times_of(self, row: int) -> int:
-        """How often a node happened; where nobody counted, as often as what it stands beside or below."""
-        tree = self.tree
-        while row > 0:
-            if tree.occurrences[row]:
-                return int(tree.occurrences[row])
-            beside = tree.occurrences[tree.parent == tree.parent[row]]
-            if beside.any():
-                return int(beside.max())
-            row = int(tree.parent[row])
-        return 1
-
-
-def _is_called(name: str, asked: str) -> bool:
-    return bool(name) and (name == asked or name.endswith(f".{asked}"))
 
 
 def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
@@ -177,22 +101,20 @@ def compiled(model: Model, name: object) -> list[Edit]:
 
 
 def compiled_at(model: Model, row: int) -> Edit:
-    """The same of one node."""
-    tree, times = model.tree, model.times_of(row)
-    whole = int(tree.wall_ps[row])
-    least, most = (min(times * each, whole) for each in model.costs.call_ps)
-    ops = _share_of_kernels(model)
+    """The same of one node: ops that compute for long stay as they are, of the others up to all remains."""
+    tree, times, study = model.tree, model.times_of(row), model.study
+    whole, (call_least, call_most) = int(tree.wall_ps[row]), model.costs.call_ps
+    least, most = (0.0, 1.0) if study is None else shares_of_kernels(study.trace, study.parent)
     because = (
-        f"{tree.name[row]} took {duration_text(whole)}, {count_text(round(ops * 100))} % of such time is ops "
-        f"at work, and a call of a compiled function costs {_range_text(model.costs.call_ps)} here"
+        f"{tree.name[row]} took {duration_text(whole)}; {percent_text(most)} of such time is ops that "
+        f"compute, and a call of a compiled function costs {_range_text(model.costs.call_ps)} here"
     )
-    return Edit(tree.rows_below(row), least, min(most + ops * whole, whole), because)
-
-
-def _share_of_kernels(model: Model) -> float:
-    """Of the time in which ops are run one by one, the share in which one is at work; 1 where not known."""
-    study = model.study
-    return 1.0 if study is None else share_of_kernels(study.trace, study.parent)
+    return Edit(
+        tree.rows_below(row),
+        min(times * call_least + least * whole, whole),
+        min(times * call_most + most * whole, whole),
+        because,
+    )
 
 
 def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
@@ -217,15 +139,51 @@ def _range_text(range_ps: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(duration_text(end) for end in range_ps))
 
 
-def _scaled(*kinds: str) -> Callable[[Model, object], list[Edit]]:
-    def edits(model: Model, value: object) -> list[Edit]:
-        factor = _factor(value, kinds[0])
-        nodes = model.rows(*kinds)
-        took = duration_text(int(model.tree.wall_ps[nodes].sum()))
-        because = f"{kinds[0]} took {took} that nothing else hid"
-        return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
+def launch(model: Model, value: object) -> list[Edit]:
+    """What the host spends on launching kernels takes so many times as long."""
+    factor, nodes = _factor(value, "launch"), model.rows("kernel launch")
+    took = duration_text(int(model.tree.wall_ps[nodes].sum()))
+    because = f"launching kernels took {took} that nothing else hid"
+    return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
 
-    return edits
+
+def without_input(model: Model, value: object) -> list[Edit]:
+    """Waiting for input takes so many times as long, and its threads leave so much more to the steps."""
+    factor, nodes = _factor(value, "input"), model.rows(parts.INPUT)
+    tree, study = model.tree, model.study
+    took = duration_text(int(tree.wall_ps[nodes].sum()))
+    edits = [
+        scale(tree, nodes, factor, factor, f"waiting for input took {took} that nothing else hid")
+    ]
+    computing = model.rows("host compute")
+    crowded = 0.0 if study is None else _crowded_share(study)
+    if crowded and computing and factor < 1:
+        because = f"its threads may have held up {percent_text(crowded)} of what the steps computed"
+        edits.append(scale(tree, computing, 1 - (1 - factor) * crowded, 1.0, because))
+    return edits if nodes else edits[1:]
+
+
+def _crowded_share(study: Study) -> float:
+    """Of what the steps compute on the host, the share that the pipeline's threads may have held up.
+
+    They hold up Python for as long as they run Python, under the interpreter's lock, and anything for as long
+    as threads waited for a free core; at most for as long as they work.
+    """
+    pipeline, window = study.input.pipeline, window_of(study)
+    computing = share_of(study, "host compute")
+    if not len(pipeline) or not window or not computing:
+        return 0.0
+    parent = pipeline.tree.parent
+    on_own_thread = (parent >= 0) & pipeline.tree.is_async[np.maximum(parent, 0)]
+    works = int(
+        pipeline.total_ps[on_own_thread].sum() + pipeline.function_ps[pipeline.tree.is_async].sum()
+    )
+    works_python = any(kind == "Generator" for kind in pipeline.kind) or any(
+        name in PYTHON_OPS for ops in pipeline.function_ops for name, *_ in ops
+    )
+    waited = study.recording.core_waits.waited_fraction
+    held_up = 1.0 if works_python else waited / (1 + waited)
+    return min(works / window / computing, held_up)
 
 
 def device(model: Model, value: object) -> list[Edit]:
@@ -272,8 +230,8 @@ _CHANGES: Mapping[str, Callable[[Model, object], list[Edit]]] = {
     "without": without,
     "compiled": compiled,
     "epochs_restart_free": epochs_restart_free,
-    "input": _scaled(parts.INPUT),
-    "launch": _scaled("kernel launch"),
+    "input": without_input,
+    "launch": launch,
     "device": device,
     "cores": cores,
 }

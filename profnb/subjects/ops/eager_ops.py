@@ -5,7 +5,7 @@ import numpy as np
 from profnb.core.columns import Int32s, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["add_eager_ops", "find_eager_kernels", "is_eager_op", "share_of_kernels"]
+__all__ = ["add_eager_ops", "find_eager_kernels", "is_eager_op", "shares_of_kernels"]
 
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__",)
@@ -13,6 +13,9 @@ _NO_EAGER_OPS = ("__",)
 _KERNEL, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
 # What they call is recorded inside them, and they take time of their own.
 _DATASET = "Dataset"
+_LONG_PS = (
+    50_000_000  # what is shorter is mostly being started: an op that adds two numbers takes 5 us
+)
 _LONGEST_PAUSE_PS = 2_000_000_000  # from an op to the next one that the same function runs
 _ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
 
@@ -81,27 +84,27 @@ def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
     return runs[is_inside]
 
 
-def share_of_kernels(trace: Trace, parent: Int32s) -> float:
-    """Of the time in which Python runs ops one by one, the share in which one computes; 1 without such ops.
+def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
+    """Of the time in which Python runs ops one by one, the shares in which an op computes.
 
     Python's way from one op to the next counts where it takes no more than 2 ms.
 
     Args:
         trace: The trace.
         parent: The event that each event runs in on its thread; negative for none, shape (E,).
+
+    Returns:
+        That of ops that compute for 50 us or longer, and that of all; (0, 1) without any.
     """
     runs = np.flatnonzero(trace.select_names(is_eager_op) & trace.is_host_event)
     if not runs.size:
-        return 1.0
-    line, begin, end = (
-        trace.lines.of_event[runs],
-        trace.events.begin_ps[runs],
-        trace.events.end_ps[runs],
-    )
+        return 0.0, 1.0
+    line, begin = trace.lines.of_event[runs], trace.events.begin_ps[runs]
+    end = trace.events.end_ps[runs]
     pause = np.append(begin[1:] - end[:-1], 0)
-    is_followed = (
-        np.append(line[1:] == line[:-1], False) & (pause >= 0) & (pause <= _LONGEST_PAUSE_PS)
-    )
-    whole = int((end - begin).sum() + pause[is_followed].sum())
-    kernels = find_eager_kernels(trace, parent)
-    return min(int(trace.events.duration_ps[kernels].sum()) / max(whole, 1), 1.0)
+    is_followed = np.append(line[1:] == line[:-1], False)
+    is_followed &= (pause >= 0) & (pause <= _LONGEST_PAUSE_PS)
+    whole = max(int((end - begin).sum() + pause[is_followed].sum()), 1)
+    took = trace.events.duration_ps[find_eager_kernels(trace, parent)]
+    long = took[took >= _LONG_PS]
+    return min(int(long.sum()) / whole, 1.0), min(int(took.sum()) / whole, 1.0)
