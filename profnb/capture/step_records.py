@@ -16,7 +16,6 @@ __all__ = [
     "RUN",
     "TAPE",
     "USER",
-    "WIDTH",
     "KerasRunSeen",
     "Marking",
     "OpenStep",
@@ -29,8 +28,9 @@ TAPE = "tape"  # marks where a step may begin, and is none
 _COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",
 )  # fmt: skip
-WIDTH, _TRACED = len(_COLUMNS), _COLUMNS.index("was_traced")
-_PACKED = Struct(f"{WIDTH}q").pack  # in a third of the time of array.extend
+_WIDTH, _TRACED = len(_COLUMNS), _COLUMNS.index("was_traced")
+_PACKED = Struct(f"{_WIDTH}q").pack
+_MOST_LATE = 512
 
 
 class Marking(Protocol):
@@ -128,6 +128,11 @@ class StepRecords:
         values: array[int] = getattr(self, name)
         return values[first:]
 
+    def latest(self, count: int) -> list[tuple[int, str, int]]:
+        """The latest steps' begin, name and run."""
+        rows = zip(self.begin_ns[-count:], self.name[-count:], self.run[-count:], strict=True)
+        return [(begin, self.names[name], run) for begin, name, run in rows]
+
     def append(self, *values: int) -> None:
         """Add one row, values in the order of the attributes."""
         columns = (
@@ -173,7 +178,8 @@ class StepLog:
         runs: Keras' runs, in the order in which they began.
         run_spans: When the outermost of them began and ended, by ``time.perf_counter_ns``.
         failed: Steps that ended with an exception: name, begin and end by ``time.perf_counter_ns``.
-        cells: The steps, ``WIDTH`` numbers each.
+        stored: How many steps stand in the arrays that follow, ``_WIDTH`` numbers each; these; and the latest
+            steps, as rows with their names. One value, so that an interrupt finds all of it or none.
     """
 
     names: list[str] = field(default_factory=list)
@@ -182,11 +188,29 @@ class StepLog:
     runs: list[KerasRunSeen] = field(default_factory=list)
     run_spans: list[tuple[int, int]] = field(default_factory=list)
     failed: list[tuple[str, int, int]] = field(default_factory=list)
-    cells: array[int] = field(default_factory=lambda: array("q"))
+    stored: tuple[int, tuple[array[int], ...], list[tuple[Any, ...]]] = field(
+        default_factory=lambda: (0, (), [])
+    )
     _codes: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.cells) // WIDTH
+        settled, _, late = self.stored
+        return settled + len(late)
+
+    def _cells(self) -> array[int]:
+        """All steps in one array."""
+        _, chunks, late = self.stored
+        cells = array("q")
+        for chunk in (*chunks, self._packed(late)):
+            cells.extend(chunk)
+        return cells
+
+    def _packed(self, rows: Sequence[tuple[Any, ...]]) -> array[int]:
+        packed = (_PACKED(*row[:2], self.code_of(row[2]), *row[3:]) for row in rows)
+        return array("q", b"".join(packed))
+
+    def _store(self, cells: array[int]) -> None:
+        self.stored = len(cells) // _WIDTH, (cells,), []
 
     def code_of(self, name: str) -> int:
         """The row of a name in ``names``."""
@@ -206,24 +230,40 @@ class StepLog:
             name: What it is called.
             others: The other columns of ``StepRecords``, in their order.
         """
-        cells, code = self.cells, self._codes.get(name)
-        if len(cells) > first * WIDTH:
-            del cells[first * WIDTH :]
-        if code is None:
-            code = self.code_of(name)
-        cells.frombytes(_PACKED(begin_ns, end_ns, code, *others))
+        settled, _, late = self.stored
+        if first != settled + len(late) or len(late) >= _MOST_LATE:
+            late = self.truncate(first)
+        late.append((begin_ns, end_ns, name, *others))
 
-    def truncate(self, length: int) -> None:
-        """Forget the steps from one on."""
-        del self.cells[length * WIDTH :]
+    def truncate(self, length: int) -> list[tuple[Any, ...]]:
+        """Forget the steps from one on; the list of the latest, which are packed if there are many."""
+        settled, chunks, late = self.stored
+        if length < settled:
+            self._store(self._cells()[: length * _WIDTH])
+        else:
+            del late[length - settled :]
+            if len(late) >= _MOST_LATE:
+                self.stored = settled + len(late), (*chunks, self._packed(late)), []
+        return self.stored[2]
 
     def column(self, name: str, first: int = 0) -> array[int]:
         """One column, from a row on."""
-        return self.cells[first * WIDTH + _COLUMNS.index(name) :: WIDTH]
+        return self._cells()[first * _WIDTH + _COLUMNS.index(name) :: _WIDTH]
+
+    def latest(self, count: int) -> list[tuple[int, str, int]]:
+        """The latest steps' begin, name and run; any thread may ask, while others end."""
+        _, chunks, late = self.stored
+        rows = [(row[0], row[2], row[-1]) for row in list(late)]
+        for chunk in chunks[-1:] if len(rows) < count else ():
+            before = (chunk[at : at + _WIDTH] for at in range(0, len(chunk), _WIDTH))
+            rows = [*((row[0], self.names[row[2]], row[-1]) for row in before), *rows]
+        return rows[-count:]
 
     def forget_traced(self) -> None:
         """What was traced so far is of a trace that nobody will see."""
-        self.cells[_TRACED::WIDTH] = array("q", bytes(8 * len(self)))
+        cells = self._cells()
+        cells[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
+        self._store(cells)
 
     def steps_within(self, begin_ns: int, end_ns: int) -> list[int]:
         """Of each step, 1 if it lies in a span of time."""
@@ -233,25 +273,28 @@ class StepLog:
     def set_traced(self, traced: Sequence[int]) -> None:
         """Say of the first steps whether each was traced; the others were not."""
         whole = [*traced, *[0] * (len(self) - len(traced))]
-        self.cells[_TRACED::WIDTH] = array("q", whole)
+        cells = self._cells()
+        cells[_TRACED::_WIDTH] = array("q", whole)
+        self._store(cells)
 
     def without(self, is_aside: Sequence[bool]) -> StepLog:
         """The log without some of the steps; ends of epochs stand where they did among the others."""
-        kept = array("q")
+        kept, cells = array("q"), self._cells()
         for row, aside in enumerate(is_aside):
             if not aside:
-                kept.extend(self.cells[row * WIDTH : (row + 1) * WIDTH])
+                kept.extend(cells[row * _WIDTH : (row + 1) * _WIDTH])
         before = [0, *accumulate(map(int, is_aside))]
         ended_at = [at - before[min(at, len(is_aside))] for at in self.ended_at]
-        return replace(self, ended_at=ended_at, cells=kept)
+        return replace(self, ended_at=ended_at, stored=(len(kept) // _WIDTH, (kept,), []))
 
     def records(self) -> StepRecords:
         """The steps so far, as columns of their own."""
+        columns = {name: self.column(name) for name in _COLUMNS}
         steps = StepRecords(
             names=list(self.names),
             ended_at=array("q", self.ended_at),
             ended_epoch=array("q", self.ended_epoch),
         )
-        for name in _COLUMNS:
-            getattr(steps, name).extend(self.column(name).tolist())
+        for name, column in columns.items():
+            getattr(steps, name).extend(column.tolist())
         return steps

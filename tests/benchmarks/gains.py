@@ -2,7 +2,7 @@
 
 Each program runs as it is and changed, each twice, in a process of its own, and then under a capture that is asked what the change
 would save. A promise is right where the saving lies in its range or within 10 points of the cell, and the range is no wider than 40
-points. Half of the programs have nothing to gain by the change. ``--write`` puts the table into docs/gains.md.
+points. Of a third of the programs the change saves next to nothing. ``--write`` puts the table into docs/gains.md.
 """
 
 import argparse

@@ -27,10 +27,11 @@ from collections.abc import Callable
 from typing import Any
 
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import CALL, KINDS, USER, WIDTH, OpenStep, StepLog
+from profnb.capture.step_records import CALL, KINDS, USER, OpenStep, StepLog
 
 __all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]
 
+_MOST_LATE = 512  # rows of a log before they are packed
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -106,7 +107,9 @@ class OpenSteps:
         self, marker: object, kind: str | None, name: str, step_num: int | None = None
     ) -> OpenStep:
         """Something begins; the caller keeps it, on the stack or as the batch."""
-        first, is_traced = len(self.log.cells) // WIDTH, not self.counts_only and self.is_tracing()
+        settled, _, late = self.log.stored
+        first = settled + len(late)
+        is_traced = not self.counts_only and self.is_tracing()
         number = first if step_num is None else step_num
         return OpenStep(marker, kind, name, time.perf_counter_ns(), first, is_traced, number)
 
@@ -121,10 +124,24 @@ class OpenSteps:
 
     def count(self, span: OpenStep, kind: int, name: str) -> None:
         """It ended behind the window and is a step, of a row of ``KINDS``."""
-        self.log.end_step(
-            span.first_record, span.begin_ns, time.perf_counter_ns(), name, kind, 0, span.retraced,
-            span.iterations, span.step_num, self.runs.get(name, 0) if self.is_in_run else 0,
-        )  # fmt: skip
+        end_ns = time.perf_counter_ns()
+        settled, _, late = self.log.stored
+        if span.first_record != settled + len(late) or len(late) >= _MOST_LATE:
+            late = self.log.truncate(span.first_record)
+        run = self.runs.get(name, 0) if self.is_in_run else 0
+        late.append(
+            (
+                span.begin_ns,
+                end_ns,
+                name,
+                kind,
+                0,
+                span.retraced,
+                span.iterations,
+                span.step_num,
+                run,
+            )
+        )
 
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""

@@ -36,13 +36,8 @@ class Standing:
 
 
 def recent_step_ns(steps: StepLog | StepRecords) -> float:
-    """The median time from the begin of a step to the next one's, of the last steps of one name and run.
-
-    Columns may grow meanwhile: only rows that all of them have are read.
-    """
-    first = max(len(steps) - _RECENT, 0)
-    begin, name, run = (steps.column(at, first) for at in ("begin_ns", "name", "run"))
-    alike = list(zip(begin, name, run, strict=False))
+    """The median time from the begin of a step to the next one's, of the last steps of one name and run."""
+    alike = steps.latest(_RECENT)
     begins = [at for at, *what in alike if what == list(alike[-1][1:])]
     if len(begins) < 3:
         return math.nan
