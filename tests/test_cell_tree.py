@@ -166,7 +166,7 @@ def test_a_kind_of_steps_of_the_users_own(cell):
 # As a table.
 
 
-def test_the_tree_of_a_real_fit_whose_callback_predicts():
+def test_the_tree_of_a_real_fit_whose_callback_predicts(tmp_path):
     keras = pytest.importorskip("keras")
 
     class Score(keras.callbacks.Callback):
@@ -192,6 +192,10 @@ def test_the_tree_of_a_real_fit_whose_callback_predicts():
     assert steps.parent == predict.node
     assert steps.wall_ms >= tree[tree.parent == steps.node].wall_ms.sum() - 1e-9
     assert (tree.low_ms <= tree.wall_ms + 1e-9).all() and (tree.wall_ms <= tree.high_ms + 1e-9).all()
+    again = profnb.load(p.save(tmp_path)).cell_tree
+    what = ["kind", "name", "line", "parent", "occurrences"]
+    assert again[what].fillna(-1).equals(tree[what].fillna(-1))
+    assert again.self_ms.tolist() == pytest.approx(tree.self_ms.tolist())
 
 
 def test_the_tree_of_a_trace_that_another_program_recorded(cpu_trace_path):

@@ -124,6 +124,21 @@ def test_what_cannot_be_asked_says_so(changes, words):
         what_if(Model(TREE, cores=2), changes)
 
 
+def test_names_are_data():
+    evil = "f\x1b[31m<b>"
+    model = Model(tree_of((-1, "cell", "", 0, 0), (0, "own lines", evil, 100, 0)))
+    for change in ({"without": evil}, {"compiled": evil}):
+        assert "\x1b" not in str(what_if(model, change))
+    with pytest.raises(ValueError) as caught:
+        what_if(model, {"without": "g"})
+    assert "\x1b" not in str(caught.value)
+
+
+def test_what_a_call_costs_is_said_to_be_measured_only_where_it_was():
+    model = Model(tree_of((-1, "cell", "", 0, 0), (0, "own lines", "f", 100, 0)))
+    assert "costs 20.0 µs to 500 µs as a rule." in what_if(model, {"compiled": "f"}).because
+
+
 def test_how_often_a_function_ran_is_told_by_what_stands_beside_it():
     tree = tree_of(
         (-1, "cell", "", 0, 0), (0, "own lines", "loop", 0, 0), (1, "own lines", "score", 5, 0), (1, "function calls", "train", 5, 200),

@@ -6,6 +6,7 @@ from profnb.advice.cell_tree import CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import CALL, LINES
+from profnb.core.printable import printable
 from profnb.subjects.study import Study
 
 __all__ = ["Model"]
@@ -67,7 +68,7 @@ class Model:
             listed = list(dict.fromkeys(tree.name[row] for row in largest if tree.name[row]))
             there = ", ".join(listed[:_MOST_NAMES]) or "none"
             raise ValueError(
-                f"Nothing in p.cell_tree is called {name!r}. Those that take most: {there}."
+                f"Nothing in p.cell_tree is called {name!r}. Those that take most: {printable(there)}."
             )
         return outermost
 

@@ -1,14 +1,12 @@
 """``p.what_if``: a change in a user's words to edits of the tree, and what they save of the cell.
 
-======================================  ====================================================================
-``p.what_if(without="Score.on_epoch_end")``  a callback, a function, ``predict``: not called any more
-``p.what_if(compiled="test_step")``     an own function put into a ``tf.function``: its ops and a call remain
-``p.what_if(epochs_restart_free=True)``  one iterator for all epochs, over a dataset that is ready
-``p.what_if(input=0)``                  waiting for input takes no time, or so many times as much
-``p.what_if(launch=0)``                 likewise what the host spends on launching kernels
-``p.what_if(device=0.5)``               likewise what the device computes
-``p.what_if(cores=8)``                  a machine with so many cores
-======================================  ====================================================================
+without="Score.on_epoch_end"    a callback, a function, ``predict``: not called any more
+compiled="test_step"            an own function put into a ``tf.function``: its ops and a call remain
+epochs_restart_free=True        one iterator for all epochs, over a dataset that is ready
+input=0                         waiting for input takes no time, or so many times as much
+launch=0                        likewise what the host spends on launching kernels
+device=0.5                      likewise what the device computes
+cores=8                         a machine with so many cores
 
 Several at once are one change.
 """
@@ -22,6 +20,7 @@ from profnb.advice.cell_model import Model
 from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
+from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.advising import share_of, window_of
@@ -92,7 +91,8 @@ def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.named(str(name))
     took = duration_text(int(model.tree.wall_ps[rows].sum()))
-    return [remove(model.tree, rows, f"what is called {name} took {took}, with all that it calls")]
+    because = f"what is called {printable(str(name))} took {took}, with all that it calls"
+    return [remove(model.tree, rows, because)]
 
 
 def compiled(model: Model, name: object) -> list[Edit]:
@@ -106,8 +106,8 @@ def compiled_at(model: Model, row: int) -> Edit:
     whole, (call_least, call_most) = int(tree.wall_ps[row]), model.costs.call_ps
     least, most = (0.0, 1.0) if study is None else shares_of_kernels(study.trace, study.parent)
     because = (
-        f"{tree.name[row]} took {duration_text(whole)}; {percent_text(most)} of such time is ops that "
-        f"compute, and a call of a compiled function costs {_range_text(model.costs.call_ps)} here"
+        f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(most)} of such time is ops "
+        f"that compute, and a call of a compiled function costs {_cost_text(model, model.costs.call_ps)}"
     )
     return Edit(
         tree.rows_below(row),
@@ -129,7 +129,7 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
             took = duration_text(int(model.tree.wall_ps[nodes].sum()))
             because = (
                 f"new iterators and ends of {count_text(times)} epochs took {took}, and restarting a ready "
-                f"dataset costs {_range_text(model.costs.restart_ps)} here"
+                f"dataset costs {_cost_text(model, model.costs.restart_ps)}"
             )
             edits.append(once(model.tree, nodes, times, model.costs.restart_ps, because))
     return edits
@@ -137,6 +137,10 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
 
 def _range_text(range_ps: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(duration_text(end) for end in range_ps))
+
+
+def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
+    return f"{_range_text(cost_ps)} {'here' if model.costs.is_measured else 'as a rule'}"
 
 
 def launch(model: Model, value: object) -> list[Edit]:
