@@ -24,7 +24,7 @@ from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.advising import share_of, window_of
-from profnb.subjects.covered_time import covered_share
+from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
@@ -87,10 +87,14 @@ def _factor(value: object, name: str) -> float:
     return float(value)
 
 
+def _took(model: Model, nodes: Sequence[int]) -> str:
+    return duration_text(int(model.tree.wall_ps[nodes].sum()))
+
+
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.named(str(name))
-    took = duration_text(int(model.tree.wall_ps[rows].sum()))
+    took = _took(model, rows)
     because = f"what is called {printable(str(name))} took {took}, with all that it calls"
     return [remove(model.tree, rows, because)]
 
@@ -126,7 +130,7 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
         times = int(model.tree.occurrences[epoch])
         nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
         if times > 1 and nodes:
-            took = duration_text(int(model.tree.wall_ps[nodes].sum()))
+            took = _took(model, nodes)
             because = (
                 f"new iterators and ends of {count_text(times)} epochs took {took}, and restarting a ready "
                 f"dataset costs {_cost_text(model, model.costs.restart_ps)}"
@@ -146,7 +150,7 @@ def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
 def launch(model: Model, value: object) -> list[Edit]:
     """What the host spends on launching kernels takes so many times as long."""
     factor, nodes = _factor(value, "launch"), model.rows("kernel launch")
-    took = duration_text(int(model.tree.wall_ps[nodes].sum()))
+    took = _took(model, nodes)
     because = f"launching kernels took {took} that nothing else hid"
     return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
 
@@ -155,7 +159,7 @@ def without_input(model: Model, value: object) -> list[Edit]:
     """Waiting for input takes so many times as long, and its threads leave so much more to the steps."""
     factor, nodes = _factor(value, "input"), model.rows(parts.INPUT)
     tree, study = model.tree, model.study
-    took = duration_text(int(tree.wall_ps[nodes].sum()))
+    took = _took(model, nodes)
     edits = [
         scale(tree, nodes, factor, factor, f"waiting for input took {took} that nothing else hid")
     ]
@@ -195,8 +199,8 @@ def device(model: Model, value: object) -> list[Edit]:
     factor, nodes = _factor(value, "device"), model.rows("device compute")
     if not nodes or model.study is None:
         return []
-    whole, kept = int(model.tree.wall_ps[nodes].sum()), _kept_by_host(model.study, factor)
-    because = f"the device computed for {duration_text(whole)}"
+    kept = _kept_by_host(model.study, factor)
+    because = f"the device computed for {_took(model, nodes)}"
     if kept:
         because += f"; the host needs {percent_text(kept)} of what would be saved, for its own work beside it"
     return [scale(model.tree, nodes, factor, factor + max(1 - factor, 0) * kept, because)]
@@ -205,15 +209,15 @@ def device(model: Model, value: object) -> list[Edit]:
 def _kept_by_host(study: Study, factor: float) -> float:
     """Of what a faster device saves, the share that the host then takes, which works so long itself."""
     rows, steps = study.summary.counted, study.steps
-    period_ps = float((steps.duration_ps[rows] + study.gaps.own_ps[rows]).sum())
+    whole_ps = period_ps(study)
     saved_ps = (1 - factor) * float(study.breakdown.of("device compute")[rows].sum())
     host_ps = float(
         (steps.host_end_ps[rows] - steps.host_begin_ps[rows] + study.gaps.own_ps[rows]).sum()
     )
     waits = np.flatnonzero(np.isin(study.activities, (AWAITING, SYNCHRONISING)))
-    host_ps -= covered_share(study, waits) * period_ps
+    host_ps -= covered_share(study, waits) * whole_ps
     return (
-        float(np.clip((host_ps - (period_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
+        float(np.clip((host_ps - (whole_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
     )
 
 

@@ -240,7 +240,7 @@ def put_back_uncovered(*_: object) -> None:
         replacement.put_back()
 
 
-def put_aside() -> None:
+def put_aside(*_: object) -> None:
     """Put back all that has another value, for a while: something reads the code and must not read ours."""
     for replacement in reversed(_replaced):
         if replacement.is_in_place():
@@ -248,7 +248,7 @@ def put_aside() -> None:
             replacement.is_aside = True
 
 
-def put_again() -> None:
+def put_again(*_: object) -> None:
     """Give what was put aside its other value again, unless its block has ended or the code has set it."""
     for replacement in [one for one in _replaced if one.is_aside]:
         replacement.is_aside = False

@@ -198,12 +198,14 @@ class StepLog:
         return settled + len(late)
 
     def _cells(self) -> array[int]:
-        """All steps in one array."""
+        """All steps in one array, which they are stored as from then on."""
         _, chunks, late = self.stored
-        cells = array("q")
-        for chunk in (*chunks, self._packed(late)):
-            cells.extend(chunk)
-        return cells
+        if late or len(chunks) != 1:
+            cells = array("q")
+            for chunk in (*chunks, self._packed(late)):
+                cells.extend(chunk)
+            self._store(cells)
+        return self.stored[1][0]
 
     def _packed(self, rows: Sequence[tuple[Any, ...]]) -> array[int]:
         packed = (_PACKED(*row[:2], self.code_of(row[2]), *row[3:]) for row in rows)
@@ -261,9 +263,7 @@ class StepLog:
 
     def forget_traced(self) -> None:
         """What was traced so far is of a trace that nobody will see."""
-        cells = self._cells()
-        cells[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
-        self._store(cells)
+        self._cells()[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
 
     def steps_within(self, begin_ns: int, end_ns: int) -> list[int]:
         """Of each step, 1 if it lies in a span of time."""
@@ -273,9 +273,7 @@ class StepLog:
     def set_traced(self, traced: Sequence[int]) -> None:
         """Say of the first steps whether each was traced; the others were not."""
         whole = [*traced, *[0] * (len(self) - len(traced))]
-        cells = self._cells()
-        cells[_TRACED::_WIDTH] = array("q", whole)
-        self._store(cells)
+        self._cells()[_TRACED::_WIDTH] = array("q", whole)
 
     def without(self, is_aside: Sequence[bool]) -> StepLog:
         """The log without some of the steps; ends of epochs stand where they did among the others."""

@@ -167,8 +167,7 @@ class GraphRuns:
     # Around the body of a run behind those that are traced: as little as can be.
 
     def __enter__(self) -> tuple[Any, Any, Any]:
-        if self._gaps is not None:
-            self.gap_ends(self._arguments[0])
+        self.gap_ends(self._arguments[0])
         self._is_inside = True
         self._run_began()
         return self._arguments

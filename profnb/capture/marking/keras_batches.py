@@ -30,13 +30,12 @@ from profnb.capture.seams import (
     STEPS_PER_EXECUTION,
 )
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KERAS, KINDS, KerasRunSeen, Marking
+from profnb.capture.step_records import KERAS, KerasRunSeen, Marking
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 
 __all__ = ["KerasBatches"]
 
-_KERAS = KINDS.index(KERAS)
 RunHook = Callable[[str, Any], object]
 
 
@@ -180,10 +179,6 @@ class KerasBatches:
         opened = self._open
         batch = opened.batch
         if batch is None or threading.get_ident() != opened.thread:
-            return
-        if opened.counts_only and batch.marker is None:
-            opened.batch = None
-            opened.count(batch, _KERAS, batch.name)
             return
         end_ns = time.perf_counter_ns()
         if batch.marker is not None:

@@ -31,7 +31,6 @@ from profnb.capture.step_records import CALL, KINDS, USER, OpenStep, StepLog
 
 __all__ = ["MARKER", "OpenSteps", "abandon_marker", "add_metadata", "end_marker"]
 
-_MOST_LATE = 512  # rows of a log before they are packed
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -122,27 +121,6 @@ class OpenSteps:
         end_marker(span.marker)
         span.unmarked_ns = time.perf_counter_ns()
 
-    def count(self, span: OpenStep, kind: int, name: str) -> None:
-        """It ended behind the window and is a step, of a row of ``KINDS``."""
-        end_ns = time.perf_counter_ns()
-        settled, _, late = self.log.stored
-        if span.first_record != settled + len(late) or len(late) >= _MOST_LATE:
-            late = self.log.truncate(span.first_record)
-        run = self.runs.get(name, 0) if self.is_in_run else 0
-        late.append(
-            (
-                span.begin_ns,
-                end_ns,
-                name,
-                kind,
-                0,
-                span.retraced,
-                span.iterations,
-                span.step_num,
-                run,
-            )
-        )
-
     def record(self, span: OpenStep, end_ns: int, *, was_traced: bool = False) -> None:
         """It ended and is a step; steps inside it are none."""
         name = span.name
@@ -159,7 +137,7 @@ class OpenSteps:
             span.step_num,
             self.runs.get(name, 0) if self.is_in_run else 0,
         )
-        if was_traced or self.is_tracing():
+        if was_traced or (not self.counts_only and self.is_tracing()):
             self._count(span, end_ns, was_traced=was_traced)
 
     def _count(self, span: OpenStep, end_ns: int, *, was_traced: bool) -> None:

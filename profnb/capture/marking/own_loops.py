@@ -4,11 +4,11 @@ import time
 
 from profnb.capture.marking.open_steps import OpenSteps, abandon_marker
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KINDS, RUN, USER, Marking, OpenStep
+from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
 __all__ = ["OwnLoops"]
 
-_SESSION_RUN, _RUN = "session_run", KINDS.index(RUN)
+_SESSION_RUN = "session_run"
 
 
 class OwnLoops:
@@ -66,12 +66,6 @@ class OwnLoops:
 
     def run_ended(self, was_traced: bool) -> None:
         """The session run ended; it is a step unless it is part of one."""
-        opened = self._open
-        if opened.counts_only and not was_traced and opened.batch is None and not opened.stack:
-            if self._session_run is not None:
-                opened.count(self._session_run, _RUN, _SESSION_RUN)
-            self._session_runs += 1
-            return
         end_ns = time.perf_counter_ns()
         self._session_runs += 1
         if self._session_run is not None and not self._open.is_inside_step:

@@ -521,7 +521,7 @@ def _place_steps(
         of_steps = paths.of_steps(step, methods, looks.get(key, ()), around.get(key, ()))
         shares |= {(key, path): weight for path, weight in of_steps.items()}
         for (of_part, path), part_ns in divided(row.wall_ns, shares):
-            made.tree.add(path, row.first_ns, part_ns, 0)
+            made.tree.add(path, row.first_ns, part_ns)
             if of_part != key:
                 made.add(of_part, row.first_ns, part_ns)
                 row.wall_ns -= part_ns

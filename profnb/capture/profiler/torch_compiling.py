@@ -26,21 +26,13 @@ def unseen_by_torch_compile() -> Iterator[None]:
     with ExitStack() as stack:
         if None not in callbacks:
             begin, begin_no_more, end, end_no_more = callbacks
-            begin(_begins)
-            stack.callback(begin_no_more, _begins)
-            end(_ends)
-            stack.callback(end_no_more, _ends)
+            begin(put_aside)
+            stack.callback(begin_no_more, put_aside)
+            end(put_again)
+            stack.callback(end_no_more, put_again)
         yield
 
 
 @cache
 def _skip_profnb(skip: Callable[[str], object]) -> None:
     skip("profnb")
-
-
-def _begins(_: object) -> None:
-    put_aside()
-
-
-def _ends(_: object) -> None:
-    put_again()
