@@ -1,7 +1,11 @@
-"""A cell whose looks, steps and callbacks a test makes by hand, with time that passes when the test says so."""
+"""A cell whose looks, steps and callbacks a test makes by hand, with time that passes when the test says so; and a real one."""
 
 from contextlib import contextmanager
 
+import numpy as np
+import pytest
+
+import profnb
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.step_records import KERAS, KINDS, KerasRunSeen, StepLog
@@ -142,3 +146,19 @@ class Cell:
             ms, count = found.get((part.part, part.name), (0, 0))
             found[part.part, part.name] = ms + part.wall_ns / MS, count + part.occurrences * part.is_counted
         return found
+
+
+def fit_whose_callback_predicts(epochs):
+    """The profile of a real fit, and the class of the callback that predicts at the end of each epoch."""
+    keras = pytest.importorskip("keras")
+
+    class Score(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.predict(x, verbose=0)
+
+    x = np.zeros((64, 4), "float32")
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    with profnb.profile() as p:
+        model.fit(x, x[:, :2], epochs=epochs, verbose=0, callbacks=[Score()])
+    return p, Score

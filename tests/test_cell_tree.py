@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, keras_run, saves
+from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, fit_whose_callback_predicts, keras_run, saves
 
 import profnb
 from profnb.capture.parts.tree_making import common_path, divided
@@ -167,17 +167,7 @@ def test_a_kind_of_steps_of_the_users_own(cell):
 
 
 def test_the_tree_of_a_real_fit_whose_callback_predicts(tmp_path):
-    keras = pytest.importorskip("keras")
-
-    class Score(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model.predict(x, verbose=0)
-
-    x = np.zeros((64, 4), "float32")
-    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
-    model.compile("sgd", "mse")
-    with profnb.profile() as p:
-        model.fit(x, x[:, :2], epochs=3, verbose=0, callbacks=[Score()])
+    p, Score = fit_whose_callback_predicts(epochs=3)
     tree = p.cell_tree
     assert tree.self_ms.sum() == pytest.approx(tree.wall_ms[0]) == pytest.approx(p.cell_breakdown.wall_ms.sum())
     assert tree.fraction[0] == 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_cell import MINE, Cell
+from made_cell import MINE, Cell, fit_whose_callback_predicts
 from traces import event, gpu, host, line, read
 
 import profnb
@@ -186,17 +186,7 @@ def test_costs_are_a_wide_range_where_nothing_can_be_measured(monkeypatch):
 
 
 def test_a_change_of_a_real_cell():
-    keras = pytest.importorskip("keras")
-
-    class Score(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model.predict(x, verbose=0)
-
-    x = np.zeros((64, 4), "float32")
-    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
-    model.compile("sgd", "mse")
-    with profnb.profile() as p:
-        model.fit(x, x[:, :2], epochs=4, verbose=0, callbacks=[Score()])
+    p, _ = fit_whose_callback_predicts(epochs=4)
     tree = p.cell_tree.set_index("name")
     hook = p.what_if(without="Score.on_epoch_end")
     assert hook.wall_ms == pytest.approx(tree.wall_ms.iloc[0])

@@ -135,12 +135,34 @@ def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
     times = np.asarray(looks.time_ns, np.int64)
     inside = (times > counts.begin_ns) & (times <= counts.end_ns)
     times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
-    apart = np.diff(times, prepend=spans.edge_ns[0])
-    paths = Paths(zip((seen[stack].path for stack in stacks.tolist()), apart.tolist(), strict=True))
-    calls = _divide_between(spans, made, seen, times, stacks, paths)
-    _place_steps(spans, made, seen, times, stacks, paths)
+    met = _Looks(
+        times,
+        np.diff(times, prepend=spans.edge_ns[0]),
+        np.searchsorted(spans.edge_ns, times, "left") - 1,
+        [seen[stack] for stack in stacks.tolist()],
+    )
+    paths = Paths(zip((part.path for part in met.part), met.apart.tolist(), strict=True))
+    calls = _divide_between(spans, made, met, paths)
+    _place_steps(spans, made, met, paths)
     counted = _count(made, counts.log, spans.gaps)
     return _records(counts, made, calls, counted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """The looks inside the cell.
+
+    Attributes:
+        times: When each was taken, by ``time.perf_counter_ns``, shape (L,).
+        apart: What passed since the one before, shape (L,).
+        piece: Which piece of the cell each met, shape (L,).
+        part: The part that each saw.
+    """
+
+    times: "Int64s"
+    apart: "Int64s"
+    piece: "Int64s"
+    part: Sequence[StackPart]
 
 
 class _Spans:
@@ -404,17 +426,13 @@ def _method_of(phase: str, *, is_validation: bool) -> str:
 _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
 
 
-def _divide_between(
-    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s",
-    paths: Paths,
-) -> list[_Call]:  # fmt: skip
+def _divide_between(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> list[_Call]:
     """Charge what lies between steps; the calls that were seen in it."""
     import numpy as np
 
     took, edge_ns = np.diff(spans.edge_ns), spans.edge_ns
     between = np.flatnonzero(spans.is_between)
-    piece = np.searchsorted(edge_ns, times, "left") - 1  # of each look
-    apart = np.diff(times, prepend=edge_ns[0])
+    times, apart, piece = looks.times, looks.apart, looks.piece
     is_short = np.ones(took.size, np.bool_)  # shorter than the time to the look behind its end
     if times.size:
         is_short = took < apart[np.minimum(np.searchsorted(times, edge_ns[1:]), times.size - 1)]
@@ -425,7 +443,7 @@ def _divide_between(
     votes: dict[int, Counter[tuple[_Key, Path]]] = {}
     calls: list[_Call] = []
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
-        part = seen[stacks[look]]
+        part = looks.part[look]
         key = _key_of(spans, int(piece[look]), part)
         path = _path_to(spans, int(piece[look]), key, part.path, paths)
         if is_short[piece[look]]:
@@ -484,41 +502,37 @@ def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
     return part.part, part.name, "", 0
 
 
-def _place_steps(
-    spans: _Spans, made: _Parts, seen: Sequence[StackPart], times: "Int64s", stacks: "Int64s",
-    paths: Paths,
-) -> None:  # fmt: skip
+def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> None:
     """Say of each kind of step which line of the user's runs it and what it calls, by looks that met it.
 
     Keras 2 calls the callbacks of a batch inside of its own marker: there, too, they are callbacks.
     """
     import numpy as np
 
-    piece = np.searchsorted(spans.edge_ns, times, "left") - 1
-    apart = np.diff(times, prepend=spans.edge_ns[0])
-    looks: dict[_Key, list[tuple[Path, int]]] = {}
+    apart, piece = looks.apart, looks.piece
+    in_steps: dict[_Key, list[tuple[Path, int]]] = {}
     callbacks: dict[_Key, Counter[tuple[_Key, Path]]] = {}
     for look in np.flatnonzero(spans.step[piece] >= 0).tolist():
-        part, key = seen[stacks[look]], spans.keys[spans.key[spans.step[piece[look]]]]
+        part, key = looks.part[look], spans.keys[spans.key[spans.step[piece[look]]]]
         made.rows[key].places[part.file, part.line] += 1
         if part.part in _TIMED and part.run and key[0] in _OF_RUNS:
             inner = part.part, part.name, "", 0
-            made.add(inner, int(times[look]), 0).places[part.file, part.line] += 1
+            made.add(inner, int(looks.times[look]), 0).places[part.file, part.line] += 1
             path = in_epochs(part.path, is_inside=True)
             callbacks.setdefault(key, Counter())[inner, path] += int(apart[look])
         else:
-            looks.setdefault(key, []).append((part.path, int(apart[look])))
+            in_steps.setdefault(key, []).append((part.path, int(apart[look])))
     around: dict[_Key, list[Path]] = {}
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
         before = spans.before(int(piece[look]))
         if before is not None:
-            around.setdefault(before, []).append(seen[stacks[look]].path)
+            around.setdefault(before, []).append(looks.part[look].path)
     for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
         shares: Counter[tuple[_Key, Path]] = Counter(callbacks.get(key, {}))
         is_of_run = key[0] in _BATCHES and key[1] in _METHODS.values()
         step = Place(key[0], "" if is_of_run else key[1])
         methods = _methods_of(key)
-        of_steps = paths.of_steps(step, methods, looks.get(key, ()), around.get(key, ()))
+        of_steps = paths.of_steps(step, methods, in_steps.get(key, ()), around.get(key, ()))
         shares |= {(key, path): weight for path, weight in of_steps.items()}
         for (of_part, path), part_ns in divided(row.wall_ns, shares):
             made.tree.add(path, row.first_ns, part_ns)
