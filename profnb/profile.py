@@ -259,13 +259,19 @@ class Profile(Tables):
             self._shown = report_key, self._decide_report(report_key[1])
         return self._shown[1]
 
-    def count_page(self) -> None:
-        """Decide what the report shows, and count what that takes as profnb's part of the cell."""
+    def count_page(self, *, as_html: bool = True) -> None:
+        """Make the report, and count what that takes as profnb's part of the cell.
+
+        Args:
+            as_html: Whether it will be shown as HTML.
+        """
         begin_ns = time.perf_counter_ns()
         from profnb.capture.parts.part_records import PROFNB
         from profnb.report.report import with_cell
 
         report = self._report
+        if as_html:
+            report.bundle()
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
         self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)

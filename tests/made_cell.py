@@ -55,7 +55,7 @@ class Cell:
     def __init__(self, name_of_file=CELL):
         self.began = self.now = 7
         self.stack = [name_of_file]
-        self.log, self.looks, self.own, self.flying = StepLog(), StackRecords(7), [], []
+        self.log, self.looks, self.own, self.flying, self.hooks_ns = StepLog(), StackRecords(7), [], [], 0
         self._runs, self._frames, self._stacks = [], {}, {}
 
     def look(self):
@@ -96,13 +96,13 @@ class Cell:
             if inside is not None:
                 inside()
 
-    def step(self, ms, kind=KERAS, name="train", *, retraced=False, looks=True, inside=None):
+    def step(self, ms, kind=KERAS, name="train", *, retraced=False, traced=False, looks=True, inside=None):
         begin = self.now
         if inside is not None:
             inside()
         self.work(ms, looks=looks)
         number = sum(run.phase == name for run in self.log.runs) if kind == KERAS and self._runs else 0
-        self.log.end_step(len(self.log), begin, self.now, name, KINDS.index(kind), 0, retraced, 1, 0, number)
+        self.log.end_step(len(self.log), begin, self.now, name, KINDS.index(kind), traced, retraced, 1, 0, number)
 
     def fail(self, ms, name):
         begin = self.now
@@ -121,7 +121,7 @@ class Cell:
     def records(self):
         """The parts, whose sum is exact."""
         self.looks.frames[:], self.looks.stacks[:] = self._frames, self._stacks
-        counts = CellCounts(self.began, self.now, self.log, self.own, self.flying)
+        counts = CellCounts(self.began, self.now, self.log, self.own, self.flying, self.hooks_ns)
         found = divide_cell(counts, self.looks)
         assert found.wall_ns == self.now - self.began == sum(part.wall_ns for part in found.parts)
         assert all(part.wall_ns >= part.longest_ns >= 0 for part in found.parts)

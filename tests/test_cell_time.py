@@ -504,6 +504,28 @@ def test_steps_hold_all_that_is_in_them_but_profnbs_own_time(cell):
     assert cell.finish() == {(MARKED, "train"): (15, 1), (PROFNB, "stop"): (4, 1)}
 
 
+def test_what_traced_steps_take_longer_and_counting_them_is_profnbs(cell):
+    cell.hooks_ns = MS // 10
+    with cell.run("fit"):
+        for _ in range(10):
+            cell.step(7, traced=True)
+        for ms in (4, 5, 6) * 10:
+            cell.step(ms)
+    assert cell.finish() == {(TRAIN, "fit"): (70 - 20 + 150 - 3, 40), (PROFNB, "tracing"): (20, 0), (PROFNB, "hooks"): (3, 0)}
+
+
+def test_steps_without_untraced_ones_beside_them_or_no_longer_than_those_are_as_they_were(cell):
+    with cell.run("fit"):
+        for _ in range(10):
+            cell.step(7, traced=True)
+        cell.step(5)
+    with cell.run("predict"):
+        for ms in (2, 3):
+            for _ in range(10):
+                cell.step(ms, name="predict", traced=ms == 2)
+    assert {key: ms for key, (ms, _) in cell.finish().items()} == {(TRAIN, "fit"): 75, (PREDICT, "predict"): 50}
+
+
 def test_what_an_exception_cuts_off_is_a_failed_step_and_what_comes_behind_it_is_not(cell):
     with cell.run("fit"):
         cell.step(10)

@@ -7,6 +7,7 @@ when one is. A profiler session that is already running is stopped, its trace sa
 that is said.
 """
 
+import re
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
 from profnb.capture.frameworks import Frameworks, Watchers
 from profnb.capture.machine.machine_watch import MachineWatch
+from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.retracings import find_changing_arguments
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
     from profnb.capture.parts.in_flight import InFlight
 
 __all__ = ["Capture", "Recording"]
+
+_MODEL_CODE = re.compile(
+    "tensorflow|keras"
+)  # of a file in which graphs and models are made and run
 
 
 class Capture:
@@ -188,7 +194,14 @@ class Capture:
         self.recorder.batches.end_failed_batch()
         log = self.recorder.log
         recording.steps = log.records()
-        counts = CellCounts(self._began_ns, ended_ns, log, self.own_time.spans, self._flying)
+        counts = CellCounts(
+            self._began_ns,
+            ended_ns,
+            log,
+            self.own_time.spans,
+            self._flying,
+            counting_ns() if len(log) else 0,
+        )
         cell = divide_cell(counts, looks)
         self.source.add_places((part.file, part.line) for part in cell.parts if part.file)
         recording.marking_ns = self.recorder.marking_ns
@@ -196,8 +209,11 @@ class Capture:
         has_reason = bool(recording.messages)
         recording.messages.extend(self._explain_losses())
         try:
+            has_run = bool(len(log)) or any(
+                _MODEL_CODE.search(file) for _, file, *_ in looks.frames
+            )
             recording.source, recording.stacks = self.source.finish(
-                looks, runs.graph, self.models.living()
+                looks, runs.graph, self.models.living(), has_run=has_run
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(

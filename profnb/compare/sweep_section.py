@@ -14,7 +14,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import figure_text
 from profnb.drawing.plotly import figure_html
-from profnb.drawing.section import Bar, Section, Shown, section_html, section_of, section_text
+from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT
 
 __all__ = ["sweep_bundle", "sweep_figures", "sweep_text"]
@@ -51,7 +51,7 @@ def sweep_bundle(table: SweepTable) -> dict[str, Any]:
         _headline(table),
         Markup("").join(charts),
         note_list(table.notes),
-        section_html(_section(table)),
+        _section(table).html,
     )
     return {"text/html": str(html), "text/plain": sweep_text(table)}
 

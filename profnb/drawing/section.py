@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from textwrap import fill
 from typing import Any, TypeVar
 
@@ -21,7 +22,6 @@ __all__ = [
     "Section",
     "Shown",
     "section_block",
-    "section_html",
     "section_of",
     "section_text",
     "titled_block",
@@ -69,7 +69,7 @@ class Bar:
     width: int = 12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """A table of the report.
 
@@ -113,6 +113,11 @@ class Section:
     finder: "Finder[Section] | None" = None
     plain: str = ""
     strip: Markup | None = None
+
+    @cached_property
+    def html(self) -> Markup:
+        """Its sentence and table, made once: a page that is made again has most sections as they were."""
+        return _section_html(self)
 
 
 def section_of(
@@ -190,8 +195,7 @@ def _plain(cell: Cell) -> str:
     )
 
 
-def section_html(section: Section) -> Markup:
-    """The section's sentence and table."""
+def _section_html(section: Section) -> Markup:
     said = Markup('<div style="{}">{}</div>').format(MUTED, section.sentence)
     sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))
     section = without_empty_columns(section)
@@ -266,7 +270,7 @@ def _has_text(cell: Cell) -> bool:
 
 def section_block(section: Section) -> Markup:
     """The section under its title."""
-    return titled_block(section.title, section_html(section))
+    return titled_block(section.title, section.html)
 
 
 def titled_block(title: str, body: Markup) -> Markup:

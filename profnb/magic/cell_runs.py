@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 
 from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly
-from profnb.capture.seams import SUCCESS
+from profnb.capture.seams import KERNEL, SUCCESS
 from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
@@ -136,7 +136,7 @@ class CellRuns:
             self._show_against(profile, arguments)
         if not arguments.quiet:
             if show is Profile.report:
-                profile.count_page()
+                profile.count_page(as_html=KERNEL.of(self.shell) is not None)
             show(profile, arguments.live)
         if sentence:
             say(sentence)

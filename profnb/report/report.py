@@ -69,9 +69,7 @@ class Report(Content):
         Args:
             live_id: What the kernel that answers its questions is called; "" for none.
         """
-        html = self.html
-        if live_id:
-            html = self.sharing.html(content_html(self, live_id=live_id))
+        html = self.sharing.html(content_html(self, live_id=live_id)) if live_id else self.html
         return {"text/html": str(html), "text/plain": self.text()}
 
     @cached_property

@@ -40,6 +40,7 @@ __all__ = ["CellCounts", "divide_cell"]
 
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
+_LEAST_UNTRACED = 8  # of which a median says what a step takes
 _TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 _SEEN = (parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT)  # which nothing counts
 _BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
@@ -62,6 +63,7 @@ class CellCounts:
         log: Steps and Keras' runs.
         ours: What profnb did, and when.
         flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
+        hooks_ns: What counting a step takes.
     """
 
     begin_ns: int
@@ -69,6 +71,7 @@ class CellCounts:
     log: StepLog
     ours: Sequence[tuple[str, int, int]] = ()
     flying: Sequence[tuple[int, InFlight]] = ()
+    hooks_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -178,6 +181,7 @@ class _Spans:
         is_flown: Whether batches of before are still computed in it, shape (P,).
         keys: The parts that steps are.
         key: Of each step, its row in ``keys``.
+        was_traced: Which steps were, shape (S,).
     """
 
     def __init__(self, counts: CellCounts, made: _Parts) -> None:
@@ -204,6 +208,7 @@ class _Spans:
         self.step = np.where(is_step & is_free & (in_flown < 0), at, -1)
         self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
+        self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
         self.method = [_method_of(one.phase, is_validation=one.is_validation) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
         self._run = _runs_of_steps(log)
@@ -214,7 +219,7 @@ class _Spans:
         since = np.array([since for since, _ in counts.flying], np.int64)
         self._find_flown(in_flown, np.searchsorted(end, since, "right") - 1)
         took = np.diff(self.edge_ns)
-        self._charge_steps(made, begin, took)
+        self._charge_steps(made, begin, took, counts.hooks_ns)
         self._charge_flown(made, np.flatnonzero(is_step & self.is_flown & is_free))
         for part, named, listed, where, is_its in (
             (parts.PROFNB, counts.ours, ours, in_own, in_own >= 0),
@@ -234,15 +239,34 @@ class _Spans:
             key = (*self.contexts[self.context[piece]], "", 0)
             made.add_with_path(key, (), begin_ns, end_ns - begin_ns)
 
-    def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s") -> None:
+    def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s", hooks_ns: int) -> None:
+        """Charge steps with what they would take without us, and us with the rest.
+
+        A traced step is as long as its untraced neighbours of the same kind, on median, where there are such.
+        """
         import numpy as np
 
         wall = np.zeros(begin.size, np.int64)
         np.add.at(wall, self.step[self.step >= 0], took[self.step >= 0])
+        ours = Counter({"tracing": 0, "hooks": 0})
         for row, key in enumerate(self.keys):
             of_key = self.key == row
-            walls = wall[of_key]
-            made.add(key, int(begin[of_key][0]), int(walls.sum()), int(walls.max()), walls.size)
+            walls, traced = wall[of_key], wall[of_key & self.was_traced]
+            untraced = wall[of_key & ~self.was_traced]
+            whole = int(walls.sum())
+            tracing = 0
+            if traced.size and untraced.size >= _LEAST_UNTRACED:
+                longer = float(np.median(traced) - np.median(untraced))
+                tracing = min(max(int(longer * traced.size), 0), int(traced.sum()) // 2)
+            hooks = min(hooks_ns * untraced.size, whole // 10)
+            ours.update(tracing=tracing, hooks=hooks)
+            alone = whole - tracing - hooks
+            made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)
+        for name, wall_ns in ours.items():
+            if wall_ns:
+                first = int(begin[0])
+                made.add((parts.PROFNB, name, "", 0), first, wall_ns, wall_ns)
+                made.tree.add((Place(parts.PROFNB, name),), first, wall_ns)
 
     def _find_contexts(self, log: StepLog) -> None:
         """What lies between two steps is, if no look says more."""

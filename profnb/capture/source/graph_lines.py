@@ -117,14 +117,17 @@ class GraphWatch:
             _read_before[graph] = count, reading
 
     def finish(
-        self, graph_of_runs: Any = None, models: Iterable[object] = ()
+        self, graph_of_runs: Any = None, models: Iterable[object] = (), *, has_run: bool = True
     ) -> tuple[GraphLines, ...]:
         """Read the graphs that live, and give back all, oldest first.
 
         Args:
             graph_of_runs: The graph that ran in sessions, or None.
             models: The Keras models that are known to have run.
+            has_run: Whether a graph or a model may have run; to look for those that live takes 0.1 s.
         """
+        if not has_run:
+            return ()
         kind = FUNC_GRAPH.find()
         kinds = (kind,) if isinstance(kind, type) else ()
         # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.

@@ -135,7 +135,12 @@ class SourceWatch:
                 lines.records.end(time.perf_counter_ns())
 
     def finish(
-        self, looks: StackRecords, graph_of_runs: Any = None, models: Iterable[object] = ()
+        self,
+        looks: StackRecords,
+        graph_of_runs: Any = None,
+        models: Iterable[object] = (),
+        *,
+        has_run: bool = True,
     ) -> tuple[SourceRecords | None, StackRecords | None]:
         """What was recorded: lines and stacks, None where they were not asked for.
 
@@ -143,11 +148,14 @@ class SourceWatch:
             looks: All looks at the stack of the cell.
             graph_of_runs: The graph that ran in sessions, or None.
             models: The Keras models that are known to have run.
+            has_run: Whether a graph or a model may have run.
         """
         stacks = looks_between(looks, *self._dense_ns) if self._has_stacks else None
         if stacks is not None and self._has_lines and not len(self._line_records):
             self._line_records = lines_of_stacks(stacks)
-        graphs = self._graphs.finish(graph_of_runs, models) if self._has_lines else ()
+        graphs = (
+            self._graphs.finish(graph_of_runs, models, has_run=has_run) if self._has_lines else ()
+        )
         lines, places = self._line_records, self._places.listed
         files = [*lines.files, *(file for file, _ in places)]
         frames = () if stacks is None else (file for _, file, _, _ in stacks.frames)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from profnb.drawing.html_table import Cell, html_table, note_list
 from profnb.drawing.markup import without_controls
 from profnb.drawing.plotly import figure_html
-from profnb.drawing.section import Section, section_block, section_html, titled_block
+from profnb.drawing.section import Section, section_block, titled_block
 from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html
 from profnb.report.content import Content, ShareRow
@@ -148,7 +148,7 @@ def _section_html(section: Section, *, is_first: bool, is_page: bool) -> Markup:
         chart = figure_html(section.figure, Markup(""), is_interactive=is_page)
     body = section_block(section)
     if is_first and section.title == section.tab:
-        body = Markup('<div style="margin:4px 0 10px">{}</div>').format(section_html(section))
+        body = Markup('<div style="margin:4px 0 10px">{}</div>').format(section.html)
     return _PART.format(f"{section.tab}/{section.title}", body + chart)
 
 
