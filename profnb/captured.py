@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models
@@ -30,6 +31,7 @@ __all__ = ["CapturedProfile", "profile", "step"]
 
 _NAMELESS = "capture"
 _SPARE_FILES = 16
+_LARGE = 100_000  # bytes of a trace from which on compiled kernels read it
 
 
 class CapturedProfile:
@@ -105,6 +107,8 @@ class CapturedProfile:
         began_ns = None
         try:
             self._capture.finish()
+            if recording.path is not None:
+                _load_readers(recording.path)
             began_ns = time.perf_counter_ns()
             recording.describe(namespace)
             recording.models = self._capture.models.describe(namespace, models)
@@ -166,6 +170,16 @@ class CapturedProfile:
             recording.messages.append(
                 f"What was seen besides the trace was not written beside it: {error}"
             )
+
+
+def _load_readers(path: Path) -> None:
+    """Import what reads traces, which takes a second or two once in a process and is no part of a cell."""
+    from profnb.core.jit import load_compiler
+    from profnb.trace import files  # noqa: F401
+
+    if path.stat().st_size > _LARGE:
+        for _ in load_compiler():
+            pass
 
 
 @contextmanager

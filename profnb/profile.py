@@ -22,12 +22,13 @@ from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
+    from profnb.advice.advice import Advice
+    from profnb.advice.cell_model import Model
     from profnb.advice.cell_tree import CellTree
     from profnb.advice.what_if import WhatIf
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.core.columns import Floats
     from profnb.drawing.plotly import Figures
-    from profnb.report.ranking import Advice
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
@@ -306,10 +307,26 @@ class Profile(Tables):
     @cached_property
     def advice(self) -> "list[Advice]":
         """What to change, with the numbers that say so; what can gain most comes first."""
+        from profnb.advice.advise import advise
         from profnb.fleet.device_advice import refine_with_devices
-        from profnb.report.ranking import advise
 
-        return advise(self.study, refine_with_devices) if self.has_trace else []
+        model = self._model
+        return [] if model is None else advise(model, refine_with_devices)
+
+    @cached_property
+    def _model(self) -> "Model | None":
+        from profnb.advice.cell_model import Model
+
+        tree, cores = self._cell_tree, self.environment.get(CORES, "")
+        if tree is None:
+            return None
+        return Model(
+            tree,
+            self.study if self.has_trace else None,
+            self.ran_here,
+            int(cores) if cores.isdecimal() else 0,
+            self.recording.cell if self.recording is not None else None,
+        )
 
     def what_if(self, **changes: object) -> "WhatIf":
         """What the cell would take if something were different: ``p.what_if(without="Score.on_epoch_end")``.
@@ -329,15 +346,11 @@ class Profile(Tables):
         Raises:
             ValueError: There is no such change, nothing of that name, or no time that is known.
         """
-        from profnb.advice.cell_model import Model
         from profnb.advice.what_if import what_if
 
-        tree = self._cell_tree
-        if tree is None:
+        model = self._model
+        if model is None:
             raise ValueError("Nothing was recorded, so there is no time that a change could save.")
-        study = self.study if self.has_trace else None
-        cores = self.environment.get(CORES, "")
-        model = Model(tree, study, self.ran_here, int(cores) if cores.isdecimal() else 0)
         return what_if(model, changes)
 
     @cached_property

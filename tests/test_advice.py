@@ -11,7 +11,7 @@ from test_memory import training
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.report.ranking import RULES, advise
+from profnb.advice.findings import RULES, find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -30,7 +30,7 @@ T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000
 
 
 def rules_of(study):
-    return {advice.rule: advice for advice in advise(study)}
+    return {advice.rule: advice for advice in find_all(study)}
 
 
 def steps_of(count=10, period=10 * MS, busy=0.95, **stats):
@@ -251,7 +251,7 @@ def launching(threads, name="tf_Compute", call=90 * US, op="a/Relu:Relu", planes
 
 
 def test_threads_of_their_own_are_advised_where_the_pool_launches():
-    found = advise(launching(8))
+    found = find_all(launching(8))
     assert [advice.rule for advice in found][:2] == ["gpu-thread-mode", "launch-bound"]
     assert found[0].bound_fraction is None
     assert "8 threads" in found[0].evidence
@@ -423,7 +423,7 @@ def test_a_larger_batch_is_told_of_an_idle_device_with_room():
 
 def test_input_bound_by_hand_and_ranked():
     study = Study(starved())
-    found = advise(study)
+    found = find_all(study)
     assert found[0].rule == "input-bound"
     assert [a.bound_fraction for a in found] == sorted((a.bound_fraction for a in found), reverse=True)
     assert all(0 < a.bound_fraction <= 1 for a in found)
@@ -716,14 +716,14 @@ def beside_a_gpu(*more, planes=(gpu(),)):
 
 def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
     study = beside_a_gpu()
-    first = advise(study)[0]
+    first = find_all(study)[0]
     assert (first.rule, first.bound_fraction) == ("unused-gpu", None)
     assert "mixed_precision" not in first.code
     assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("There is a GPU, and this training does not use it.")
 
 
 def test_mixed_precision_beside_an_unused_gpu_is_said():
-    first = advise(beside_a_gpu(event("LossScaleOptimizer/Cast:Cast", 0, US)))[0]
+    first = find_all(beside_a_gpu(event("LossScaleOptimizer/Cast:Cast", 0, US)))[0]
     assert "16 bits in software" in first.evidence
 
 
@@ -763,7 +763,7 @@ def test_a_trace_tells_whose_words_to_use(name, tf_op, framework):
 
 @pytest.mark.parametrize("op", ["jit(f)/dot_general:", "aten::relu", "something"])
 def test_no_words_of_tensorflow_where_it_was_not_at_work(op):
-    found = advise(launching(8, "thread", op=op))
+    found = find_all(launching(8, "thread", op=op))
     assert found[0].rule == "launch-bound"
     for advice in found:
         for word in ("TensorFlow", "tf.", "model.compile", "steps_per_execution", "profnb.step"):

@@ -33,7 +33,7 @@ from made_times import by_made_times, plant
 import profnb
 from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
@@ -1044,7 +1044,7 @@ def said(run, **lasting_ms):
     with profnb.profile(max_seconds=300) as p:
         run()
     assert not any("A hook" in note for note in p.notes)
-    return {advice.rule: advice for advice in advise(by_made_times(p, **lasting_ms))}
+    return {advice.rule: advice for advice in find_all(by_made_times(p, **lasting_ms))}
 
 
 @pytest.mark.parametrize("source", ["a PyDataset", "a generator"])

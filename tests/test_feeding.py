@@ -13,7 +13,7 @@ import pytest
 import profnb
 from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.notes import note_cost, notes_of
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.untraced.cost import TracingCost
@@ -78,11 +78,11 @@ def place(role, took_ms=300, text="batch = load(i)", at=8, **inner):
 
 
 def rules(of):
-    return [advice.rule for advice in advise(of)]
+    return [advice.rule for advice in find_all(of)]
 
 
 def first_of(of):
-    return next(iter(advise(of)))
+    return next(iter(find_all(of)))
 
 
 def test_making_what_is_fed_is_input_with_its_lines_and_times():

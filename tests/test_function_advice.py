@@ -4,7 +4,7 @@ import pytest
 import recorded
 from traces import event, host, line, read
 
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -24,7 +24,7 @@ def study_of(functions, ops=((0, 2),), steps=12, beside=(), others=(), phase=lam
 
 
 def said(study):
-    return {one.rule: one for one in advise(study)}.get("python-in-the-step")
+    return {one.rule: one for one in find_all(study)}.get("python-in-the-step")
 
 
 def test_a_function_that_each_step_calls_is_named_with_its_time():

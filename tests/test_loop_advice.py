@@ -1,4 +1,4 @@
-"""Advice on whole cells: Keras called or made again and again, and validation; each rule on the guilty and on the innocent."""
+"""Finding on whole cells: Keras called or made again and again, and validation; each rule on the guilty and on the innocent."""
 
 import json
 
@@ -16,7 +16,8 @@ from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.advice import advice_html, advice_section_text
-from profnb.report.ranking import Advice, advise
+from profnb.advice.findings import find_all
+from profnb.subjects.advising import Finding
 from profnb.steps.spine import Spine
 from profnb.subjects.study import Study
 
@@ -42,7 +43,7 @@ def study_of(cell, steps=(), functions=(), fits=()):
 
 
 def rules_of(study):
-    return {advice.rule: advice for advice in advise(study)}
+    return {advice.rule: advice for advice in find_all(study)}
 
 
 def calls(method="predict", count=40, each=1, set_up=20, phase="predict", part=PREDICT):
@@ -217,17 +218,17 @@ def test_a_validation_of_an_own_loop_that_is_not_much_is_left_alone(settings):
 
 
 def test_the_line_is_shown_once_and_escaped():
-    advice = Advice("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test", where="Cell [3]:8")
+    advice = Finding("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test", where="Cell [3]:8")
     assert "Do it (saves up to 50.0 %). It is slow. At Cell [3]:8. Do less." in advice_section_text([advice])
     assert "Cell [3]:8" in advice_html([advice])
-    named = Advice("r", "Do it", "It is slow.", 0.5, "Do less in `f`, Cell [3]:8.", "https://x.test", where="Cell [3]:8")
+    named = Finding("r", "Do it", "It is slow.", 0.5, "Do less in `f`, Cell [3]:8.", "https://x.test", where="Cell [3]:8")
     assert advice_section_text([named]).count("Cell [3]:8") == 1
     assert advice_html([named]).count("Cell [3]:8") == 1
-    hostile = Advice("r", "Do it", "It is slow.", 0.5, "", "https://x.test", where="<script>/\x1b[31m.py:8")
+    hostile = Finding("r", "Do it", "It is slow.", 0.5, "", "https://x.test", where="<script>/\x1b[31m.py:8")
     assert "<script>" not in advice_html([hostile])
     assert "\x1b" not in advice_section_text([hostile])
     assert "Do it (saves up to 50.0 %). It is slow. At" in advice_section_text([hostile])
-    plain = Advice("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test")
+    plain = Finding("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test")
     assert " At " not in advice_section_text([plain])
     assert "<code" not in advice_html([plain])
 
@@ -280,7 +281,7 @@ def test_predict_in_a_loop_runs_here_and_comes_back_from_a_file(keras, clock, tm
         assert found.bound_fraction == pytest.approx(400 / 480 * 19 / 20)
         assert "test_loop_advice.py:" in found.where
     times = read(host(line("python", *(event("predict", row * 24 * MS, 2 * MS, step_num=row, _r=1) for row in range(20)))))
-    assert advise(Study(times, 0, p.recording))[0].rule == "predict-in-a-loop"
+    assert find_all(Study(times, 0, p.recording))[0].rule == "predict-in-a-loop"
     with profnb.profile(max_seconds=300) as p:
         for at in range(20):
             model.predict_on_batch(x[at : at + 1])

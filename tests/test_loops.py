@@ -3,7 +3,7 @@
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.sources import find_steps
 from profnb.subjects.study import Study
@@ -53,7 +53,7 @@ def phases(steps):
 
 
 def rules(study):
-    return {advice.rule: advice for advice in advise(study)}
+    return {advice.rule: advice for advice in find_all(study)}
 
 
 def test_a_turn_of_an_eager_loop_is_a_step_to_the_last_thing_that_tensorflow_does_in_it():

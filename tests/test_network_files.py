@@ -12,7 +12,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.subjects.study import Study
 
 TABLE = r"""
@@ -120,7 +120,7 @@ def test_a_home_is_not_told(mounted, monkeypatch):
 def advice(name, **seen):
     profile = program(name)
     recording = Recording(network_files=NetworkFiles(**seen))
-    return {one.rule: one for one in advise(Study(profile.trace, 0, recording))}
+    return {one.rule: one for one in find_all(Study(profile.trace, 0, recording))}
 
 
 DRIVE, NFS = {"/content/drive (fuse.drive)": 40}, {"/mnt/data (nfs4)": 40}

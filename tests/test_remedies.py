@@ -7,7 +7,7 @@ from traces import event, host, line, read
 from profnb.capture.parts.part_records import EVALUATION, PREDICT, TRAIN, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import CALL, KERAS, USER
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.subjects.study import Study
 
 MS, NS = 10**9, 10**6
@@ -30,7 +30,7 @@ def study(*hooks, gap=8, kind=KERAS, phase="train", name=None, run=1, versions=N
 
 
 def said(of):
-    [found] = [advice for advice in advise(of) if advice.rule == "python-between-steps"]
+    [found] = [advice for advice in find_all(of) if advice.rule == "python-between-steps"]
     return found
 
 
@@ -167,7 +167,7 @@ def test_a_callback_that_runs_ops_is_bounded_by_its_own_time():
     ],
 )
 def test_models_that_are_saved_often_are_said_as_a_share_of_the_cell(parts, is_said):
-    found = {one.rule: one for one in advise(saving(*parts, gap=0))}.get("checkpoints")
+    found = {one.rule: one for one in find_all(saving(*parts, gap=0))}.get("checkpoints")
     assert (found is not None) is is_said
     if found is not None:
         assert found.evidence == "`Model.save` ran 4 times and took 200 ms, 50.0 ms each: 32.8 % of the cell's time."
@@ -180,9 +180,9 @@ def test_a_share_of_the_cell_ranks_before_a_larger_one_of_few_steps():
     def ranked(trained_ms):
         made = saving(("Model.save", 4, 50), gap=8)
         made.recording.cell.parts.append(CellPart("other Python", "", 0, trained_ms * NS, trained_ms * NS))
-        return [one.rule for one in advise(made)]
+        return [one.rule for one in find_all(made)]
 
     assert ranked(0) == ["python-between-steps", "checkpoints"]
     assert ranked(1400)[0] == "python-between-steps"
     few = saving(("Model.save", 4, 500), gap=8)
-    assert [one.rule for one in advise(few)] == ["checkpoints", "python-between-steps"]
+    assert [one.rule for one in find_all(few)] == ["checkpoints", "python-between-steps"]

@@ -7,7 +7,7 @@ import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, OTHER, PROFNB, SESSION_RUNS, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth
@@ -41,7 +41,7 @@ def study(*, summary_ms=0.0, every=1, saves=0, save_ms=10, gap_ms=10, places=(),
 
 
 def found(of):
-    return {advice.rule: advice for advice in advise(of)}
+    return {advice.rule: advice for advice in find_all(of)}
 
 
 def place(text, took_ms, role=AFTER):

@@ -9,7 +9,7 @@ from traces import event, gpu, host, line, read
 
 from profnb.capture.models.layer_facts import describe_model
 from profnb.capture.recording import Recording
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.study import Study
 
@@ -43,7 +43,7 @@ def test_an_lstm_whose_recurrent_dropout_forbids_cudnn():
     assert found.bound_fraction == pytest.approx(90 * 40 * US / (10 * MS), abs=0.01)
     assert "recurrent_dropout=0 (dropout=... is allowed)" in found.code
     assert "reset_after" not in found.code
-    assert "slow-rnn" in [advice.rule for advice in advise(study_of(models(**FORBIDDEN)))]
+    assert "slow-rnn" in [advice.rule for advice in find_all(study_of(models(**FORBIDDEN)))]
 
 
 def test_several_arguments_and_a_cell():

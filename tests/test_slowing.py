@@ -11,7 +11,7 @@ from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
 from profnb.subjects.crowded import is_slowed_by_others
 from profnb.subjects.study import Study
@@ -144,7 +144,7 @@ def test_what_the_clock_saw_after_the_trace_counts_and_is_not_explained():
     assert "of 80 steps" in found.evidence
     assert found.evidence.endswith("times.")
     assert found.code.startswith("Trace more of the steps")
-    assert [advice.rule for advice in advise(study_of([10.0] * 12, recording=recording))] == ["slowing-down"]
+    assert [advice.rule for advice in find_all(study_of([10.0] * 12, recording=recording))] == ["slowing-down"]
     records.retraced[:] = records.retraced[:0]
     for _ in range(80):
         records.retraced.append(1)

@@ -8,7 +8,7 @@ from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.report.ranking import advise
+from profnb.advice.findings import find_all
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 
@@ -136,4 +136,4 @@ def test_a_loop_of_keras_own_is_not_to_be_put_into_a_function(library, is_said):
     records.place[:] = type(records.place)("i", [1] * len(records))
     records.library_places = library
     study = timed(loop, records)
-    assert ("eager-ops" in {one.rule for one in advise(study)}) is is_said
+    assert ("eager-ops" in {one.rule for one in find_all(study)}) is is_said

@@ -1,13 +1,19 @@
 """A cell's time and what is known of it: the tree, the trace's analyses, what things cost where it ran."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
-from profnb.advice.cell_tree import CellTree
+from profnb.advice.cell_tree import PHASE_OF_STEPS, CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.core.printable import printable
+from profnb.subjects.advising import share_of
+from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
+from profnb.trace.framework import JAX, PYTORCH
 
 __all__ = ["Model"]
 
@@ -32,12 +38,24 @@ class Model:
         study: The trace's analyses; None without a trace.
         is_here: Whether the cell ran in this process, whose costs can be measured.
         cores: Cores that it had; 0 where that is not known.
+        cell: What the capture saw of it; None for a trace of another program's.
     """
 
     tree: CellTree
     study: Study | None = None
     is_here: bool = False
     cores: int = 0
+    cell: CellRecords | None = None
+
+    @property
+    def framework(self) -> str:
+        """Whose work was traced; "" where nothing was."""
+        return "" if self.study is None else self.study.framework
+
+    @cached_property
+    def own_ps(self) -> int:
+        """What profnb itself took."""
+        return int(self.tree.self_ps[self.rows(parts.PROFNB)].sum())
 
     @property
     def costs(self) -> Costs:
@@ -71,6 +89,65 @@ class Model:
                 f"Nothing in p.cell_tree is called {name!r}. Those that take most: {printable(there)}."
             )
         return outermost
+
+    @property
+    def has_looks(self) -> bool:
+        """Whether a capture of ours looked at the cell, and not at a window of a trace alone."""
+        return self.cell is not None and bool(self.cell.tree)
+
+    @property
+    def saves(self) -> int:
+        """How often something was saved, at least."""
+        saves = (p for p in (self.cell.parts if self.cell else ()) if p.part == parts.CHECKPOINTING)
+        return sum(p.occurrences for p in saves if not p.name.endswith(parts.LOADING))
+
+    def is_inside(
+        self, row: int, kinds: Collection[str], above: int, *, itself: bool = True
+    ) -> bool:
+        """Whether a node, or one above it but below another, is of some kinds."""
+        at = row if itself else int(self.tree.parent[row])
+        while at > above:
+            if self.tree.kind[at] in kinds:
+                return True
+            at = int(self.tree.parent[at])
+        return False
+
+    @cached_property
+    def python_share(self) -> float:
+        """Share of the traced time in which only Python ran: nothing computed, copied or was waited for.
+
+        1 where nothing was traced that could tell, and where a call returns when its work is done.
+        """
+        if self.study is None or not self.study.summary.counted.size:
+            return 1.0
+        if not self.study.has_device and self.framework not in (JAX, PYTORCH):
+            return 1.0
+        rows, breakdown = self.study.summary.counted, self.study.breakdown
+        python = breakdown.picoseconds[rows, -1].sum() + breakdown.gap_picoseconds[rows, -1].sum()
+        whole = breakdown.picoseconds[rows].sum() + breakdown.gap_picoseconds[rows].sum()
+        return float(python / whole) if whole else 1.0
+
+    @property
+    def kernel_shares(self) -> tuple[float, float]:
+        """Of the time of ops that are started one by one, the least and the most that is computing."""
+        if self.study is None:
+            return 0.0, 1.0
+        if self.framework != JAX:
+            return shares_of_kernels(self.study.trace, self.study.parent)
+        return 0.0, share_of(self.study, "device compute") + share_of(self.study, "host compute")
+
+    def is_main(self, row: int) -> bool:
+        """Whether a node is the steps of the phase that the trace's summary speaks of."""
+        if self.study is None:
+            return False
+        phase = PHASE_OF_STEPS.get(self.tree.kind[row], self.tree.name[row])
+        return phase == self.study.summary.phase
+
+    def line_above(self, row: int) -> str:
+        """The line of a node, or of the next one above that has one."""
+        while row > 0 and not self.tree.line[row]:
+            row = int(self.tree.parent[row])
+        return self.tree.line[row] if row >= 0 else ""
 
     def times_of(self, row: int) -> int:
         """How often a node happened; where nobody counted, as often as what it stands beside or below."""

@@ -22,7 +22,7 @@ from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
 
-__all__ = ["CELL_TREE", "CellTree", "grow_tree"]
+__all__ = ["CELL_TREE", "PHASE_OF_STEPS", "CellTree", "grow_tree"]
 
 LAYER, OP = "layer", "op"
 _MOST_BELOW = 12  # layers or ops below one node; the others together
@@ -31,7 +31,7 @@ _PHASES = {
     "train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT,
     "validation": parts.VALIDATION, "session_run": parts.SESSION_RUNS,
 }  # fmt: skip
-_PHASE_OF_STEPS = {
+PHASE_OF_STEPS = {
     parts.TRAIN: "train", parts.VALIDATION: "test", parts.EVALUATION: "test",
     parts.PREDICT: "predict", parts.SESSION_RUNS: "session_run",
 }  # fmt: skip
@@ -222,7 +222,7 @@ def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
     """The nodes, and below those of steps what the traced ones did."""
     made = list(nodes)
     for row, node in enumerate(nodes):
-        phase = _PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else None)
+        phase = PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else None)
         rows = study.steps.rows_of(phase) if phase is not None and not study.steps.is_window else ()
         if len(rows) and node.self_ns > 0:
             for at, below in enumerate(made):  # the trace knows it of every step

@@ -29,12 +29,14 @@ class Edit:
         least_ps: What remains of their time at least.
         most_ps: What remains at most.
         because: Where these come from, a clause.
+        is_bound: Whether no more is known than what it takes at most, so others may take the same time.
     """
 
     rows: Int64s
     least_ps: float
     most_ps: float
     because: str
+    is_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
         rows = edit.rows[~taken[edit.rows]]
         left = float(tree.self_ps[rows].sum())
         share = left / whole if whole else 0.0
-        error = tree.error_of(rows)
+        error = 0.0 if edit.is_bound else tree.error_of(rows)
         low += max(left - error - edit.most_ps * share, 0.0)
         high += max(min(left + error, tree.whole_ps) - edit.least_ps * share, 0.0)
         taken[rows] = True
@@ -90,18 +92,32 @@ def remove(tree: CellTree, nodes: Sequence[int], because: str) -> Edit:
     return Edit(_with_below(tree, nodes), 0.0, 0.0, because)
 
 
-def scale(tree: CellTree, nodes: Sequence[int], least: float, most: float, because: str) -> Edit:
+def scale(
+    tree: CellTree,
+    nodes: Sequence[int],
+    least: float,
+    most: float,
+    because: str,
+    *,
+    with_below: bool = True,
+) -> Edit:
     """They take so many times as long, at least and at most."""
-    rows = _with_below(tree, nodes)
+    rows = _with_below(tree, nodes) if with_below else np.array(nodes, np.int64)
     whole = float(tree.self_ps[rows].sum())
     return Edit(rows, whole * least, whole * most, because)
 
 
 def once(
-    tree: CellTree, nodes: Sequence[int], times: int, each_ps: tuple[float, float], because: str
+    tree: CellTree,
+    nodes: Sequence[int],
+    times: int,
+    each_ps: tuple[float, float],
+    because: str,
+    *,
+    with_below: bool = True,
 ) -> Edit:
     """They are done once instead of so many times, and each further time costs no more than so much."""
-    rows = _with_below(tree, nodes)
+    rows = _with_below(tree, nodes) if with_below else np.array(nodes, np.int64)
     whole = float(tree.self_ps[rows].sum())
     least, most = (whole / times + (times - 1) * min(each, whole / times) for each in each_ps)
     return Edit(rows, least, most, because)

@@ -25,7 +25,6 @@ from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.advising import share_of, window_of
 from profnb.subjects.covered_time import covered_share, period_ps
-from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
@@ -104,17 +103,24 @@ def compiled(model: Model, name: object) -> list[Edit]:
     return [compiled_at(model, row) for row in model.named(str(name))]
 
 
-def compiled_at(model: Model, row: int) -> Edit:
-    """The same of one node: ops that compute for long stay as they are, of the others up to all remains."""
-    tree, times, study = model.tree, model.times_of(row), model.study
-    whole, (call_least, call_most) = int(tree.wall_ps[row]), model.costs.call_ps
-    least, most = (0.0, 1.0) if study is None else shares_of_kernels(study.trace, study.parent)
+def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> Edit:
+    """The same of one node: ops that compute for long stay as they are, of the others up to all remains.
+
+    Args:
+        model: The cell.
+        row: The node.
+        eager: What of it is compiled; None for all.
+    """
+    tree, times = model.tree, model.times_of(row)
+    rows = tree.rows_below(row) if eager is None else np.array(eager, np.int64)
+    whole, (call_least, call_most) = int(tree.self_ps[rows].sum()), model.costs.call_ps
+    least, most = model.kernel_shares
     because = (
         f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(most)} of such time is ops "
         f"that compute, and a call of a compiled function costs {_cost_text(model, model.costs.call_ps)}"
     )
     return Edit(
-        tree.rows_below(row),
+        rows,
         min(times * call_least + least * whole, whole),
         min(times * call_most + most * whole, whole),
         because,

@@ -373,12 +373,12 @@ GLOSSARY: dict[str, dict[str, Term]] = {
         ),
     },
     "Advice and comparison": {
-        "bound": Term(
-            "The most of the time that following an advice can save.",
-            "From step to step, or of the whole cell where the advice says so. 0 to 1; what it really saves "
-            "is at most that.",
+        "saving": Term(
+            "The least and the most that following an advice saves of the cell's wall time.",
+            "Of a trace that was loaded: of its window. Each advice is told as what it adds to those "
+            "before it.",
             "`p.advice`",
-            "upper limit, estimated speedup (Nsight Compute)",
+            "estimated speedup (Nsight Compute)",
         ),
         "where": Term(
             "The line of your code that an advice speaks of.",

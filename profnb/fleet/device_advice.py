@@ -13,7 +13,7 @@ from profnb.fleet.device_digests import digest_devices
 from profnb.fleet.meeting import find_meeting
 from profnb.fleet.merging import merge
 from profnb.fleet.verdict import judge, time_hosts
-from profnb.subjects.advising import Advice
+from profnb.subjects.advising import Finding
 from profnb.subjects.study import Study
 from profnb.trace.runs.capture_times import CaptureTime
 
@@ -25,8 +25,8 @@ _LEAST_EXCHANGE = 0.05  # of the step, as the advice asks for
 _ALL = " profnb.load_fleet(p), of this profile or its file, shows all devices."
 
 
-def refine_with_devices(study: Study, advice: list[Advice]) -> list[Advice]:
-    """Advice that knows what the devices of a trace waited for one another.
+def refine_with_devices(study: Study, advice: list[Finding]) -> list[Finding]:
+    """Findings that know what the devices of a trace waited for one another.
 
     Args:
         study: The trace's analyses.
@@ -41,8 +41,8 @@ def refine_with_devices(study: Study, advice: list[Advice]) -> list[Advice]:
         return advice
     times = time_hosts(meeting, merged)
     verdict = judge(meeting, merged, times)
-    if verdict.advice:
-        (named,) = verdict.advice
+    if verdict.found:
+        (named,) = verdict.found
         of_all = replace(named, evidence=f"{named.evidence} {verdict.why}", code=named.code + _ALL)
         return [*(one for one in advice if one.rule not in (_EXCHANGE, _UNEVEN)), of_all]
     exchange, wait = float(times.exchange_ps.mean()), float(times.wait_ps.mean())
@@ -57,8 +57,8 @@ def refine_with_devices(study: Study, advice: list[Advice]) -> list[Advice]:
 
 
 def _without_waiting(
-    one: Advice, share: float, exchange_ps: float, wait_ps: float, remark: str
-) -> Advice:
+    one: Finding, share: float, exchange_ps: float, wait_ps: float, remark: str
+) -> Finding:
     bound = share if one.bound_fraction is None else min(one.bound_fraction, share)
     return replace(
         one,

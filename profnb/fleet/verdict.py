@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.advice.advice import Advice, as_advice
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
 from profnb.fleet.causes import find_cause
@@ -24,7 +25,7 @@ from profnb.fleet.costs import FEWEST_STEPS, costs_of_each, excess, gains, media
 from profnb.fleet.digest import Digest, count_of, noun_of
 from profnb.fleet.merging import Merged
 from profnb.fleet.own_work import DEVICE_COMPUTE
-from profnb.subjects.advising import Advice
+from profnb.subjects.advising import Finding
 
 __all__ = ["HostTimes", "Verdict", "judge", "time_hosts"]
 
@@ -83,7 +84,8 @@ class Verdict:
         hosts: Those who do; empty for nobody.
         why: What they have more of than the others, in a sentence; "" for nobody.
         gain_fraction: Share of the step that would be gained, were they as fast as the slowest of the others.
-        advice: What to look at.
+        step_ps: What a step takes.
+        found: What to look at.
         remark: What is to be said of some of them where nobody holds the others up; "" for nothing.
     """
 
@@ -91,8 +93,14 @@ class Verdict:
     hosts: tuple[str, ...] = ()
     why: str = ""
     gain_fraction: float = 0.0
-    advice: tuple[Advice, ...] = ()
+    step_ps: float = 0.0
+    found: tuple[Finding, ...] = ()
     remark: str = ""
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What to look at, as a user is told."""
+        return [as_advice(one, self.step_ps) for one in self.found]
 
 
 def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
@@ -182,13 +190,13 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     sentence += f" {paused}" if paused else ""
     why, remedy = find_cause(digests, merged, group, rest)
     each = f" A step is {merged.stride} of the trace's here." if merged.stride > 1 else ""
-    advice = Advice(
+    finding = Finding(
         "straggler", f"Find out what slows {who}",
         f"{who} {verb} the others up by {duration_text(gain)} a step; were {they} as fast as the slowest "
         f"of the others, a step would take {duration_text(step_ps - gain)}.{each}",
         gain / step_ps, remedy, _LINK,
     )  # fmt: skip
-    return Verdict(sentence, names, why, gain / step_ps, (advice,))
+    return Verdict(sentence, names, why, gain / step_ps, step_ps, (finding,))
 
 
 def _of_pauses(merged: Merged, times: HostTimes) -> str:

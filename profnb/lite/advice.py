@@ -12,7 +12,7 @@ from itertools import groupby
 from profnb.core.printable import quoted
 from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
-from profnb.subjects.advising import LEAST, Advice
+from profnb.subjects.advising import LEAST, Finding
 
 __all__ = ["advise_lite"]
 
@@ -25,7 +25,7 @@ _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.
 _NAME, _MOST_INFLATED = 60, 2
 
 
-def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Advice]:
+def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Finding]:
     """Everything the rules have to say, what can gain most first.
 
     Args:
@@ -41,7 +41,7 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Adv
     return sorted(bounded, key=_weight, reverse=True)
 
 
-def _weight(advice: Advice) -> float:
+def _weight(advice: Finding) -> float:
     return advice.concerned_fraction if advice.bound_fraction is None else advice.bound_fraction
 
 
@@ -66,7 +66,7 @@ def _shape_chain(ops: Sequence[LiteOp]) -> list[LiteOp]:
     ]
 
 
-def _split_delegate(findings: LiteFindings) -> Iterator[Advice]:
+def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
     """A shape with an open batch, worked out in every run between two parts of the delegate."""
     for one, ops in _models(findings):
         chain = _shape_chain(ops)
@@ -85,7 +85,7 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Advice]:
             if parts > 1
             else "run outside of XNNPACK"
         )
-        yield Advice(
+        yield Finding(
             "split-delegate",
             "Fix the batch size",
             f"The batch of {one.name} is open, so {len(chain)} ops of {layers} ({names}) work out "
@@ -105,7 +105,7 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Advice]:
         return
 
 
-def _not_delegated(findings: LiteFindings) -> Iterator[Advice]:
+def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
     """Ops with built-in kernels that take a good share of the time."""
     for one, ops in _models(findings):
         chain = _shape_chain(ops)
@@ -120,7 +120,7 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Advice]:
                 f"{op.op_type} of {quoted(op.layer, _NAME)} ({op.dtype}, {duration_text(op.self_ps)})"
                 for op in largest
             )
-            yield Advice(
+            yield Finding(
                 "not-delegated",
                 f"Ops of {one.name} run outside of XNNPACK",
                 f"{len(outside)} of its {len(ops)} ops have built-in kernels, "
@@ -132,7 +132,7 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Advice]:
             return
 
 
-def _custom(findings: LiteFindings) -> Iterator[Advice]:
+def _custom(findings: LiteFindings) -> Iterator[Finding]:
     """Ops that TensorFlow Lite does not have itself."""
     for one, ops in _models(findings):
         custom = [op for op in ops if op.kernel == "custom"]
@@ -144,7 +144,7 @@ def _custom(findings: LiteFindings) -> Iterator[Advice]:
         needs = (
             "the Flex delegate, which has TensorFlow's kernels" if flex else "kernels of its own"
         )
-        yield Advice(
+        yield Finding(
             "custom-ops",
             f"Replace {names}" if len(names) < _NAME else "Replace custom ops",
             f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator takes "
@@ -157,7 +157,7 @@ def _custom(findings: LiteFindings) -> Iterator[Advice]:
         return
 
 
-def _not_quantized(findings: LiteFindings) -> Iterator[Advice]:
+def _not_quantized(findings: LiteFindings) -> Iterator[Finding]:
     """Ops of an int8 model that stay float, and the conversions around them."""
     for one, ops in _models(findings):
         if not one.kind.startswith("int8"):
@@ -170,7 +170,7 @@ def _not_quantized(findings: LiteFindings) -> Iterator[Advice]:
         names = ", ".join(
             dict.fromkeys(f"{op.op_type} of {quoted(op.layer, _NAME)}" for op in floats[:4])
         )
-        yield Advice(
+        yield Finding(
             "not-quantized",
             f"{len(floats)} op{'s' * (len(floats) > 1)} of {one.name} stay{'s' * (len(floats) == 1)} float",
             f"{names} {'have' if len(floats) > 1 else 'has'} no int8 kernel; {len(between)} "
@@ -184,7 +184,7 @@ def _not_quantized(findings: LiteFindings) -> Iterator[Advice]:
         )
 
 
-def _slower(findings: LiteFindings) -> Iterator[Advice]:
+def _slower(findings: LiteFindings) -> Iterator[Finding]:
     """A smaller kind that is surely slower than float32."""
     base = findings.base
     if base is None or base.kind != "float32":
@@ -195,7 +195,7 @@ def _slower(findings: LiteFindings) -> Iterator[Advice]:
             continue
         blamed = _slower_layers(findings, one, base)
         interval = range_text(f"{1 / high:.2f}", f"{1 / low:.2f}")
-        yield Advice(
+        yield Finding(
             "slower-than-float",
             f"{one.name} gains no time",
             f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine"
@@ -225,7 +225,7 @@ def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> s
     )
 
 
-def _threads(findings: LiteFindings) -> Iterator[Advice]:
+def _threads(findings: LiteFindings) -> Iterator[Finding]:
     """More threads that do not make a model surely faster."""
     by_kind: dict[str, list[LiteModel]] = {}
     for one in findings.measured:
@@ -243,7 +243,7 @@ def _threads(findings: LiteFindings) -> Iterator[Advice]:
                 worst = max(worst, 1 - ratio if high < 1 else 0.0)
     if useless:
         cores = findings.environment.get("CPU cores", "")
-        yield Advice(
+        yield Finding(
             "threads",
             "More threads do not help",
             f"{'; '.join(useless[:4])}{f', on {cores} cores' if cores else ''}.",
@@ -254,7 +254,7 @@ def _threads(findings: LiteFindings) -> Iterator[Advice]:
         )
 
 
-def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterator[Advice]:
+def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterator[Finding]:
     """Ranges of int8 from too few examples, or from others than the data."""
     count, _ = calibrated
     rows = [row for row in findings.layers if _kind(findings, row.model) == "int8"]
@@ -268,7 +268,7 @@ def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterato
     code = "profnb.lite(model, data, representative=x_train[:500])  # examples as the device will see them"
     if wide:
         worst = max(wide, key=lambda row: row.clipped_fraction)
-        yield Advice(
+        yield Finding(
             "representative-range",
             "Calibrate with examples like the data",
             f"{percent_text(worst.clipped_fraction)} of what {quoted(worst.layer, _NAME)} gives "
@@ -282,7 +282,7 @@ def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterato
             0.5,
         )
     elif count < _FEWEST_EXAMPLES:
-        yield Advice(
+        yield Finding(
             "few-examples",
             "Calibrate with more examples",
             f"int8's ranges come from {count} example{'s' * (count > 1)}; a few hundred are "

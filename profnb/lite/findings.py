@@ -13,7 +13,7 @@ import numpy as np
 from profnb.compare.estimates import Estimate
 from profnb.compare.speedup import estimate_step
 from profnb.lite.judging import Price, mean_interval, paired_price, share_interval
-from profnb.subjects.advising import Advice
+from profnb.subjects.advising import Finding
 
 __all__ = ["KERAS", "LiteFindings", "LiteLayer", "LiteModel", "LiteOp"]
 
@@ -161,7 +161,7 @@ class LiteFindings:
     batch_size: int = 1
     examples: int = 0
     data_digest: str = ""
-    advice: tuple[Advice, ...] = ()
+    advice: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

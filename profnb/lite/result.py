@@ -7,6 +7,7 @@ import os
 import zlib
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import TraceFormatError
@@ -17,9 +18,9 @@ from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 
 if TYPE_CHECKING:
+    from profnb.advice.advice import Advice
     from profnb.lite.findings import LiteFindings, LiteModel
     from profnb.report.report import Report
-    from profnb.subjects.advising import Advice
 
 __all__ = ["LiteResult", "LiteTables", "is_saved", "open_result"]
 
@@ -64,8 +65,11 @@ class LiteResult(LiteTables):
 
     @property
     def advice(self) -> "list[Advice]":
-        """What to change, what can gain most first."""
-        return list(self.findings.advice)
+        """What to change, what can gain most first; what it saves is of a run of the slowest model."""
+        from profnb.advice.advice import as_advice
+
+        rounds = [median(one.round_ps) for one in self.findings.measured if one.round_ps]
+        return [as_advice(one, max(rounds, default=math.nan)) for one in self.findings.advice]
 
     @property
     def notes(self) -> list[str]:
@@ -93,7 +97,7 @@ class LiteResult(LiteTables):
             answer=f"{findings.title}, {size} a run, with {used} on {machine} ({cores} CPU cores).",
             notes=findings.notes,
             sections=lite_sections(findings),
-            advice=findings.advice,
+            advice=self.advice,
             foot="Shared, this shows names of models, layers and ops, and no source code.",
         )
 

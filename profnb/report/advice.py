@@ -6,12 +6,11 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
+from profnb.advice.advice import Advice, saves_text
 from profnb.core.glossary import explain
 from profnb.core.printable import printable
-from profnb.core.units import percent_text
 from profnb.drawing.theme import CHIP, MUTED
 from profnb.report.doing.code_pieces import CodePiece, code_pieces
-from profnb.report.ranking import Advice
 
 __all__ = ["advice_html", "advice_section_text", "advice_text"]
 
@@ -20,18 +19,6 @@ _NOTHING = "Nothing to change stands out"
 _UNBOUNDED = "This trace does not tell how much it can save."
 _CODE = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
-
-
-def _bound_text(advice: Advice) -> str:
-    """What it can save, as the title is followed by it in text; nothing where no bound is known."""
-    if advice.bound_fraction is None:
-        return ""
-    return f" (saves up to {percent_text(advice.bound_fraction)}{_scope_of(advice)})"
-
-
-def _scope_of(advice: Advice) -> str:
-    """What the bound is a fraction of, where that is not the time of the steps."""
-    return " of the cell" if advice.is_of_cell else ""
 
 
 def _place_of(advice: Advice) -> str:
@@ -44,7 +31,8 @@ def advice_text(advice: Advice) -> str:
     """One piece of advice as lines of plain text."""
     where = f" At {place}." if (place := _place_of(advice)) else ""
     code = f" {advice.code}" if advice.code else ""
-    said = f"{advice.title}{_bound_text(advice)}. {advice.evidence}{where}{code}"
+    saves = f" (saves {text})" if (text := saves_text(advice)) else ""
+    said = f"{advice.title}{saves}. {advice.evidence}{where}{code}"
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
 
 
@@ -91,7 +79,7 @@ def _row_html(advice: Advice) -> Markup:
         '<div style="flex:1;min-width:0"><b>{title}</b> <span>{evidence}</span>'
         "<div>{code}{where}{link}</div></div></li>"
     ).format(
-        meaning=_UNBOUNDED if advice.bound_fraction is None else explain("bound"),
+        meaning=explain("saving") if saves_text(advice) else _UNBOUNDED,
         gain=_gain_html(advice),
         title=f"{advice.title}.",
         evidence=_with_code(advice.evidence),
@@ -102,12 +90,13 @@ def _row_html(advice: Advice) -> Markup:
 
 
 def _gain_html(advice: Advice) -> Markup:
-    if advice.bound_fraction is None:
+    saves, _, whole = saves_text(advice).partition(" of ")
+    if not saves:
         return Markup('<span style="{}">saves: not known</span>').format(MUTED)
     return Markup(
-        '<span style="{}">saves up to</span> <b style="font-size:15px;white-space:nowrap">{}</b>'
-        '<span style="{}">{}</span>'
-    ).format(MUTED, percent_text(advice.bound_fraction), MUTED, _scope_of(advice))
+        '<span style="{}">saves</span> <b style="font-size:15px;white-space:nowrap">{}</b>'
+        '<span style="{}"> of {}</span>'
+    ).format(MUTED, saves, MUTED, whole)
 
 
 def _with_code(sentence: str) -> Markup:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from profnb.advice.advice import Advice
 from profnb.core.sharing import Sharing
 from profnb.drawing.section import Section
-from profnb.report.ranking import Advice
 from profnb.report.step_chart import StepChart
 from profnb.report.text import Fact
 from profnb.subjects.cell.section import CellWords

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from profnb.advice.advice import Advice
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
@@ -14,7 +15,6 @@ from profnb.report.content import Content
 from profnb.report.forms.as_html import content_html
 from profnb.report.forms.as_text import content_text
 from profnb.report.lead import lead_text, unmeasured_text
-from profnb.report.ranking import Advice
 from profnb.report.step_chart import step_chart, step_figure
 from profnb.report.text import (
     alarm_text,

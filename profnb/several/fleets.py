@@ -17,6 +17,7 @@ from profnb.loading import load
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
+    from profnb.advice.advice import Advice
     from profnb.fleet.digest import Digest
     from profnb.fleet.fleet_section import FleetView
     from profnb.fleet.fleet_tables import FleetSteps
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from profnb.fleet.meeting import Meeting
     from profnb.fleet.merging import Merged
     from profnb.fleet.verdict import HostTimes, Verdict
-    from profnb.subjects.advising import Advice
 
 __all__ = ["Fleet"]
 
@@ -135,7 +135,7 @@ class Fleet:
     @property
     def advice(self) -> "list[Advice]":
         """What to look at, with the numbers that say so."""
-        return list(self._verdict.advice)
+        return self._verdict.advice
 
     @property
     def notes(self) -> list[str]:

@@ -32,7 +32,7 @@ __all__ = [
     "LEAST_INPUT",
     "READY",
     "SAVE_LESS",
-    "Advice",
+    "Finding",
     "cell_ps",
     "cell_share_text",
     "excess_share",
@@ -79,7 +79,7 @@ LEAST = 0.02  # a gain below this is not worth a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Finding:
     """One thing to change.
 
     Attributes:

@@ -5,7 +5,7 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, counted_text, percent_text
 from profnb.steps.activities import AWAITING, COPYING_IN, COPYING_OUT, SYNCHRONISING
-from profnb.subjects.advising import Advice, guide, idle_share_of, is_loop_of_keras
+from profnb.subjects.advising import Finding, guide, idle_share_of, is_loop_of_keras
 from profnb.subjects.covered_time import covered_share, in_periods, share_of_spans
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
@@ -47,7 +47,7 @@ _OF_COPIES = {_INTO: _COPY_IN, _OUT_OF: _TO_HOST}
 _READS_OF_JAX = ("np.asarray(jax.Array)", "block_until_ready")
 
 
-def synchronising_reads(study: Study) -> Advice | None:
+def synchronising_reads(study: Study) -> Finding | None:
     """The device idles 5 % of the time or more while the host reads a result back.
 
     JAX runs its programs beside Python on a CPU too: there a loop that reads a result in each of its steps
@@ -63,7 +63,7 @@ def synchronising_reads(study: Study) -> Advice | None:
         return None
     name, each = _waiting_op(study)
     which = f" Most of it is in {name}, {count_text(round(each))} a step." if name else ""
-    return Advice(
+    return Finding(
         "synchronising-reads", "Read results less often",
         f"The device was idle {percent_text(share)} of the time while the host waited for a result of it."
         f"{which}",
@@ -73,7 +73,7 @@ def synchronising_reads(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def _reads_of_jax_on_a_cpu(study: Study) -> Advice | None:
+def _reads_of_jax_on_a_cpu(study: Study) -> Finding | None:
     counted, trace = study.summary.counted, study.trace
     if (
         study.framework != JAX
@@ -95,7 +95,7 @@ def _reads_of_jax_on_a_cpu(study: Study) -> Advice | None:
     share = min(waiting, unused)
     if share < _LEAST_ON_CPU:
         return None
-    return Advice(
+    return Finding(
         "synchronising-reads", "Read results less often",
         f"{counted_text(reads.size, 'time')} in {counted_text(counted.size, 'step')} the loop waits for a "
         f"result, {percent_text(waiting)} of the time; for {percent_text(unused)} of it no program runs. "

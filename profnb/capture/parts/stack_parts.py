@@ -33,6 +33,7 @@ from profnb.capture.parts.part_records import (
 from profnb.capture.parts.tree_records import (
     CALL,
     COMPILATION,
+    EAGER,
     LINES,
     SETTING_UP,
     TRACING,
@@ -97,6 +98,13 @@ _KINDS = tuple(
     )
 )
 _OF_NO_PART = (SETTING_UP, TRACING, COMPILATION)  # they belong to what called them
+# A framework's code that runs ops, where no call of a compiled function is on the stack.
+_RUNS_OPS = re.compile(
+    r"/tensorflow/python/(?:ops|eager|framework|util/dispatch)\b"
+    rf"|{_KERAS}(?:layers|ops|models|backend|losses|metrics|optimizers|engine|random)\b"
+    r"|/jax/_src/(?:numpy|lax|nn|scipy|random|interpreters|ad_util)\b"
+)
+_COMPILED = "/tensorflow/python/eager/polymorphic_function/"
 _DEEPEST = 40
 _MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
 
@@ -146,6 +154,7 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
+        walk.see_library(file.replace("\\", "/"))
         if is_user_file(file):
             walk.enter_own(name if at >= base else "<cell>", file, first_line, line)
         if kind in _OF_NO_PART:
@@ -163,10 +172,12 @@ class _Walk:
         place: The innermost line of the user's so far.
         hook: The hook of callbacks that runs, until it is known whose.
         path: The way so far.
+        runs_ops: Whether ops are run one by one since the innermost line of the user's.
     """
 
     def __init__(self) -> None:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
+        self.runs_ops: bool | None = False
         self.path: list[Place] = []
 
     def add(self, place: Place) -> None:
@@ -178,11 +189,20 @@ class _Walk:
         """What was found; lines of the cell itself are a node where nothing was called."""
         if self.now.part == OTHER and not self.path and self.place[0]:
             self.path.append(Place(LINES, "", *self.place))
+        if self.runs_ops and self.path and self.path[-1].kind in (LINES, CALLBACKS):
+            self.path.append(Place(EAGER))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
+
+    def see_library(self, file: str) -> None:
+        """A file of a framework's tells whether ops run; in a call of a compiled function they do not."""
+        if _COMPILED in file:
+            self.runs_ops = None
+        elif self.runs_ops is False and _RUNS_OPS.search(file):
+            self.runs_ops = True
 
     def enter_own(self, name: str, file: str, first_line: int, line: int) -> None:
         """A function of the user's, or the cell itself."""
-        self.place = file, line
+        self.place, self.runs_ops = (file, line), False
         if self.now.part == OTHER:
             self.now = StackPart(OTHER, "", self.now.run, file, line)
         is_of_hook = (

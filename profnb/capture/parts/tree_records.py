@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "CALL", "CELL", "COMPILATION", "EPOCH", "LINES", "SETTING_UP", "TRACING", "Place", "TreeNode",
+    "CALL", "CELL", "COMPILATION", "EAGER", "EPOCH", "LINES", "SETTING_UP", "TRACING", "Place",
+    "TreeNode",
 ]  # fmt: skip
 
 CELL, CALL, EPOCH, LINES = "cell", "call", "epoch", "own lines"
 SETTING_UP, TRACING, COMPILATION = "set-up", "tracing", "compilation"
+EAGER = "eager ops"  # of TensorFlow and Keras that an own function or a callback runs one by one
 
 
 @dataclass(frozen=True, slots=True)

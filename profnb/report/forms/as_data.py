@@ -7,14 +7,13 @@ its unit, and what is not known is null, never zero.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from profnb.advice.advice import Advice
 from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import PS_PER_MS
 from profnb.report.content import Content
-from profnb.report.ranking import Advice
 from profnb.report.text import MEANINGS
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
@@ -52,7 +51,8 @@ _DEFINITIONS = {
     "median_ms": "median time of a counted step; warm-up and the few steps far slower are left out",
     "mean_period_ms": "mean time of a step and of the gap behind it that belongs to it",
     "fraction": "share of all counted periods, 0 to 1; in a table, of what its columns' documentation says",
-    "bound_fraction": "most of the time that an advice can save, as its evidence says; null: no bound",
+    "saves_low_ms": "least of the wall time of the cell, or of a loaded trace, that an advice saves",
+    "bound_fraction": "the most that it saves, as a share of that wall time; null: not known",
     "rows": "how many rows the table has; `python -m profnb table PATH NAME --json` prints them all",
 }
 
@@ -107,7 +107,7 @@ def report_data(
             for s in shares
         ],
         "cell": None if cell is None else _cell(cell),
-        "advice": [asdict(one) for one in advice[:_MOST_ADVICE]],
+        "advice": [_advice(one) for one in advice[:_MOST_ADVICE]],
         "notes": list(report.notes[:_MOST_NOTES]),
         "tables": {},
         "definitions": {
@@ -117,6 +117,16 @@ def report_data(
     }
     is_all = len(advice) <= _MOST_ADVICE and len(report.notes) <= _MOST_NOTES
     return _fit(whole, frames, tops, report.sharing, is_all=is_all)
+
+
+def _advice(one: Advice) -> dict[str, Any]:
+    low, high = (None if math.isnan(ms) else ms for ms in one.saves_ms)
+    bound = None if math.isnan(one.bound_fraction) else one.bound_fraction
+    return {
+        "rule": one.rule, "title": one.title, "evidence": one.evidence, "saves_low_ms": low,
+        "saves_high_ms": high, "wall_ms": None if math.isnan(one.wall_ms) else one.wall_ms,
+        "bound_fraction": bound, "code": one.code, "link": one.link, "where": one.where,
+    }  # fmt: skip
 
 
 def as_json(data: Mapping[str, Any]) -> str:

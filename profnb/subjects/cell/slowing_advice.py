@@ -18,7 +18,7 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
-from profnb.subjects.advising import GUIDE, Advice, op_events
+from profnb.subjects.advising import GUIDE, Finding, op_events
 from profnb.subjects.crowded import (
     is_crowded_by_others,
     is_shared,
@@ -102,7 +102,7 @@ def find_rise(periods: Floats) -> Rise | None:
     )
 
 
-def slowing_down(study: Study) -> Advice | None:
+def slowing_down(study: Study) -> Finding | None:
     """Of 40 steady steps of one fit or loop or more, the last quarter takes a quarter longer than the first.
 
     The same steps in random order say so once in a thousand times. Not where a buffer of the input ran dry
@@ -124,7 +124,7 @@ def slowing_down(study: Study) -> Advice | None:
         if rise.change is None
         else f"most of it from about step {count_text(rise.change)} on"
     )
-    return Advice(
+    return Finding(
         "slowing-down", "Find what slows the steps down",
         f"The last quarter of {count_text(periods.size)} steps took {duration_text(rise.late)} each, the "
         f"first {duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, {at}; "

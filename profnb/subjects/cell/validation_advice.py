@@ -1,4 +1,4 @@
-"""Rules of advice on validation that is larger than training: in Keras' ``fit``, and in an own loop."""
+"""A rule of advice on validation that is larger than training, in a loop of one's own."""
 
 import re
 from collections import Counter
@@ -6,24 +6,18 @@ from collections import Counter
 import numpy as np
 
 from profnb.capture.parts.part_records import (
-    AROUND,
     CALLS,
-    EPOCH_ENDS,
-    GAPS,
     INPUT,
     OTHER,
-    TRAIN,
-    VALIDATION,
     CellPart,
 )
 from profnb.core.units import PS_PER_NS, counted_text, duration_text
-from profnb.subjects.advising import GUIDE, KERAS_TRAINING, Advice, cell_share_text
+from profnb.subjects.advising import GUIDE, Finding, cell_share_text
 from profnb.subjects.cell.spent_advice import line_of, own_parts, took_ns
 from profnb.subjects.study import Study
-from profnb.trace.framework import words
 from profnb.trace.op_names import parse_op
 
-__all__ = ["own_validation", "validation"]
+__all__ = ["own_validation"]
 
 _VALIDATION, _LEAST_OF_CELL, _FEWEST_BETWEEN = "validation", 0.2, 5
 _VALIDATES = re.compile(
@@ -32,40 +26,7 @@ _VALIDATES = re.compile(
 _LEARNS = re.compile(r"(?:^|/)gradient_tape/|:Resource(?:Sparse)?Apply")
 
 
-def validation(study: Study) -> Advice | None:
-    """The cell's largest part is the validation inside ``fit``, and it takes longer than the training.
-
-    The steps of both are compared with the gaps between them, without those in which a function was traced.
-    """
-    parts = own_parts(study)
-
-    def of(steps: str, name: str) -> list[CellPart]:
-        part_keys = {(steps, "fit"), (GAPS, name), (AROUND, name), (EPOCH_ENDS, name)}
-        return [part for part in parts if (part.part, part.name) in part_keys]
-
-    validating, training = of(VALIDATION, _VALIDATION), of(TRAIN, "fit")
-    spent_ns, whole_ns = took_ns(validating), took_ns(parts)
-    if spent_ns <= max(took_ns(training), _largest_other_ns(parts, validating)):
-        return None
-    steps = sum(part.occurrences for part in validating if part.part == VALIDATION)
-    has_epochs = any(fit.epochs > 1 for fit in study.recording.fits)
-    seldom = "validation_freq=5 validates every fifth epoch; " if has_epochs else ""
-    data = words(study.framework, "of a tf.data dataset", jax="of a dataset", pytorch="of a loader")
-    return Advice(
-        "validation", "Validate less",
-        f"The validation inside fit took {duration_text(spent_ns * PS_PER_NS)}, "
-        f"{cell_share_text(study, spent_ns / whole_ns)} ({counted_text(steps, 'step')}); training took "
-        f"{duration_text(took_ns(training) * PS_PER_NS)}.",
-        spent_ns / whole_ns,
-        f"fit(...): {seldom}validation_steps=... ({data}) looks at a part of the data; a "
-        "larger validation_batch_size (of arrays) makes fewer steps.",
-        f"{KERAS_TRAINING}#fit-method",
-        where=line_of(study, [p for p in validating if p.part in (AROUND, VALIDATION)]),
-        is_of_cell=True,
-    )  # fmt: skip
-
-
-def own_validation(study: Study) -> Advice | None:
+def own_validation(study: Study) -> Finding | None:
     """In a loop of one's own, calls of a tf.function that validates are a fifth of the cell or more.
 
     They are its largest part, too, but for Python and waiting for data, much of which is the validation's:
@@ -88,7 +49,7 @@ def own_validation(study: Study) -> Advice | None:
         return None
     names = " and ".join(f"`{part.name}`" for part in validating)
     calls = sum(part.occurrences for part in validating)
-    return Advice(
+    return Finding(
         "validation", "Validate less",
         f"{names}, which {'has' if len(validating) == 1 else 'have'} no gradients, took "
         f"{duration_text(spent_ns * PS_PER_NS)}, {cell_share_text(study, spent_ns / whole_ns)} "

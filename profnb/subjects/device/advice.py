@@ -11,7 +11,7 @@ from profnb.steps.launching import has_replicas
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import (
     FIND_WORKER,
-    Advice,
+    Finding,
     guide,
     idle_share_of,
     share_of,
@@ -49,7 +49,7 @@ def _share_of_kernels(study: Study, chosen: Bools) -> float:
     return float(times[chosen].sum() / times.sum()) if times.sum() else 0.0
 
 
-def mixed_precision(study: Study) -> Advice | None:
+def mixed_precision(study: Study) -> Finding | None:
     """The device limits, a fifth of its kernel time could use tensor cores, and 16-bit is under a tenth.
 
     It limits where it computes three quarters of the time: the casts of mixed precision are kernels too, and
@@ -69,7 +69,7 @@ def mixed_precision(study: Study) -> Advice | None:
     if narrow >= 0.1 or eligible < 0.2:
         return None
     bound = share_of(study, "device compute") * eligible
-    return Advice(
+    return Finding(
         "mixed-precision", "Compute in 16 bits",
         f"{percent_text(eligible)} of kernel time is matrix products and convolutions in 32 bits; this "
         f"device does 16 bits {rates[0] / rates[1]:.0f} times as fast at best.",
@@ -89,7 +89,7 @@ def mixed_precision(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def missed_tensor_cores(study: Study) -> Advice | None:
+def missed_tensor_cores(study: Study) -> Finding | None:
     """On NVIDIA, 16-bit ops of 5 % of kernel time miss the tensor cores by a dimension that can be rounded.
 
     Multiples of 8 are what counts; the first layer's inputs and the last one's outputs are the data's.
@@ -109,7 +109,7 @@ def missed_tensor_cores(study: Study) -> Advice | None:
         return None
     layers = sorted(spent, key=lambda layer: -spent[layer])
     listed = "; ".join(f"{layer[:100]} has {odd[layer]}" for layer in layers[:3])
-    return Advice(
+    return Finding(
         "missed-tensor-cores", "Make dimensions multiples of 8",
         f"{percent_text(share)} of kernel time is products and convolutions on the ordinary cores although "
         f"the model computes in 16 bits: {listed}.",
@@ -119,7 +119,7 @@ def missed_tensor_cores(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def layout_changes(study: Study) -> Advice | None:
+def layout_changes(study: Study) -> Finding | None:
     """Kernels that only change the order of dimensions take 5 % of kernel time or more."""
     kernels = study.device.kernels
     names = zip(kernels.kernel_name, kernels.op_name, strict=True)
@@ -127,7 +127,7 @@ def layout_changes(study: Study) -> Advice | None:
     share = _share_of_kernels(study, moved)
     if share < 0.05 or study.steps.is_window:
         return None
-    return Advice(
+    return Finding(
         "layout-changes", "Keep one order of dimensions",
         f"{percent_text(share)} of kernel time only turns NHWC into NCHW or back, between convolutions that "
         "want one and ops that want the other.",
@@ -143,7 +143,7 @@ def layout_changes(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def exposed_collectives(study: Study) -> Advice | None:
+def exposed_collectives(study: Study) -> Finding | None:
     """Exchange between devices or workers takes 5 % of the step or more that no compute hides."""
     share = share_of(study, "device collectives")
     if share < 0.05 or study.steps.is_window:
@@ -155,7 +155,7 @@ def exposed_collectives(study: Study) -> Advice | None:
         exchanging = np.flatnonzero(study.activities == EXCHANGING)
         if keys.size > 1.5 * np.unique(keys).size or has_replicas(study.trace, exchanging):
             return None
-        return Advice(
+        return Finding(
             "exposed-collectives", "Find out which worker is waited for",
             f"{percent_text(share)} of the time goes to waiting for other workers and exchanging with them, "
             f"while {'the device' if study.has_device else 'no op'} computes "
@@ -167,7 +167,7 @@ def exposed_collectives(study: Study) -> Advice | None:
         )  # fmt: skip
     # Where several devices of the trace meet, the fleet's definitions tell them apart.
     is_alone = int((study.device.use.collective_ps > 0).sum()) < 2
-    return Advice(
+    return Finding(
         "exposed-collectives", "Hide the exchange between devices",
         f"{percent_text(share)} of the step is collectives during which the device computes nothing."
         + (" One trace does not tell how much of it is waiting for others." if is_alone else ""),
@@ -179,7 +179,7 @@ def exposed_collectives(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def imbalance(study: Study) -> Advice | None:
+def imbalance(study: Study) -> Finding | None:
     """The busiest of several devices that compute works a tenth longer than their mean, and half of the time.
 
     Devices that only copy take no part in the work; devices that idle wait for the host, not for each other.
@@ -195,7 +195,7 @@ def imbalance(study: Study) -> Advice | None:
     imbalance_of = float(busy.max() / busy.mean() - 1)
     if imbalance_of < 0.1:
         return None
-    return Advice(
+    return Finding(
         "imbalance", "Spread the work evenly",
         f"The busiest of {busy.size} devices that compute is at work {percent_text(float(busy.max()))} "
         f"of the time, collectives left out, {percent_text(imbalance_of)} longer than their mean.",
@@ -210,13 +210,13 @@ def imbalance(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def unused_gpu(study: Study) -> Advice | None:
+def unused_gpu(study: Study) -> Finding | None:
     """A GPU is there, nothing shows that it worked, and half of the steps or more is ops on the CPU."""
     names = study.device.unused
     if not names:
         return None
     mixed = is_mixed_precision(study)
-    return Advice(
+    return Finding(
         "unused-gpu", "Let the training use the GPU",
         f"Nothing was launched on {', '.join(names[:4])} and its memory is empty; the ops ran on the CPU, "
         f"{percent_text(share_of(study, 'host compute'))} of the time."

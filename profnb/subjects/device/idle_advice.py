@@ -21,7 +21,7 @@ from profnb.subjects.advising import (
     GUIDE,
     LEAST_INPUT,
     READY,
-    Advice,
+    Finding,
     guide,
     idle_share_of,
     input_shares,
@@ -57,14 +57,14 @@ _EXPLAINS = {
 }
 
 
-def launch_bound(study: Study) -> Advice | None:
+def launch_bound(study: Study) -> Finding | None:
     """Launching sets the pace of the kernels and the device idles 10 % of the time meanwhile."""
     launches, idle = study.device.launches, idle_share_of(study, "kernel launch")
     if not launches.sets_the_pace or idle < 0.1 or study.steps.is_window:
         return None
     calls = int(launches.calls.sum())
     longer = float(launches.longer_calls.sum() / calls)
-    return Advice(
+    return Finding(
         "launch-bound", "Launch fewer, larger kernels",
         f"{percent_text(longer)} of the {count_text(calls)} calls that launch kernels took longer than what "
         f"they started, and the device idled {percent_text(idle)} of the time while the host launched.",
@@ -93,7 +93,7 @@ def _fewer_launches(study: Study) -> str:
     )
 
 
-def gpu_thread_mode(study: Study) -> Advice | None:
+def gpu_thread_mode(study: Study) -> Finding | None:
     """Four threads of TensorFlow's pool or more launch, and the NVIDIA GPU idles a fifth of the time for it.
 
     What it saves has no bound that the trace tells: all of 14 recorded pairs of runs were faster with threads
@@ -107,7 +107,7 @@ def gpu_thread_mode(study: Study) -> Advice | None:
     threads = _launching_threads(study, plane)
     if threads < _MANY_THREADS:
         return None
-    return Advice(
+    return Finding(
         "gpu-thread-mode", "Let threads of their own launch the kernels",
         f"{count_text(threads)} threads of the pool that also runs ops and input launched the kernels in "
         f"turns, and the device idled {percent_text(idle)} of the time while the host launched.",
@@ -131,7 +131,7 @@ def _launching_threads(study: Study, plane: int) -> int:
     return int(launching.size)
 
 
-def copying_input(study: Study) -> Advice | None:
+def copying_input(study: Study) -> Finding | None:
     """Data is moved to the device while it computes nothing, for a twentieth of the time or more.
 
     That is copies on the device, and calls of the host that copy while the device does nothing. Where it and
@@ -149,7 +149,7 @@ def copying_input(study: Study) -> Advice | None:
         f", {bytes_text(pageable)} of it from pageable memory" if moved and pageable else ""
     )
     if _copies_by_itself(study):
-        return Advice(
+        return Finding(
             "copying-input", "Keep on the device what fits there",
             f"{percent_text(share)} of the time the program's own copies (copy-done) brought data from the "
             "host's memory, and the device computed nothing.",
@@ -158,7 +158,7 @@ def copying_input(study: Study) -> Advice | None:
             "and fetch the next one while this one is computed.",
             "https://docs.jax.dev/en/latest/notebooks/host-offloading.html",
         )  # fmt: skip
-    return Advice(
+    return Finding(
         "copying-input", "Copy to the device while it computes",
         f"{percent_text(share)} of the time the host moved data to the device while that computed nothing"
         f"{':' if moved_text else ''}{moved_text}.",
@@ -195,7 +195,7 @@ def _copies_by_itself(study: Study) -> bool:
     return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
 
 
-def idle_device(study: Study, said: Sequence[Advice]) -> Advice | None:
+def idle_device(study: Study, said: Sequence[Finding]) -> Finding | None:
     """A device idles half of the time or more, and no other advice speaks of the largest cause.
 
     Args:
@@ -222,7 +222,7 @@ def idle_device(study: Study, said: Sequence[Advice]) -> Advice | None:
         )
     seen = f"the {duration_text(idle.window_ps)} that were recorded; no step divides them"
     whole = seen if study.steps.is_window else "the time"
-    return Advice(
+    return Finding(
         "idle-device", title,
         f"{idle.device} was idle {percent_text(share)} of {whole}. For {percent_text(part)} {reason}.",
         None if study.steps.is_window or cause == "unknown" or first else part,

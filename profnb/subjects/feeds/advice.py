@@ -2,7 +2,7 @@
 
 from profnb.capture.session_records import BEFORE, FEEDS
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Advice, share_of
+from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Finding, share_of
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.input_functions import SmallFiles, files_text
@@ -23,7 +23,7 @@ _DECODES = (
 _WHOLE = ("WholeFileReader", "ReadFile")
 
 
-def feeding_by_hand(study: Study) -> Advice | None:
+def feeding_by_hand(study: Study) -> Finding | None:
     """Python makes what is fed between two session runs, for 5 % of the time or more.
 
     Statements whose values are fed, or new arrays and what comes before the run in its loop, are most of it;
@@ -36,7 +36,7 @@ def feeding_by_hand(study: Study) -> Advice | None:
         return None  # what Python makes there is ops, which is said
     lines = feeding.named((FEEDS, BEFORE))
     most = f" Most of it is {lines}." if lines else ""
-    return Advice(
+    return Finding(
         "python-input", "Feed the model without Python",
         f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
         f"TensorFlow waits: {percent_text(feeding.share)} of the time, "
@@ -59,7 +59,7 @@ def _limiting_queue(study: Study) -> QueueUse | None:
     return max(queues, key=lambda use: use.steps_empty)
 
 
-def empty_queue(study: Study) -> Advice | None:
+def empty_queue(study: Study) -> Finding | None:
     """Steps wait for a queue that does not hold enough, for 5 % of the time or more."""
     use = _limiting_queue(study)
     if use is None:
@@ -74,7 +74,7 @@ def empty_queue(study: Study) -> Advice | None:
     cause = _cause(use)
     title = "Fill the queue without Python" if cause == "python" else "Fill the queue faster"
     rule = "python-input" if cause == "python" else "input-bound"
-    return Advice(
+    return Finding(
         rule, title,
         f"{percent_text(share)} of the time is waiting for the next batch: {count_text(use.steps_empty)} of "
         f"{counted_text(study.summary.counted.size, 'step')} found too few elements in the queue "
@@ -131,7 +131,7 @@ def _files(use: QueueUse) -> str:
     return f", {counted_text(most.files, 'file')} of {bytes_text(most.file_bytes)} on average"
 
 
-def small_files(study: Study) -> Advice | None:
+def small_files(study: Study) -> Finding | None:
     """A function of tf.data reads a file for each element, 50 or more, for 2 % of the time, while steps wait.
 
     Where that is what starves the steps, ``input_bound`` says so; the bound is what reading took.
@@ -145,7 +145,7 @@ def small_files(study: Study) -> Advice | None:
     share = min(waiting.fraction, files.reading_ps / period if period else 0.0)
     if share < LEAST:
         return None
-    return Advice(
+    return Finding(
         "small-files", "Pack small files together",
         f"{_reading(study, files)}: {duration_text(files.reading_ps)}, most of what its function does. "
         f"Steps wait {percent_text(waiting.fraction)} of the time for their input.",

@@ -9,7 +9,7 @@ from profnb.subjects.advising import (
     GUIDE,
     LEAST_INPUT,
     READY,
-    Advice,
+    Finding,
     guide,
     input_shares,
     is_loop_of_keras,
@@ -36,16 +36,16 @@ _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"  # PyTorch's, with num_workers
 
 def _input_advice(
     study: Study, rule: str, title: str, causes: Callable[[str], bool]
-) -> Advice | None:
+) -> Finding | None:
     diagnosis = study.input.diagnosis
     if diagnosis is None or diagnosis.iterator < 0 or not causes(diagnosis.cause):
         return None
     share, link = study.input.waiting.fraction, f"{GUIDE}/data_performance"
     where = study.input.function_lines[diagnosis.iterator]
-    return Advice(rule, title, diagnosis.sentence, share, diagnosis.fix, link, where=where)
+    return Finding(rule, title, diagnosis.sentence, share, diagnosis.fix, link, where=where)
 
 
-def input_bound(study: Study) -> Advice | None:
+def input_bound(study: Study) -> Finding | None:
     """The steps wait for their input for 5 % of the time or more, for a stage that is TensorFlow's.
 
     Never for what Keras itself makes of arrays in memory, nor from fewer than four elements.
@@ -55,21 +55,21 @@ def input_bound(study: Study) -> Advice | None:
     )
 
 
-def python_input(study: Study) -> Advice | None:
+def python_input(study: Study) -> Finding | None:
     """... for a generator or a function that runs Python."""
     return _input_advice(
         study, "python-input", "Feed the model without Python", lambda cause: cause == "python"
     )
 
 
-def prefetch_more(study: Study) -> Advice | None:
+def prefetch_more(study: Study) -> Finding | None:
     """... for a pipeline that is fast enough on average, whose last buffer holds four elements at most."""
     return _input_advice(
         study, "prefetch-more", "Prefetch more elements", lambda cause: cause == "bursts"
     )
 
 
-def waiting_for_input(study: Study) -> Advice | None:
+def waiting_for_input(study: Study) -> Finding | None:
     """The wait for the next batch is 5 % of the time or more, and no iterator of tf.data tells why.
 
     Where it and copying the input reach that together, the larger of the two is said.
@@ -87,7 +87,7 @@ def waiting_for_input(study: Study) -> Advice | None:
     on_the_spot, has_workers = (False, False) if is_keras else _loaders(study)
     if on_the_spot and is_short:
         return _slice_batches(study, share)
-    return Advice(
+    return Finding(
         "waiting-for-input", "Have the next batch ready",
         f"{percent_text(share)} of the time is waiting for the next batch. "
         + (
@@ -109,13 +109,13 @@ def waiting_for_input(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def _slice_batches(study: Study, share: float) -> Advice:
+def _slice_batches(study: Study, share: float) -> Finding:
     """What is said of a loader of PyTorch's that makes a batch faster than a worker hands it over.
 
     Of 6,000 rows in a ``TensorDataset``, batches of 32 and a small model, four workers made an epoch four
     times as long; by slices it took two thirds. Nothing bounds that: the loader's own Python goes, too.
     """
-    return Advice(
+    return Finding(
         "waiting-for-input", "Take batches by index",
         f"{percent_text(share)} of the time is waiting for the next batch, which the DataLoader makes in "
         "less time than it takes to hand one over from a worker's process.",

@@ -1,7 +1,7 @@
 """The rule that speaks where the input is read over a network: Google Drive, gcsfuse, NFS, SMB."""
 
 from profnb.core.units import count_text, percent_text
-from profnb.subjects.advising import GUIDE, LEAST_INPUT, Advice
+from profnb.subjects.advising import GUIDE, LEAST_INPUT, Finding
 from profnb.subjects.study import Study
 
 __all__ = ["network_files"]
@@ -10,7 +10,7 @@ _FEWEST, _LEAST_OF_WAIT = 5, 0.25
 _DRIVE = "drive"
 
 
-def network_files(study: Study) -> Advice | None:
+def network_files(study: Study) -> Finding | None:
     """The steps wait for their input 5 % of the time or more, and it reads files on a network mount.
 
     Such files must have been open for reading in five looks or more, and for a quarter as much of the time
@@ -29,7 +29,7 @@ def network_files(study: Study) -> Advice | None:
     folder = place.rpartition(" (")[0]
     files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
     looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
-    return Advice(
+    return Finding(
         "network-files", "Copy the data to this machine's disk first",
         f"The steps wait {percent_text(share)} of the time for their input, and in {looks} it was reading on "
         f"{place}, a network mount: {files}. Each open and each read goes to another machine.",

@@ -9,7 +9,7 @@ from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.core.columns import Int64s
 from profnb.core.units import count_text, percent_text
 from profnb.steps.streams import busiest_device
-from profnb.subjects.advising import Advice
+from profnb.subjects.advising import Finding
 from profnb.subjects.covered_time import covered_share
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.study import Study
@@ -29,7 +29,7 @@ _ALLOWED = {
 }
 
 
-def slow_rnn(study: Study) -> Advice | None:
+def slow_rnn(study: Study) -> Finding | None:
     """On an NVIDIA GPU, LSTM and GRU layers whose arguments forbid cuDNN run for 5 % of the time or more.
 
     What forbids it is read from the layers as they ran; each must have run 40 ops a step or more, none of
@@ -49,7 +49,7 @@ def slow_rnn(study: Study) -> Advice | None:
     listed = ", ".join(named[:_SHOWN]) + (", ..." if len(named) > _SHOWN else "")
     one = len(named) == 1
     per_step = events.size / max(study.summary.counted.size, 1)
-    return Advice(
+    return Finding(
         "slow-rnn", "Let cuDNN run the recurrent layers",
         f"{listed} {'runs' if one else 'run'} time step by time step, {count_text(round(per_step))} ops and "
         f"kernels a step, {percent_text(share)} of the time: {'; '.join(reasons[:_SHOWN])} "

@@ -1,7 +1,7 @@
 """Rules of advice on memory."""
 
 from profnb.core.units import count_text, percent_text
-from profnb.subjects.advising import Advice, guide, idle_share_of
+from profnb.subjects.advising import Finding, guide, idle_share_of
 from profnb.subjects.study import Study
 
 __all__ = ["larger_batch"]
@@ -9,7 +9,7 @@ __all__ = ["larger_batch"]
 _FAR = 64  # times the batch that ran: what grows with it was too small beside the rest to go by
 
 
-def larger_batch(study: Study) -> Advice | None:
+def larger_batch(study: Study) -> Finding | None:
     """Twice the batch fits into the device, which idles a fifth of the time or more, not for want of data.
 
     What it saves has no bound that the trace tells: larger kernels are more efficient too, and recorded
@@ -28,7 +28,7 @@ def larger_batch(study: Study) -> Advice | None:
     for_data = sum(idle_share_of(study, cause) for cause in ("waiting for input", "copying input"))
     if share - for_data < 0.2 or study.steps.is_window:
         return None
-    return Advice(
+    return Finding(
         "larger-batch", "Use a larger batch",
         f"The device was idle {percent_text(share)} of the time, and its memory would hold "
         f"{_batch_text(use.largest_batch, use.batch_size)} (now {count_text(use.batch_size)}).",

@@ -8,7 +8,7 @@ from profnb.capture.environment import CORES, INTRA_OP
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.streams import covered_ps
-from profnb.subjects.advising import Advice, gain_of_fusing, op_events, share_of
+from profnb.subjects.advising import Finding, gain_of_fusing, op_events, share_of
 from profnb.subjects.covered_time import (
     covered_share,
 )
@@ -42,7 +42,7 @@ def _updates(op_name: str, op_type: str, packing: AbstractSet[str]) -> bool:
     return _is_optimizers(op_name) and not (is_exchange or is_packing(op_name, op_type, packing))
 
 
-def large_optimizer(study: Study) -> Advice | None:
+def large_optimizer(study: Study) -> Finding | None:
     """The optimizer's ops take a quarter of a device's self time or more, half of a CPU's, and can be fused.
 
     That is, XLA has not compiled them already, and no one op is half of their time: an update of one large
@@ -83,7 +83,7 @@ def large_optimizer(study: Study) -> Advice | None:
     else:
         bound = gain_of_fusing(study, lambda name, kind: _updates(name, kind, packing))
     obstacle = find_uncompilable(study)
-    return Advice(
+    return Finding(
         "large-optimizer", "Make the optimizer cheaper",
         f"The optimizer's ops are {percent_text(share)} of the time of all ops: {count_text(round(each))} a "
         f"step, of {duration_text(mean_ps)} on average.",
@@ -108,7 +108,7 @@ def large_optimizer(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def growing_graph(study: Study) -> Advice | None:
+def growing_graph(study: Study) -> Finding | None:
     """The graph of a TF1 session grows (``find_growth``), and it is taken in and pruned again each time.
 
     The bound leaves the ops their time.
@@ -121,7 +121,7 @@ def growing_graph(study: Study) -> Advice | None:
     busy = covered_share(study, op_events(study, lambda *_: True))
     runs = study.step_times.duration_ps  # by the wall clock: the graph is taken in before ops run
     each_ps = float(np.median(runs)) if runs.size else 0.0
-    return Advice(
+    return Finding(
         "growing-graph", "Build the graph before the loop",
         f"The graph grew in {count_text(grown)} of {count_text(len(versions))} session runs, by "
         f"{count_text(added)} changes a run: the session takes it in and prunes it again; "
@@ -150,7 +150,7 @@ def _threads_at_work(study: Study) -> float:
     return float((end - begin).sum() / covered) if covered else 0.0
 
 
-def idle_cores(study: Study) -> Advice | None:
+def idle_cores(study: Study) -> Finding | None:
     """TensorFlow was told to use fewer threads for an op than there are cores, on a CPU that is the limit.
 
     Functions of Python that ops call are left out: these run on one core.
@@ -162,7 +162,7 @@ def idle_cores(study: Study) -> Advice | None:
     busy = share_of(study, "host compute") - covered_share(study, of_python)
     if busy < 0.3:
         return None
-    return Advice(
+    return Finding(
         "idle-cores", "Use all cores",
         f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops on the CPU are "
         f"{percent_text(busy)} of the time.",
@@ -173,7 +173,7 @@ def idle_cores(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def oversubscribed(study: Study) -> Advice | None:
+def oversubscribed(study: Study) -> Finding | None:
     """On average one and a half times as many ops run at once as there are cores."""
     cores = _count_of(study, CORES)
     if cores is None or study.has_device or not study.summary.counted.size or study.steps.is_window:
@@ -182,7 +182,7 @@ def oversubscribed(study: Study) -> Advice | None:
     if threads < 1.5 * cores:
         return None
     busy = share_of(study, "host compute") + share_of(study, "input")
-    return Advice(
+    return Finding(
         "oversubscribed", "Run fewer threads",
         f"{threads:.1f} ops were at work at once on average, on {count_text(cores)} cores: they take turns, "
         "and each switch costs.",

@@ -8,7 +8,7 @@ import numpy as np
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.nesting import outermost_of
-from profnb.subjects.advising import Advice, is_loop_of_keras
+from profnb.subjects.advising import Finding, is_loop_of_keras
 from profnb.subjects.covered_time import (
     in_periods,
     period_ps,
@@ -30,7 +30,7 @@ _SHORT_PS, _FAR_LONGER, _FEWEST_OPS = 500_000_000, 10, 20
 _LEAST_DISPATCH = 0.25
 
 
-def work_outside_jit(study: Study) -> Advice | None:
+def work_outside_jit(study: Study) -> Finding | None:
     """Python starts five programs of JAX or more a step besides the largest one, for a tenth of the time.
 
     That is so in half of the steps, too: a thread that waits for a core in a few of them is not it.
@@ -71,7 +71,7 @@ def work_outside_jit(study: Study) -> Advice | None:
     more = ", ..." if len(often) > _SHOWN else ""
     besides = "" if is_alone else f" besides {largest[:60]}"
     spent = "starting them alone is" if is_alone else "they take"
-    return Advice(
+    return Finding(
         "work-outside-jit", "Put the whole step into one jax.jit",
         f"Python started {count_text(round(each))} programs a step{besides} one by one ({listed}{more} in "
         f"all): each is dispatched on its own and nothing is fused with its neighbours; {spent} "
@@ -127,7 +127,7 @@ def _is_one_op(study: Study, function: str) -> bool:
     return len(names) == 1
 
 
-def small_ops(study: Study) -> Advice | None:
+def small_ops(study: Study) -> Finding | None:
     """PyTorch on a CPU does nothing between its ops for a quarter of the time, 20 ops a step or more.
 
     That is so in half of the steps: those that lost the processor to others take far longer. Only pauses of
@@ -155,7 +155,7 @@ def small_ops(study: Study) -> Advice | None:
     whole = period_ps(study)
     share = float(in_step.sum() / whole) if whole else 0.0
     is_keras = is_loop_of_keras(study)
-    return Advice(
+    return Finding(
         "small-ops", "Give each op more to do",
         f"A step is {count_text(round(each))} ops that Python starts one by one, of "
         f"{duration_text(float((end - begin).mean()))} on average; between one and the next "

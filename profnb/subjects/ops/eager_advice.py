@@ -6,7 +6,7 @@ from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.advising import GUIDE, Advice, is_own_loop
+from profnb.subjects.advising import GUIDE, Finding, is_own_loop
 from profnb.subjects.around_ops import ops_at_work
 from profnb.subjects.covered_time import (
     Spans,
@@ -28,7 +28,7 @@ _STAYS = "What reads values there (a float or an array of a tensor, an if on one
 _CLOSE_PS, _FAR_PS, _LEAST_STARTING = 200_000_000, 2_000_000_000, 0.1
 
 
-def eager_ops(study: Study) -> Advice | None:
+def eager_ops(study: Study) -> Finding | None:
     """Python runs 20 ops a step or more one by one, and starting them takes a tenth of the time or more.
 
     That is what their executions take besides their kernels, and Python from one to the next where that is
@@ -59,7 +59,7 @@ def eager_ops(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def eager_ops_between(study: Study) -> Advice | None:
+def eager_ops_between(study: Study) -> Finding | None:
     """The same between the steps of a loop of the user's own: metrics that are updated, a model."""
     if study.steps.is_window or not study.steps.roots.size or not is_own_loop(study):
         return None
@@ -97,7 +97,7 @@ def _executions(study: Study) -> Int64s:
 
 def _put_into_a_function(
     study: Study, events: Int64s, title: str, what: str, code: str
-) -> Advice | None:
+) -> Finding | None:
     """The advice on some executions, where they are many and starting them is what takes the time."""
     if events.size / study.summary.counted.size < _MANY:
         return None
@@ -106,7 +106,7 @@ def _put_into_a_function(
     share = share_beyond(study, starting, hidden)
     if min(share, usual_share_beyond(study, starting, hidden)) < _LEAST_STARTING:
         return None
-    return Advice(
+    return Finding(
         "eager-ops", title,
         f"Python ran {what}; starting them, and coming from one to the next, takes {percent_text(share)} of "
         "the time, and nothing is fused or runs in parallel.",

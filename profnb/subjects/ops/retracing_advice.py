@@ -8,7 +8,7 @@ import numpy as np
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, duration_text
-from profnb.subjects.advising import GUIDE, LEAST, Advice, excess_share, window_of
+from profnb.subjects.advising import GUIDE, LEAST, Finding, excess_share, window_of
 from profnb.subjects.study import Study
 from profnb.trace.names import FUNCTION_CALL
 
@@ -23,7 +23,7 @@ _TRACING_COUNT = "tracing_count"  # which tracing of the function object it is: 
 _SHOWN_VALUES, _MANY_OBJECTS = 4, 3
 
 
-def retracing(study: Study) -> Advice | None:
+def retracing(study: Study) -> Finding | None:
     """A tf.function was traced anew in three calls or more, a fifth of its calls at least.
 
     The first tracing of a function object is its due, whatever other objects are called: where the trace
@@ -65,7 +65,7 @@ def retracing(study: Study) -> Advice | None:
         if is_made
         else f"was traced anew {traced}, {duration_text(spent)} in all: {_why_traced(study, function)}"
     )
-    return Advice(
+    return Finding(
         "retracing", f"{'Make' if is_made else 'Trace'} {function[:60]} once",
         f"{function[:100]} {what}.",
         share,

@@ -2,9 +2,8 @@
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.capture.parts.part_records import CHECKPOINTING, LOADING, CellPart
-from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.subjects.advising import Advice, cell_ps, cell_share_text, line_text, op_events
+from profnb.subjects.advising import Finding, cell_ps, cell_share_text, op_events
 from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.crowded import is_crowded, is_crowded_by_others
 from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
@@ -24,7 +23,7 @@ _LONG_START = 0.1  # of a step's period
 _LINK = "https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/"
 
 
-def summaries_each_step(study: Study) -> Advice | None:
+def summaries_each_step(study: Study) -> Finding | None:
     """More than half of the session runs make summaries, and that takes 5 % of the time or more."""
     counted, gaps = study.summary.counted, session_gaps(study)
     if gaps is None or counted.size < _FEWEST_STEPS:
@@ -40,7 +39,7 @@ def summaries_each_step(study: Study) -> Advice | None:
     share = min(making + writing, 1.0)
     if share < _LEAST_SHARE:
         return None
-    return Advice(
+    return Finding(
         "summaries", "Write summaries less often",
         f"{count_text(len(steps))} of {count_text(counted.size)} session runs make summaries: their ops take "
         f"{percent_text(making)} of the time"
@@ -52,15 +51,13 @@ def summaries_each_step(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def checkpoints_often(study: Study) -> Advice | None:
-    """Models or checkpoints are saved, three times or more, for 5 % of the cell's time or more.
+def checkpoints_often(study: Study) -> Finding | None:
+    """Checkpoints are saved once in a hundred session runs, three times or more, for 5 % of the cell.
 
-    Saves that are so long that they are pauses count too, so the cell is what they are a share of. Of
-    session runs once in a hundred at least; of other steps after less than half of them, for what is saved
-    after each of those is told by what passes between steps.
+    Saves that are so long that they are pauses count too, so the cell is what they are a share of.
     """
     cell, gaps, counted = study.recording.cell, session_gaps(study), study.summary.counted.size
-    if cell is None or counted < _FEWEST_STEPS or study.steps.is_window:
+    if cell is None or gaps is None or counted < _FEWEST_STEPS or study.steps.is_window:
         return None
     saves = [
         part
@@ -72,11 +69,9 @@ def checkpoints_often(study: Study) -> Advice | None:
     share = min(took_ns * PS_PER_NS / whole_ps, 1.0) if whole_ps else 0.0
     if often < 3 or share < _LEAST_SHARE:
         return None
-    if gaps is None:
-        return _saving_often(study, saves, share)
     if often * 100 < gaps.gaps:
         return None
-    return Advice(
+    return Finding(
         "checkpoints", "Save less often",
         f"{_times(saves)} checkpoints in {count_text(gaps.runs)} session runs took "
         f"{duration_text(took_ns * 1000)}{_each(saves)}: "
@@ -101,28 +96,6 @@ def _each(parts: list[CellPart]) -> str:
         return ""
     often, took_ns = sum(p.occurrences for p in parts), sum(p.wall_ns for p in parts)
     return f", {duration_text(took_ns * PS_PER_NS / often)} each"
-
-
-def _saving_often(study: Study, saves: list[CellPart], share: float) -> Advice | None:
-    """The same of Keras' models and of ``tf.train.Checkpoint``."""
-    often, took_ns = sum(p.occurrences for p in saves), sum(p.wall_ns for p in saves)
-    if often * 2 >= study.step_times.phase.count(study.summary.phase or ""):
-        return None
-    most = max(saves, key=lambda part: part.wall_ns)
-    others = " and others that save" if len({part.name for part in saves}) > 1 else ""
-    is_whole = most.name.endswith(("Model.save", "Model.export"))
-    lighter = "; save_weights_only=True leaves the optimizer's state out" if is_whole else ""
-    return Advice(
-        "checkpoints", "Save less often",
-        f"{quoted(most.name, _LONGEST_NAME)}{others} ran {_times(saves)} times and took "
-        f"{duration_text(took_ns * PS_PER_NS)}{_each(saves)}: {cell_share_text(study, share)}.",
-        share,
-        "Save after several epochs or minutes, not after each: ModelCheckpoint(..., save_freq=N) saves after "
-        f"every N batches, save_best_only=True only where the model got better{lighter}.",
-        "https://keras.io/api/callbacks/model_checkpoint/",
-        where=line_text(study, most.file, most.line),
-        is_of_cell=True,
-    )  # fmt: skip
 
 
 def note_threads(study: Study) -> list[str]:

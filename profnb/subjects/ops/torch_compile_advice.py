@@ -16,7 +16,7 @@ from profnb.core.columns import Int64s
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.compilation import FRAME_COMPILES, is_compilation
 from profnb.steps.nesting import outermost_of
-from profnb.subjects.advising import LEAST, Advice, excess_share, share_of, window_of
+from profnb.subjects.advising import LEAST, Finding, excess_share, share_of, window_of
 from profnb.subjects.covered_time import in_periods, share_beyond, spans_of
 from profnb.subjects.study import Study
 from profnb.trace.framework import PYTORCH
@@ -28,7 +28,7 @@ _FEWEST, _LIMITING, _LEAST = 2, 0.75, 0.05
 _DOCS = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
 
 
-def recompiling_in_torch(study: Study) -> Advice | None:
+def recompiling_in_torch(study: Study) -> Finding | None:
     """``torch.compile`` compiled further versions of functions, twice or more, for 2 % of the time at least.
 
     The first version of a function is its due, and so is the second where shapes change: that is compiled for
@@ -54,7 +54,7 @@ def recompiling_in_torch(study: Study) -> Advice | None:
         return None
     most = Counter(function[runs[again]].tolist()).most_common(1)[0][0]
     versions = int(version[function == most].max()) + 1
-    return Advice(
+    return Finding(
         "recompiling", "Compile once",
         f"torch.compile compiled functions again {count_text(int(again.sum()))} times, "
         f"{duration_text(spent)} in all; one of them has {count_text(versions)} versions by now. Each is for "
@@ -66,7 +66,7 @@ def recompiling_in_torch(study: Study) -> Advice | None:
     )  # fmt: skip
 
 
-def graph_breaks(study: Study) -> Advice | None:
+def graph_breaks(study: Study) -> Finding | None:
     """A compiled function is cut into pieces in the steps, and between these a twentieth of the time passes.
 
     Not where a device limits, which has enough to do meanwhile. What fusing over the breaks saves is not
@@ -94,7 +94,7 @@ def graph_breaks(study: Study) -> Advice | None:
     share = share_beyond(study, spans_of(study, outer), spans_of(study, ops))
     if share < _LEAST:
         return None
-    return Advice(
+    return Finding(
         "graph-breaks", "Compile the step in one piece",
         f"What torch.compile made is cut into pieces: {count_text(round(each))} graph breaks a step. Between "
         f"the pieces Python goes on, {percent_text(share)} of the time, and nothing is fused across.",

@@ -10,7 +10,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
-from profnb.subjects.advising import GUIDE, SAVE_LESS, Advice, guide, is_own_loop, window_of
+from profnb.subjects.advising import GUIDE, SAVE_LESS, Finding, guide, is_own_loop, window_of
 from profnb.subjects.around_ops import share_around_calls
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
@@ -36,7 +36,7 @@ _NEARLY_ALWAYS = 0.75  # of the distances; of ones that chance gives hardly any 
 _LEAST_SHARE = 0.1
 
 
-def python_between_steps(study: Study) -> Advice | None:
+def python_between_steps(study: Study) -> Finding | None:
     """A tenth or more of the time, 20 us or more a step, the framework does nothing and waits for no data.
 
     That is between steps of one loop (not between epochs, nor in pauses; without what profnb does there to
@@ -70,7 +70,7 @@ def python_between_steps(study: Study) -> Advice | None:
     in_gaps = float(study.gaps.own_ps[rows].sum()) / whole
     named = min(remedy.each_ps * rows.size / whole, in_gaps)
     if named > _WITH_OPS * share and not seldom:  # ops that it runs are gone with it
-        return Advice(
+        return Finding(
             "python-between-steps", "Do less between steps",
             f"{percent_text(named)} of the time passes between steps in {remedy.name}, "
             f"{duration_text(remedy.each_ps)} each time, with the ops that it runs.",
@@ -98,7 +98,7 @@ def python_between_steps(study: Study) -> Advice | None:
             f" For another {percent_text(of_calls)} TensorFlow is at work before a call's first op that it "
             "records or after its last: of that, too, fewer calls save a part."
         )
-    return Advice(
+    return Finding(
         "python-between-steps", "Do less between steps",
         f"{percent_text(share)} of the time, {what}{cause}",
         None if is_scan else min(max(share, gone) + of_calls, 1.0),
@@ -157,12 +157,12 @@ def _told_elsewhere_ps(study: Study, runs: GapRecords) -> float:
     return 1000.0 * (saved + sum(p.wall_ns for p in runs.places if "ummary" in p.text))
 
 
-def _python_is_the_step(study: Study, share: float, each: str, inside: float) -> Advice:
+def _python_is_the_step(study: Study, share: float, each: str, inside: float) -> Finding:
     """What is said of steps in which the framework does next to nothing: to run them in it cannot help."""
     source = study.recording.source
     lines = source is not None and len(source.lines) > 0
     function = words(study.framework, "a tf.function", jax="jax.jit", pytorch="torch.compile")
-    return Advice(
+    return Finding(
         "python-between-steps", "Do less in Python",
         f"{percent_text(share)} of the time, {each}, {_whose(study)} work is not under way: "
         f"{percent_text(inside)} of that is inside the steps, Python's own work or waiting.",
@@ -229,7 +229,7 @@ def _whose(study: Study) -> str:
     return f"{study.framework}'s" if study.framework else "the framework's"
 
 
-def epoch_ends(study: Study) -> Advice | None:
+def epoch_ends(study: Study) -> Finding | None:
     """A tenth or more of the time from first to last step passes between epochs, 10 ms or more each time.
 
     That is where the program makes a new iterator of tf.data between two steps; time in which a device works
@@ -287,7 +287,7 @@ def epoch_ends(study: Study) -> Advice | None:
         what = "Do less in" if cause.part == CALLBACKS else SAVE_LESS
         again = f" Fewer, longer epochs run it less often: {longer}{seldom}."
         code = f"{what} {cause.text}.{again if cause.gaps > 1 else ''}"
-    return Advice(
+    return Finding(
         "epoch-ends", "Make epochs longer, or their ends shorter",
         f"{many} between passes over the data (epochs, validations, fits) took {duration_text(spent)}"
         f"{of_each}, {percent_text(spent / whole)} of the time, {percent_text(python / spent)} of that "

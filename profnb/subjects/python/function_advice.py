@@ -6,7 +6,7 @@ from profnb.core.columns import Int64s
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.activities import HOST_COMPUTE
-from profnb.subjects.advising import GUIDE, Advice, op_events
+from profnb.subjects.advising import GUIDE, Finding, op_events
 from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
@@ -17,7 +17,7 @@ __all__ = ["python_in_the_step"]
 _LEAST, _LONGEST_NAME = 0.1, 60
 
 
-def python_in_the_step(study: Study) -> Advice | None:
+def python_in_the_step(study: Study) -> Finding | None:
     """Python functions that the steps' graph calls take a tenth of the time, in half of the steps, too.
 
     That is time in which no other op runs. What a pipeline calls is its own, on whatever thread.
@@ -33,7 +33,7 @@ def python_in_the_step(study: Study) -> Advice | None:
     if min(share, usual_share_beyond(study, spans, of_others)) < _LEAST:
         return None
     each, took = functions.size / study.summary.counted.size, spans[1] - spans[0]
-    return Advice(
+    return Finding(
         "python-in-the-step", "Take Python functions out of the step",
         f"A step's graph calls Python {count_text(round(each)) if each > 1.5 else 'once'} "
         f"({printable(_largest(study, functions))[:_LONGEST_NAME]}), for "

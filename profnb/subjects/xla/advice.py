@@ -6,7 +6,7 @@ import numpy as np
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.compilation import is_compilation
-from profnb.subjects.advising import LEAST, Advice, excess_share, gain_of_fusing, window_of
+from profnb.subjects.advising import LEAST, Finding, excess_share, gain_of_fusing, window_of
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.study import Study
 from profnb.subjects.uncompilable import find_uncompilable
@@ -31,7 +31,7 @@ _SAME_SHAPES = (
 )
 
 
-def recompiling(study: Study) -> Advice | None:
+def recompiling(study: Study) -> Finding | None:
     """XLA compiled a program of one name three times or more, for 2 % of the time at least."""
     modules, window = study.xla.modules, window_of(study)
     if not len(modules) or not window:
@@ -44,7 +44,7 @@ def recompiling(study: Study) -> Advice | None:
         return None
     compiling = np.flatnonzero(study.trace.select_names(is_compilation))
     why = _why_compiled(study, modules.module[row])
-    return Advice(
+    return Finding(
         "recompiling", "Compile once",
         f"XLA compiled {modules.module[row][:100]} {count_text(int(modules.compilations[row]))} times, "
         f"{duration_text(spent)} in all: {why}.",
@@ -102,7 +102,7 @@ def _argument_name(saved: Sequence[HloModule], at: int) -> str:
     )
 
 
-def small_ops_without_xla(study: Study) -> Advice | None:
+def small_ops_without_xla(study: Study) -> Finding | None:
     """No XLA ran, and ten element-wise ops a step or more, which it fuses, are half of the host's op time.
 
     Both over all steps and in the typical one, where no op waited for a core, and there 2 % of the time from
@@ -125,7 +125,7 @@ def small_ops_without_xla(study: Study) -> Advice | None:
     typical_fused_ps, typical_ps = _typical_ps(study, _ELEMENTWISE), _typical_ps(study)
     if typical_fused_ps < max(typical_ps / 2, LEAST * period_ps(study) / counted.size):
         return None
-    return Advice(
+    return Finding(
         "small-ops-without-xla", "Let XLA fuse the small ops",
         f"{count_text(round(each))} element-wise ops a step are {percent_text(share)} of the time of all "
         "ops: each reads and writes memory on its own.",

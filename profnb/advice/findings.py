@@ -1,25 +1,17 @@
-"""Findings to advice: what to change, how much it can gain at most, and the numbers that say so.
+"""What rules of the steps find: what to change, how much it can gain at most, and the numbers that say so.
 
 Each rule is one function with its condition and threshold in its docstring. It answers for one trace or stays
 silent. The bound is Amdahl's: the share of the time from step to step (of the whole cell, where the rule says
 so) that would be gone if what the rule speaks of took no time at all; where facts show that more can be
-gained, or nothing bounds it, none is given. Advice is ranked by what that is of the cell; gains of several do
-not add up.
+gained, or nothing bounds it, none is given. ``advise`` puts them in order, with the rules of the cell's tree.
 """
 
 from collections.abc import Callable
 
-from profnb.subjects.advising import (
-    LEAST,
-    SAVE_LESS,
-    Advice,
-    cell_ps,
-    steps_share,
-    window_of,
-)
-from profnb.subjects.cell.advice import new_model_in_a_loop, predict_in_a_loop
+from profnb.subjects.advising import LEAST, Finding
+from profnb.subjects.cell.advice import new_model_in_a_loop
 from profnb.subjects.cell.slowing_advice import slowing_down
-from profnb.subjects.cell.validation_advice import own_validation, validation
+from profnb.subjects.cell.validation_advice import own_validation
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
@@ -62,15 +54,13 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
-__all__ = ["RULES", "Advice", "advise"]
+__all__ = ["RULES", "Finding", "find_all"]
 
-Rule = Callable[[Study], Advice | None]
-Refinement = Callable[[Study, list[Advice]], list[Advice]]
+Rule = Callable[[Study], Finding | None]
+Refinement = Callable[[Study, list[Finding]], list[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    predict_in_a_loop,
     new_model_in_a_loop,
-    validation,
     own_validation,
     unused_gpu,
     network_files,
@@ -114,18 +104,8 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-# What a rule says already, with a remedy that fits: a new iterator for each call, or for each model.
-_SAID_BY = {
-    "predict-in-a-loop": ("epoch-ends", "python-between-steps"),
-    "new-model-in-a-loop": ("epoch-ends", "python-between-steps"),
-}
-
-
-def advise(study: Study, refine: Refinement | None = None) -> list[Advice]:
-    """Everything the rules have to say about a trace, what can gain most first.
-
-    That is of the cell: of what is a share of a step's time, the steps' share of it. What has no bound is
-    ranked by the time it speaks of. Nothing where the work was not recorded.
+def find_all(study: Study, refine: Refinement | None = None) -> list[Finding]:
+    """Everything the rules have to say about a trace; nothing where the work was not recorded.
 
     Args:
         study: The trace's analyses.
@@ -133,26 +113,12 @@ def advise(study: Study, refine: Refinement | None = None) -> list[Advice]:
     """
     if unrecorded_backend(study):
         return []
-    candidates = [advice for rule in RULES if (advice := rule(study)) is not None]
-    candidates = [advice for advice in candidates if _weight(advice) >= LEAST]
-    said = {rule for advice in candidates for rule in _SAID_BY.get(advice.rule, ())}
-    candidates = [advice for advice in candidates if advice.rule not in said]
-    candidates = candidates if refine is None else refine(study, candidates)
-    idle = idle_device(study, candidates)
-    if idle is not None:
-        candidates.append(idle)
-    if any(one.rule == "epoch-ends" and one.code.startswith(SAVE_LESS) for one in candidates):
-        candidates = [advice for advice in candidates if advice.rule != "checkpoints"]
-    share, whole = steps_share(study), cell_ps(study)
-    of_window = min(window_of(study) / whole, 1.0) if whole else 1.0
-
-    def of_cell(advice: Advice) -> float:
-        if advice.is_of_cell:
-            return _weight(advice)
-        return _weight(advice) * (of_window if advice.rule == "epoch-ends" else share)
-
-    return sorted(candidates, key=of_cell, reverse=True)
+    found = [finding for rule in RULES if (finding := rule(study)) is not None]
+    found = [finding for finding in found if _weight(finding) >= LEAST]
+    found = found if refine is None else refine(study, found)
+    idle = idle_device(study, found)
+    return found if idle is None else [*found, idle]
 
 
-def _weight(advice: Advice) -> float:
+def _weight(advice: Finding) -> float:
     return advice.concerned_fraction if advice.bound_fraction is None else advice.bound_fraction

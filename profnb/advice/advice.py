@@ -1,0 +1,91 @@
+"""What to change, with what it saves: what rules propose, and what a user is told."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from profnb.advice.replay import Edit
+from profnb.core.units import PS_PER_MS, duration_text
+from profnb.subjects.advising import Finding
+
+__all__ = ["Advice", "Proposal", "as_advice", "saves_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to change.
+
+    Attributes:
+        rule: The rule's id.
+        title: What to do, in a few words.
+        evidence: The numbers, in a sentence or two.
+        saves_ms: The least and the most that it saves of the wall time; NaN where that is not known.
+        wall_ms: That wall time: of the cell, of a loaded trace's window, or of one run of a LiteRT model.
+        code: What to write.
+        link: Where it is explained.
+        where: The line of the user's code that it speaks of, as "Cell [3]:8"; "" where that is not known.
+        target: The nodes of ``p.cell_tree`` that it takes time from.
+        edit: The change in the words of ``p.what_if``; None where it has none.
+    """
+
+    rule: str
+    title: str
+    evidence: str
+    saves_ms: tuple[float, float]
+    wall_ms: float
+    code: str
+    link: str
+    where: str = ""
+    target: tuple[int, ...] = ()
+    edit: Mapping[str, object] | None = None
+
+    @property
+    def bound_fraction(self) -> float:
+        """The most that it saves as a share of the wall time, 0 to 1; NaN where that is not known."""
+        return self.saves_ms[1] / self.wall_ms if self.wall_ms else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a rule proposes: an advice whose saving is still to be worked out.
+
+    Attributes:
+        edits: What becomes of the nodes of the tree.
+        least_ps: What it saves at least; None for what the edits say.
+    """
+
+    rule: str
+    title: str
+    evidence: str
+    code: str
+    link: str
+    edits: Sequence[Edit]
+    where: str = ""
+    edit: Mapping[str, object] | None = field(default=None)
+
+
+def as_advice(finding: Finding, whole_ps: float) -> Advice:
+    """A finding on something that has no tree, whose bound is a share of this time."""
+    bound = math.nan if finding.bound_fraction is None else finding.bound_fraction
+    whole_ms = whole_ps / PS_PER_MS
+    saves = (math.nan if math.isnan(bound) else 0.0, bound * whole_ms)
+    return Advice(
+        finding.rule, finding.title, finding.evidence, saves, whole_ms, finding.code, finding.link,
+        finding.where,
+    )  # fmt: skip
+
+
+def saves_text(advice: Advice) -> str:
+    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that is not known."""
+    low, high = advice.saves_ms
+    if math.isnan(high):
+        return ""
+    texts = [duration_text(ms * PS_PER_MS) for ms in (low, high)]
+    if low < 0.01 * high:
+        said = f"up to {texts[1]}"
+    elif texts[0] == texts[1]:
+        said = texts[0]
+    else:
+        (number, unit), (_, last) = (text.split(" ") for text in texts)
+        said = f"{number if unit == last else texts[0]} to {texts[1]}"
+    return f"{said} of {duration_text(advice.wall_ms * PS_PER_MS)}"

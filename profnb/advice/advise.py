@@ -1,0 +1,122 @@
+"""What to change: every rule's proposals, each with what it saves beside those before it.
+
+One threshold, one order, one treatment of overlap (design.md 4b). The proposal that saves most, by the
+middle of its range, comes first and takes its nodes' time; the next is told as what it adds, and is silent
+where that is too little. A finding of the steps saves a share of their time at most, so it takes nothing.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profnb.advice.advice import Advice, Proposal
+from profnb.advice.cell_model import Model
+from profnb.advice.cell_rules import CELL_RULES
+from profnb.advice.findings import Refinement, find_all
+from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
+from profnb.advice.replay import Edit, Saving, replay
+from profnb.advice.step_rules import STEP_RULES
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.tree_records import CELL, EAGER
+from profnb.core.units import PS_PER_MS
+from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
+
+if TYPE_CHECKING:
+    from profnb.core.columns import Int64s
+
+__all__ = ["advise"]
+
+_NOT_OF_STEPS = (parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST, CELL)
+_KINDS = {
+    "eager-ops": EAGER, "checkpoints": parts.CHECKPOINTING, "input-bound": parts.INPUT,
+    "python-input": parts.INPUT, "prefetch-more": parts.INPUT, "waiting-for-input": parts.INPUT,
+}  # fmt: skip
+_BETWEEN = ("epoch-ends", "python-between-steps")
+_STEPS = (
+    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
+    parts.SLOW_FIRST, parts.SESSION_RUNS,
+)  # fmt: skip
+
+
+def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
+    """Everything worth saying, what saves most first.
+
+    Args:
+        model: The cell and what is known of it.
+        refine: What knows more of a trace than its rules, and replaces what those found; None for nothing.
+    """
+    left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
+    if model.study is not None:
+        left += [one for rule in STEP_RULES for one in rule(model)]
+        left += [_proposal(model, one) for one in find_all(model.study, refine)]
+    least_ps = LEAST_SHARE * model.tree.whole_ps
+    if model.has_looks:
+        least_ps = max(least_ps, LEAST_PS)
+    taken, told = None, []
+    while left:
+        savings = [replay(model.tree, one.edits, taken) for one in left]
+        best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
+        proposal, saving = left.pop(best), savings[best]
+        if saving.high_ps < least_ps:
+            if saving.middle_ps * 2 < least_ps:
+                break
+            continue
+        told.append(_told(model, proposal, saving))
+        if not any(edit.is_bound for edit in proposal.edits):
+            taken = saving
+    return told
+
+
+def _told(model: Model, proposal: Proposal, saving: Saving) -> Advice:
+    """An advice; a cell without profnb is shorter, so a change saves more of it."""
+    rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
+    tree = model.tree
+    without = max(tree.whole_ps - model.own_ps, 1)
+    high_ps = min(saving.high_ps * min(tree.whole_ps / without, MOST_OF_OURS), without)
+    saves = (min(saving.low_ps, high_ps) / PS_PER_MS, high_ps / PS_PER_MS)
+    whole = tree.whole_ps / PS_PER_MS
+    return Advice(
+        proposal.rule, proposal.title, proposal.evidence, saves, whole, proposal.code, proposal.link,
+        proposal.where, tuple(rows.tolist()), proposal.edit,
+    )  # fmt: skip
+
+
+def _proposal(model: Model, finding: Finding) -> Proposal:
+    """What a rule of the steps found: it saves its share of their time at most."""
+    study, tree = model.study, model.tree
+    assert study is not None
+    share = finding.concerned_fraction if finding.bound_fraction is None else finding.bound_fraction
+    whole = cell_ps(study) or tree.whole_ps
+    if not finding.is_of_cell:
+        of_window = min(window_of(study) / whole, 1.0) if whole else 1.0
+        share *= of_window if finding.rule == "epoch-ends" else steps_share(study)
+    rows = _rows_of(model, finding)
+    most = float(tree.self_ps[rows].sum())
+    saved = min(share * whole, most)
+    edit = Edit(rows, most - saved, most, finding.evidence, is_bound=True)
+    return Proposal(
+        finding.rule,
+        finding.title,
+        finding.evidence,
+        finding.code,
+        finding.link,
+        [edit],
+        finding.where,
+    )
+
+
+def _rows_of(model: Model, finding: Finding) -> "Int64s":
+    """The nodes that a finding speaks of: of steps and what lies between them, or of the latter alone."""
+    tree = model.tree
+    told = _KINDS.get(finding.rule)
+    if told is not None and (rows_of_kind := model.rows(told)):
+        return np.unique(np.concatenate([tree.rows_below(row) for row in rows_of_kind]))
+    is_between = finding.rule in _BETWEEN and not finding.is_of_cell
+    rows: Iterable[int] = (
+        row
+        for row, kind in enumerate(tree.kind)
+        if kind not in _NOT_OF_STEPS
+        and (kind == "all others" or not is_between or not model.is_inside(row, _STEPS, 0))
+    )
+    return np.array(list(rows) or [0], np.int64)

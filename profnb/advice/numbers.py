@@ -1,0 +1,14 @@
+"""The numbers that steer the rules, and how each was found."""
+
+# What is worth saying: a twentieth of the cell, as a change is hardly seen below it, run to run (two runs of
+# a cell of seconds differ by 3 to 10 % on the machines that this was written on).
+LEAST_SHARE = 0.05
+LEAST_PS = 50_000_000_000  # of a cell that ran: nobody waits for less
+# What is done "less often" is done every fifth time: of what it took a fifth remains at most.
+SELDOM = 5
+# Of Python of one's own that is made faster, run less often or beside the steps, half remains at most: what
+# people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
+HALF = 0.5
+# How many times as long a cell may be for profnb, in what a change is said to save at most: of cells of a
+# second it takes a fifth on two slow cores. What is beyond that is told, and is no part of the cell.
+MOST_OF_OURS = 1.25

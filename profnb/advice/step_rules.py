@@ -1,0 +1,139 @@
+"""Rules that ask the tree and the trace's tables: what the steps, and the input beside them, do in pieces."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from profnb.advice.advice import Proposal
+from profnb.advice.cell_model import Model
+from profnb.advice.replay import Edit
+from profnb.advice.what_if import without_input
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.tree_records import EPOCH
+from profnb.core.printable import quoted
+from profnb.core.units import count_text, duration_text
+from profnb.subjects.advising import GUIDE
+from profnb.subjects.study import Study
+from profnb.trace.names import PYTHON_OPS
+from profnb.trace.op_names import parse_op
+
+__all__ = ["STEP_RULES"]
+
+_IN_LOOP = re.compile(r"(?:^|/)while/body/")
+_RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)
+_MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave")
+_LONGEST = 60
+
+
+def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
+    """A loop inside of a compiled function starts the same small ops again in each of its turns.
+
+    Not the loop of a recurrent layer, each of whose turns needs the one before.
+    """
+    study = model.study
+    found = None if study is None else _looped(study)
+    steps = [row for row in model.rows(*_STEPS) if model.is_main(row)]
+    if found is None or not steps:
+        return
+    assert study is not None
+    turns, span, least, most, ops = found
+    tree = model.tree
+    rows = np.concatenate([tree.rows_below(row) for row in steps])
+    whole = float(tree.self_ps[rows].sum())
+    because = f"the loop took {duration_text(span * whole)}"
+    edit = Edit(rows, whole * (1 - span + least), whole * (1 - span + most), because)
+    name = next((tree.name[row] for row in steps if tree.name[row]), "")
+    where = f" in {quoted(name, _LONGEST)}" if name else ""
+    yield Proposal(
+        "loop-of-ops", f"Do all turns of the loop{where} at once",
+        f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {count_text(ops)} ops in each of "
+        f"{count_text(turns)} turns a step. It took "
+        f"{duration_text(span * whole)}, most of it starting ops.",
+        "Where a turn does not need the one before: one op over all of them, with the loop's axis as one "
+        "more axis of the tensors (tf.vectorized_map does it for many functions). Else take several elements "
+        "a turn, or jit_compile=True.",
+        f"{GUIDE}/function#autograph_transformations", [edit], model.line_above(steps[0]),
+    )  # fmt: skip
+
+
+_STEPS = (
+    parts.TRAIN, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED, parts.SESSION_RUNS,
+)  # fmt: skip
+
+
+def _looped(study: Study) -> tuple[int, float, float, float, int] | None:
+    """What is looped over in the counted steps.
+
+    Returns:
+        (turns of a step, the loops' share of the steps' time, the least and the most of that time that the
+        same work would take at once, ops of a turn); None for no loop.
+    """
+    trace, counted = study.trace, study.summary.counted
+
+    def is_looped(name: str) -> bool:
+        return (
+            _IN_LOOP.search(name) is not None
+            and _RECURRENT.search(name) is None
+            and parse_op(name) is not None
+        )
+
+    chosen = trace.select_names(is_looped) & trace.is_host_event
+    events = np.flatnonzero(chosen)
+    step = study.groups.step[events]
+    inside = np.isin(step, counted)
+    events, step = events[inside], step[inside]
+    if not events.size or study.steps.is_window:
+        return None
+    names, times = np.unique(trace.events.name[events], return_counts=True)
+    turns = round(float(times.max()) / counted.size)
+    if turns < 2:
+        return None
+    begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
+    steps, of_step = np.unique(step, return_inverse=True)
+    first = np.full(steps.size, np.iinfo(np.int64).max)
+    last = np.zeros(steps.size, np.int64)
+    np.minimum.at(first, of_step, begin)
+    np.maximum.at(last, of_step, end)
+    whole = float(study.steps.duration_ps[counted].sum())
+    took = end - begin
+    span = min(float((last - first).sum()) / whole, 1.0)
+    at_once = float(took.sum()) / turns / whole  # each op once, as long as one turn's
+    as_now = min(float(took.sum()) / whole, span)
+    return turns, span, min(at_once, as_now), as_now, max(round(names.size), 1)
+
+
+def input_made_again(model: Model) -> Iterator[Proposal]:
+    """Each epoch reads and maps the same data again, and the steps wait for it.
+
+    Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
+    """
+    study, tree = model.study, model.tree
+    epochs = [row for row in model.rows(EPOCH) if tree.occurrences[row] >= 2]
+    if study is None or not epochs:
+        return
+    table = study.input.pipeline
+    kinds = set(table.kind)
+    ops = {op for functions in table.function_ops for op, *_ in functions}
+    if not kinds & set(_MADE_BY_MAPS) or any(kind.endswith("Cache") for kind in kinds):
+        return
+    if "Generator" in kinds or any(op in PYTHON_OPS or "Random" in op for op in ops):
+        return
+    times = max(int(tree.occurrences[row]) for row in epochs)
+    edits = without_input(model, 1 / times)
+    if not edits:
+        return
+    took = int(tree.self_ps[edits[0].rows].sum())
+    yield Proposal(
+        "cache-input", "Keep what the input made: cache()",
+        f"{count_text(times)} epochs each made all elements anew, and the steps waited {duration_text(took)} "
+        "for them.",
+        "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): what stands before "
+        "cache() runs in the first epoch only. It needs memory for all of it, or cache(filename) a disk.",
+        f"{GUIDE}/data_performance#caching", edits, model.line_above(epochs[0]),
+    )  # fmt: skip
+
+
+STEP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
+    loops_of_small_ops, input_made_again,
+)  # fmt: skip
