@@ -22,9 +22,9 @@ from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
-    from profnb.advice.advice import Advice
     from profnb.advice.cell_model import Model
     from profnb.advice.cell_tree import CellTree
+    from profnb.advice.proposals import Advice
     from profnb.advice.what_if import WhatIf
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.core.columns import Floats

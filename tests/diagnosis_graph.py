@@ -229,7 +229,7 @@ def session_of(graph):
 SESSIONS_NEVER = ("Log every", "model.compile", "steps_per_execution", "profnb.step")
 
 
-@planted("python-between-steps", "python-input", "waiting-for-input", "feed-dict", never=(*SESSIONS_NEVER, "host compute"))
+@planted("own-python", "python-between-steps", "python-input", "waiting-for-input", "feed-dict", never=(*SESSIONS_NEVER, "host compute"))
 def a_feed_dict_that_python_prepares():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, (None, 64))

@@ -146,7 +146,7 @@ def own_loop_through_a_map_of_one_thread():
     return cell
 
 
-@planted("input-bound", question=5, never=(*NEVER, "Python"))
+@planted("cache-input", question=5, also=("input-bound", "epoch-ends"), never=("Python",))
 def several_epochs_without_a_cache():
     """What is made anew in each of four epochs fits into memory."""
     model = small_model()

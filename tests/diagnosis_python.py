@@ -35,7 +35,7 @@ def compiled_step(size=500):
     return lambda: train_step(one).numpy()
 
 
-@planted("python-between-steps", question=20, never=("input-bound", "tf.data"))
+@planted("callback", question=20, never=("input-bound", "tf.data"))
 def a_callback_that_is_slow_at_each_batch():
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -45,7 +45,7 @@ def a_callback_that_is_slow_at_each_batch():
     return lambda: model.fit(x, y, batch_size=16, verbose=0, callbacks=[Slow()])
 
 
-@planted("python-between-steps", never=("model.compile", ".cache()"))
+@planted("own-python", never=("model.compile", ".cache()"))
 def own_loop_that_logs_at_each_step():
     step = compiled_step(300)
 
@@ -59,7 +59,7 @@ def own_loop_that_logs_at_each_step():
     return cell
 
 
-@planted("python-between-steps", never=("model.compile", ".cache()"))
+@planted("own-python", never=("model.compile", ".cache()"))
 def own_loop_with_metrics_in_python():
     step = compiled_step(300)
 
@@ -76,7 +76,7 @@ def own_loop_with_metrics_in_python():
     return cell
 
 
-@planted("python-between-steps", "python-input", "waiting-for-input", never=("model.compile", "Log every", "steps_per_execution"))
+@planted("own-python", "python-input", "waiting-for-input", never=("model.compile", "Log every", "steps_per_execution"))
 def own_loop_that_makes_its_batches_by_hand():
     weights = tf.Variable(tf.ones((32, 4)))
 
@@ -97,7 +97,7 @@ def own_loop_that_makes_its_batches_by_hand():
     return cell
 
 
-@planted("epoch-ends", never=("Log every", ".cache()"))
+@planted("epoch-ends", "callback", also=("epoch-ends", "callback"), never=("Log every", ".cache()"))
 def many_epochs_of_few_steps():
     class Slow(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -107,7 +107,7 @@ def many_epochs_of_few_steps():
     return lambda: model.fit(x, y, batch_size=128, epochs=16, verbose=0, callbacks=[Slow()])
 
 
-@planted("epoch-ends", also=("python-between-steps",), says=("`Pause.on_epoch_end`",), never=(".cache()",))
+@planted("callback", says=("`Pause.on_epoch_end`",), never=(".cache()",))
 def a_callback_that_pauses_at_the_end_of_an_epoch():
     class Pause(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -221,7 +221,7 @@ def steps_that_slow_down_bit_by_bit():
     return cell
 
 
-@planted("slowing-down", "python-between-steps", question=9, also=("slowing-down", "python-between-steps"))
+@planted("slowing-down", "own-python", question=9, also=("slowing-down", "own-python"))
 def a_history_that_grows_and_is_summed_each_time():
     step, history = compiled_step(200), []
 

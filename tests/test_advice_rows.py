@@ -12,7 +12,7 @@ from profnb.profile import Profile
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.doing.again import again_line, name_in_notebook
 from profnb.report.doing.code_pieces import code_pieces
-from profnb.advice.advice import Advice
+from profnb.advice.proposals import Advice
 
 ONE = Advice("launch-bound", "Launch fewer kernels", "The device idled.", 0.343, "model.compile(..., jit_compile=True) fuses.", "https://www.tensorflow.org/xla", where="Cell [2]:14")
 

@@ -91,7 +91,7 @@ def test_advice_is_folded_copied_and_unfolded(open_page, pages, tmp_path):
     from test_report import profile_of, steps_of
 
     from profnb.report.page import page_html
-    from profnb.advice.advice import Advice
+    from profnb.advice.proposals import Advice
     from dataclasses import replace
 
     listed = [Advice(f"r{at}", f"Do {at}", "It is slow.", 0.5 - at / 10, f"batch_size={at}; and more.", "https://x.test") for at in range(5)]

@@ -6,7 +6,7 @@ cell_model       the tree with all that is known of the cell
 replay           the tree with edits: what remains of it, as a range
 what_if          ``p.what_if``: a user's change to edits
 numbers          the numbers that steer the rules
-advice           what a rule proposes, and what a user is told
+proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
 step_rules       rules that ask the tree and the trace's tables
 findings         what rules of single subjects find of the steps

@@ -5,21 +5,22 @@ middle of its range, comes first and takes its nodes' time; the next is told as 
 where that is too little. A finding of the steps saves a share of their time at most, so it takes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profnb.advice.advice import Advice, Proposal
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
 from profnb.advice.findings import Refinement, find_all
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
-from profnb.advice.replay import Edit, Saving, replay
+from profnb.advice.proposals import Advice, Proposal
+from profnb.advice.replay import Edit, Saving, once, replay
 from profnb.advice.step_rules import STEP_RULES
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import CELL, EAGER
+from profnb.capture.parts.tree_records import EAGER, SETTING_UP
 from profnb.core.units import PS_PER_MS
+from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
 
 if TYPE_CHECKING:
@@ -27,12 +28,20 @@ if TYPE_CHECKING:
 
 __all__ = ["advise"]
 
-_NOT_OF_STEPS = (parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST, CELL)
+_NOT_OF_STEPS = (
+    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
+    parts.SLOW_FIRST, parts.SESSION_RUNS,
+)  # fmt: skip
 _KINDS = {
-    "eager-ops": EAGER, "checkpoints": parts.CHECKPOINTING, "input-bound": parts.INPUT,
-    "python-input": parts.INPUT, "prefetch-more": parts.INPUT, "waiting-for-input": parts.INPUT,
+    "eager-ops": (EAGER,), "checkpoints": (parts.CHECKPOINTING,), "input-bound": (parts.INPUT,),
+    "python-input": (parts.INPUT,), "prefetch-more": (parts.INPUT,), "waiting-for-input": (parts.INPUT,),
 }  # fmt: skip
-_BETWEEN = ("epoch-ends", "python-between-steps")
+# What lies between steps is told by looks, by name; what is left of it is the framework's own.
+_BETWEEN = {
+    "epoch-ends": (parts.EPOCH_ENDS, SETTING_UP, parts.GAPS),
+    "python-between-steps": (parts.GAPS, OTHERS),
+}
+_AGAIN = ("retracing", "recompiling")
 _STEPS = (
     parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
     parts.SLOW_FIRST, parts.SESSION_RUNS,
@@ -53,22 +62,21 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     least_ps = LEAST_SHARE * model.tree.whole_ps
     if model.has_looks:
         least_ps = max(least_ps, LEAST_PS)
-    taken, told = None, []
+    taken: Saving | None = None
+    advised: list[Advice] = []
     while left:
         savings = [replay(model.tree, one.edits, taken) for one in left]
         best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
         proposal, saving = left.pop(best), savings[best]
         if saving.high_ps < least_ps:
-            if saving.middle_ps * 2 < least_ps:
-                break
             continue
-        told.append(_told(model, proposal, saving))
+        advised.append(_advice_of(model, proposal, saving))
         if not any(edit.is_bound for edit in proposal.edits):
             taken = saving
-    return told
+    return advised
 
 
-def _told(model: Model, proposal: Proposal, saving: Saving) -> Advice:
+def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
     """An advice; a cell without profnb is shorter, so a change saves more of it."""
     rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
     tree = model.tree
@@ -86,37 +94,45 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
     """What a rule of the steps found: it saves its share of their time at most."""
     study, tree = model.study, model.tree
     assert study is not None
+    rows = _rows_of(model, finding)
+    traced = model.rows(parts.FIRST) if finding.rule in _AGAIN else []
+    times = int(tree.occurrences[traced].sum())
+    if times > 1:  # each but the first would be a step like the others
+        usual = (0.0, study.summary.mean_period_ps or 0.0)
+        edits = [once(tree, traced, times, usual, finding.evidence)]
+        return _as_proposal(finding, edits)
     share = finding.concerned_fraction if finding.bound_fraction is None else finding.bound_fraction
     whole = cell_ps(study) or tree.whole_ps
     if not finding.is_of_cell:
         of_window = min(window_of(study) / whole, 1.0) if whole else 1.0
         share *= of_window if finding.rule == "epoch-ends" else steps_share(study)
-    rows = _rows_of(model, finding)
     most = float(tree.self_ps[rows].sum())
     saved = min(share * whole, most)
     edit = Edit(rows, most - saved, most, finding.evidence, is_bound=True)
+    return _as_proposal(finding, [edit])
+
+
+def _as_proposal(finding: Finding, edits: Sequence[Edit]) -> Proposal:
     return Proposal(
-        finding.rule,
-        finding.title,
-        finding.evidence,
-        finding.code,
-        finding.link,
-        [edit],
-        finding.where,
-    )
+        finding.rule, finding.title, finding.evidence, finding.code, finding.link, edits, finding.where
+    )  # fmt: skip
 
 
 def _rows_of(model: Model, finding: Finding) -> "Int64s":
     """The nodes that a finding speaks of: of steps and what lies between them, or of the latter alone."""
     tree = model.tree
-    told = _KINDS.get(finding.rule)
-    if told is not None and (rows_of_kind := model.rows(told)):
-        return np.unique(np.concatenate([tree.rows_below(row) for row in rows_of_kind]))
-    is_between = finding.rule in _BETWEEN and not finding.is_of_cell
+    kinds: tuple[str, ...] = _KINDS.get(finding.rule, ())
+    if model.has_looks:
+        kinds = _BETWEEN.get(finding.rule, kinds)
+        if finding.rule in _BETWEEN and not model.rows(*kinds):
+            return np.zeros(0, np.int64)
+    if kinds and (chosen := model.rows(*kinds)):
+        return np.unique(np.concatenate([tree.rows_below(row) for row in chosen]))
+    is_between = finding.rule in _BETWEEN
     rows: Iterable[int] = (
         row
         for row, kind in enumerate(tree.kind)
         if kind not in _NOT_OF_STEPS
-        and (kind == "all others" or not is_between or not model.is_inside(row, _STEPS, 0))
+        and (kind == OTHERS or not is_between or not model.is_inside(row, _STEPS, 0))
     )
     return np.array(list(rows) or [0], np.int64)

@@ -9,6 +9,7 @@ from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
+from profnb.capture.source.user_code import file_title
 from profnb.core.printable import printable
 from profnb.subjects.advising import share_of
 from profnb.subjects.ops.eager_ops import shares_of_kernels
@@ -148,6 +149,18 @@ class Model:
         while row > 0 and not self.tree.line[row]:
             row = int(self.tree.parent[row])
         return self.tree.line[row] if row >= 0 else ""
+
+    def own_line(self, row: int) -> str:
+        """The line of an own function's file that takes most; where nobody knows, where it begins."""
+        begin = self.tree.line[row]
+        cell = self.cell
+        if cell is None or not begin:
+            return begin
+        title = begin.rpartition(":")[0]
+        lines = [part for part in cell.parts if part.part == parts.OTHER and part.file]
+        there = [part for part in lines if file_title(part.file, cell.cells) == title]
+        longest = max(there, key=lambda part: part.wall_ns, default=None)
+        return begin if longest is None else f"{title}:{longest.line}"
 
     def times_of(self, row: int) -> int:
         """How often a node happened; where nobody counted, as often as what it stands beside or below."""

@@ -6,9 +6,9 @@ speaks of the same nodes (see ``advise``).
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profnb.advice.advice import Proposal
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF, SELDOM
+from profnb.advice.numbers import FEWEST, HALF, SELDOM
+from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import compiled_at, epochs_restart_free
 from profnb.capture.parts import part_records as parts
@@ -16,7 +16,7 @@ from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, LINES
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
-from profnb.trace.framework import JAX
+from profnb.trace.framework import JAX, SESSIONS
 
 __all__ = ["CELL_RULES"]
 
@@ -43,10 +43,12 @@ def runs_in_a_loop(model: Model) -> Iterator[Proposal]:
     tree = model.tree
     for row in model.rows(CALL):
         method, times = tree.name[row], int(tree.occurrences[row])
-        if method not in _ONCE or times < 2:
+        traced = int(tree.occurrences[model.rows(parts.FIRST, below=row)].sum())
+        if method not in _ONCE or times < FEWEST or traced > times / 2:  # of a new model each time
             continue
         below = [at for at in tree.rows_below(row).tolist() if not model.is_inside(at, _OWN, row)]
         around = [at for at in below if not model.is_inside(at, _STEPS, row)]
+        around += model.rows(parts.AROUND, below=int(tree.parent[row]))
         took = int(tree.self_ps[around].sum())
         because = f"setting up and leaving {count_text(times)} calls took {duration_text(took)}"
         edits = [once(tree, around, times, (0.0, 0.0), because, with_below=False)]
@@ -127,7 +129,7 @@ _TELLING = {
 def epochs_restarted(model: Model) -> Iterator[Proposal]:
     """Each epoch of a fit makes a new iterator, which is ready only after a while."""
     edits = epochs_restart_free(model, wanted=True)
-    epochs = [row for row in model.rows(EPOCH) if model.tree.occurrences[row] > 1]
+    epochs = [row for row in model.rows(EPOCH) if model.tree.occurrences[row] >= FEWEST]
     if not edits or not epochs:
         return
     times = sum(int(model.tree.occurrences[row]) for row in epochs)
@@ -193,7 +195,7 @@ def own_functions(model: Model) -> Iterator[Proposal]:
     tree = model.tree
     for row in model.rows(LINES):
         above = int(tree.parent[row])
-        if model.is_inside(above, (parts.CALLBACKS, *_STEPS), 0) or _is_whole(model, above):
+        if model.is_inside(above, (CALL, parts.CALLBACKS, *_STEPS), 0) or _is_whole(model, above):
             continue
         if not _is_whole(model, row):
             yield from _with_steps_inside(model, row)
@@ -204,7 +206,7 @@ def own_functions(model: Model) -> Iterator[Proposal]:
             [at for at in below.tolist() if tree.kind[at] == EAGER],
         )
         if 2 * int(tree.wall_ps[eager].sum()) > whole:
-            yield _compile(model, row, whole)
+            yield from _compile(model, row, whole)
         elif not any(tree.kind[at] in _NOT_PYTHON for at in below.tolist()):
             yield from _python(model, row, below.tolist(), whole)
 
@@ -225,51 +227,57 @@ def _with_steps_inside(model: Model, row: int) -> Iterator[Proposal]:
     tree = model.tree
     eager = model.rows(EAGER, below=row)
     if eager and tree.wall_ps[eager].sum() > tree.self_ps[row]:
-        yield _compile(model, row, int(tree.wall_ps[eager].sum()), eager)
+        yield from _compile(model, row, int(tree.wall_ps[eager].sum()), eager)
     elif tree.self_ps[row]:
-        yield from _python(model, row, [row], int(tree.self_ps[row]))
+        yield from _python(model, row, [row], int(tree.self_ps[row]), model.own_line(row))
 
 
-def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = None) -> Proposal:
+def _compile(
+    model: Model, row: int, took: int, eager: Sequence[int] | None = None
+) -> Iterator[Proposal]:
     tree = model.tree
+    if model.framework == SESSIONS:  # ops are made there, for a graph, and not run
+        return
     name = tree.name[row] and quoted(tree.name[row], _LONGEST)
     what = name or f"the code at {tree.line[row]}"
-    edit = compiled_at(model, row, eager)
+    if eager is not None:
+        what = f"what {what} runs between the steps"
     is_jax = model.framework == JAX
     function, link = ("jax.jit", _JIT) if is_jax else ("a tf.function", f"{GUIDE}/function")
     write = "@jax.jit" if is_jax else "@tf.function(reduce_retracing=True)"
-    return Proposal(
+    yield Proposal(
         "work-outside-jit" if is_jax else "eager-ops", f"Put {what} into {function}",
-        f"{what[:1].upper()}{what[1:]} runs its ops one by one, which took {duration_text(took)}. Compiled, "
-        "they are started together.",
-        f"Put {write} over the function. What reads values there (a float or an array of a tensor, an if on "
-        "one) has to stay outside of it.",
-        link, [edit], tree.line[row],
+        f"{what[:1].upper()}{what[1:]} was ops one by one, which took {duration_text(took)}. Compiled, they "
+        "are started together.",
+        f"Put {write} over the function that runs them. What reads values there (a float or an array of a "
+        "tensor, an if on one) has to stay outside of it.",
+        link, [compiled_at(model, row, eager)], tree.line[row],
         {"compiled": tree.name[row]} if name and eager is None else None,
     )  # fmt: skip
 
 
-def _python(model: Model, row: int, rows: Sequence[int], took: int) -> Iterator[Proposal]:
+def _python(
+    model: Model, row: int, rows: Sequence[int], took: int, line: str = ""
+) -> Iterator[Proposal]:
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
     tree = model.tree
     python = min(model.python_share * (tree.whole_ps - model.own_ps), took)
     if not python:
         return
-    name = tree.name[row] and quoted(tree.name[row], _LONGEST)
-    what = name or f"the code at {tree.line[row]}"
-    is_part = len(rows) == 1 and len(tree.rows_below(row)) > 1
-    itself = ", without what it calls" if is_part else ""
+    name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
+    where = line or tree.line[row]
+    what = name or f"the code at {where}"
     because = f"{what} took {duration_text(python)}"
     left = 1 - python / took
     yield Proposal(
         "own-python", f"Do less in {what}",
-        f"{what[:1].upper()}{what[1:]} took {duration_text(python)} of Python{itself}, while nothing "
-        "computed.",
+        f"{what[:1].upper()}{what[1:]} took {duration_text(python)} of Python"
+        f"{', with lines near it' if line else ''}, while nothing computed.",
         f"Do it every {SELDOM}th time, vectorise it, or move it to a thread or tf.data pipeline that works "
         "beside the steps.",
         f"{GUIDE}/data_performance",
-        [scale(tree, rows, left, left + (1 - left) * HALF, because, with_below=False)], tree.line[row],
-        {"without": tree.name[row]} if name and not is_part else None,
+        [scale(tree, rows, left, left + (1 - left) * HALF, because, with_below=False)], where,
+        {"without": tree.name[row]} if name else None,
     )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from profnb.advice.advice import Proposal
 from profnb.advice.cell_model import Model
+from profnb.advice.numbers import LONG_OP_PS
+from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit
 from profnb.advice.what_if import without_input
 from profnb.capture.parts import part_records as parts
@@ -85,7 +86,9 @@ def _looped(study: Study) -> tuple[int, float, float, float, int] | None:
     events, step = events[inside], step[inside]
     if not events.size or study.steps.is_window:
         return None
-    names, times = np.unique(trace.events.name[events], return_counts=True)
+    names, code, times = np.unique(
+        trace.events.name[events], return_inverse=True, return_counts=True
+    )
     turns = round(float(times.max()) / counted.size)
     if turns < 2:
         return None
@@ -98,7 +101,8 @@ def _looped(study: Study) -> tuple[int, float, float, float, int] | None:
     whole = float(study.steps.duration_ps[counted].sum())
     took = end - begin
     span = min(float((last - first).sum()) / whole, 1.0)
-    at_once = float(took.sum()) / turns / whole  # each op once, as long as one turn's
+    mean = np.bincount(code, took)[code] / times[code]
+    at_once = float(np.where(mean > LONG_OP_PS, took, took / turns).sum()) / whole
     as_now = min(float(took.sum()) / whole, span)
     return turns, span, min(at_once, as_now), as_now, max(round(names.size), 1)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.advice.advice import Advice, as_advice
+from profnb.advice.proposals import Advice, as_advice
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
 from profnb.fleet.causes import find_cause

@@ -18,7 +18,7 @@ from profnb.core.table import TableOf
 from profnb.core.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from profnb.advice.advice import Advice
+    from profnb.advice.proposals import Advice
     from profnb.lite.findings import LiteFindings, LiteModel
     from profnb.report.report import Report
 
@@ -66,7 +66,7 @@ class LiteResult(LiteTables):
     @property
     def advice(self) -> "list[Advice]":
         """What to change, what can gain most first; what it saves is of a run of the slowest model."""
-        from profnb.advice.advice import as_advice
+        from profnb.advice.proposals import as_advice
 
         rounds = [median(one.round_ps) for one in self.findings.measured if one.round_ps]
         return [as_advice(one, max(rounds, default=math.nan)) for one in self.findings.advice]

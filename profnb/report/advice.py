@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
-from profnb.advice.advice import Advice, saves_text
+from profnb.advice.proposals import Advice, saves_text
 from profnb.core.glossary import explain
 from profnb.core.printable import printable
 from profnb.drawing.theme import CHIP, MUTED

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profnb.advice.advice import Advice
+from profnb.advice.proposals import Advice
 from profnb.core.sharing import Sharing
 from profnb.drawing.section import Section
 from profnb.report.step_chart import StepChart

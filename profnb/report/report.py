@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profnb.advice.advice import Advice
+from profnb.advice.proposals import Advice
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section

@@ -17,7 +17,7 @@ from profnb.loading import load
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
-    from profnb.advice.advice import Advice
+    from profnb.advice.proposals import Advice
     from profnb.fleet.digest import Digest
     from profnb.fleet.fleet_section import FleetView
     from profnb.fleet.fleet_tables import FleetSteps

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from profnb.capture.parts.part_records import (
+    AROUND,
     BUILDING,
     CALLBACKS,
     CHECKPOINTING,
@@ -105,6 +106,7 @@ _RUNS_OPS = re.compile(
     r"|/jax/_src/(?:numpy|lax|nn|scipy|random|interpreters|ad_util)\b"
 )
 _COMPILED = "/tensorflow/python/eager/polymorphic_function/"
+_LEAVES = re.compile(rf"{_KERAS}utils/traceback_utils\.py$")
 _DEEPEST = 40
 _MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
 
@@ -172,11 +174,13 @@ class _Walk:
         place: The innermost line of the user's so far.
         hook: The hook of callbacks that runs, until it is known whose.
         path: The way so far.
+        leaves_call: Whether a call of Keras' is being left: what it held is freed, and its frame is gone.
         runs_ops: Whether ops are run one by one since the innermost line of the user's.
     """
 
     def __init__(self) -> None:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
+        self.leaves_call = False
         self.runs_ops: bool | None = False
         self.path: list[Place] = []
 
@@ -189,12 +193,15 @@ class _Walk:
         """What was found; lines of the cell itself are a node where nothing was called."""
         if self.now.part == OTHER and not self.path and self.place[0]:
             self.path.append(Place(LINES, "", *self.place))
-        if self.runs_ops and self.path and self.path[-1].kind in (LINES, CALLBACKS):
+        if self.leaves_call and self.path and self.path[-1].kind == LINES:
+            self.path.append(Place(AROUND))
+        elif self.runs_ops and self.path and self.path[-1].kind in (LINES, CALLBACKS):
             self.path.append(Place(EAGER))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
     def see_library(self, file: str) -> None:
         """A file of a framework's tells whether ops run; in a call of a compiled function they do not."""
+        self.leaves_call = _LEAVES.search(file) is not None
         if _COMPILED in file:
             self.runs_ops = None
         elif self.runs_ops is False and _RUNS_OPS.search(file):

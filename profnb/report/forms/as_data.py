@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from profnb.advice.advice import Advice
+from profnb.advice.proposals import Advice
 from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import PS_PER_MS
