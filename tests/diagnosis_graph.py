@@ -59,7 +59,7 @@ def eager_ops_without_steps():
     return cell
 
 
-@planted("eager-ops", says=("between the steps",), never=("every 100th",))
+@planted("eager-ops", also=("own-python",), says=("between the steps",), never=("every 100th",))
 def a_policy_that_acts_between_its_trainings():
     """As in reinforcement learning: the model is called for each observation, and then learns from what came of it."""
     model, optimizer = classifier(width=8), keras.optimizers.SGD(0.01)

@@ -18,7 +18,7 @@ from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay
 from profnb.advice.step_rules import STEP_RULES
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EAGER, SETTING_UP
+from profnb.capture.parts.tree_records import EAGER, EPOCH, SETTING_UP
 from profnb.core.units import PS_PER_MS
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
@@ -34,7 +34,7 @@ _NOT_OF_STEPS = (
 )  # fmt: skip
 _KINDS = {
     "eager-ops": (EAGER,), "checkpoints": (parts.CHECKPOINTING,), "input-bound": (parts.INPUT,),
-    "python-input": (parts.INPUT,), "prefetch-more": (parts.INPUT,), "waiting-for-input": (parts.INPUT,),
+    "network-files": (parts.INPUT,), "python-input": (parts.INPUT,), "prefetch-more": (parts.INPUT,), "waiting-for-input": (parts.INPUT,),
 }  # fmt: skip
 # What lies between steps is told by looks, by name; what is left of it is the framework's own.
 _BETWEEN = {
@@ -68,10 +68,11 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         savings = [replay(model.tree, one.edits, taken) for one in left]
         best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
         proposal, saving = left.pop(best), savings[best]
-        if saving.high_ps < least_ps:
+        is_bound = any(edit.is_bound for edit in proposal.edits)
+        if (saving.high_ps if is_bound else saving.middle_ps) < least_ps:
             continue
         advised.append(_advice_of(model, proposal, saving))
-        if not any(edit.is_bound for edit in proposal.edits):
+        if not is_bound:
             taken = saving
     return advised
 
@@ -124,7 +125,8 @@ def _rows_of(model: Model, finding: Finding) -> "Int64s":
     kinds: tuple[str, ...] = _KINDS.get(finding.rule, ())
     if model.has_looks:
         kinds = _BETWEEN.get(finding.rule, kinds)
-        if finding.rule in _BETWEEN and not model.rows(*kinds):
+        is_told = finding.rule == "epoch-ends" and model.rows(EPOCH)  # by the rule of the tree
+        if is_told or (finding.rule in _BETWEEN and not model.rows(*kinds)):
             return np.zeros(0, np.int64)
     if kinds and (chosen := model.rows(*kinds)):
         return np.unique(np.concatenate([tree.rows_below(row) for row in chosen]))

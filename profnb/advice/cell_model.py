@@ -150,6 +150,11 @@ class Model:
             row = int(self.tree.parent[row])
         return self.tree.line[row] if row >= 0 else ""
 
+    @property
+    def input_lines(self) -> set[str]:
+        """Lines that wait for input: what passes there is the pipeline's, whatever a look saw of it."""
+        return {self.tree.line[row] for row in self.rows(parts.INPUT)} - {""}
+
     def own_line(self, row: int) -> str:
         """The line of an own function's file that takes most; where nobody knows, where it begins."""
         begin = self.tree.line[row]

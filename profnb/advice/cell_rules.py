@@ -200,18 +200,23 @@ def own_functions(model: Model) -> Iterator[Proposal]:
         if not _is_whole(model, row):
             yield from _with_steps_inside(model, row)
             continue
-        below = tree.rows_below(row)
-        whole, eager = (
-            int(tree.wall_ps[row]),
-            [at for at in below.tolist() if tree.kind[at] == EAGER],
-        )
-        if 2 * int(tree.wall_ps[eager].sum()) > whole:
-            yield from _compile(model, row, whole)
-        elif not any(tree.kind[at] in _NOT_PYTHON for at in below.tolist()):
-            yield from _python(model, row, below.tolist(), whole)
+        below = tree.rows_below(row).tolist()
+        eager = [at for at in below if tree.kind[at] == EAGER]
+        python = [at for at in below if tree.kind[at] == LINES]
+        if any(tree.kind[at] in _ASIDE and _is_of_models(tree.name[at]) for at in below):
+            continue
+        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[row]):
+            yield from _compile(model, row, int(tree.wall_ps[row]))
+        else:
+            yield from _python(model, row, python, int(tree.self_ps[python].sum()))
 
 
-_NOT_PYTHON = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
+_ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
+
+
+def _is_of_models(name: str) -> bool:
+    """Whether more is made, saved or run there than layers that are called for the first time."""
+    return name != "layers"
 
 
 def _is_whole(model: Model, row: int) -> bool:
@@ -226,10 +231,11 @@ def _with_steps_inside(model: Model, row: int) -> Iterator[Proposal]:
     """What the function that has the loop does itself, beside the steps."""
     tree = model.tree
     eager = model.rows(EAGER, below=row)
-    if eager and tree.wall_ps[eager].sum() > tree.self_ps[row]:
+    if eager:
         yield from _compile(model, row, int(tree.wall_ps[eager].sum()), eager)
-    elif tree.self_ps[row]:
-        yield from _python(model, row, [row], int(tree.self_ps[row]), model.own_line(row))
+    line = model.own_line(row)
+    if not eager and tree.self_ps[row] and line not in model.input_lines:
+        yield from _python(model, row, [row], int(tree.self_ps[row]), line)
 
 
 def _compile(

@@ -104,6 +104,8 @@ def _looped(study: Study) -> tuple[int, float, float, float, int] | None:
     mean = np.bincount(code, took)[code] / times[code]
     at_once = float(np.where(mean > LONG_OP_PS, took, took / turns).sum()) / whole
     as_now = min(float(took.sum()) / whole, span)
+    if at_once > span / 2:  # it is computing that takes the time
+        return None
     return turns, span, min(at_once, as_now), as_now, max(round(names.size), 1)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from profnb.capture.parts.part_records import AROUND, CALLBACKS, EPOCH_ENDS, GAPS, OTHER
-from profnb.capture.parts.tree_records import CALL, CELL, EPOCH, Place, TreeNode
+from profnb.capture.parts.tree_records import CALL, CELL, EPOCH, LINES, Place, TreeNode
 
 __all__ = ["CellTree", "Path", "Paths", "common_path", "divided", "in_epochs"]
 
@@ -208,9 +208,15 @@ class Paths:
             outer = in_epochs(path[:cut], is_inside=True)
             shares[(*outer, step, *path[cut:])] += weight
         if not shares:
-            outer = self.to_run(min(methods)) if methods else ()
+            outer = self.to_run(min(methods)) if methods else _of_functions(common_path(around))
             shares[(*in_epochs(outer, is_inside=True), step)] = 1
         return shares
+
+
+def _of_functions(path: Path) -> Path:
+    """A way without what a function does at its end."""
+    last = max((at for at, place in enumerate(path) if place.kind == LINES), default=-1)
+    return path[: last + 1]
 
 
 def _is_run(place: Place, methods: Collection[str]) -> bool:
