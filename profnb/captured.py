@@ -173,12 +173,12 @@ class CapturedProfile:
 
 
 def _load_readers(path: Path) -> None:
-    """Import what reads traces, which takes a second or two once in a process and is no part of a cell."""
-    from profnb.core.jit import load_compiler
+    """Import what reads a trace, which takes a second or two once in a process and is no part of a cell."""
+    from profnb.core import jit
     from profnb.trace import files  # noqa: F401
 
     if path.stat().st_size > _LARGE:
-        for _ in load_compiler():
+        for _ in jit.load_compiler():
             pass
 
 

@@ -136,7 +136,7 @@ def _view_first(trace: "Trace") -> Iterator[str]:
     import pandas  # noqa: F401, ICN001 - what comes next imports it, too, and so is two shorter pieces
 
     yield "pandas"
-    from profnb.advice.findings import find_all
+    from profnb.advice.step_findings import find_all
     from profnb.steps.nesting import find_parents
     from profnb.steps.step_tables import STEPS
     from profnb.subjects.study import Study

@@ -11,7 +11,7 @@ from test_memory import training
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.advice.findings import RULES, find_all
+from profnb.advice.step_findings import RULES, find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES

@@ -1,5 +1,6 @@
 """Advice as rows to act on: what is to be written is told from the words, and every row works without a script."""
 
+import math
 import re
 import shlex
 from html.parser import HTMLParser
@@ -12,9 +13,9 @@ from profnb.profile import Profile
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.doing.again import again_line, name_in_notebook
 from profnb.report.doing.code_pieces import code_pieces
-from profnb.advice.proposals import Advice
+from profnb.advice.proposals import Advice, saves_text
 
-ONE = Advice("launch-bound", "Launch fewer kernels", "The device idled.", 0.343, "model.compile(..., jit_compile=True) fuses.", "https://www.tensorflow.org/xla", where="Cell [2]:14")
+ONE = Advice("launch-bound", "Launch fewer kernels", "The device idled.", (686.0, 1372.0), 4000.0, "model.compile(..., jit_compile=True) fuses.", "https://www.tensorflow.org/xla", where="Cell [2]:14")
 
 
 def chips(sentence):
@@ -79,7 +80,7 @@ class Row(HTMLParser):
 
 def test_a_row_says_gain_what_where_and_how_without_a_script():
     row = Row(advice_html([ONE], "%%tfprofile --vs before"))
-    assert "saves up to 34.3 %" in row.text
+    assert "saves 686 ms to 1.37 s of 4.00 s" in row.text
     assert row.code == ["model.compile(..., jit_compile=True)", "%%tfprofile --vs before"]
     assert "at Cell [2]:14" in row.text
     assert [(link["href"], link["rel"]) for link in row.links] == [("https://www.tensorflow.org/xla", "noopener noreferrer")]
@@ -88,7 +89,7 @@ def test_a_row_says_gain_what_where_and_how_without_a_script():
 
 
 def test_no_gain_is_said_where_none_is_known_and_no_line_where_the_result_has_no_name():
-    unknown = Advice("larger-batch", "Use a larger batch", "Idle.", None, "batch_size=64.", "https://x.test")
+    unknown = Advice("larger-batch", "Use a larger batch", "Idle.", (math.nan, math.nan), math.nan, "batch_size=64.", "https://x.test")
     row = Row(advice_html([unknown]))
     assert "saves: not known" in row.text
     assert "%" not in row.text
@@ -96,14 +97,22 @@ def test_no_gain_is_said_where_none_is_known_and_no_line_where_the_result_has_no
     assert "saves" not in advice_section_text([unknown])
 
 
+@pytest.mark.parametrize(("saves", "words"), [
+    ((0.0, 900.0), "up to 900 ms of 1.00 s"), ((410.0, 520.0), "410 to 520 ms of 1.00 s"), ((300.0, 300.0), "300 ms of 1.00 s"),
+    ((0.5, 700.0), "up to 700 ms of 1.00 s"), ((math.nan, math.nan), ""),
+])  # fmt: skip
+def test_a_saving_is_said_as_a_range_of_the_wall_time(saves, words):
+    assert saves_text(Advice("r", "t", "e", saves, 1000.0, "c", "")) == words
+
+
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "http://x.test", "data:text/html,x", "", "https:"])
 def test_only_a_web_page_becomes_a_link(address):
-    assert Row(advice_html([Advice("r", "t", "e", 0.5, "c", address)])).links == []
+    assert Row(advice_html([Advice("r", "t", "e", (0.0, 1.0), 2.0, "c", address)])).links == []
 
 
 def test_hostile_names_stay_text():
     evil = "<img src=x onerror=alert(1)>`</code><script>"
-    html = advice_html([Advice("r", evil, evil, 0.5, evil, f'https://x.test/"{evil}', where=evil)], f"%%tfprofile --vs '{evil}'")
+    html = advice_html([Advice("r", evil, evil, (0.0, 1.0), 2.0, evil, f'https://x.test/"{evil}', where=evil)], f"%%tfprofile --vs '{evil}'")
     assert "<img" not in html
     assert "<script" not in html
 

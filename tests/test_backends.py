@@ -33,7 +33,7 @@ from made_times import by_made_times, plant
 import profnb
 from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]

@@ -17,7 +17,7 @@ from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 from profnb.profile import Profile
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 
 US, MS = 10**6, 10**9
 

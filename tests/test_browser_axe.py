@@ -94,7 +94,7 @@ def test_advice_is_folded_copied_and_unfolded(open_page, pages, tmp_path):
     from profnb.advice.proposals import Advice
     from dataclasses import replace
 
-    listed = [Advice(f"r{at}", f"Do {at}", "It is slow.", 0.5 - at / 10, f"batch_size={at}; and more.", "https://x.test") for at in range(5)]
+    listed = [Advice(f"r{at}", f"Do {at}", "It is slow.", (0.0, 500.0 - 100 * at), 1000.0, f"batch_size={at}; and more.", "https://x.test") for at in range(5)]
     profile = profile_of(steps_of(6))
     html = page_html(replace(profile._report, advice=listed, again="%%tfprofile --vs before"), profile.study)
     (tmp_path / "page.html").write_text(html, "utf-8")

@@ -16,7 +16,7 @@ from profnb.capture.recording import Recording
 from profnb.compare.across.layer_differences import compare_layers, layer_guards
 from profnb.compare.across.layer_section import layer_section
 from profnb.compare.op_differences import compare_ops
-from profnb.drawing.section import section_html, section_text
+from profnb.drawing.section import section_text
 from profnb.profile import Profile
 from profnb.subjects.bounds.torch_costs import product_flops
 from profnb.subjects.layers.called_scopes import find_called_scopes
@@ -218,7 +218,7 @@ def test_layers_of_two_frameworks_stand_side_by_side():
     shown = section_text(layer_section(("here", "there"), list(rows.values()), (47e6, 50e6), ("TensorFlow", "PyTorch")))
     assert "1 of " in shown and "30.0 µs + 10.0 µs" in shown and "Only here has ops of other." in shown
     none = layer_section(("here", "there"), [], (0.0, 0.0), ("TensorFlow", "PyTorch"))
-    assert "no ops in common" in section_text(none) and "<td" not in section_html(none)
+    assert "no ops in common" in section_text(none) and "<td" not in none.html
 
 
 def test_the_top_of_a_model_may_be_called_differently_and_numbers_of_a_process_do_not_count():

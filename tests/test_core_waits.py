@@ -9,7 +9,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.options import CaptureOptions
 from profnb.report.notes import notes_of
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 

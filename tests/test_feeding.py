@@ -13,7 +13,7 @@ import pytest
 import profnb
 from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.notes import note_cost, notes_of
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.untraced.cost import TracingCost

@@ -4,7 +4,7 @@ import pytest
 import recorded
 from traces import event, host, line, read
 
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 
 MS = 10**9

@@ -8,7 +8,7 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.core.glossary import GLOSSARY, explain
-from profnb.drawing.section import Section, section_html, section_text, without_empty_columns
+from profnb.drawing.section import Section, section_text, without_empty_columns
 from profnb.profile import Profile
 from profnb.report.text import share_rows
 from profnb.steps.summary import Share
@@ -22,7 +22,7 @@ def helpless(profile):
     """Headings of the report's tables that have no sentence under the pointer."""
     found = set()
     for section in profile._report.sections:
-        html = str(section_html(section))
+        html = str(section.html)
         row = html[html.index("<tr>") : html.index("</tr>")]
         found |= {(section.title, heading) for told, heading in HEAD.findall(row) if heading and 'title="' not in told}
     return found
@@ -89,7 +89,7 @@ def test_columns_in_which_nothing_stands_are_left_out():
     assert left.sort_keys == [[1, 2, 5, 6]] * 2
     assert left.sorted_by == 2
     assert left.rows[0][2] == "0"  # a zero is something
-    assert "h2" not in section_html(section)
+    assert "h2" not in section.html
     assert "h3" not in section_text(section)
 
 
@@ -107,4 +107,4 @@ def test_the_dataframe_keeps_its_columns():
     assert profile.layers.parameters.isna().all()
     assert "parameters" in profile.layers
     layers = next(section for section in profile._report.sections if section.title == "Parts of a step")
-    assert "achieved" not in section_html(layers)
+    assert "achieved" not in layers.html

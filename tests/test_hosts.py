@@ -19,7 +19,7 @@ from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 from profnb.trace import files
 from profnb.subjects.layers.layer_rows import LayerRows

@@ -13,7 +13,7 @@ from profnb import Profile
 from profnb.report.notes import note_starvation, notes_of
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.iterators import find_iterators, keras_array_rows, label_of
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.subjects.input.charges import charge_waiting

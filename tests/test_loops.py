@@ -3,7 +3,7 @@
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.sources import find_steps
 from profnb.subjects.study import Study

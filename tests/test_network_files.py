@@ -12,7 +12,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 
 TABLE = r"""

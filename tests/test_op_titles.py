@@ -7,7 +7,6 @@ import pytest
 
 from profnb.core.printable import cut_middle
 from profnb.drawing.html_table import fitted, html_table
-from profnb.drawing.section import section_html
 from profnb.subjects.layers.op_title import op_title, op_titles
 from profnb.subjects.ops.section import OpRow, ops_section
 
@@ -81,7 +80,7 @@ def test_a_name_breaks_between_the_parts_of_a_path_alone():
 
 def test_an_op_is_found_by_its_own_name_in_the_page_and_behind_it():
     ops = [OpRow("host", f"gradient_tape/net/conv2d_{at}/Conv2D/Conv2DBackpropFilter", "Conv2DBackpropFilter", 1, 99 - at, 99, 0.01) for at in range(20)]
-    html = section_html(ops_section(ops))
+    html = ops_section(ops).html
     assert 'title="gradient_tape/net/conv2d_3/Conv2D/Conv2DBackpropFilter"' in html
     assert "conv2d_3 · backward (filter)" in html
     data = json.loads(unescape(html.partition('data-rows="')[2].partition('">')[0]))

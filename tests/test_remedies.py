@@ -7,7 +7,7 @@ from traces import event, host, line, read
 from profnb.capture.parts.part_records import EVALUATION, PREDICT, TRAIN, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import CALL, KERAS, USER
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 
 MS, NS = 10**9, 10**6
@@ -154,35 +154,3 @@ def test_a_callback_that_runs_ops_is_bounded_by_its_own_time():
     found = said(Study(read(host(line("python", *made))), 0, of.recording))
     assert found.bound_fraction == pytest.approx(7 / 18, abs=0.02)
     assert found.evidence == "39.3 % of the time passes between steps in `Hist.on_train_batch_end`, 7.00 ms each time, with the ops that it runs."
-
-
-@pytest.mark.parametrize(
-    ("parts", "is_said"),
-    [
-        ([("Model.save", 4, 50)], True),  # of 41 steps, 200 of 610 ms
-        ([("Model.save", 2, 100)], False),  # twice is not often
-        ([("Model.save", 4, 5)], False),  # 4.6 %
-        ([("Model.load_weights", 4, 50)], False),
-        ([("Model.save", 30, 7)], False),  # after most steps: told by what passes between them
-    ],
-)
-def test_models_that_are_saved_often_are_said_as_a_share_of_the_cell(parts, is_said):
-    found = {one.rule: one for one in find_all(saving(*parts, gap=0))}.get("checkpoints")
-    assert (found is not None) is is_said
-    if found is not None:
-        assert found.evidence == "`Model.save` ran 4 times and took 200 ms, 50.0 ms each: 32.8 % of the cell's time."
-        assert found.is_of_cell
-        assert "save_weights_only=True" in found.code
-
-
-def test_a_share_of_the_cell_ranks_before_a_larger_one_of_few_steps():
-    """Saving is a third of the cell; 44 % of the steps' time are 33 ms of it."""
-    def ranked(trained_ms):
-        made = saving(("Model.save", 4, 50), gap=8)
-        made.recording.cell.parts.append(CellPart("other Python", "", 0, trained_ms * NS, trained_ms * NS))
-        return [one.rule for one in find_all(made)]
-
-    assert ranked(0) == ["python-between-steps", "checkpoints"]
-    assert ranked(1400)[0] == "python-between-steps"
-    few = saving(("Model.save", 4, 500), gap=8)
-    assert [one.rule for one in find_all(few)] == ["checkpoints", "python-between-steps"]

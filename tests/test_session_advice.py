@@ -7,7 +7,7 @@ import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, OTHER, PROFNB, SESSION_RUNS, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth

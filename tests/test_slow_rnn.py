@@ -9,7 +9,7 @@ from traces import event, gpu, host, line, read
 
 from profnb.capture.models.layer_facts import describe_model
 from profnb.capture.recording import Recording
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.study import Study
 

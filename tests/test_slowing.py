@@ -11,7 +11,7 @@ from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
 from profnb.subjects.crowded import is_slowed_by_others
 from profnb.subjects.study import Study

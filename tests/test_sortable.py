@@ -1,9 +1,10 @@
 """What the report's script is told of a table: the rows that are not in the page, ranks, sums by kind."""
 
 import json
+from dataclasses import replace
 from html import unescape
 
-from profnb.drawing.section import Section, section_html, section_text
+from profnb.drawing.section import Section, section_text
 from profnb.subjects.ops.section import OpRow, ops_section, rows_by_type
 
 
@@ -20,7 +21,7 @@ def table(**rest):
 
 
 def test_the_rest_is_text_and_keys_become_ranks():
-    html = section_html(table())
+    html = table().html
     data = data_of(html)
     part = data["parts"][0]
     assert html.count("<tr>") == 2  # headings and the one row that is shown
@@ -32,12 +33,12 @@ def test_the_rest_is_text_and_keys_become_ranks():
 
 
 def test_a_fainter_text_goes_behind_its_cell():
-    data = data_of(section_html(Section(**{name: getattr(table(), name) for name in Section.__slots__} | {"shown": 0})))
+    data = data_of(replace(table(), shown=0).html)
     assert data["parts"][0]["rest"].split("\n")[0] == "█\ta\ffaint\t9"
 
 
 def test_meanings_are_titles_of_the_headings():
-    html = section_html(table(meanings=("", "what it is called", 'its "time"')))
+    html = table(meanings=("", "what it is called", 'its "time"')).html
     assert html.count("title=") == 2
     assert 'title="what it is called"><b>name</b>' in html
     assert 'title="its &#34;time&#34;"' in html
@@ -60,7 +61,7 @@ def test_ops_carry_their_side_and_kind_and_what_a_share_is_of():
     section = ops_section(OPS)
     assert section.headings == ("", "op", "side", "runs", "own time", "own share", "running total", "total")
     assert [row[6] for row in section.rows] == ["60.0 %", "100.0 %", "90.0 %", "100.0 %"]
-    data = data_of(section_html(section))
+    data = data_of(section.html)
     ops, types = data["parts"]
     assert data["wholes"] == {"host": 50, "device": 100}
     assert ops["sides"] == [1, 0, 1, 1]
@@ -75,7 +76,7 @@ def test_one_side_needs_no_column_and_hidden_ops_are_counted():
     section = ops_section(ops)
     assert "side" not in section.headings
     assert len(section.rows) == 400
-    html = section_html(section)
+    html = section.html
     assert "and 442 more" in html
     data = data_of(html)
     assert data["parts"][0]["hidden"] == 50

@@ -1204,7 +1204,7 @@ def test_an_object_that_nobody_may_look_at_is_left_alone(tf):
 def test_trouble_with_source_lines_costs_a_sentence(tf, monkeypatch):
     from profnb.capture.source.source_watch import SourceWatch
 
-    def fail(*_):
+    def fail(*_, **__):
         raise ValueError("odd")
 
     monkeypatch.setattr(SourceWatch, "finish", fail)

@@ -8,7 +8,7 @@ from traces import event, gpu, host, line, plane, read, ref
 import profnb
 from profnb.capture.recording import Recording
 from profnb.report.notes import notes_of
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps

@@ -8,7 +8,7 @@ from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 

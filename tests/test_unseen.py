@@ -9,7 +9,7 @@ from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.report.report import build_report

@@ -16,7 +16,7 @@ from profnb.subjects.xla.xla_tree import grow_xla_tree
 from profnb.subjects.device.roofline import ROOFLINE
 from profnb.subjects.xla.xla_modules import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
-from profnb.advice.findings import find_all
+from profnb.advice.step_findings import find_all
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Plane
 from profnb.trace.names import copy_direction

@@ -6,19 +6,20 @@ where that is too little. A finding of the steps saves a share of their time at 
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
-from profnb.advice.findings import Refinement, find_all
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay
+from profnb.advice.step_findings import Refinement, find_all
 from profnb.advice.step_rules import STEP_RULES
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EAGER, EPOCH, SETTING_UP
+from profnb.capture.parts.tree_records import CELL, EAGER, EPOCH, SETTING_UP
 from profnb.core.units import PS_PER_MS
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["advise"]
 
-_NOT_OF_STEPS = (
-    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
-    parts.SLOW_FIRST, parts.SESSION_RUNS,
-)  # fmt: skip
+_NOT_OF_STEPS = (CELL, parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST)
+_NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
 _KINDS = {
     "eager-ops": (EAGER,), "checkpoints": (parts.CHECKPOINTING,), "input-bound": (parts.INPUT,),
-    "network-files": (parts.INPUT,), "python-input": (parts.INPUT,), "prefetch-more": (parts.INPUT,), "waiting-for-input": (parts.INPUT,),
+    "network-files": (parts.INPUT,), "python-input": (parts.INPUT,), "prefetch-more": (parts.INPUT,),
+    "waiting-for-input": (parts.INPUT,),
 }  # fmt: skip
 # What lies between steps is told by looks, by name; what is left of it is the framework's own.
 _BETWEEN = {
@@ -66,15 +66,22 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     advised: list[Advice] = []
     while left:
         savings = [replay(model.tree, one.edits, taken) for one in left]
-        best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
+        ranks = [_rank(one, saving) for one, saving in zip(left, savings, strict=True)]
+        best = max(range(len(left)), key=ranks.__getitem__)
         proposal, saving = left.pop(best), savings[best]
         is_bound = any(edit.is_bound for edit in proposal.edits)
-        if (saving.high_ps if is_bound else saving.middle_ps) < least_ps:
+        if (2 * ranks[best] if is_bound else saving.middle_ps) < least_ps:
             continue
         advised.append(_advice_of(model, proposal, saving))
         if not is_bound:
             taken = saving
     return advised
+
+
+def _rank(proposal: Proposal, saving: Saving) -> float:
+    """The middle of what it saves; of what nothing bounds half of the time that it speaks of."""
+    speaks_of = proposal.speaks_of_ps
+    return saving.middle_ps if speaks_of is None else min(saving.middle_ps, speaks_of / 2)
 
 
 def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
@@ -98,10 +105,9 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
     rows = _rows_of(model, finding)
     traced = model.rows(parts.FIRST) if finding.rule in _AGAIN else []
     times = int(tree.occurrences[traced].sum())
-    if times > 1:  # each but the first would be a step like the others
-        usual = (0.0, study.summary.mean_period_ps or 0.0)
-        edits = [once(tree, traced, times, usual, finding.evidence)]
-        return _as_proposal(finding, edits)
+    if times > 1:  # each but the first would be a step like the others, if not the first too
+        again = once(tree, traced, times, (0.0, study.summary.mean_period_ps or 0.0), "")
+        return _as_proposal(finding, [replace(again, least_ps=0.0)])
     share = finding.concerned_fraction if finding.bound_fraction is None else finding.bound_fraction
     whole = cell_ps(study) or tree.whole_ps
     if not finding.is_of_cell:
@@ -109,20 +115,26 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
         share *= of_window if finding.rule == "epoch-ends" else steps_share(study)
     most = float(tree.self_ps[rows].sum())
     saved = min(share * whole, most)
-    edit = Edit(rows, most - saved, most, finding.evidence, is_bound=True)
-    return _as_proposal(finding, [edit])
+    is_bounded = finding.bound_fraction is not None
+    left = most - saved if is_bounded else 0.0
+    edit = Edit(rows, left, most, finding.evidence, is_bound=True)
+    return _as_proposal(finding, [edit], None if is_bounded else saved)
 
 
-def _as_proposal(finding: Finding, edits: Sequence[Edit]) -> Proposal:
+def _as_proposal(
+    finding: Finding, edits: Sequence[Edit], speaks_of_ps: float | None = None
+) -> Proposal:
     return Proposal(
-        finding.rule, finding.title, finding.evidence, finding.code, finding.link, edits, finding.where
+        finding.rule, finding.title, finding.evidence, finding.code, finding.link, edits, finding.where,
+        speaks_of_ps=speaks_of_ps,
     )  # fmt: skip
 
 
 def _rows_of(model: Model, finding: Finding) -> "Int64s":
     """The nodes that a finding speaks of: of steps and what lies between them, or of the latter alone."""
     tree = model.tree
-    kinds: tuple[str, ...] = _KINDS.get(finding.rule, ())
+    is_bounded = finding.bound_fraction is not None
+    kinds: tuple[str, ...] = _KINDS.get(finding.rule, ()) if is_bounded else ()
     if model.has_looks:
         kinds = _BETWEEN.get(finding.rule, kinds)
         is_told = finding.rule == "epoch-ends" and model.rows(EPOCH)  # by the rule of the tree
@@ -130,6 +142,8 @@ def _rows_of(model: Model, finding: Finding) -> "Int64s":
             return np.zeros(0, np.int64)
     if kinds and (chosen := model.rows(*kinds)):
         return np.unique(np.concatenate([tree.rows_below(row) for row in chosen]))
+    if finding.is_of_cell:
+        return np.array([row for row, kind in enumerate(tree.kind) if kind not in _NOT_OF_CELL])
     is_between = finding.rule in _BETWEEN
     rows: Iterable[int] = (
         row

@@ -46,7 +46,7 @@ def runs_in_a_loop(model: Model) -> Iterator[Proposal]:
         traced = int(tree.occurrences[model.rows(parts.FIRST, below=row)].sum())
         if method not in _ONCE or times < FEWEST or traced > times / 2:  # of a new model each time
             continue
-        below = [at for at in tree.rows_below(row).tolist() if not model.is_inside(at, _OWN, row)]
+        below = [at for at in tree.rows_below(row).tolist() if not model.is_inside(at, _APART, row)]
         around = [at for at in below if not model.is_inside(at, _STEPS, row)]
         around += model.rows(parts.AROUND, below=int(tree.parent[row]))
         took = int(tree.self_ps[around].sum())
@@ -63,7 +63,7 @@ def runs_in_a_loop(model: Model) -> Iterator[Proposal]:
         )  # fmt: skip
 
 
-_OWN = (parts.CALLBACKS, parts.CHECKPOINTING, LINES)
+_APART = (parts.CALLBACKS, parts.CHECKPOINTING, LINES)
 
 
 def callbacks(model: Model) -> Iterator[Proposal]:

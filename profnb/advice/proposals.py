@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from profnb.advice.replay import Edit
 from profnb.core.units import PS_PER_MS, duration_text
@@ -51,7 +51,7 @@ class Proposal:
 
     Attributes:
         edits: What becomes of the nodes of the tree.
-        least_ps: What it saves at least; None for what the edits say.
+        speaks_of_ps: The time that it speaks of, where nothing bounds what it saves; else None.
     """
 
     rule: str
@@ -61,7 +61,8 @@ class Proposal:
     link: str
     edits: Sequence[Edit]
     where: str = ""
-    edit: Mapping[str, object] | None = field(default=None)
+    edit: Mapping[str, object] | None = None
+    speaks_of_ps: float | None = None
 
 
 def as_advice(finding: Finding, whole_ps: float) -> Advice:

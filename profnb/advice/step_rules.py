@@ -8,13 +8,13 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.numbers import LONG_OP_PS
 from profnb.advice.proposals import Proposal
-from profnb.advice.replay import Edit
+from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import without_input
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EPOCH
+from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
-from profnb.subjects.advising import GUIDE
+from profnb.subjects.advising import GUIDE, op_events
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 from profnb.trace.op_names import parse_op
@@ -33,17 +33,17 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     Not the loop of a recurrent layer, each of whose turns needs the one before.
     """
     study = model.study
-    found = None if study is None else _looped(study)
+    looped = None if study is None else _looped(study, model.costs.call_ps[0])
     steps = [row for row in model.rows(*_STEPS) if model.is_main(row)]
-    if found is None or not steps:
+    if looped is None or not steps:
         return
     assert study is not None
-    turns, span, least, most, ops = found
+    turns, span, longest, least, most, ops = looped
     tree = model.tree
     rows = np.concatenate([tree.rows_below(row) for row in steps])
     whole = float(tree.self_ps[rows].sum())
     because = f"the loop took {duration_text(span * whole)}"
-    edit = Edit(rows, whole * (1 - span + least), whole * (1 - span + most), because)
+    edit = Edit(rows, whole * (1 - longest + least), whole * (1 - span + most), because)
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name, _LONGEST)}" if name else ""
     yield Proposal(
@@ -63,12 +63,17 @@ _STEPS = (
 )  # fmt: skip
 
 
-def _looped(study: Study) -> tuple[int, float, float, float, int] | None:
+def _looped(study: Study, call_ps: float) -> tuple[int, float, float, float, float, int] | None:
     """What is looped over in the counted steps.
 
+    Args:
+        study: The trace's analyses.
+        call_ps: What a call of a compiled function takes at least, beside its ops.
+
     Returns:
-        (turns of a step, the loops' share of the steps' time, the least and the most of that time that the
-        same work would take at once, ops of a turn); None for no loop.
+        (turns of a step, the loops' share of the steps' time from their first op to their last, the same with
+        what no other op and no call explains, the least and the most of that time that the same work would
+        take at once, ops of a turn); None for no loop.
     """
     trace, counted = study.trace, study.summary.counted
 
@@ -104,9 +109,13 @@ def _looped(study: Study) -> tuple[int, float, float, float, int] | None:
     mean = np.bincount(code, took)[code] / times[code]
     at_once = float(np.where(mean > LONG_OP_PS, took, took / turns).sum()) / whole
     as_now = min(float(took.sum()) / whole, span)
+    others = op_events(study, lambda name, _: _IN_LOOP.search(name) is None)
+    others = others[np.isin(study.groups.step[others], counted)]
+    other_ps = float((trace.events.end_ps[others] - trace.events.begin_ps[others]).sum())
+    longest = max(1 - (other_ps + call_ps * counted.size) / whole, span)
     if at_once > span / 2:  # it is computing that takes the time
         return None
-    return turns, span, min(at_once, as_now), as_now, max(round(names.size), 1)
+    return turns, span, longest, min(at_once, as_now), as_now, max(round(names.size), 1)
 
 
 def input_made_again(model: Model) -> Iterator[Proposal]:
@@ -129,6 +138,11 @@ def input_made_again(model: Model) -> Iterator[Proposal]:
     edits = without_input(model, 1 / times)
     if not edits:
         return
+    ends = [
+        row for row in model.rows(SETTING_UP, parts.EPOCH_ENDS) if model.is_inside(row, (EPOCH,), 0)
+    ]
+    because = "a new epoch waits for its first batch"
+    edits.append(scale(tree, ends, 1 / times, 1.0, because))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Keep what the input made: cache()",

@@ -41,8 +41,8 @@ def refine_with_devices(study: Study, advice: list[Finding]) -> list[Finding]:
         return advice
     times = time_hosts(meeting, merged)
     verdict = judge(meeting, merged, times)
-    if verdict.found:
-        (named,) = verdict.found
+    if verdict.findings:
+        (named,) = verdict.findings
         of_all = replace(named, evidence=f"{named.evidence} {verdict.why}", code=named.code + _ALL)
         return [*(one for one in advice if one.rule not in (_EXCHANGE, _UNEVEN)), of_all]
     exchange, wait = float(times.exchange_ps.mean()), float(times.wait_ps.mean())

@@ -85,7 +85,7 @@ class Verdict:
         why: What they have more of than the others, in a sentence; "" for nobody.
         gain_fraction: Share of the step that would be gained, were they as fast as the slowest of the others.
         step_ps: What a step takes.
-        found: What to look at.
+        findings: What to look at.
         remark: What is to be said of some of them where nobody holds the others up; "" for nothing.
     """
 
@@ -94,13 +94,13 @@ class Verdict:
     why: str = ""
     gain_fraction: float = 0.0
     step_ps: float = 0.0
-    found: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     remark: str = ""
 
     @property
     def advice(self) -> list[Advice]:
         """What to look at, as a user is told."""
-        return [as_advice(one, self.step_ps) for one in self.found]
+        return [as_advice(one, self.step_ps) for one in self.findings]
 
 
 def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:

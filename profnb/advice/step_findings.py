@@ -109,15 +109,15 @@ def find_all(study: Study, refine: Refinement | None = None) -> list[Finding]:
 
     Args:
         study: The trace's analyses.
-        refine: What knows more than any rule of it, and replaces what the rules found; None for nothing.
+        refine: What knows more than any rule of it, and replaces what they said; None for nothing.
     """
     if unrecorded_backend(study):
         return []
-    found = [finding for rule in RULES if (finding := rule(study)) is not None]
-    found = [finding for finding in found if _weight(finding) >= LEAST]
-    found = found if refine is None else refine(study, found)
-    idle = idle_device(study, found)
-    return found if idle is None else [*found, idle]
+    said = [finding for rule in RULES if (finding := rule(study)) is not None]
+    said = [finding for finding in said if _weight(finding) >= LEAST]
+    said = said if refine is None else refine(study, said)
+    idle = idle_device(study, said)
+    return said if idle is None else [*said, idle]
 
 
 def _weight(advice: Finding) -> float:

@@ -1,0 +1,247 @@
+"""Rules that ask the tree of the cell, each on the guilty and on the innocent; cells of made looks, so every number is known."""
+
+import pytest
+from made_cell import IMPORT, KERAS_3, MINE, NEXT_ELEMENT, TENSORFLOW, Cell, callback_list, saves
+
+from profnb.advice.advise import advise
+from profnb.advice.cell_model import Model
+from profnb.advice.cell_tree import grow_tree
+from profnb.capture.step_records import CALL, RUN
+
+EAGER_OP = ("matmul", f"{TENSORFLOW}/ops/gen_math_ops.py", 100, 120)
+KERAS_OP = ("Dense.call", f"{KERAS_3}/layers/core/dense.py", 100, 120)
+COMPILED = ("Function.__call__", f"{TENSORFLOW}/eager/polymorphic_function/polymorphic_function.py", 800, 833)
+LEAVES = ("filter_traceback.<locals>.error_handler", f"{KERAS_3}/utils/traceback_utils.py", 110, 117)
+MAKES_ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 709)
+
+
+def mine(name, line=40):
+    return (name, MINE, line, line + 2)
+
+
+@pytest.fixture
+def cell():
+    return Cell()
+
+
+def model_of(cell):
+    records = cell.records()
+    return Model(grow_tree(records, None), None, is_here=False, cores=2, cell=records)
+
+
+def told(cell):
+    return [(one.rule, one.title) for one in advise(model_of(cell))]
+
+
+def rules(cell):
+    return [one.rule for one in advise(model_of(cell))]
+
+
+def trained(cell, steps=10, ms=30, **how):
+    for _ in range(steps):
+        cell.step(ms, **how)
+
+
+def test_predict_in_a_loop_saves_the_set_up_of_all_calls_but_one(cell):
+    for _ in range(20):
+        with cell.run("predict"):
+            cell.work(30, MAKES_ITERATOR)
+            cell.step(5, name="predict")
+            cell.work(15)
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title) == ("predict-in-a-loop", "Call predict once, not in a loop")
+    assert "called 20 times" in advice.evidence and "900 ms, 45.0 ms each" in advice.evidence
+    assert advice.wall_ms == 1000
+    low, high = advice.saves_ms
+    assert high <= 855 + 95 + 100  # 19 of 20 set-ups, batches as one, and what few looks are sure of
+    assert low >= 855 - 100
+    assert advice.bound_fraction == high / 1000
+
+
+@pytest.mark.parametrize(("calls", "steps", "set_up", "retraced"), [
+    (4, 1, 50, False),  # few calls: the first is too large a part
+    (20, 20, 2, False),  # of many batches each
+    (20, 1, 30, True),  # of a new model each time, which is another rule's
+])  # fmt: skip
+def test_few_calls_long_ones_and_those_of_new_models_are_left_alone(cell, calls, steps, set_up, retraced):
+    for _ in range(calls):
+        with cell.run("predict"):
+            cell.work(set_up, MAKES_ITERATOR)
+            for at in range(steps):
+                cell.step(5, name="predict", retraced=retraced and not at)
+    assert "predict-in-a-loop" not in rules(cell)
+
+
+def fit_with(cell, name="Score.on_epoch_end", ms=60, epochs=8, inside=None):
+    with cell.run("fit"):
+        for _ in range(epochs):
+            trained(cell, 3, 10)
+            cell.epoch_ends()
+            with cell.within(callback_list(name.rpartition(".")[2]), (name, MINE, 55, 57)):
+                if inside is None:
+                    cell.work(ms)
+                else:
+                    inside()
+
+
+def test_a_callback_is_named_with_its_line_and_what_it_takes(cell):
+    fit_with(cell)
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title, advice.where) == ("callback", "Run `Score.on_epoch_end` less often", "me/mine.py:55")
+    assert "ran 8 times and took 480 ms, 60.0 ms each" in advice.evidence
+    assert advice.edit == {"without": "Score.on_epoch_end"}
+    assert advice.saves_ms[0] <= 480 * 0.8 <= advice.saves_ms[1]
+
+
+def test_what_a_callback_calls_is_said(cell):
+    def evaluates():
+        with cell.run("evaluate"):
+            cell.work(5, MAKES_ITERATOR)
+            trained(cell, 5, 20, name="test")
+
+    fit_with(cell, inside=evaluates)
+    first = advise(model_of(cell))[0]
+    assert first.rule == "callback" and "most of it in `evaluate`" in first.evidence
+
+    other = Cell()
+    fit_with(other, inside=lambda: other.work(60, saves()))
+    first = advise(model_of(other))[0]
+    assert first.rule == "callback" and "most of it in `Model.save_weights`" in first.evidence
+
+
+@pytest.mark.parametrize(("name", "ms", "epochs"), [("Score.on_epoch_end", 1, 8), ("Score.on_train_end", 400, 1)], ids=["short", "once"])
+def test_callbacks_that_are_short_or_run_once_are_left_alone(cell, name, ms, epochs):
+    fit_with(cell, name, ms, epochs)
+    assert rules(cell) == []
+
+
+def test_epochs_that_each_make_an_iterator_are_told_to_keep_one(cell):
+    with cell.run("fit"):
+        for _ in range(20):
+            cell.work(30, MAKES_ITERATOR)
+            trained(cell, 2, 10)
+            cell.epoch_ends()
+    first = advise(model_of(cell))[0]
+    assert (first.rule, first.edit) == ("epoch-ends", {"epochs_restart_free": True})
+    assert "20 epochs each made a new iterator" in first.evidence
+
+
+def test_few_epochs_are_left_alone(cell):
+    with cell.run("fit"):
+        for _ in range(3):
+            cell.work(60, MAKES_ITERATOR)
+            trained(cell, 10, 10)
+            cell.epoch_ends()
+    assert rules(cell) == []
+
+
+@pytest.mark.parametrize(("validating", "is_said"), [(80, True), (20, False)])
+def test_a_validation_is_told_where_it_takes_longer_than_the_training(cell, validating, is_said):
+    with cell.run("fit"):
+        for _ in range(6):
+            trained(cell, 3, 15)
+            with cell.run("evaluate"):
+                trained(cell, 1, validating, name="test")
+            cell.epoch_ends()
+    assert ("validation" in rules(cell)) is is_said
+
+
+@pytest.mark.parametrize("op", [EAGER_OP, KERAS_OP])
+def test_an_own_function_that_runs_ops_one_by_one_is_named(cell, op):
+    for _ in range(10):
+        trained(cell, 1, 10, kind=CALL, name="learn")
+        cell.work(40, mine("score"), op)
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title, advice.where) == ("eager-ops", "Put `score` into a tf.function", "me/mine.py:40")
+    assert advice.edit == {"compiled": "score"}
+
+
+def test_calls_of_compiled_functions_are_no_ops_one_by_one(cell):
+    for _ in range(10):
+        trained(cell, 1, 10, kind=CALL, name="learn")
+        cell.work(40, mine("score"), COMPILED, EAGER_OP)
+    assert "eager-ops" not in rules(cell)
+
+
+def test_what_a_loop_runs_one_by_one_between_its_steps_is_said_of_the_loop(cell):
+    with cell.within(mine("train")):
+        for _ in range(10):
+            trained(cell, 1, 10, kind=CALL, name="learn")
+            cell.work(40, EAGER_OP)
+    (advice,) = advise(model_of(cell))
+    assert advice.title == "Put what `train` runs between the steps into a tf.function"
+
+
+def test_python_of_ones_own_between_the_steps_is_named(cell):
+    for _ in range(10):
+        trained(cell, 1, 20, kind=CALL, name="learn")
+        cell.work(30, mine("plot"))
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title) == ("own-python", "Do less in `plot`")
+    assert advice.saves_ms[1] <= 300 * 1.25 and advice.saves_ms[0] <= 150
+
+
+@pytest.mark.parametrize("frames", [
+    (NEXT_ELEMENT,), (saves(),), IMPORT, (LEAVES,), (mine("load"), NEXT_ELEMENT),
+], ids=["input", "saved once", "imports", "leaving a call", "input in a function"])  # fmt: skip
+def test_what_is_no_python_of_ones_own_is_not_told_so(cell, frames):
+    frames = frames if isinstance(frames[0], tuple) else (frames,)
+    for _ in range(10):
+        trained(cell, 1, 20, kind=CALL, name="learn")
+    cell.work(200, *frames)
+    assert "own-python" not in rules(cell)
+
+
+def test_saving_three_times_or_more_is_too_often(cell):
+    for _ in range(5):
+        trained(cell, 3, 20, kind=CALL, name="learn")
+        cell.work(60, saves())
+        cell.work(1)
+    assert "checkpoints" in rules(cell)
+    once = Cell()
+    trained(once, 15, 20, kind=CALL, name="learn")
+    once.work(300, saves())
+    assert rules(once) == []
+
+
+def test_the_one_that_saves_most_comes_first_and_the_next_is_what_it_adds(cell):
+    """A callback that predicts in a loop: the callback takes all of it, so nothing is left for the loop."""
+
+    def predicts():
+        with cell.run("predict"):
+            cell.work(40, MAKES_ITERATOR)
+            cell.step(3, name="predict")
+
+    fit_with(cell, inside=predicts, epochs=12)
+    cell.work(130, mine("plot"))
+    first, *others = told(cell)
+    assert first == ("callback", "Run `Score.on_epoch_end` less often")
+    assert [rule for rule, _ in others] == ["own-python"]
+
+
+def test_a_healthy_cell_is_told_nothing(cell):
+    with cell.run("fit"):
+        for _ in range(5):
+            trained(cell, 20, 20)
+            cell.epoch_ends()
+            cell.callback("Note.on_epoch_end", 1)
+    assert rules(cell) == []
+
+
+def test_what_saves_less_than_a_twentieth_or_50_ms_is_not_worth_a_word(cell):
+    fit_with(cell, ms=5)  # 40 ms of 280
+    assert rules(cell) == []
+
+
+def test_names_are_data(cell):
+    evil = "<img src=x onerror=alert(1)>.on_epoch_end"
+    fit_with(cell, evil)
+    (advice,) = advise(model_of(cell))
+    assert evil in advice.title  # and escaped where it is shown
+
+
+def test_a_session_that_makes_its_graph_is_not_told_to_compile_it(cell):
+    for _ in range(10):
+        cell.step(20, RUN, "session_run")
+        cell.work(1)
+    assert rules(cell) == []
