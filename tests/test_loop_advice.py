@@ -135,7 +135,7 @@ def test_the_line_is_shown_once_and_escaped():
     assert "<script>" not in advice_html([hostile])
     assert "\x1b" not in advice_section_text([hostile])
     assert "Do it (saves up to 2.00 s of 4.00 s). It is slow. At" in advice_section_text([hostile])
-    plain = Finding("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test")
+    plain = as_advice(Finding("r", "Do it", "It is slow.", 0.5, "Do less.", "https://x.test"), 4e12)
     assert " At " not in advice_section_text([plain])
     assert "<code" not in advice_html([plain])
 

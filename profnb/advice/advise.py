@@ -19,7 +19,14 @@ from profnb.advice.replay import Edit, Saving, once, replay
 from profnb.advice.step_findings import Refinement, find_all
 from profnb.advice.step_rules import STEP_RULES
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import CELL, EAGER, EPOCH, SETTING_UP
+from profnb.capture.parts.tree_records import (
+    CELL,
+    COMPILATION,
+    EAGER,
+    EPOCH,
+    SETTING_UP,
+    TRACING,
+)
 from profnb.core.units import PS_PER_MS
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
@@ -103,11 +110,8 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
     study, tree = model.study, model.tree
     assert study is not None
     rows = _rows_of(model, finding)
-    traced = model.rows(parts.FIRST) if finding.rule in _AGAIN else []
-    times = int(tree.occurrences[traced].sum())
-    if times > 1:  # each but the first would be a step like the others, if not the first too
-        again = once(tree, traced, times, (0.0, study.summary.mean_period_ps or 0.0), "")
-        return _as_proposal(finding, [replace(again, least_ps=0.0)])
+    if finding.rule in _AGAIN and (again := _done_again(model, finding)):
+        return _as_proposal(finding, [again])
     share = finding.concerned_fraction if finding.bound_fraction is None else finding.bound_fraction
     whole = cell_ps(study) or tree.whole_ps
     if not finding.is_of_cell:
@@ -119,6 +123,19 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
     left = most - saved if is_bounded else 0.0
     edit = Edit(rows, left, most, finding.evidence, is_bound=True)
     return _as_proposal(finding, [edit], None if is_bounded else saved)
+
+
+def _done_again(model: Model, finding: Finding) -> Edit | None:
+    """What is traced or compiled anew: each but the first, if not that too, would be a usual step."""
+    tree, study = model.tree, model.study
+    first = model.rows(parts.FIRST)
+    times = int(tree.occurrences[first].sum())
+    if study is not None and times > 1:
+        again = once(tree, first, times, (0.0, study.summary.mean_period_ps or 0.0), "")
+        return replace(again, least_ps=0.0)
+    rows = np.array(model.rows(TRACING, COMPILATION), np.int64)
+    whole = float(tree.self_ps[rows].sum())
+    return Edit(rows, 0.0, whole, finding.evidence, is_bound=True) if whole else None
 
 
 def _as_proposal(

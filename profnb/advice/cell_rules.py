@@ -21,7 +21,6 @@ from profnb.trace.framework import JAX, SESSIONS
 __all__ = ["CELL_RULES"]
 
 _LONGEST = 60
-_JIT = "https://docs.jax.dev/en/latest/jit-compilation.html"
 _CALLBACKS = "https://keras.io/api/callbacks/"
 _STEPS = (
     parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
@@ -242,22 +241,20 @@ def _compile(
     model: Model, row: int, took: int, eager: Sequence[int] | None = None
 ) -> Iterator[Proposal]:
     tree = model.tree
-    if model.framework == SESSIONS:  # ops are made there, for a graph, and not run
+    # In a session ops are made for a graph, and not run; of JAX's the trace tells which are too small.
+    if model.framework in (SESSIONS, JAX):
         return
     name = tree.name[row] and quoted(tree.name[row], _LONGEST)
     what = name or f"the code at {tree.line[row]}"
     if eager is not None:
         what = f"what {what} runs between the steps"
-    is_jax = model.framework == JAX
-    function, link = ("jax.jit", _JIT) if is_jax else ("a tf.function", f"{GUIDE}/function")
-    write = "@jax.jit" if is_jax else "@tf.function(reduce_retracing=True)"
     yield Proposal(
-        "work-outside-jit" if is_jax else "eager-ops", f"Put {what} into {function}",
+        "eager-ops", f"Put {what} into a tf.function",
         f"{what[:1].upper()}{what[1:]} was ops one by one, which took {duration_text(took)}. Compiled, they "
         "are started together.",
-        f"Put {write} over the function that runs them. What reads values there (a float or an array of a "
-        "tensor, an if on one) has to stay outside of it.",
-        link, [compiled_at(model, row, eager)], tree.line[row],
+        "Put @tf.function(reduce_retracing=True) over the function that runs them. What reads values there "
+        "(a float or an array of a tensor, an if on one) has to stay outside of it.",
+        f"{GUIDE}/function", [compiled_at(model, row, eager)], tree.line[row],
         {"compiled": tree.name[row]} if name and eager is None else None,
     )  # fmt: skip
 
@@ -279,8 +276,8 @@ def _python(
         "own-python", f"Do less in {what}",
         f"{what[:1].upper()}{what[1:]} took {duration_text(python)} of Python"
         f"{', with lines near it' if line else ''}, while nothing computed.",
-        f"Do it every {SELDOM}th time, vectorise it, or move it to a thread or tf.data pipeline that works "
-        "beside the steps.",
+        f"Do it every {SELDOM}th time, vectorise it, or move it to a thread that works beside the "
+        "steps.",
         f"{GUIDE}/data_performance",
         [scale(tree, rows, left, left + (1 - left) * HALF, because, with_below=False)], where,
         {"without": tree.name[row]} if name else None,

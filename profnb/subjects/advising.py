@@ -166,7 +166,8 @@ def cell_ps(study: Study) -> int:
 def steps_share(study: Study) -> float:
     """Share of that time which the steady steps of the main phase and what lies between them take.
 
-    By how many there were, traced or not, and what a traced one took; 1 where it is not known.
+    By how many there were, traced or not, and what a traced one took; where none was counted, those of the
+    trace. 1 where it is not known: where only those in the window were counted, and it closed before the end.
     """
     whole, times = cell_ps(study), study.step_times
     if not whole or study.steps.is_window:
@@ -175,6 +176,9 @@ def steps_share(study: Study) -> float:
         phase == study.summary.phase and not retraced
         for phase, retraced in zip(times.phase, times.retraced.tolist(), strict=True)
     )
+    steady_count = steady_count or len(study.summary.counted)
+    if times.was_traced.all() and study.recording.closed_by not in ("", None):
+        return 1.0
     return min(steady_count * study.summary.mean_period_ps / whole, 1.0)
 
 
