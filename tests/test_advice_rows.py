@@ -99,7 +99,7 @@ def test_no_gain_is_said_where_none_is_known_and_no_line_where_the_result_has_no
 
 @pytest.mark.parametrize(("saves", "words"), [
     ((0.0, 900.0), "up to 900 ms of 1.00 s"), ((410.0, 520.0), "410 to 520 ms of 1.00 s"), ((300.0, 300.0), "300 ms of 1.00 s"),
-    ((0.5, 700.0), "up to 700 ms of 1.00 s"), ((math.nan, math.nan), ""),
+    ((0.5, 700.0), "up to 700 ms of 1.00 s"), ((math.nan, math.nan), ""), ((0.0, 990.0), ""),
 ])  # fmt: skip
 def test_a_saving_is_said_as_a_range_of_the_wall_time(saves, words):
     assert saves_text(Advice("r", "t", "e", saves, 1000.0, "c", "")) == words

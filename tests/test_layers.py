@@ -32,6 +32,7 @@ LONG = {
     "capture/models/layer_facts": "one reading of a layer, attribute by attribute",
     "capture/models/model_watch": "one watch, from the first call of a model to its facts",
     "capture/parts/cell_division": "one division of a cell's wall time, by which everything adds up",
+    "capture/parts/stack_parts": "one walk from a stack to a part, with the drawing of it",
     "capture/saved/limits": "one list of limits, an entry for each field",
     "capture/seams": "one list of every outside name, with what is lost without it",
     "capture/source/line_watch": "one state machine of sys.monitoring, with the drawing of it",

@@ -11,6 +11,9 @@ from profnb.subjects.advising import Finding
 __all__ = ["Advice", "Proposal", "as_advice", "saves_text"]
 
 
+_ALL = 0.95
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One thing to change.
@@ -77,9 +80,9 @@ def as_advice(finding: Finding, whole_ps: float) -> Advice:
 
 
 def saves_text(advice: Advice) -> str:
-    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that is not known."""
+    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that may be all or nothing."""
     low, high = advice.saves_ms
-    if math.isnan(high):
+    if math.isnan(high) or (low < 0.01 * high and high > _ALL * advice.wall_ms):
         return ""
     texts = [duration_text(ms * PS_PER_MS) for ms in (low, high)]
     if low < 0.01 * high:

@@ -1,8 +1,9 @@
-"""What ``p.what_if`` promises against what the change saves: `python tests/benchmarks/gains.py [--write] [NAME ...]`.
+"""What the first advice and ``p.what_if`` promise against what the change saves: `python tests/benchmarks/gains.py [--write] [NAME ...]`.
 
-Each program runs as it is and changed, each twice, in a process of its own, and then under a capture that is asked what the change
-would save. A promise is right where the saving lies in its range or within 10 points of the cell, and the range is no wider than 40
-points. Of a third of the programs the change saves next to nothing. ``--write`` puts the table into docs/gains.md.
+Each program runs as it is and changed, each twice, in a process of its own, and then under a capture that is asked what to change, and
+what the change would save. A promise is right where the saving lies in its range or within 10 points of the cell, and a range that does
+not begin at 0 is no wider than 40 points. The first advice has to be of the rule that the program is made for; of a third of the
+programs the change saves next to nothing, and there nothing may be promised above that. ``--write`` puts the table into docs/gains.md.
 """
 
 import argparse
@@ -21,11 +22,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "gains.md"
 PROGRAMS = {}
 
 
-def program(**change):
-    """A function that gives the cell and the changed cell; the change in the words of what_if."""
+def program(rule="", **change):
+    """A function that gives the cell and the changed cell; the rule that should come first, and the change in the words of what_if."""
 
     def add(make):
-        PROGRAMS[make.__name__] = make, change
+        PROGRAMS[make.__name__] = make, rule, change
         return make
 
     return add
@@ -51,7 +52,7 @@ def rows(np, count, inputs=20):
     return x, x[:, :1]
 
 
-@program(without="Judge.on_epoch_end")
+@program("callback", without="Judge.on_epoch_end")
 def a_callback_that_evaluates():
     keras, np, _ = tools()
     (x, y), held_out, model = rows(np, 3000), rows(np, 25_000), small(keras)
@@ -66,7 +67,7 @@ def a_callback_that_evaluates():
     return lambda: fit(Judge()), fit
 
 
-@program(without="Watch.on_train_batch_end")
+@program("callback", without="Watch.on_train_batch_end")
 def a_callback_that_predicts_now_and_then():
     keras, np, _ = tools()
     (x, y), (some, _), model = rows(np, 4000), rows(np, 3000), small(keras)
@@ -82,7 +83,7 @@ def a_callback_that_predicts_now_and_then():
     return lambda: fit(Watch()), fit
 
 
-@program(epochs_restart_free=True)
+@program("epoch-ends", epochs_restart_free=True)
 def many_epochs_of_few_batches_over_arrays():
     keras, np, tf = tools()
     (x, y), model = rows(np, 100), small(keras)
@@ -121,12 +122,12 @@ def loop_with(measure, compiled):
     return lambda: run(errors), lambda function=compiled(tf, errors): run(function)
 
 
-@program(compiled="errors")
+@program("eager-ops", compiled="errors")
 def a_metric_that_nobody_compiled():
     return loop_with(lambda tf, error: (tf.reduce_mean(error**2), tf.reduce_max(tf.abs(error)), tf.math.reduce_std(error)), lambda tf, f: tf.function(f))
 
 
-@program(compiled="measure_all")
+@program("eager-ops", compiled="measure_all")
 def a_validation_that_nobody_compiled():
     keras, np, tf = tools()
     model = keras.Sequential([keras.Input((20,)), *[keras.layers.Dense(64, activation="relu") for _ in range(5)], keras.layers.Dense(1)])
@@ -149,7 +150,7 @@ def a_validation_that_nobody_compiled():
     return lambda: run(measure_all), lambda: run(fast)
 
 
-@program(without="Keep.on_train_batch_end")
+@program("callback", without="Keep.on_train_batch_end")
 def weights_saved_every_few_batches():
     keras, np, _ = tools()
     (x, y), model, folder = rows(np, 2400), small(keras, 700), tempfile.mkdtemp()
@@ -165,7 +166,7 @@ def weights_saved_every_few_batches():
     return lambda: fit(Keep()), fit
 
 
-@program(without="write_histogram")
+@program("own-python", without="write_histogram")
 def an_own_function_that_looks_at_weights():
     keras, np, tf = tools()
     (x, y), model = rows(np, 3200), small(keras, 400)
@@ -181,7 +182,7 @@ def an_own_function_that_looks_at_weights():
     return lambda: run(write_histogram), lambda: run(lambda: None)
 
 
-@program(input=0)
+@program("python-input", input=0)
 def a_generator_that_takes_long():
     keras, np, tf = tools()
     (x, y), model = rows(np, 64), small(keras)
@@ -243,8 +244,106 @@ def a_function_whose_ops_are_what_takes_long():
     return lambda: run(step_of_products), lambda: run(fast)
 
 
+@program("loop-of-ops")
+def a_loop_over_rows_in_a_step():
+    _, np, tf = tools()
+    x, w = tf.constant(rows(np, 120, 6)[0]), tf.Variable(tf.random.normal((6, 6)))
+
+    @tf.function
+    def by_rows(x):
+        return tf.map_fn(lambda row: tf.tanh(tf.linalg.matvec(w, row)), x)
+
+    @tf.function
+    def at_once(x):
+        return tf.tanh(tf.linalg.matmul(x, w, transpose_b=True))
+
+    def run(function):
+        for _ in range(200):
+            function(x)
+
+    return lambda: run(by_rows), lambda: run(at_once)
+
+
+@program("cache-input")
+def images_decoded_in_each_epoch():
+    keras, np, tf = tools()
+    images = [tf.io.encode_png(np.random.default_rng(at).integers(0, 255, (96, 96, 1), np.uint8)).numpy() for at in range(200)]
+    model = keras.Sequential([keras.Input((96, 96, 1)), keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    def decoded(image):
+        made = tf.cast(tf.ensure_shape(tf.io.decode_png(image), (96, 96, 1)), tf.float32) / 255
+        return tf.image.resize(tf.image.resize(made, (192, 192)), (96, 96)), tf.constant([1.0])
+
+    data = tf.data.Dataset.from_tensor_slices(images).map(decoded)
+    return lambda: model.fit(data.batch(20), epochs=8, verbose=0), lambda: model.fit(data.cache().batch(20), epochs=8, verbose=0)
+
+
+@program("predict-in-a-loop")
+def a_prediction_for_each_of_many():
+    keras, np, _ = tools()
+    model, (x, _) = small(keras), rows(np, 50)
+    return lambda: [model.predict(one[None], verbose=0) for one in x], lambda: model.predict(x, verbose=0)
+
+
+@program("predict-in-a-loop")
+def a_fit_for_each_batch():
+    keras, np, _ = tools()
+    model, (x, y) = small(keras), rows(np, 600)
+    batches = [(x[at : at + 20], y[at : at + 20]) for at in range(0, 600, 20)]
+    return lambda: [model.fit(*one, verbose=0) for one in batches], lambda: model.fit(x, y, batch_size=20, verbose=0)
+
+
+@program("validation")
+def a_validation_that_is_larger_than_the_training():
+    keras, np, _ = tools()
+    model, (x, y), held_out = small(keras), rows(np, 1000), rows(np, 16_000)
+    return lambda: model.fit(x, y, epochs=5, validation_data=held_out, verbose=0), lambda: model.fit(
+        x, y, epochs=5, validation_data=held_out, validation_freq=5, verbose=0
+    )
+
+
+@program("retracing")
+def a_function_traced_for_each_number():
+    _, np, tf = tools()
+    x = tf.constant(rows(np, 64)[0])
+
+    @tf.function
+    def scaled(x, factor):
+        for _ in range(8):
+            x = tf.tanh(x * factor)
+        return x
+
+    def run(numbers):
+        for number in numbers:
+            scaled(x, number)
+
+    numbers = iter(range(1, 100_000))
+    return lambda: run([next(numbers) / 1000 for _ in range(25)]), lambda: run([tf.constant(0.5)] * 25)
+
+
+@program()
+def a_convolution_that_has_nothing_to_change():
+    keras, np, _ = tools()
+    model = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Conv2D(32, 3, activation="relu"), keras.layers.Conv2D(48, 3), keras.layers.Flatten(), keras.layers.Dense(10)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    x, y = np.random.default_rng(3).random((960, 32, 32, 3), np.float32), np.arange(960) % 10
+    fit = lambda: model.fit(x, y, batch_size=64, verbose=0)
+    return fit, fit
+
+
+@program()
+def a_recurrent_layer_that_has_nothing_to_change():
+    keras, np, _ = tools()
+    model = keras.Sequential([keras.Input((40, 16)), keras.layers.LSTM(96), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    x = np.random.default_rng(3).random((1024, 40, 16), np.float32)
+    fit = lambda: model.fit(x, x[:, 0, :1], batch_size=64, epochs=2, verbose=0)
+    return fit, fit
+
+
 def child(name, is_captured):
-    make, change = PROGRAMS[name]
+    make, _, change = PROGRAMS[name]
     cell, changed = make()
 
     def wall(function):
@@ -260,13 +359,17 @@ def child(name, is_captured):
 
     with profnb.profile() as p:
         cell()
-    try:
-        found = p.what_if(**change)
-    except ValueError as error:  # what costs nothing may never have been met by a look
-        return {"low": 0.0, "high": 0.0, "because": str(error)[:80]}
     own = p.cell_tree[p.cell_tree.kind == "profnb"].self_ms.sum()
-    cell_ms = found.wall_ms - own
-    return {"low": found.saves_ms[0] / cell_ms, "high": found.saves_ms[1] / cell_ms, "because": found.because}
+    cell_ms = p.cell_tree.wall_ms[0] - own
+    told = {"low": 0.0, "high": 0.0, "because": ""}
+    try:
+        found = p.what_if(**change) if change else None
+        if found is not None:
+            told = {"low": found.saves_ms[0] / cell_ms, "high": found.saves_ms[1] / cell_ms, "because": found.because}
+    except ValueError as error:  # what costs nothing may never have been met by a look
+        told["because"] = str(error)[:80]
+    advice = [{"rule": one.rule, "low": one.saves_ms[0] / one.wall_ms, "high": one.bound_fraction} for one in p.advice]
+    return told | {"advice": advice}
 
 
 def run(name, how):
@@ -286,22 +389,38 @@ def main():
     if asked.child:
         print(json.dumps(child(asked.names[0], asked.child == "capture")))
         return
-    lines, right = [], 0
+    lines, right, first_right = [], 0, 0
     names = asked.names or list(PROGRAMS)
+    asked_of = 0
     for name in names:
         times, promise = run(name, "time"), run(name, "capture")
+        _, rule, change = PROGRAMS[name]
         saved = 1 - times["changed"] / times["as it is"]
-        is_right = promise["low"] - NEAR <= saved <= promise["high"] + NEAR and promise["high"] - promise["low"] <= WIDEST
-        right += is_right
-        change = ", ".join(f"{key}={value!r}" for key, value in PROGRAMS[name][1].items())
-        verdict = "right" if is_right else "wrong"
-        lines.append(f"| {name.replace('_', ' ')} | `{change}` | {times['as it is']:.2f} s | {promise['low']:.0%} to {promise['high']:.0%} | {saved:.0%} | {verdict} |")
+        is_right = is_met(promise, saved) if change else True
+        asked_of, right = asked_of + bool(change), right + (bool(change) and is_right)
+        first = promise["advice"][0] if promise["advice"] else {"rule": "", "low": 0.0, "high": 0.0}
+        is_first_right = first["rule"] == rule and is_met(first, saved) if rule else all(one["high"] <= max(saved, 0) + 0.12 for one in promise["advice"])
+        first_right += is_first_right
+        words = ", ".join(f"{key}={value!r}" for key, value in change.items())
+        of_change = f"{promise['low']:.0%} to {promise['high']:.0%}{'' if is_right else ' (wrong)'}" if change else ""
+        of_first = f"{first['rule']} {first['low']:.0%} to {first['high']:.0%}" if first["rule"] else "nothing"
+        lines.append(
+            f"| {name.replace('_', ' ')} | {times['as it is']:.2f} s | {saved:.0%} | {of_first}{'' if is_first_right else ' (wrong)'} | "
+            f"{f'`{words}`' if words else ''} | {of_change} |"
+        )
         print(lines[-1], promise["because"], flush=True)
-    print(f"{right} of {len(names)} right")
+    said = f"First advice: {first_right} of {len(names)} right. what_if: {right} of {asked_of}."
+    print(said)
     if asked.write:
         head = ["# What a change was said to save, and what it saved", "", *__doc__.split("\n\n")[1].splitlines(), ""]
-        table = ["| program | change | cell | promised | saved | |", "| --- | --- | --- | --- | --- | --- |", *lines]
-        PAGE.write_text("\n".join([*head, *table, "", f"{right} of {len(names)} right.", ""]), "utf-8")
+        table = ["| program | cell | saved | first advice | change | what_if |", "| --- | --- | --- | --- | --- | --- |", *lines]
+        PAGE.write_text("\n".join([*head, *table, "", said, ""]), "utf-8")
+
+
+def is_met(promise, saved):
+    """Whether a saving lies in a range that says something, or near it."""
+    is_narrow = promise["low"] < 0.01 or promise["high"] - promise["low"] <= WIDEST
+    return promise["low"] - NEAR <= saved <= promise["high"] + NEAR and is_narrow
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from profnb.capture.parts.tree_records import (
     CALL,
     COMPILATION,
     EAGER,
+    FRAMEWORK,
     LINES,
     SETTING_UP,
     TRACING,
@@ -107,6 +108,11 @@ _RUNS_OPS = re.compile(
 )
 _COMPILED = "/tensorflow/python/eager/polymorphic_function/"
 _LEAVES = re.compile(rf"{_KERAS}utils/traceback_utils\.py$")
+# Code that is not the user's, whatever calls it, and what waits for other threads.
+_FRAMEWORKS = re.compile(
+    r"/(?:site|dist)-packages/(?:tensorflow|(?:tf_)?keras|jax|torch)/"
+    r"|/python3[^/]*/(?:threading|queue|selectors|subprocess)\.py$"
+)
 _DEEPEST = 40
 _MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
 
@@ -175,12 +181,13 @@ class _Walk:
         hook: The hook of callbacks that runs, until it is known whose.
         path: The way so far.
         leaves_call: Whether a call of Keras' is being left: what it held is freed, and its frame is gone.
+        is_framework: Whether it ends in a framework's code.
         runs_ops: Whether ops are run one by one since the innermost line of the user's.
     """
 
     def __init__(self) -> None:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
-        self.leaves_call = False
+        self.leaves_call = self.is_framework = False
         self.runs_ops: bool | None = False
         self.path: list[Place] = []
 
@@ -193,15 +200,17 @@ class _Walk:
         """What was found; lines of the cell itself are a node where nothing was called."""
         if self.now.part == OTHER and not self.path and self.place[0]:
             self.path.append(Place(LINES, "", *self.place))
-        if self.leaves_call and self.path and self.path[-1].kind == LINES:
-            self.path.append(Place(AROUND))
-        elif self.runs_ops and self.path and self.path[-1].kind in (LINES, CALLBACKS):
+        end = self.path[-1].kind if self.path else ""
+        if self.runs_ops and end in (LINES, CALLBACKS):
             self.path.append(Place(EAGER))
+        elif end == LINES and (self.leaves_call or self.is_framework):
+            self.path.append(Place(AROUND if self.leaves_call else FRAMEWORK))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
     def see_library(self, file: str) -> None:
         """A file of a framework's tells whether ops run; in a call of a compiled function they do not."""
         self.leaves_call = _LEAVES.search(file) is not None
+        self.is_framework = _FRAMEWORKS.search(file) is not None
         if _COMPILED in file:
             self.runs_ops = None
         elif self.runs_ops is False and _RUNS_OPS.search(file):

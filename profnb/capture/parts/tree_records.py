@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "CALL", "CELL", "COMPILATION", "EAGER", "EPOCH", "LINES", "SETTING_UP", "TRACING", "Place",
-    "TreeNode",
+    "CALL", "CELL", "COMPILATION", "EAGER", "EPOCH", "FRAMEWORK", "LINES", "SETTING_UP", "TRACING",
+    "Place", "TreeNode",
 ]  # fmt: skip
 
 CELL, CALL, EPOCH, LINES = "cell", "call", "epoch", "own lines"
 SETTING_UP, TRACING, COMPILATION = "set-up", "tracing", "compilation"
+FRAMEWORK = "framework code"  # that an own function calls: no ops, and no Python of its own
 EAGER = "eager ops"  # of TensorFlow and Keras that an own function or a callback runs one by one
 
 
