@@ -42,10 +42,11 @@ def runs_in_a_loop(model: Model) -> Iterator[Proposal]:
     tree = model.tree
     for row in model.rows(CALL):
         method, times = tree.name[row], int(tree.occurrences[row])
-        traced = int(tree.occurrences[model.rows(parts.FIRST, below=row)].sum())
+        below = tree.rows_below(row).tolist()
+        traced = sum(int(tree.occurrences[at]) for at in below if tree.kind[at] == parts.FIRST)
         if method not in _ONCE or times < FEWEST or traced > times / 2:  # of a new model each time
             continue
-        below = [at for at in tree.rows_below(row).tolist() if not model.is_inside(at, _APART, row)]
+        below = [at for at in below if not model.is_inside(at, _APART, row)]
         around = [at for at in below if not model.is_inside(at, _STEPS, row)]
         around += model.rows(parts.AROUND, below=int(tree.parent[row]))
         took = int(tree.self_ps[around].sum())

@@ -102,7 +102,7 @@ _KINDS = tuple(
 _OF_NO_PART = (SETTING_UP, TRACING, COMPILATION)  # they belong to what called them
 # A framework's code that runs ops, where no call of a compiled function is on the stack.
 _RUNS_OPS = re.compile(
-    r"/tensorflow/python/(?:ops|eager|framework|util/dispatch)\b"
+    r"/tensorflow/python/(?:ops|eager)/"
     rf"|{_KERAS}(?:layers|ops|models|backend|losses|metrics|optimizers|engine|random)\b"
     r"|/jax/_src/(?:numpy|lax|nn|scipy|random|interpreters|ad_util)\b"
 )
