@@ -50,7 +50,7 @@ def jnp_work_outside_of_jit():
 
     def cell():
         w = start
-        for _ in range(120):
+        for _ in range(30):
             slope, loss = update(w, x)
             w = jnp.where(jnp.abs(slope) > 1, slope * 0.5, slope)
             w = jnp.clip(w / jnp.maximum(jnp.sqrt(jnp.sum(w * w)), 1.0), -1, 1) + 0.0 * loss
@@ -65,7 +65,7 @@ def a_loop_without_jit():
 
     def cell():
         w = start
-        for _ in range(120):
+        for _ in range(30):
             h = jnp.tanh(x @ w)
             w = w - 0.01 * (x.T @ (h * (1 - h * h)))
         w.block_until_ready()
@@ -268,7 +268,7 @@ def a_dataloader_whose_workers_are_too_slow():
 
 @of_torch("small-ops", says=("larger batch",), never=(*OF_TENSORFLOW, "DataLoader"))
 def a_small_model_in_a_loop():
-    return warm(torch_loop(layers(), same(8, 6, count=250)))
+    return warm(torch_loop(layers(), same(8, 6, count=60)))
 
 
 def compiled_program(function, **settings):
@@ -296,7 +296,7 @@ def torch_compile_with_graph_breaks():
         torch._dynamo.graph_break()
         return model(x)
 
-    return warm(torch_loop(model, same(8, 6, count=250), compiled_program(forward)))
+    return warm(torch_loop(model, same(8, 6, count=40), compiled_program(forward)))
 
 
 @of_torch()
