@@ -115,23 +115,23 @@ def test_callbacks_that_are_short_or_run_once_are_left_alone(cell, name, ms, epo
     assert rules(cell) == []
 
 
-def test_epochs_that_each_make_an_iterator_are_told_to_keep_one(cell):
+def fit_of_epochs(cell, epochs, set_up, steps):
     with cell.run("fit"):
-        for _ in range(20):
-            cell.work(30, MAKES_ITERATOR)
-            trained(cell, 2, 10)
+        for _ in range(epochs):
+            cell.work(set_up, MAKES_ITERATOR)
+            trained(cell, steps, 10)
             cell.epoch_ends()
+
+
+def test_epochs_that_each_make_an_iterator_are_told_to_keep_one(cell):
+    fit_of_epochs(cell, epochs=20, set_up=30, steps=2)
     first = advise(model_of(cell))[0]
     assert (first.rule, first.edit) == ("epoch-ends", {"epochs_restart_free": True})
     assert "20 epochs each made a new iterator" in first.evidence
 
 
 def test_few_epochs_are_left_alone(cell):
-    with cell.run("fit"):
-        for _ in range(3):
-            cell.work(60, MAKES_ITERATOR)
-            trained(cell, 10, 10)
-            cell.epoch_ends()
+    fit_of_epochs(cell, epochs=3, set_up=60, steps=10)
     assert rules(cell) == []
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
+from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
 from profnb.advice.proposals import Advice, Proposal
-from profnb.advice.replay import Edit, Saving, once, replay
+from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
 from profnb.advice.step_findings import Refinement, find_all
 from profnb.advice.step_rules import STEP_RULES
 from profnb.capture.parts import part_records as parts
@@ -39,20 +40,20 @@ __all__ = ["advise"]
 _NOT_OF_STEPS = (CELL, parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST)
 _NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
 _KINDS = {
-    "eager-ops": (EAGER,), "checkpoints": (parts.CHECKPOINTING,), "input-bound": (parts.INPUT,),
-    "network-files": (parts.INPUT,), "python-input": (parts.INPUT,), "prefetch-more": (parts.INPUT,),
-    "waiting-for-input": (parts.INPUT,),
-}  # fmt: skip
+    "eager-ops": (EAGER,),
+    "checkpoints": (parts.CHECKPOINTING,),
+    **dict.fromkeys(
+        ["input-bound", "network-files", "python-input", "prefetch-more", "waiting-for-input"],
+        (parts.INPUT,),
+    ),
+}
 # What lies between steps is told by looks, by name; what is left of it is the framework's own.
 _BETWEEN = {
     "epoch-ends": (parts.EPOCH_ENDS, SETTING_UP, parts.GAPS),
     "python-between-steps": (parts.GAPS, OTHERS),
 }
 _AGAIN = ("retracing", "recompiling")
-_STEPS = (
-    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
-    parts.SLOW_FIRST, parts.SESSION_RUNS,
-)  # fmt: skip
+_STEPS = (*STEADY_STEPS, parts.SLOW_FIRST)
 
 
 def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
@@ -158,7 +159,7 @@ def _rows_of(model: Model, finding: Finding) -> "Int64s":
         if is_told or (finding.rule in _BETWEEN and not model.rows(*kinds)):
             return np.zeros(0, np.int64)
     if kinds and (chosen := model.rows(*kinds)):
-        return np.unique(np.concatenate([tree.rows_below(row) for row in chosen]))
+        return with_below_of(tree, chosen)
     if finding.is_of_cell:
         return np.array([row for row, kind in enumerate(tree.kind) if kind not in _NOT_OF_CELL])
     is_between = finding.rule in _BETWEEN

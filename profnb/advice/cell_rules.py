@@ -7,6 +7,7 @@ speaks of the same nodes (see ``advise``).
 from collections.abc import Callable, Iterator, Sequence
 
 from profnb.advice.cell_model import Model
+from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import FEWEST, HALF, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
@@ -22,10 +23,7 @@ __all__ = ["CELL_RULES"]
 
 _LONGEST = 60
 _CALLBACKS = "https://keras.io/api/callbacks/"
-_STEPS = (
-    parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED,
-    parts.FIRST, parts.SLOW_FIRST, parts.SESSION_RUNS,
-)  # fmt: skip
+_STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 _ONCE = {
     "predict": "Call model.predict once over all examples; it batches them (batch_size=...). Where each one "
     "has to wait for the one before: model(x, training=False) inside a tf.function, or "
@@ -114,23 +112,18 @@ def _largest_inside(model: Model, rows: Sequence[int]) -> str:
     if not named:
         return ""
     at = min(named)  # the outermost
-    return _TELLING[tree.kind[at]].format(quoted(tree.name[at], _LONGEST))
+    if tree.kind[at] == EAGER:
+        return "ops that are not compiled"
+    return quoted(tree.name[at], _LONGEST)
 
 
-_TELLING = {
-    CALL: "{}",
-    parts.CHECKPOINTING: "{}",
-    LINES: "{}",
-    parts.CALLS: "{}",
-    EAGER: "ops that are not compiled",
-}
+_TELLING = (CALL, parts.CHECKPOINTING, LINES, parts.CALLS, EAGER)
 
 
 def epochs_restarted(model: Model) -> Iterator[Proposal]:
     """Each epoch of a fit makes a new iterator, which is ready only after a while."""
-    edits = epochs_restart_free(model, wanted=True)
     epochs = [row for row in model.rows(EPOCH) if model.tree.occurrences[row] >= FEWEST]
-    if not edits or not epochs:
+    if not epochs or not (edits := epochs_restart_free(model, wanted=True)):
         return
     times = sum(int(model.tree.occurrences[row]) for row in epochs)
     took = sum(int(model.tree.self_ps[edit.rows].sum()) for edit in edits)
@@ -203,7 +196,8 @@ def own_functions(model: Model) -> Iterator[Proposal]:
         below = tree.rows_below(row).tolist()
         eager = [at for at in below if tree.kind[at] == EAGER]
         python = [at for at in below if tree.kind[at] == LINES]
-        if any(tree.kind[at] in _ASIDE and _is_of_models(tree.name[at]) for at in below):
+        # Layers that are called for the first time are built, wherever that is.
+        if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
             continue
         if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[row]):
             yield from _compile(model, row, int(tree.wall_ps[row]))
@@ -212,11 +206,6 @@ def own_functions(model: Model) -> Iterator[Proposal]:
 
 
 _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
-
-
-def _is_of_models(name: str) -> bool:
-    """Whether more is made, saved or run there than layers that are called for the first time."""
-    return name != "layers"
 
 
 def _is_whole(model: Model, row: int) -> bool:

@@ -22,7 +22,7 @@ from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
 
-__all__ = ["CELL_TREE", "PHASE_OF_STEPS", "CellTree", "grow_tree"]
+__all__ = ["CELL_TREE", "PHASE_OF_STEPS", "STEADY_STEPS", "CellTree", "grow_tree"]
 
 LAYER, OP = "layer", "op"
 _MOST_BELOW = 12  # layers or ops below one node; the others together
@@ -37,6 +37,7 @@ PHASE_OF_STEPS = {
 }  # fmt: skip
 _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
+STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from profnb.subjects.advising import Finding
 
 __all__ = ["Advice", "Proposal", "as_advice", "saves_text"]
 
-
-_ALL = 0.95
+_ALL = 0.95  # of the wall time: a range from nothing to that says nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 from profnb.advice.cell_tree import CellTree
 from profnb.core.columns import Bools, Int64s
 
-__all__ = ["Edit", "Saving", "once", "remove", "replay", "scale"]
+__all__ = ["Edit", "Saving", "once", "remove", "replay", "scale", "with_below_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
     return Saving(min(low, tree.whole_ps), min(high, tree.whole_ps), taken)
 
 
-def _with_below(tree: CellTree, nodes: Sequence[int]) -> Int64s:
+def with_below_of(tree: CellTree, nodes: Sequence[int]) -> Int64s:
+    """Give nodes with all below them, each once."""
     if not len(nodes):
         return np.zeros(0, np.int64)
     return np.unique(np.concatenate([tree.rows_below(node) for node in nodes]))
@@ -89,7 +90,7 @@ def _with_below(tree: CellTree, nodes: Sequence[int]) -> Int64s:
 
 def remove(tree: CellTree, nodes: Sequence[int], because: str) -> Edit:
     """They are not done any more."""
-    return Edit(_with_below(tree, nodes), 0.0, 0.0, because)
+    return Edit(with_below_of(tree, nodes), 0.0, 0.0, because)
 
 
 def scale(
@@ -102,7 +103,7 @@ def scale(
     with_below: bool = True,
 ) -> Edit:
     """They take so many times as long, at least and at most."""
-    rows = _with_below(tree, nodes) if with_below else np.array(nodes, np.int64)
+    rows = with_below_of(tree, nodes) if with_below else np.array(nodes, np.int64)
     whole = float(tree.self_ps[rows].sum())
     return Edit(rows, whole * least, whole * most, because)
 
@@ -117,7 +118,7 @@ def once(
     with_below: bool = True,
 ) -> Edit:
     """They are done once instead of so many times, and each further time costs no more than so much."""
-    rows = _with_below(tree, nodes) if with_below else np.array(nodes, np.int64)
+    rows = with_below_of(tree, nodes) if with_below else np.array(nodes, np.int64)
     whole = float(tree.self_ps[rows].sum())
     least, most = (whole / times + (times - 1) * min(each, whole / times) for each in each_ps)
     return Edit(rows, least, most, because)

@@ -54,7 +54,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
-__all__ = ["RULES", "Finding", "find_all"]
+__all__ = ["RULES", "find_all"]
 
 Rule = Callable[[Study], Finding | None]
 Refinement = Callable[[Study, list[Finding]], list[Finding]]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
+from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import LONG_OP_PS
 from profnb.advice.proposals import Proposal
-from profnb.advice.replay import Edit, scale
+from profnb.advice.replay import Edit, scale, with_below_of
 from profnb.advice.what_if import without_input
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
@@ -33,14 +34,14 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     Not the loop of a recurrent layer, each of whose turns needs the one before.
     """
     study = model.study
-    looped = None if study is None else _looped(study, model.costs.call_ps[0])
+    looped = None if study is None else _looped(model, study)
     steps = [row for row in model.rows(*_STEPS) if model.is_main(row)]
     if looped is None or not steps:
         return
     assert study is not None
     turns, span, longest, least, most, ops = looped
     tree = model.tree
-    rows = np.concatenate([tree.rows_below(row) for row in steps])
+    rows = with_below_of(tree, steps)
     whole = float(tree.self_ps[rows].sum())
     because = f"the loop took {duration_text(span * whole)}"
     edit = Edit(rows, whole * (1 - longest + least), whole * (1 - span + most), because)
@@ -58,17 +59,11 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-_STEPS = (
-    parts.TRAIN, parts.EVALUATION, parts.PREDICT, parts.CALLS, parts.MARKED, parts.SESSION_RUNS,
-)  # fmt: skip
+_STEPS = tuple(kind for kind in STEADY_STEPS if kind != parts.VALIDATION)
 
 
-def _looped(study: Study, call_ps: float) -> tuple[int, float, float, float, float, int] | None:
+def _looped(model: Model, study: Study) -> tuple[int, float, float, float, float, int] | None:
     """What is looped over in the counted steps.
-
-    Args:
-        study: The trace's analyses.
-        call_ps: What a call of a compiled function takes at least, beside its ops.
 
     Returns:
         (turns of a step, the loops' share of the steps' time from their first op to their last, the same with
@@ -109,13 +104,13 @@ def _looped(study: Study, call_ps: float) -> tuple[int, float, float, float, flo
     mean = np.bincount(code, took)[code] / times[code]
     at_once = float(np.where(mean > LONG_OP_PS, took, took / turns).sum()) / whole
     as_now = min(float(took.sum()) / whole, span)
+    if at_once > span / 2:  # it is computing that takes the time
+        return None
     others = op_events(study, lambda name, _: _IN_LOOP.search(name) is None)
     others = others[np.isin(study.groups.step[others], counted)]
     other_ps = float((trace.events.end_ps[others] - trace.events.begin_ps[others]).sum())
-    longest = max(1 - (other_ps + call_ps * counted.size) / whole, span)
-    if at_once > span / 2:  # it is computing that takes the time
-        return None
-    return turns, span, longest, min(at_once, as_now), as_now, max(round(names.size), 1)
+    longest = max(1 - (other_ps + model.costs.call_ps[0] * counted.size) / whole, span)
+    return turns, span, longest, min(at_once, as_now), as_now, names.size
 
 
 def input_made_again(model: Model) -> Iterator[Proposal]:

@@ -31,7 +31,6 @@ __all__ = [
     "LEAST",
     "LEAST_INPUT",
     "READY",
-    "SAVE_LESS",
     "Finding",
     "cell_ps",
     "cell_share_text",
@@ -74,7 +73,6 @@ READY = {
     UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
 }
 _LEAST_ASIDE = 0.005  # of the cell: less does not show
-SAVE_LESS = "Save and load less often:"
 LEAST = 0.02  # a gain below this is not worth a sentence
 
 
@@ -177,7 +175,7 @@ def steps_share(study: Study) -> float:
         for phase, retraced in zip(times.phase, times.retraced.tolist(), strict=True)
     )
     steady_count = steady_count or len(study.summary.counted)
-    if times.was_traced.all() and study.recording.closed_by not in ("", None):
+    if times.was_traced.all() and study.recording.closed_by:
         return 1.0
     return min(steady_count * study.summary.mean_period_ps / whole, 1.0)
 

@@ -147,6 +147,15 @@ def _kind_of(name: str, file: str) -> str:
     )
 
 
+@lru_cache(maxsize=1 << 12)
+def _library_of(file: str) -> tuple[bool, bool, bool, bool]:
+    """Tell of a file: it leaves a call of Keras', is a framework's, calls what is compiled, runs ops."""
+    path = file.replace("\\", "/")
+    is_of = (pattern.search(path) is not None for pattern in (_LEAVES, _FRAMEWORKS, _RUNS_OPS))
+    leaves, is_framework, has_ops = is_of
+    return leaves, is_framework, _COMPILED in path, has_ops
+
+
 def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
     """The part that a stack is in.
 
@@ -162,7 +171,7 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
-        walk.see_library(file.replace("\\", "/"))
+        walk.see_library(file)
         if is_user_file(file):
             walk.enter_own(name if at >= base else "<cell>", file, first_line, line)
         if kind in _OF_NO_PART:
@@ -209,11 +218,10 @@ class _Walk:
 
     def see_library(self, file: str) -> None:
         """A file of a framework's tells whether ops run; in a call of a compiled function they do not."""
-        self.leaves_call = _LEAVES.search(file) is not None
-        self.is_framework = _FRAMEWORKS.search(file) is not None
-        if _COMPILED in file:
+        self.leaves_call, self.is_framework, is_compiled, has_ops = _library_of(file)
+        if is_compiled:
             self.runs_ops = None
-        elif self.runs_ops is False and _RUNS_OPS.search(file):
+        elif self.runs_ops is False and has_ops:
             self.runs_ops = True
 
     def enter_own(self, name: str, file: str, first_line: int, line: int) -> None:

@@ -18,7 +18,6 @@ _SUMMARY_OPS = (
 )  # fmt: skip
 _WRITES = ("add_summary", "SummarySaverHook.")
 _LEAST_SHARE, _FEWEST_STEPS = 0.05, 5
-_LONGEST_NAME = 60
 _LONG_START = 0.1  # of a step's period
 _LINK = "https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/"
 

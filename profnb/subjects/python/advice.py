@@ -10,7 +10,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS, EAGER_TAPES
-from profnb.subjects.advising import GUIDE, SAVE_LESS, Finding, guide, is_own_loop, window_of
+from profnb.subjects.advising import GUIDE, Finding, guide, is_own_loop, window_of
 from profnb.subjects.around_ops import share_around_calls
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
@@ -284,7 +284,7 @@ def epoch_ends(study: Study) -> Finding | None:
         return None
     if cause is not None:
         most = f" {duration_text(cause.wall_ps)} of it is {cause.text}."
-        what = "Do less in" if cause.part == CALLBACKS else SAVE_LESS
+        what = "Do less in" if cause.part == CALLBACKS else "Save and load less often:"
         again = f" Fewer, longer epochs run it less often: {longer}{seldom}."
         code = f"{what} {cause.text}.{again if cause.gaps > 1 else ''}"
     return Finding(
