@@ -296,12 +296,16 @@ def test_a_first_step_that_fills_the_memory_is_not_waited_for(timers, monkeypatc
 
 @pytest.fixture
 def traced_of_40(monkeypatch, timers):
-    """How many of 40 steps of 0.3 s are traced in a process that has grown by so much once so many have ended."""
+    """How many of 40 steps of 0.3 s, on two cores, are traced in a process that grows by so much in so many."""
 
-    def trace(megabytes, **options):
+    def trace(megabytes, step_ms=300, **options):
         ended = [0]
+        clocks = {
+            "perf_counter_ns": lambda: 10**9 + step_ms * 10**6 * ended[0],
+            "process_time": lambda: 2e-3 * step_ms * ended[0],
+        }
         monkeypatch.setattr(window, "resident_bytes", lambda: 10**9 + int(1e6 * megabytes(ended[0])))
-        monkeypatch.setattr(window, "time", types.SimpleNamespace(perf_counter_ns=lambda: 10**9 + 3 * 10**8 * ended[0]))
+        monkeypatch.setattr(window, "time", types.SimpleNamespace(**clocks))
         train_step = tf.function(lambda x: x + 1)
         with profnb.profile(**options) as p:
             for _ in range(40):
@@ -316,6 +320,13 @@ def test_the_window_closes_where_its_steps_hold_much(traced_of_40):
     """15.6 MB of events take half a second to read, at 2.5 us for 78 bytes."""
     assert traced_of_40(lambda steps: 5 * steps) == (4, "events")
     assert traced_of_40(lambda steps: 300 + 1.6 * steps) == (10, "events")
+    assert traced_of_40(lambda steps: 0.5 * steps, step_ms=20) == (32, "events")
+
+
+def test_no_more_events_are_taken_for_recorded_than_threads_had_time_for(traced_of_40):
+    """200,000 take half a second to read; two threads record them in 0.2 s at the soonest."""
+    assert traced_of_40(lambda steps: 20 * steps, step_ms=10) == (20, "events")
+    assert traced_of_40(lambda steps: 20 * steps, step_ms=1) == (40, None)
 
 
 def test_who_asks_for_steps_or_seconds_gets_them(traced_of_40):

@@ -12,8 +12,9 @@ It is bounded in events too. No profiler tells how many it holds, but what it ho
 grows by some 78 bytes an event (TensorFlow 2.21, eager ops on a CPU: 31 of 32,000, 78 of 640,000), and
 stopping, reading and showing take some 2.5 us each (1.4 us to stop). How much it grows a step is learned
 from step to step and from longer stretch to longer stretch; of the last three
-the smallest one counts, so that what a model allocates once does not. The window closes with the step after
-which stopping would take a twentieth of the cell so far, and half a second.
+the smallest one counts, so that what a model allocates once does not, and no more than the processor time of all threads
+can have recorded. The window closes with the step after which stopping would take a twentieth of the cell so
+far, and half a second.
 
 A profiler that the code starts by itself ends the window, and opens it anew when it stops, unless some steps
 were traced by then.
@@ -39,11 +40,11 @@ __all__ = ["Window"]
 # How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
 _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 _LONGEST_STOP_S = 120
-_S_A_BYTE = 2.5e-6 / 78  # of stopping, reading and showing; see above
+_BYTES_AN_EVENT, _S_AN_EVENT = 78, 2.5e-6  # of stopping, reading and showing; see above
 _LEAST_STOP_S, _STOP_SHARE = 0.5, 0.05
 _FEWEST_STEPS = 4  # whatever they take
 _STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill
-_FEWEST_S = 1.0  # in less no thread records so much; what grows is the code's own memory
+_EVENTS_A_S = 500_000  # of processor time; the most seen were 390,000, tf.data's functions on two cores
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
 _NEVER_STOPPED = (
     f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "
@@ -109,7 +110,7 @@ class Window:
         self._timer: threading.Timer | None = None
         self._since_ns: int | None = None
         self._is_due = False
-        self._resident_before = 0
+        self._resident_before, self._cpu_before_s = 0, 0.0
         self._growth = _Growth()
         self._last_step_ns = self.traced_steps = 0
         self._opened: set[str] = set()  # titles of the profilers that were started, or tried
@@ -167,7 +168,7 @@ class Window:
         try:
             self._profilers.note_ignored_options()
             self._source.begin()
-            self._resident_before = resident_bytes()
+            self._resident_before, self._cpu_before_s = resident_bytes(), time.process_time()
             self._cores.begin()
             now = self._since_ns = time.perf_counter_ns()
             recording.overhead_ns += now - begin_ns
@@ -244,11 +245,11 @@ class Window:
         """Whether stopping now would take as long as it may."""
         if self._since_ns is None or not self._options.bounds_events:
             return False
-        bytes_so_far = self._growth.of_steps(self.traced_steps)
+        grown = self._growth.of_steps(self.traced_steps) / _BYTES_AN_EVENT
+        events = min(grown, (time.process_time() - self._cpu_before_s) * _EVENTS_A_S)
         elapsed_s = (time.perf_counter_ns() - self._since_ns) / 1e9
         may_take_s = max(_LEAST_STOP_S, _STOP_SHARE * elapsed_s)
-        is_early = self.traced_steps < _FEWEST_STEPS or elapsed_s < _FEWEST_S
-        return not is_early and bytes_so_far * _S_A_BYTE >= may_take_s
+        return self.traced_steps >= _FEWEST_STEPS and events * _S_AN_EVENT >= may_take_s
 
     def stop_clock(self) -> None:
         """It closes by itself no more."""
