@@ -1,6 +1,7 @@
 """What the captured code ran with: accelerators, versions, precision policy; or why with nothing."""
 
 import contextlib
+import ctypes
 import importlib.util
 import os
 import sys
@@ -10,7 +11,7 @@ from profnb.capture.seams import BACKEND, DEVICES, POLICY, THREADING, VERSION
 
 __all__ = [
     "CORES", "INTER_OP", "INTRA_OP", "KERAS_BACKEND", "describe_environment", "explain_nothing",
-    "list_devices", "resident_bytes",
+    "allocated_bytes", "list_devices", "resident_bytes",
 ]  # fmt: skip
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
@@ -40,6 +41,32 @@ def resident_bytes() -> int:
         return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):
         return 0
+
+
+class _Allocations(ctypes.Structure):
+    """What glibc's ``mallinfo2`` tells (man 3 mallinfo)."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+            "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def allocated_bytes() -> int:
+    """Memory that this process has allocated and not freed; what is resident where nobody tells that.
+
+    What is freed stays resident, so a second capture of a process need not grow at all.
+    """
+    try:
+        ask = ctypes.CDLL(None).mallinfo2
+    except (AttributeError, OSError, TypeError):  # glibc has it from 2.33 on
+        return resident_bytes()
+    ask.restype = _Allocations
+    allocations = ask()
+    return int(allocations.uordblks + allocations.hblkhd)
 
 
 def list_devices() -> tuple[str, ...]:
