@@ -1,8 +1,8 @@
 """What to change: every rule's proposals, each with what it saves beside those before it.
 
 One threshold, one order, one treatment of overlap (design.md 4b). The proposal that saves most, by the
-middle of its range, comes first and takes its nodes' time; the next is told as what it adds, and is silent
-where that is too little. A finding of the steps saves a share of their time at most, so it takes nothing.
+middle of its range, comes first and takes the time that it speaks of; the next is told as what it adds, and
+is silent where that is too little.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,9 +64,11 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         refine: What knows more of a trace than its rules, and replaces what those found; None for nothing.
     """
     left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
+    found: list[Proposal] = []  # by rules that do not know which nodes they speak of
     if model.study is not None:
         left += [one for rule in STEP_RULES for one in rule(model)]
-        left += [_proposal(model, one) for one in find_all(model.study, refine)]
+        found = [_proposal(model, one) for one in find_all(model.study, refine)]
+        left += found
     least_ps = LEAST_SHARE * model.tree.whole_ps
     if model.has_looks:
         least_ps = max(least_ps, LEAST_PS)
@@ -74,22 +76,15 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     advised: list[Advice] = []
     while left:
         savings = [replay(model.tree, one.edits, taken) for one in left]
-        ranks = [_rank(one, saving) for one, saving in zip(left, savings, strict=True)]
-        best = max(range(len(left)), key=ranks.__getitem__)
+        best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
         proposal, saving = left.pop(best), savings[best]
-        is_bound = any(edit.is_bound for edit in proposal.edits)
-        if (2 * ranks[best] if is_bound else saving.middle_ps) < least_ps:
+        is_found = any(proposal is one for one in found)
+        if (saving.high_ps if is_found else saving.middle_ps) < least_ps:
             continue
         advised.append(_advice_of(model, proposal, saving))
-        if not is_bound:
+        if not is_found:
             taken = saving
     return advised
-
-
-def _rank(proposal: Proposal, saving: Saving) -> float:
-    """The middle of what it saves; of what nothing bounds half of the time that it speaks of."""
-    speaks_of = proposal.speaks_of_ps
-    return saving.middle_ps if speaks_of is None else min(saving.middle_ps, speaks_of / 2)
 
 
 def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
@@ -120,10 +115,8 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
         share *= of_window if finding.rule == "epoch-ends" else steps_share(study)
     most = float(tree.self_ps[rows].sum())
     saved = min(share * whole, most)
-    is_bounded = finding.bound_fraction is not None
-    left = most - saved if is_bounded else 0.0
-    edit = Edit(rows, left, most, finding.evidence, is_bound=True)
-    return _as_proposal(finding, [edit], None if is_bounded else saved)
+    edit = Edit(rows, 0.0, saved, finding.evidence, saved / most if most else 0.0)
+    return _as_proposal(finding, [edit])
 
 
 def _done_again(model: Model, finding: Finding) -> Edit | None:
@@ -136,15 +129,12 @@ def _done_again(model: Model, finding: Finding) -> Edit | None:
         return replace(again, least_ps=0.0)
     rows = np.array(model.rows(TRACING, COMPILATION), np.int64)
     whole = float(tree.self_ps[rows].sum())
-    return Edit(rows, 0.0, whole, finding.evidence, is_bound=True) if whole else None
+    return Edit(rows, 0.0, whole, finding.evidence) if whole else None
 
 
-def _as_proposal(
-    finding: Finding, edits: Sequence[Edit], speaks_of_ps: float | None = None
-) -> Proposal:
+def _as_proposal(finding: Finding, edits: Sequence[Edit]) -> Proposal:
     return Proposal(
         finding.rule, finding.title, finding.evidence, finding.code, finding.link, edits, finding.where,
-        speaks_of_ps=speaks_of_ps,
     )  # fmt: skip
 
 

@@ -4,14 +4,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from profnb.advice.cell_tree import PHASE_OF_STEPS, CellTree
+import numpy as np
+
+from profnb.advice.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
+from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import printable
-from profnb.subjects.advising import share_of
+from profnb.subjects.advising import cell_ps, share_of, steps_share
 from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
@@ -28,6 +31,7 @@ _NAMED = (
     parts.BUILDING,
 )
 _MOST_NAMES = 8
+_BETWEEN = (parts.GAPS, parts.EPOCH_ENDS)
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,40 @@ class Model:
             return False
         phase = PHASE_OF_STEPS.get(self.tree.kind[row], self.tree.name[row])
         return phase == self.study.summary.phase
+
+    @cached_property
+    def periods_ps(self) -> float:
+        """What the steady steps of the main phase take, with the gaps behind them; the cell without steps."""
+        study = self.study
+        if study is None or study.steps.is_window:
+            return float(self.tree.whole_ps)
+        return steps_share(study) * (cell_ps(study) or self.tree.whole_ps)
+
+    def some_of(
+        self,
+        kinds: Collection[str],
+        share: float,
+        remains: tuple[float, float],
+        because: str,
+    ) -> Edit:
+        """A share of the time from step to step, as far as nodes of some kinds took so long.
+
+        Args:
+            kinds: Categories of the main phase's steps, or what lies between them; none of them: all of both.
+            share: What is spoken of, of the steady steps and the gaps behind them.
+            remains: How much of that remains at least and at most.
+            because: Where these come from, a clause.
+        """
+        tree = self.tree
+        steps = with_below_of(tree, [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)])
+        rows = np.array([row for row in steps.tolist() if tree.kind[row] in kinds], np.int64)
+        between = [row for row in self.rows(*_BETWEEN) if not kinds or tree.kind[row] in kinds]
+        rows = with_below_of(tree, [*(rows if kinds else steps).tolist(), *between])
+        rows = rows if rows.size else steps if steps.size else np.arange(len(tree))
+        whole = float(tree.self_ps[rows].sum())
+        spoken = min(share * self.periods_ps, whole)
+        least, most = remains
+        return Edit(rows, least * spoken, most * spoken, because, spoken / whole if whole else 0.0)
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""

@@ -53,7 +53,6 @@ class Proposal:
 
     Attributes:
         edits: What becomes of the nodes of the tree.
-        speaks_of_ps: The time that it speaks of, where nothing bounds what it saves; else None.
     """
 
     rule: str
@@ -64,7 +63,6 @@ class Proposal:
     edits: Sequence[Edit]
     where: str = ""
     edit: Mapping[str, object] | None = None
-    speaks_of_ps: float | None = None
 
 
 def as_advice(finding: Finding, whole_ps: float) -> Advice:

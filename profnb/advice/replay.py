@@ -6,7 +6,7 @@ nothing else could go on is "device compute". So an edit of the thread's own wor
 edit of the device's work saves at most that, and at least what the host's hidden work leaves of it.
 
 Nothing is assumed to become free: an edit says what remains at least and at most. Edits of the same node
-count once; the one that comes first takes it.
+count once: the one that comes first takes what it speaks of, and leaves the others their share of the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.advice.cell_tree import CellTree
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Floats, Int64s
 
 __all__ = ["Edit", "Saving", "once", "remove", "replay", "scale", "with_below_of"]
 
@@ -26,17 +26,17 @@ class Edit:
 
     Attributes:
         rows: Nodes, each without those below.
-        least_ps: What remains of their time at least.
-        most_ps: What remains at most.
+        least_ps: What remains at least of the time that it speaks of.
+        most_ps: What remains of it at most.
         because: Where these come from, a clause.
-        is_bound: Whether no more is known than what it takes at most, so others may take the same time.
+        share: How much of their time it speaks of, 0 to 1.
     """
 
     rows: Int64s
     least_ps: float
     most_ps: float
     because: str
-    is_bound: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Saving:
     Attributes:
         low_ps: At least.
         high_ps: At most.
-        taken: Which nodes they took, shape (N,).
+        taken: How much of each node's time they spoke of, 0 to 1, shape (N,).
     """
 
     low_ps: float = 0.0
     high_ps: float = 0.0
-    taken: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    taken: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def middle_ps(self) -> float:
@@ -67,17 +67,17 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
         edits: What changes.
         before: What other edits have taken already; the saving is what these add.
     """
-    taken = np.zeros(len(tree), np.bool_) if before is None else before.taken.copy()
+    taken = np.zeros(len(tree)) if before is None else before.taken.copy()
     low = high = 0.0
     for edit in edits:
-        whole = float(tree.self_ps[edit.rows].sum())
-        rows = edit.rows[~taken[edit.rows]]
-        left = float(tree.self_ps[rows].sum())
+        spoken_ps = tree.self_ps[edit.rows] * edit.share
+        left_ps = spoken_ps * (1 - taken[edit.rows])
+        whole, left = float(spoken_ps.sum()), float(left_ps.sum())
         share = left / whole if whole else 0.0
-        error = 0.0 if edit.is_bound else tree.error_of(rows)
+        error = tree.error_of(edit.rows) * edit.share * share
         low += max(left - error - edit.most_ps * share, 0.0)
         high += max(min(left + error, tree.whole_ps) - edit.least_ps * share, 0.0)
-        taken[rows] = True
+        taken[edit.rows] += (1 - taken[edit.rows]) * edit.share
     return Saving(min(low, tree.whole_ps), min(high, tree.whole_ps), taken)
 
 
