@@ -319,15 +319,15 @@ def traced_of_40(monkeypatch, timers):
 
 
 def test_the_window_closes_where_its_steps_hold_much(traced_of_40):
-    """20 MB of events take half a second to read, at 2.5 us for 100 bytes."""
+    """10 MB of events take a quarter of a second to read, at 2.5 us for 100 bytes."""
     assert traced_of_40(lambda steps: 5 * steps) == (4, "events")
-    assert traced_of_40(lambda steps: 300 + 1.6 * steps) == (13, "events")
-    assert traced_of_40(lambda steps: 0.8 * steps, step_ms=20) == (25, "events")
+    assert traced_of_40(lambda steps: 300 + 1.6 * steps) == (7, "events")
+    assert traced_of_40(lambda steps: 0.8 * steps, step_ms=20) == (13, "events")
 
 
 def test_no_more_events_are_taken_for_recorded_than_threads_had_time_for(traced_of_40):
-    """200,000 take half a second to read; two threads record them in 0.2 s at the soonest."""
-    assert traced_of_40(lambda steps: 20 * steps, step_ms=10) == (20, "events")
+    """100,000 take a quarter of a second to read; two threads record them in 0.1 s at the soonest."""
+    assert traced_of_40(lambda steps: 20 * steps, step_ms=10) == (10, "events")
     assert traced_of_40(lambda steps: 20 * steps, step_ms=1) == (40, None)
 
 

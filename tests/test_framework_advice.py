@@ -352,4 +352,4 @@ def test_workers_are_asked_for_where_there_are_none_and_more_where_they_are_slow
 def test_what_a_loader_makes_faster_than_a_worker_hands_it_over_needs_no_workers():
     found = fetches("_SingleProcessDataLoaderIter")  # 0.4 ms a batch
     assert "num_workers" not in found.code and "torch.randperm" in found.code
-    assert found.saves_ms[0] == 0 and found.bound_fraction == pytest.approx(1)  # nothing bounds it: the loader's own Python goes, too
+    assert 0.15 < found.saves_ms[0] / found.wall_ms < 0.25 and found.bound_fraction == pytest.approx(0.4, abs=0.01)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from recorded import FACTS, program
+from advised import advised
 from traces import event, host, line, read
 
 import profnb
@@ -13,7 +14,6 @@ from profnb import Profile
 from profnb.report.notes import note_starvation, notes_of
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.iterators import find_iterators, keras_array_rows, label_of
-from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
 from profnb.subjects.input.charges import charge_waiting
@@ -52,7 +52,7 @@ def test_an_iterator_that_only_hands_over_is_not_blamed():
     assert study.input.diagnosis.severity == "none"
     assert "no stage of the pipeline stands out" in study.input.diagnosis.sentence
     assert "training" not in study.input.diagnosis.sentence  # a predict has no training
-    assert "input-bound" not in {advice.rule for advice in find_all(study)}
+    assert "input-bound" not in set(advised(study))
 
 
 def test_a_handful_of_steps_is_told_nothing_of_its_input():
@@ -61,7 +61,7 @@ def test_a_handful_of_steps_is_told_nothing_of_its_input():
     for count in (1, 2, 3, 4):
         study = Study(starved(count))
         assert study.input.diagnosis is None or study.input.diagnosis.iterator == -1
-        assert "input-bound" not in {advice.rule for advice in find_all(study)}
+        assert "input-bound" not in set(advised(study))
 
 
 KERAS = ["Root", "Root::Prefetch", "Root::Prefetch::ParallelMapV2", "Root::Prefetch::ParallelMapV2::Zip", "Root::Prefetch::ParallelMapV2::Zip[0]::FlatMap",
@@ -90,7 +90,7 @@ def test_the_pipeline_that_keras_makes_of_arrays_is_nobodys_to_mend(slow, phase)
     found = study.input.diagnosis
     assert (found.severity, found.fix) == ("none", "")
     assert "arrays in memory" in found.sentence
-    assert not {"input-bound", "python-input", "prefetch-more"} & {advice.rule for advice in find_all(study)}
+    assert not {"input-bound", "python-input", "prefetch-more"} & set(advised(study))
     assert note_starvation(found) == []
 
 
@@ -112,7 +112,7 @@ def test_what_a_cache_keeps_is_not_told_to_be_cached(cache):
         study = waiting(paths, slow)
         assert study.input.diagnosis.iterator == -1, study.input.diagnosis.sentence
         assert ".cache()" not in " ".join(notes_of(study))
-        assert "input-bound" not in {advice.rule for advice in find_all(study)}
+        assert "input-bound" not in set(advised(study))
     below = ["Root", "Root::Prefetch", "Root::Prefetch::Map", f"Root::Prefetch::Map::{cache}"]
     assert waiting(below, below[2]).input.diagnosis.cause == "sequential map"
 
@@ -123,7 +123,7 @@ def test_where_nothing_tells_why_only_the_cause_is_said():
     found = study.input.diagnosis
     assert (found.cause, found.fix) == ("other", "")
     assert "Zip is the limit" in found.sentence
-    [advice] = [advice for advice in find_all(study) if advice.rule == "input-bound"]
+    advice = advised(study)["input-bound"]
     assert advice.code == ""
     assert note_starvation(found)[0] == f"Input-bound: {found.sentence}"
 
@@ -132,7 +132,7 @@ def test_the_outermost_iterator_is_advised_on_where_it_is_the_limit_itself():
     for paths, rule in ((["Root", "Root::Range"], "input-bound"), (["Map"], "input-bound"), (["Generator"], "python-input")):
         study = waiting(paths, paths[0])
         assert study.input.diagnosis.iterator == 0
-        assert rule in {advice.rule for advice in find_all(study)}
+        assert rule in set(advised(study))
 
 
 def test_no_sentence_on_input_speaks_of_a_training():
@@ -143,11 +143,11 @@ def test_no_sentence_on_input_speaks_of_a_training():
 def test_the_line_of_the_users_function_is_told():
     names, lines = [(("Range", ""), ("Map", "augment"))], [(("Range", ""), ("Map", "Cell [3]:8"))]
     study = Study(starved(), recording=Recording(datasets=names, dataset_lines=lines))
-    [found] = [advice for advice in find_all(study) if advice.rule == "input-bound"]
+    found = advised(study)["input-bound"]
     assert found.where == "Cell [3]:8"
     two = [*lines, (("Range", ""), ("Map", "Cell [4]:1"))]
     study = Study(starved(), recording=Recording(datasets=names, dataset_lines=two))
-    assert [advice.where for advice in find_all(study) if advice.rule == "input-bound"] == [""]
+    assert advised(study)["input-bound"].where == ""
 
 
 @pytest.mark.parametrize(("severity", "said"), [("high", "Input-bound: "), ("moderate", "Partly input-bound: ")])

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from recorded import program
+from advised import advised
 from traces import tell_beside, told_beside
 
 from profnb.capture.machine import network_files
@@ -12,7 +13,6 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 
 TABLE = r"""
@@ -120,7 +120,7 @@ def test_a_home_is_not_told(mounted, monkeypatch):
 def advice(name, **seen):
     profile = program(name)
     recording = Recording(network_files=NetworkFiles(**seen))
-    return {one.rule: one for one in find_all(Study(profile.trace, 0, recording))}
+    return advised(Study(profile.trace, 0, recording))
 
 
 DRIVE, NFS = {"/content/drive (fuse.drive)": 40}, {"/mnt/data (nfs4)": 40}
@@ -130,7 +130,7 @@ def test_a_starved_training_that_reads_on_a_drive():
     found = advice("pipeline-small-files", looks=50, found=40, files=1200, mounts=DRIVE)
     assert next(iter(found)) == "network-files"
     said = found["network-files"]
-    assert "in 40 of 50 looks at the open files it was reading on /content/drive (fuse.drive), a network mount: 1,200 different files." in said.evidence
+    assert "In 40 of 50 looks at the open files it was reading on /content/drive (fuse.drive), a network mount: 1,200 different files." in said.evidence
     assert "!cp -r /content/drive/..." in said.code
     assert said.bound_fraction == advice("pipeline-small-files")["input-bound"].bound_fraction
     other = advice("pipeline-small-files", looks=50, found=40, files=1, mounts=NFS)["network-files"]

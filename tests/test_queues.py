@@ -13,11 +13,11 @@ import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.session_records import GapRecords, QueueRecord, SessionRecords
 from profnb.report.notes import notes_of
-from profnb.advice.step_findings import find_all
 from profnb.subjects.input.buffers import BUFFERS
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.study import Study
 
+from advised import advised
 from traces import event, host, line, read
 
 MS, NS = 1_000_000_000, 1_000_000
@@ -57,12 +57,12 @@ def test_a_queue_that_keeps_steps_waiting_was_empty_and_its_filling_is_the_limit
     assert set(frame.capacity) == {6} and set(frame.min_after_dequeue) == {0}
     assert frame[frame.is_empty].time_ms.tolist() == [20.0 * row for row in range(STEPS)]
     assert frame.buffered_elements.tolist() == [0] * len(frame)
-    (advice, *_) = find_all(starved)
+    advice, *_ = advised(starved).values()
     assert advice.rule == "python-input"
     assert "steps found too few elements in the queue q. 1 thread puts in 103 a second with put" in advice.evidence
     assert "and runs a function of Python (PyFunc); they are at it 100.0 % of the time" in advice.evidence
     assert advice.bound_fraction == pytest.approx(0.75, abs=0.05)
-    assert not any(a.rule == "waiting-for-input" for a in find_all(starved))
+    assert "waiting-for-input" not in advised(starved)
     assert not any("tf.data iterator" in note for note in notes_of(starved))
 
 
@@ -80,7 +80,7 @@ def test_a_full_queue_limits_nothing():
     begins = np.isin(use.time_ps, [20 * MS * row for row in range(1, STEPS)])
     assert use.held[begins].tolist() == [6] * 9
     assert use.held.min() == 4  # as two were taken
-    assert not {"input-bound", "python-input", "waiting-for-input"} & {a.rule for a in find_all(study(0.1, full))}
+    assert not {"input-bound", "python-input", "waiting-for-input"} & set(advised(study(0.1, full)))
 
 
 def test_what_a_queue_held_that_never_was_empty_nor_full_is_not_known():
@@ -102,7 +102,7 @@ def test_what_a_queue_held_that_never_was_empty_nor_full_is_not_known():
     ],
 )  # fmt: skip
 def test_the_cause_is_in_what_fills_it(sources, begins, rule, words):
-    (advice, *_) = find_all(study(15, SLOW, sources=sources, begins=begins))
+    advice, *_ = advised(study(15, SLOW, sources=sources, begins=begins)).values()
     assert advice.rule == rule
     assert words in advice.evidence
     assert ("PyFunc" in advice.evidence) is False
@@ -111,7 +111,7 @@ def test_the_cause_is_in_what_fills_it(sources, begins, rule, words):
 def test_files_that_are_read_whole_are_counted_and_measured():
     made = study(15, SLOW, sources=("ReaderReadV2", "WholeFileReaderV2"))
     made.recording.sessions.queues.append(QueueRecord("names", "FIFOQueueV2", files=600, file_bytes=128))
-    (advice, *_) = find_all(made)
+    advice, *_ = advised(made).values()
     assert "and runs ReaderReadV2, one file for each element, 600 files of 128 B on average; they" in advice.evidence
     assert "TFRecords" in advice.code
 
@@ -119,7 +119,7 @@ def test_files_that_are_read_whole_are_counted_and_measured():
 def test_a_queue_that_keeps_up_is_no_input_of_unknown_making():
     use = study(2, [20 * row + at for row in range(STEPS) for at in (8, 9)])
     assert use.input.queues[0].found_empty == 0
-    assert "waiting-for-input" not in {a.rule for a in find_all(use)}
+    assert "waiting-for-input" not in advised(use)
 
 
 def test_a_queue_of_another_program_is_none_of_these():
@@ -251,7 +251,7 @@ def test_a_queue_that_python_fills_slowly(begins_first):
     (use,) = starved.input.queues
     assert (use.dequeued, use.found_empty, use.steps_empty, use.threads) == (10, 10, starved.summary.counted.size, 2)
     assert use.enqueue_ps >= 7 * MS and use.held[use.is_empty].tolist() == [4] * 10
-    (advice, *_) = find_all(starved)
+    advice, *_ = advised(starved).values()
     assert advice.rule == "python-input"
     assert "10 of 10 steps found too few elements in the queue slowly" in advice.evidence and "2 threads put in" in advice.evidence
     assert "and runs a function of Python (PyFunc)" in advice.evidence

@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 
 import profnb
+from profnb.advice.cell_model import Model
+from profnb.advice.cell_tree import grow_tree
+from profnb.advice.input_rules import files_read_singly
+from profnb.advice.replay import replay
 from profnb.capture.datasets import find_files, mean_size
 from profnb.subjects.input.diagnosis import CAUSES
-from profnb.subjects.feeds.advice import note_files, small_files
+from profnb.subjects.starving import note_files
 from profnb.subjects.input.input_functions import files_text, find_small_files
 
 from recorded import program
+
+
+def proposed(study):
+    return list(files_read_singly(Model(grow_tree(None, study), study)))
+
 
 READS = (("ReadFile", 5_000, 600), ("DecodeRaw", 500, 600))
 
@@ -78,16 +87,15 @@ def test_files_of_real_pipelines_are_counted_and_said(tmp_path):
     diagnosis = p.study.input.diagnosis
     p.study.input.__dict__["diagnosis"] = replace(diagnosis, cause="")
     waiting = p.study.input.waiting
-    period = int(waiting.period_ps[waiting.counted].sum())
-    said = small_files(p.study)
-    bound = min(waiting.fraction, found.reading_ps / period)
-    assert (said is not None) == (bound >= 0.02 and found.reading_ps > found.other_ps)
-    if said is not None:
-        assert "80 while traced (80 files of 32 B on average)" in said.evidence
-        assert said.bound_fraction == pytest.approx(bound)
-        assert said.code == CAUSES["small files"][1]
+    said = proposed(p.study)
+    assert bool(said) == (waiting.fraction > 0 and found.reading_ps > found.other_ps)
+    if said:
+        assert "80 while traced (80 files of 32 B on average)" in said[0].evidence
+        assert said[0].code == CAUSES["small files"][1]
+        saving = replay(grow_tree(None, p.study), said[0].edits)
+        assert 0 < saving.low_ps <= saving.high_ps
     p.study.input.__dict__["diagnosis"] = replace(diagnosis, cause="small files")
-    assert small_files(p.study) is None  # the rule of starving steps says it
+    assert not proposed(p.study)  # the rule of starving steps says it
 
 
 def test_a_starving_pipeline_of_files_says_how_many_there_are():
@@ -96,7 +104,7 @@ def test_a_starving_pipeline_of_files_says_how_many_there_are():
     study = type(p.study)(p.trace, recording=p.recording)
     assert study.input.diagnosis.cause == "small files"
     assert study.input.diagnosis.sentence.endswith("There are 600 files of 128 B on average.")
-    assert small_files(study) is None
+    assert not proposed(study)
 
 
 @pytest.mark.parametrize(("waits", "cause", "is_said"), [(0.01, "other", True), (0.2, "other", False), (0.01, "small files", False)])

@@ -8,6 +8,7 @@ what_if          ``p.what_if``: a user's change to edits
 numbers          the numbers that steer the rules
 proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
+input_rules      rules that ask why steps wait for their input
 step_rules       rules that ask the tree and the trace's tables
 step_findings    what rules of single subjects find of the steps
 advise           every proposal with what it saves beside those before it, in order

@@ -14,7 +14,8 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
+from profnb.advice.input_rules import INPUT_RULES
+from profnb.advice.numbers import LEAST_PS, LEAST_SHARE
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
 from profnb.advice.step_findings import Refinement, find_all
@@ -31,6 +32,7 @@ from profnb.capture.parts.tree_records import (
 from profnb.core.units import PS_PER_MS
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
+from profnb.subjects.unseen import unrecorded_backend
 
 if TYPE_CHECKING:
     from profnb.core.columns import Int64s
@@ -42,10 +44,6 @@ _NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
 _KINDS = {
     "eager-ops": (EAGER,),
     "checkpoints": (parts.CHECKPOINTING,),
-    **dict.fromkeys(
-        ["input-bound", "network-files", "python-input", "prefetch-more", "waiting-for-input"],
-        (parts.INPUT,),
-    ),
 }
 # What lies between steps is told by looks, by name; what is left of it is the framework's own.
 _BETWEEN = {
@@ -64,11 +62,11 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         refine: What knows more of a trace than its rules, and replaces what those found; None for nothing.
     """
     left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
-    found: list[Proposal] = []  # by rules that do not know which nodes they speak of
-    if model.study is not None:
-        left += [one for rule in STEP_RULES for one in rule(model)]
-        found = [_proposal(model, one) for one in find_all(model.study, refine)]
-        left += found
+    vague: list[Proposal] = []  # of rules that do not know which nodes they speak of
+    if model.study is not None and not unrecorded_backend(model.study):
+        left += [one for rule in (*INPUT_RULES, *STEP_RULES) for one in rule(model)]
+        vague = [_proposal(model, one) for one in find_all(model.study, refine)]
+        left += vague
     least_ps = LEAST_SHARE * model.tree.whole_ps
     if model.has_looks:
         least_ps = max(least_ps, LEAST_PS)
@@ -78,11 +76,11 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         savings = [replay(model.tree, one.edits, taken) for one in left]
         best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
         proposal, saving = left.pop(best), savings[best]
-        is_found = any(proposal is one for one in found)
-        if (saving.high_ps if is_found else saving.middle_ps) < least_ps:
+        is_vague = any(proposal is one for one in vague)
+        if (saving.high_ps if is_vague else saving.middle_ps) < least_ps:
             continue
         advised.append(_advice_of(model, proposal, saving))
-        if not is_found:
+        if not is_vague:
             taken = saving
     return advised
 
@@ -92,7 +90,7 @@ def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
     rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
     tree = model.tree
     without = max(tree.whole_ps - model.own_ps, 1)
-    high_ps = min(saving.high_ps * min(tree.whole_ps / without, MOST_OF_OURS), without)
+    high_ps = min(saving.high_ps * tree.whole_ps / without, without)
     saves = (min(saving.low_ps, high_ps) / PS_PER_MS, high_ps / PS_PER_MS)
     whole = tree.whole_ps / PS_PER_MS
     return Advice(

@@ -172,11 +172,12 @@ class Model:
             because: Where these come from, a clause.
         """
         tree = self.tree
-        steps = with_below_of(tree, [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)])
-        rows = np.array([row for row in steps.tolist() if tree.kind[row] in kinds], np.int64)
-        between = [row for row in self.rows(*_BETWEEN) if not kinds or tree.kind[row] in kinds]
-        rows = with_below_of(tree, [*(rows if kinds else steps).tolist(), *between])
-        rows = rows if rows.size else steps if steps.size else np.arange(len(tree))
+        steps = [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)]
+        everything = with_below_of(tree, [*steps, *self.rows(*_BETWEEN)])
+        chosen = [row for row in everything.tolist() if tree.kind[row] in kinds]
+        rows = with_below_of(tree, [row for row in chosen if tree.kind[row] not in _BETWEEN])
+        rows = np.union1d(rows, np.array(chosen, np.int64)) if kinds else everything
+        rows = rows if rows.size else everything if everything.size else np.arange(len(tree))
         whole = float(tree.self_ps[rows].sum())
         spoken = min(share * self.periods_ps, whole)
         least, most = remains

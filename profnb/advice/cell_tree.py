@@ -215,7 +215,11 @@ def _recorded(study: Study) -> list[TreeNode]:
     between = np.flatnonzero(gaps.duration_ps)
     if between.size:
         whole = int(gaps.duration_ps.sum())
-        nodes.append(TreeNode(0, parts.GAPS, occurrences=between.size, self_ns=whole))
+        nodes.append(TreeNode(0, parts.GAPS, occurrences=between.size))
+        shares = study.breakdown.gap_picoseconds.sum(axis=0)
+        _add_below(
+            nodes, len(nodes) - 1, whole, list(zip(CATEGORIES, shares.tolist(), strict=True))
+        )
     return nodes
 
 

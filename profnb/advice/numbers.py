@@ -9,9 +9,6 @@ SELDOM = 5
 # Of Python of one's own that is made faster, run less often or beside the steps, half remains at most: what
 # people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
 HALF = 0.5
-# How many times as long a cell may be for profnb, in what a change is said to save at most: of cells of a
-# second it takes a fifth on two slow cores. What is beyond that is told, and is no part of the cell.
-MOST_OF_OURS = 1.25
 # From so many times on, what is set up each time is told by all of them: of fewer the first, in which
 # functions are traced and threads start, is too large a part (10 to 100 times as long in all programs tried).
 FEWEST = 5

@@ -26,14 +26,6 @@ from profnb.subjects.device.idle_advice import (
     idle_device,
     launch_bound,
 )
-from profnb.subjects.feeds.advice import empty_queue, feeding_by_hand, small_files
-from profnb.subjects.input.advice import (
-    input_bound,
-    prefetch_more,
-    python_input,
-    waiting_for_input,
-)
-from profnb.subjects.input.network_advice import network_files
 from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
@@ -63,14 +55,6 @@ RULES: tuple[Rule, ...] = (
     new_model_in_a_loop,
     own_validation,
     unused_gpu,
-    network_files,
-    input_bound,
-    python_input,
-    prefetch_more,
-    waiting_for_input,
-    feeding_by_hand,
-    empty_queue,
-    small_files,
     python_between_steps,
     python_in_the_step,
     epoch_ends,

@@ -9,22 +9,18 @@ from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import LONG_OP_PS
 from profnb.advice.proposals import Proposal
-from profnb.advice.replay import Edit, scale, with_below_of
-from profnb.advice.what_if import without_input
+from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, op_events
 from profnb.subjects.study import Study
-from profnb.trace.names import PYTHON_OPS
 from profnb.trace.op_names import parse_op
 
 __all__ = ["STEP_RULES"]
 
 _IN_LOOP = re.compile(r"(?:^|/)while/body/")
 _RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)
-_MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave")
 _LONGEST = 60
 
 
@@ -113,42 +109,4 @@ def _looped(model: Model, study: Study) -> tuple[int, float, float, float, float
     return turns, span, longest, min(at_once, as_now), as_now, names.size
 
 
-def input_made_again(model: Model) -> Iterator[Proposal]:
-    """Each epoch reads and maps the same data again, and the steps wait for it.
-
-    Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
-    """
-    study, tree = model.study, model.tree
-    epochs = [row for row in model.rows(EPOCH) if tree.occurrences[row] >= 2]
-    if study is None or not epochs:
-        return
-    table = study.input.pipeline
-    kinds = set(table.kind)
-    ops = {op for functions in table.function_ops for op, *_ in functions}
-    if not kinds & set(_MADE_BY_MAPS) or any(kind.endswith("Cache") for kind in kinds):
-        return
-    if "Generator" in kinds or any(op in PYTHON_OPS or "Random" in op for op in ops):
-        return
-    times = max(int(tree.occurrences[row]) for row in epochs)
-    edits = without_input(model, 1 / times)
-    if not edits:
-        return
-    ends = [
-        row for row in model.rows(SETTING_UP, parts.EPOCH_ENDS) if model.is_inside(row, (EPOCH,), 0)
-    ]
-    because = "a new epoch waits for its first batch"
-    edits.append(scale(tree, ends, 1 / times, 1.0, because))
-    took = int(tree.self_ps[edits[0].rows].sum())
-    yield Proposal(
-        "cache-input", "Keep what the input made: cache()",
-        f"{count_text(times)} epochs each made all elements anew, and the steps waited {duration_text(took)} "
-        "for them.",
-        "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): what stands before "
-        "cache() runs in the first epoch only. It needs memory for all of it, or cache(filename) a disk.",
-        f"{GUIDE}/data_performance#caching", edits, model.line_above(epochs[0]),
-    )  # fmt: skip
-
-
-STEP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
-    loops_of_small_ops, input_made_again,
-)  # fmt: skip
+STEP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (loops_of_small_ops,)

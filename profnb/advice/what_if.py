@@ -17,16 +17,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.advice.cell_model import Model
+from profnb.advice.numbers import HALF
 from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
+from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import share_of, window_of
 from profnb.subjects.covered_time import covered_share, period_ps
+from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.study import Study
-from profnb.trace.names import PYTHON_OPS
 
 __all__ = ["WhatIf", "what_if"]
 
@@ -163,41 +165,59 @@ def launch(model: Model, value: object) -> list[Edit]:
 
 def without_input(model: Model, value: object) -> list[Edit]:
     """Waiting for input takes so many times as long, and its threads leave so much more to the steps."""
-    factor, nodes = _factor(value, "input"), model.rows(parts.INPUT)
-    tree, study = model.tree, model.study
-    took = _took(model, nodes)
-    edits = [
-        scale(tree, nodes, factor, factor, f"waiting for input took {took} that nothing else hid")
-    ]
+    factor = _factor(value, "input")
+    return input_scaled(model, factor, factor)
+
+
+def input_scaled(model: Model, least: float, most: float) -> list[Edit]:
+    """The same, with so much of the waiting left at least and at most."""
+    nodes, tree, study = model.rows(parts.INPUT), model.tree, model.study
+    because = f"waiting for input took {_took(model, nodes)} that nothing else hid"
+    edits = [scale(tree, nodes, least, most, because)] if nodes else []
+    if study is None:
+        return edits
+    # The pipeline's own calls tell of waits, too, that no op asked for.
+    wait_ps = np.nan_to_num(study.input.waiting.fraction) * model.periods_ps
+    more = 1 - float(tree.wall_ps[nodes].sum()) / wait_ps if wait_ps else 0.0
+    if more > 0:
+        share = more * study.input.waiting.fraction
+        edits.append(model.some_of((parts.GAPS, OTHERS), share, (least, most), because))
     computing = model.rows("host compute")
-    crowded = 0.0 if study is None else _crowded_share(study)
-    if crowded and computing and factor < 1:
+    crowded, sure = _crowded_share(study)
+    if crowded and computing and least < 1:
         because = f"its threads may have held up {percent_text(crowded)} of what the steps computed"
-        edits.append(scale(tree, computing, 1 - (1 - factor) * crowded, 1.0, because))
-    return edits if nodes else edits[1:]
+        surely = min(sure, (1 - least) * crowded) * (1 - most) / (1 - least)
+        edits.append(scale(tree, computing, 1 - (1 - least) * crowded, 1 - surely, because))
+    return edits
 
 
-def _crowded_share(study: Study) -> float:
-    """Of what the steps compute on the host, the share that the pipeline's threads may have held up.
+def _crowded_share(study: Study) -> tuple[float, float]:
+    """Find how much of what the steps compute on the host the pipeline's threads held up.
 
     They hold up Python for as long as they run Python, under the interpreter's lock, and anything for as long
-    as threads waited for a free core; at most for as long as they work.
+    as threads waited for a free core; at most for as long as they work. Where all cores are busy, work that
+    goes frees its share of them.
+
+    Returns:
+        What they held up at most, and surely, of that time.
     """
-    pipeline, window = study.input.pipeline, window_of(study)
+    pipeline, window, waits = study.input.pipeline, window_of(study), study.recording.core_waits
     computing = share_of(study, "host compute")
     if not len(pipeline) or not window or not computing:
-        return 0.0
+        return 0.0, 0.0
     parent = pipeline.tree.parent
     on_own_thread = (parent >= 0) & pipeline.tree.is_async[np.maximum(parent, 0)]
-    works = int(
+    works_ps = int(
         pipeline.total_ps[on_own_thread].sum() + pipeline.function_ps[pipeline.tree.is_async].sum()
     )
-    works_python = any(kind == "Generator" for kind in pipeline.kind) or any(
-        name in PYTHON_OPS for ops in pipeline.function_ops for name, *_ in ops
-    )
-    waited = study.recording.core_waits.waited_fraction
-    held_up = 1.0 if works_python else waited / (1 + waited)
-    return min(works / window / computing, held_up)
+    works = works_ps / window / computing
+    if any(runs_python(pipeline, row) for row in range(len(pipeline))):
+        return min(works, 1.0), min(works, 1.0) * HALF
+    held_up = min(works, waits.waited_fraction / (1 + waits.waited_fraction))
+    every = waits.wall_ns * waits.cores
+    busy = min((waits.ran_ns + waits.others_ns) / every, 1.0) if every else 0.0
+    waiting = share_of(study, "input") / computing
+    return held_up, min(max(busy * works / max(waits.cores, 1) - waiting, 0.0), held_up)
 
 
 def device(model: Model, value: object) -> list[Edit]:

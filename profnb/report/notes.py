@@ -13,11 +13,11 @@ from profnb.steps.untraced.clock import UntracedClock
 from profnb.steps.untraced.cost import TracingCost
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
-from profnb.subjects.feeds.advice import note_files, note_queues
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
 from profnb.subjects.ops.session_advice import note_threads, note_waits
+from profnb.subjects.starving import note_files, note_queues
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words

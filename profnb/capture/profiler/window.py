@@ -11,10 +11,10 @@ its end is found, for ``-t 10``, on the cell's own time::
 It is bounded in events too. No profiler tells how many it holds, but what it holds is memory that it
 allocated: 91 bytes for an event of eager ops, 148 for one of tf.data's (TensorFlow 2.21), and stopping,
 reading and showing take some 2.5 us each (1.4 us to stop). How much is allocated a step is learned
-from step to step and from longer stretch to longer stretch; of the last three
-the smallest one counts, so that what a model allocates once does not, and no more than the processor time of all threads
-can have recorded. The window closes with the step after which stopping would take a twentieth of the cell so
-far, and half a second.
+from step to step and from longer stretch to longer stretch; of the last three the smallest one counts, so
+that what a model allocates once does not, and no more than the processor time of all threads can have
+recorded. The window closes with the step after which all that would take a twentieth of the cell so far, and
+a quarter of a second.
 
 A profiler that the code starts by itself ends the window, and opens it anew when it stops, unless some steps
 were traced by then.
@@ -41,10 +41,12 @@ __all__ = ["Window"]
 _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 _LONGEST_STOP_S = 120
 _BYTES_AN_EVENT, _S_AN_EVENT = 100, 2.5e-6  # of stopping, reading and showing; see above
-_LEAST_STOP_S, _STOP_SHARE = 0.5, 0.05
+_LEAST_STOP_S, _STOP_SHARE = 0.25, 0.05
 _FEWEST_STEPS = 4  # whatever they take
 _STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill
-_EVENTS_A_S = 500_000  # of processor time; the most seen were 390,000, tf.data's functions on two cores
+_EVENTS_A_S = (
+    500_000  # of processor time; the most seen were 390,000, tf.data's functions on two cores
+)
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
 _NEVER_STOPPED = (
     f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "

@@ -3,5 +3,4 @@
 feeding        session runs that are fed by hand, and Python between them
 queues         how full each queue was, when it was found empty, and what limits it
 queue_chart    how queues are shown
-advice         rules on both
 """

@@ -8,5 +8,4 @@ pipeline                     the table of iterators
 find                         all of it for one trace
 diagnosis, input_causes      what starves the training; why an iterator may be slow, and what helps
 section                      how it is shown
-advice, network_advice       rules on what starves the training; on input that is read over a network
 """

@@ -21,6 +21,8 @@ __all__ = [
     "InputDiagnosis",
     "diagnose_input",
     "explain_first_element",
+    "runs_ahead",
+    "runs_python",
 ]
 
 BOUND = 0.05
@@ -109,7 +111,7 @@ def diagnose_input(
     by_iterator = waiting.charged_ps.sum(axis=1)
     whole = int(by_iterator.sum())
     is_far_ahead = waiting.busy_ps * _FAR_MORE * waiting.model_per_second < 1e12
-    if waiting.elements < _FEWEST_ELEMENTS or (_runs_ahead(table) and is_far_ahead):
+    if waiting.elements < _FEWEST_ELEMENTS or (runs_ahead(table) and is_far_ahead):
         severity = "none"  # it waits for a core, or for what comes seldom: no stage makes too few
     if severity == "none" or not whole:
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
@@ -136,7 +138,7 @@ def diagnose_input(
         return InputDiagnosis("none", -1, "", sentence, "")
     busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
     what, fix = CAUSES[cause]
-    if not _runs_ahead(table) and cause not in ("no prefetch", "python"):
+    if not runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
     threads = ""
@@ -246,7 +248,7 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
     kind = table.kind[row]
     ops = table.function_ops[row]
     cause = "other"
-    if kind == "Generator" or any(name in PYTHON_OPS for name, *_ in ops):
+    if runs_python(table, row):
         cause = "python"
     elif in_function and kind not in _MAPS:
         cause = "busy"
@@ -263,12 +265,18 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
         cause = "shuffle"
     elif kind in _COPIES:
         cause = "batch"
-    elif not _runs_ahead(table):
+    elif not runs_ahead(table):
         cause = "no prefetch"
     return cause
 
 
-def _runs_ahead(table: InputPipeline) -> bool:
+def runs_python(table: InputPipeline, row: int) -> bool:
+    """Whether an iterator's elements are made by Python."""
+    ops = table.function_ops[row]
+    return table.kind[row] == "Generator" or any(name in PYTHON_OPS for name, *_ in ops)
+
+
+def runs_ahead(table: InputPipeline) -> bool:
     """Whether anything of the pipeline works beside the training, as far as was recorded."""
     return bool(table.tree.is_async.any()) or any(
         kind.startswith("Prefetch") for kind in table.kind

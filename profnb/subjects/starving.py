@@ -1,16 +1,15 @@
-"""Rules of advice on TensorFlow 1's input: arrays that Python makes between session runs, and queues."""
+"""Queues of TensorFlow 1 that steps wait for, why, and what to change; files that are read one by one."""
 
-from profnb.capture.session_records import BEFORE, FEEDS
+from dataclasses import dataclass
+
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
-from profnb.subjects.advising import GUIDE, LEAST, LEAST_INPUT, Finding, share_of
+from profnb.subjects.advising import LEAST_INPUT, share_of
 from profnb.subjects.feeds.queues import QueueUse
-from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.input.input_functions import SmallFiles, files_text
-from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
-__all__ = ["empty_queue", "feeding_by_hand", "note_files", "note_queues", "small_files"]
+__all__ = ["StarvingQueue", "diagnose_queue", "note_files", "note_queues", "reads_singly"]
 
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
@@ -23,31 +22,19 @@ _DECODES = (
 _WHOLE = ("WholeFileReader", "ReadFile")
 
 
-def feeding_by_hand(study: Study) -> Finding | None:
-    """Python makes what is fed between two session runs, for 5 % of the time or more.
+@dataclass(frozen=True, slots=True)
+class StarvingQueue:
+    """A queue that the steps wait for.
 
-    Statements whose values are fed, or new arrays and what comes before the run in its loop, are most of it;
-    and the graph does not grow.
+    Attributes:
+        cause: "python", "decode", "read", "upstream" or "other".
+        sentence: The answer, with its numbers.
+        fix: What to change.
     """
-    feeding = study.input.feeding
-    if feeding is None or not feeding.makes_input:
-        return None
-    if find_growth(study.recording.graph_versions) is not None:
-        return None  # what Python makes there is ops, which is said
-    lines = feeding.named((FEEDS, BEFORE))
-    most = f" Most of it is {lines}." if lines else ""
-    return Finding(
-        "python-input", "Feed the model without Python",
-        f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
-        f"TensorFlow waits: {percent_text(feeding.share)} of the time, "
-        f"{duration_text(feeding.each_ps)} a step.{most}",
-        feeding.share,
-        "Prepare the data once: write what is made there with tf.io.TFRecordWriter, and read it with "
-        "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); "
-        "tf.compat.v1.data.make_one_shot_iterator(dataset).get_next() takes the placeholder's place, so the "
-        "next batch is made while this one is computed.",
-        f"{GUIDE}/data_performance",
-    )  # fmt: skip
+
+    cause: str
+    sentence: str
+    fix: str
 
 
 def _limiting_queue(study: Study) -> QueueUse | None:
@@ -59,30 +46,24 @@ def _limiting_queue(study: Study) -> QueueUse | None:
     return max(queues, key=lambda use: use.steps_empty)
 
 
-def empty_queue(study: Study) -> Finding | None:
-    """Steps wait for a queue that does not hold enough, for 5 % of the time or more."""
+def diagnose_queue(study: Study) -> StarvingQueue | None:
+    """Name the queue that does not hold enough, and why; None where the steps wait for none."""
     use = _limiting_queue(study)
     if use is None:
         return None
-    record, share = use.record, share_of(study, "input")
+    record, cause = use.record, _cause(use)
     kept = (
         f" (it keeps back min_after_dequeue = {count_text(record.min_after_dequeue)}"
         + (f" of its {count_text(record.capacity)})" if record.capacity > 0 else ")")
         if record.min_after_dequeue
         else ""
     )
-    cause = _cause(use)
-    title = "Fill the queue without Python" if cause == "python" else "Fill the queue faster"
-    rule = "python-input" if cause == "python" else "input-bound"
-    return Finding(
-        rule, title,
-        f"{percent_text(share)} of the time is waiting for the next batch: {count_text(use.steps_empty)} of "
-        f"{counted_text(study.summary.counted.size, 'step')} found too few elements in the queue "
-        f"{record.name[:80]}{kept}. {_filling(use, cause)}",
-        share,
-        _REPAIRS[cause],
-        f"{GUIDE}/data_performance",
-    )  # fmt: skip
+    sentence = (
+        f"{percent_text(share_of(study, 'input'))} of the time is waiting for the next batch: "
+        f"{count_text(use.steps_empty)} of {counted_text(study.summary.counted.size, 'step')} found too few "
+        f"elements in the queue {record.name[:80]}{kept}. {_filling(use, cause)}"
+    )
+    return StarvingQueue(cause, sentence, _REPAIRS[cause])
 
 
 def _cause(use: QueueUse) -> str:
@@ -131,31 +112,7 @@ def _files(use: QueueUse) -> str:
     return f", {counted_text(most.files, 'file')} of {bytes_text(most.file_bytes)} on average"
 
 
-def small_files(study: Study) -> Finding | None:
-    """A function of tf.data reads a file for each element, 50 or more, for 2 % of the time, while steps wait.
-
-    Where that is what starves the steps, ``input_bound`` says so; the bound is what reading took.
-    """
-    files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
-    if files is None or diagnosis is None or diagnosis.cause == "small files":
-        return None
-    if not waiting.fraction > 0 or files.reading_ps <= files.other_ps:
-        return None
-    period = int(waiting.period_ps[waiting.counted].sum())
-    share = min(waiting.fraction, files.reading_ps / period if period else 0.0)
-    if share < LEAST:
-        return None
-    return Finding(
-        "small-files", "Pack small files together",
-        f"{_reading(study, files)}: {duration_text(files.reading_ps)}, most of what its function does. "
-        f"Steps wait {percent_text(waiting.fraction)} of the time for their input.",
-        share,
-        CAUSES["small files"][1],
-        f"{GUIDE}/data_performance",
-    )  # fmt: skip
-
-
-def _reading(study: Study, files: SmallFiles) -> str:
+def reads_singly(study: Study, files: SmallFiles) -> str:
     """Who reads files, how many and how large they are."""
     size_text = files_text(study.recording.file_counts, study.recording.file_bytes)
     return (
@@ -170,12 +127,10 @@ def note_files(study: Study) -> list[str]:
     is_said = diagnosis is not None and diagnosis.cause == "small files"
     if files is None or is_said or study.steps.is_window or waiting.fraction >= LEAST_INPUT:
         return []
-    if small_files(study) is not None:
-        return []
     return [
-        f"{_reading(study, files)}. Steps wait {percent_text(waiting.fraction)} of the time for their input, "
-        "so that costs little here; where files are not in memory yet, or come over a network, each costs "
-        "more, and TFRecords, which hold many elements, do not."
+        f"{reads_singly(study, files)}. Steps wait {percent_text(waiting.fraction)} of the time for their "
+        "input, so that costs little here; where files are not in memory yet, or come over a network, each "
+        "costs more, and TFRecords, which hold many elements, do not."
     ]
 
 

@@ -1,0 +1,297 @@
+"""Rules that ask why steps wait for their input, and what of that remains once it is mended.
+
+Of the time from step to step W is waiting and C = 1 - W the rest. A pipeline that works between the steps
+takes W of it, one that works beside them all of it. Given threads it takes that over the cores, beside
+computing that itself uses one of them or all; with one thread beside the steps it hides behind C.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from profnb.advice.cell_model import Model
+from profnb.advice.numbers import HALF
+from profnb.advice.proposals import Proposal
+from profnb.advice.replay import once
+from profnb.advice.what_if import input_scaled
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.tree_records import EPOCH
+from profnb.capture.session_records import BEFORE, FEEDS
+from profnb.core.units import bytes_text, count_text, duration_text, percent_text
+from profnb.steps.summary import OTHERS
+from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras
+from profnb.subjects.covered_time import covered_share, period_ps
+from profnb.subjects.input.diagnosis import runs_ahead, runs_python
+from profnb.subjects.input.input_causes import CAUSES
+from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.starving import diagnose_queue, reads_singly
+from profnb.subjects.study import Study
+
+__all__ = ["INPUT_RULES"]
+
+_LINK = f"{GUIDE}/data_performance"
+_IDS = {
+    "python": ("python-input", "Feed the model without Python"),
+    "bursts": ("prefetch-more", "Prefetch more elements"),
+}
+_FEED_FASTER = ("input-bound", "Feed the model faster")
+_MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave")
+
+
+def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
+    """The steps wait for a pipeline of tf.data, one of whose stages is the limit."""
+    study = model.study
+    assert study is not None
+    diagnosis = study.input.diagnosis
+    if diagnosis is None:
+        return
+    if diagnosis.severity == "none":
+        yield from _held_up(model, study)
+        return
+    on_network = _network(study)
+    if on_network:
+        evidence, code = on_network
+        yield Proposal(
+            "network-files", "Copy the data to this machine's disk first", evidence, code, _LINK,
+            input_scaled(model, 0.0, HALF),
+        )  # fmt: skip
+    if diagnosis.iterator < 0:
+        return
+    rule, title = _IDS.get(diagnosis.cause, _FEED_FASTER)
+    yield Proposal(
+        rule, title, diagnosis.sentence, diagnosis.fix, _LINK,
+        input_scaled(model, *_remains(model, diagnosis.cause)),
+        study.input.function_lines[diagnosis.iterator], {"input": 0},
+    )  # fmt: skip
+
+
+def _held_up(model: Model, study: Study) -> Iterator[Proposal]:
+    """Python makes elements in time, and holds up the steps' own Python meanwhile."""
+    table = study.input.pipeline
+    rows = [row for row in range(len(table)) if runs_python(table, row)]
+    if not rows:
+        return
+    row = max(rows, key=lambda row: int(table.total_ps[row]))
+    yield Proposal(
+        "python-input", "Feed the model without Python",
+        f"{table.name(row)} runs Python beside the steps. Of both only one runs at a time, under the "
+        "interpreter's lock.",
+        CAUSES["python"][1], _LINK, input_scaled(model, 0.0, HALF), study.input.function_lines[row],
+        {"input": 0},
+    )  # fmt: skip
+
+
+def _remains(model: Model, cause: str) -> tuple[float, float]:
+    """The least and the most of the waiting that is left with the remedy of a cause; see above."""
+    assert model.study is not None
+    wait, cores = model.study.input.waiting.fraction, max(model.cores, 1)
+    many = model.cores or math.inf  # where nobody knows how many there are
+    is_ahead = runs_ahead(model.study.input.pipeline)
+    rest, work = 1 - wait, 1.0 if is_ahead else wait
+    beside = 1.0 if is_ahead else max(1 - rest / wait, 1 / cores)
+    if cause == "no prefetch":
+        return max(1 - rest / wait, 0.0), beside
+    if cause in ("sequential map", "read"):
+        return max(work / many - rest, 0.0) / wait, min(work / cores / wait, beside)
+    return 0.0, min(HALF, beside)
+
+
+def _network(study: Study) -> tuple[str, str] | None:
+    """That the input lies on a network mount, and where else to put it; None where it does not.
+
+    Such files were open in five looks, and for a quarter as much of the time as the steps wait: a vocabulary
+    or a log that lies there is not what they wait for.
+    """
+    seen, wait = study.recording.network_files, study.input.waiting.fraction
+    if seen.found < max(5, wait * seen.looks / 4) or not seen.mounts:
+        return None
+    place = max(seen.mounts, key=lambda name: seen.mounts[name])
+    folder = place.rpartition(" (")[0]
+    files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
+    looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
+    evidence = (
+        f"The steps wait {percent_text(wait)} of the time for their input. In {looks} it was reading on "
+        f"{place}, a network mount: {files}. Each open and each read goes to another machine."
+    )
+    if "drive" in place:
+        return evidence, (
+            f"Before the training, once: `!cp -r {folder}/... /content/data`; many small files as one "
+            "archive, `!tar -xf ... -C /content/data`. Then read from /content/data."
+        )
+    return evidence, (
+        f"Copy what is read from {folder} to a local disk before the training; many small files as one "
+        "archive. Where that is too large, dataset.cache('/local/path') keeps what the first epoch read."
+    )
+
+
+def files_read_singly(model: Model) -> Iterator[Proposal]:
+    """A function of tf.data reads a file for each element, and steps wait a little for it."""
+    study = model.study
+    assert study is not None
+    files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
+    if files is None or diagnosis is None or diagnosis.cause == "small files":
+        return
+    if not waiting.fraction > 0 or files.reading_ps <= files.other_ps:
+        return
+    period = int(waiting.period_ps[waiting.counted].sum())
+    reading = min(files.reading_ps / period / waiting.fraction, 1.0)
+    yield Proposal(
+        "small-files", "Pack small files together",
+        f"{reads_singly(study, files)}: {duration_text(files.reading_ps)}, most of what its function does. "
+        f"Steps wait {percent_text(waiting.fraction)} of the time for their input.",
+        CAUSES["small files"][1], _LINK, input_scaled(model, 1 - reading, 1 - reading * HALF),
+    )  # fmt: skip
+
+
+def starved_by_queue(model: Model) -> Iterator[Proposal]:
+    """The steps wait for a queue of TensorFlow 1 that does not hold enough."""
+    assert model.study is not None
+    starving = diagnose_queue(model.study)
+    if starving is None:
+        return
+    is_python = starving.cause == "python"
+    yield Proposal(
+        "python-input" if is_python else "input-bound",
+        "Fill the queue without Python" if is_python else "Fill the queue faster",
+        starving.sentence, starving.fix, _LINK, input_scaled(model, 0.0, HALF),
+    )  # fmt: skip
+
+
+def fed_by_hand(model: Model) -> Iterator[Proposal]:
+    """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
+    study = model.study
+    assert study is not None
+    feeding = study.input.feeding
+    if feeding is None or not feeding.makes_input:
+        return
+    if find_growth(study.recording.graph_versions) is not None:
+        return  # what Python makes there is ops
+    lines = feeding.named((FEEDS, BEFORE))
+    because = f"making what is fed took {duration_text(feeding.each_ps)} a step"
+    yield Proposal(
+        "python-input", "Feed the model without Python",
+        f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
+        f"TensorFlow waits: {percent_text(feeding.share)} of the time, "
+        f"{duration_text(feeding.each_ps)} a step.{f' Most of it is {lines}.' if lines else ''}",
+        "Prepare the data once: write what is made there with tf.io.TFRecordWriter, and read it with "
+        "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); "
+        "tf.compat.v1.data.make_one_shot_iterator(dataset).get_next() takes the placeholder's place.",
+        _LINK, [model.some_of((parts.GAPS, OTHERS), feeding.share, (0.0, HALF), because)],
+    )  # fmt: skip
+
+
+# It takes as long to hand a batch over from a worker, or for Keras to slice arrays and convert them.
+_HAND_OVER_PS = 1_000_000_000
+_READY_FOR_KERAS = (
+    "A keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, use_multiprocessing=True) "
+    "makes the next batches beside the training; a generator works alone, so write one of it."
+)
+_MORE_WORKERS = (
+    "More of them, up to the number of cores, or less work for each example in __getitem__ and collate_fn. "
+    "They start anew in each epoch unless DataLoader(..., persistent_workers=True) keeps them."
+)
+_BY_INDEX = (
+    "If it puts batches together from single examples that are in memory: for rows in "
+    "torch.randperm(len(x)).split(32): x[rows], y[rows]."
+)
+
+
+def waits_for_batches(model: Model) -> Iterator[Proposal]:
+    """The steps wait for the next batch, and no iterator of tf.data and no queue tells why."""
+    study = model.study
+    assert study is not None
+    if len(study.input.iterators) or study.input.queues:
+        return
+    share, is_keras = input_shares(study)[1], is_loop_of_keras(study)
+    is_short = share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size
+    if not share or (is_keras and is_short):
+        return
+    on_the_spot, has_workers = (False, False) if is_keras else _loaders(study)
+    why, code, remains = (
+        "What makes it was not recorded, so why it takes that long is unknown.",
+        READY[study.framework],
+        (0.0, 1.0),
+    )
+    beside = max(2 - 1 / share, 1 / max(model.cores, 1), 0.0)
+    title = "Have the next batch ready"
+    if is_keras:
+        why = "Keras makes each batch, or waits for it, when the step asks for it."
+        code, remains = _READY_FOR_KERAS, (0.0, beside)
+    elif on_the_spot and is_short:
+        title, code, remains = "Take batches by index", _BY_INDEX, (0.0, HALF)
+        why = "The DataLoader makes it in less time than a worker's process takes to hand one over."
+    elif on_the_spot:
+        remains = 0.0, beside
+        why = (
+            "The DataLoader has no workers: the training's own process makes each batch when asked."
+        )
+    elif has_workers:
+        why = "The DataLoader's workers did not have it ready when it was asked for."
+        code, remains = _MORE_WORKERS, (0.0, 1.0)
+    spent = f"{percent_text(share)} of the time is waiting for the next batch."
+    yield Proposal(
+        "waiting-for-input", title, f"{spent} {why}", code, guide(study, "data_performance"),
+        [model.some_of((parts.INPUT,), share, remains, spent)],
+    )  # fmt: skip
+
+
+def _loaders(study: Study) -> tuple[bool, bool]:
+    """Whether the steps wait for a loader of PyTorch's without workers, and for one with some.
+
+    A training's loader may have workers and its validation's none: the one that takes more of the counted
+    steps is meant.
+    """
+    without, with_workers = (
+        covered_share(
+            study,
+            np.flatnonzero(study.trace.select_names(lambda name: loader in name)),  # noqa: B023
+        )
+        for loader in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    )
+    return without > with_workers, with_workers > 0 and with_workers >= without
+
+
+def made_again(model: Model) -> Iterator[Proposal]:
+    """Each epoch reads and maps the same data again, and the steps wait for it.
+
+    Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
+    """
+    study, tree = model.study, model.tree
+    assert study is not None
+    epochs = [row for row in model.rows(EPOCH) if tree.occurrences[row] > 1]
+    table = study.input.pipeline
+    kinds = set(table.kind)
+    if (
+        not epochs
+        or not kinds & set(_MADE_BY_MAPS)
+        or any(kind.endswith("Cache") for kind in kinds)
+    ):
+        return
+    ops = {op for functions in table.function_ops for op, *_ in functions}
+    if any("Random" in op for op in ops) or any(
+        runs_python(table, row) for row in range(len(table))
+    ):
+        return
+    times = max(int(tree.occurrences[row]) for row in epochs)
+    edits = input_scaled(model, 1 / times, 1 / times)
+    if not edits:
+        return
+    ends = [row for row in model.rows(parts.EPOCH_ENDS) if model.is_inside(row, (EPOCH,), 0)]
+    edits.append(
+        once(tree, ends, times, model.costs.restart_ps, "a new epoch waits for its first batch")
+    )
+    took = int(tree.self_ps[edits[0].rows].sum())
+    yield Proposal(
+        "cache-input", "Keep what the input made: cache()",
+        f"{count_text(times)} epochs each made all elements anew, and the steps waited {duration_text(took)} "
+        "for them.",
+        "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): what stands before "
+        "cache() runs in the first epoch only. It needs memory for all of it, or cache(filename) a disk.",
+        f"{_LINK}#caching", edits, model.line_above(epochs[0]),
+    )  # fmt: skip
+
+
+INPUT_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
+    starved_by_pipeline, files_read_singly, starved_by_queue, fed_by_hand, waits_for_batches, made_again,
+)  # fmt: skip
