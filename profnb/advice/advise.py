@@ -86,16 +86,11 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
 
 
 def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
-    """An advice; a cell without profnb is shorter, so a change saves more of it."""
     rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
-    tree = model.tree
-    without = max(tree.whole_ps - model.own_ps, 1)
-    high_ps = min(saving.high_ps * tree.whole_ps / without, without)
-    saves = (min(saving.low_ps, high_ps) / PS_PER_MS, high_ps / PS_PER_MS)
-    whole = tree.whole_ps / PS_PER_MS
     return Advice(
-        proposal.rule, proposal.title, proposal.evidence, saves, whole, proposal.code, proposal.link,
-        proposal.where, tuple(rows.tolist()), proposal.edit,
+        proposal.rule, proposal.title, proposal.evidence, model.saves_ms(saving),
+        model.tree.whole_ps / PS_PER_MS, proposal.code, proposal.link, proposal.where,
+        tuple(rows.tolist()), proposal.edit,
     )  # fmt: skip
 
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from profnb.advice.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
-from profnb.advice.replay import Edit, with_below_of
+from profnb.advice.replay import Edit, Saving, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import printable
+from profnb.core.units import PS_PER_MS
 from profnb.subjects.advising import cell_ps, share_of, steps_share
 from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
@@ -61,6 +62,17 @@ class Model:
     def own_ps(self) -> int:
         """What profnb itself took."""
         return int(self.tree.self_ps[self.rows(parts.PROFNB)].sum())
+
+    def saves_ms(self, saving: Saving) -> tuple[float, float]:
+        """The least and the most of the cell's wall time that is saved, in milliseconds.
+
+        As a share of the cell without profnb, which is in that time too: the share is what holds for a run
+        without it. Where profnb takes little both are the same.
+        """
+        whole = self.tree.whole_ps
+        of_cell = whole / max(whole - self.own_ps, 1)
+        low, high = (min(ps * of_cell, whole) / PS_PER_MS for ps in (saving.low_ps, saving.high_ps))
+        return low, high
 
     @property
     def costs(self) -> Costs:

@@ -13,7 +13,7 @@ import numpy as np
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.parts.tree_records import CELL, TreeNode
+from profnb.capture.parts.tree_records import CELL, FRAMEWORK, TreeNode
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
@@ -37,6 +37,7 @@ PHASE_OF_STEPS = {
 }  # fmt: skip
 _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
+_OF_TRACE = (parts.INPUT, FRAMEWORK)  # which looks see, too, and the trace knows of every step
 STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 
 
@@ -229,14 +230,13 @@ def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
     for row, node in enumerate(nodes):
         phase = PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else None)
         rows = study.steps.rows_of(phase) if phase is not None and not study.steps.is_window else ()
-        if len(rows) and node.self_ns > 0:
-            for at, below in enumerate(made):  # the trace knows it of every step
-                if below.parent == row and below.kind == parts.INPUT:
-                    node = replace(node, self_ns=node.self_ns + below.self_ns)  # noqa: PLW2901
-                    made[at] = replace(below, self_ns=0)
-            made[row] = replace(node, self_ns=0)
+        below = [at for at, one in enumerate(made) if one.parent == row and one.kind in _OF_TRACE]
+        whole = node.self_ns + sum(made[at].self_ns for at in below)
+        if len(rows) and whole:
+            for at in (row, *below):
+                made[at] = replace(made[at], self_ns=0)
             shares = study.breakdown.picoseconds[rows].sum(axis=0)
-            _add_below(made, row, node.self_ns, list(zip(CATEGORIES, shares.tolist(), strict=True)))
+            _add_below(made, row, whole, list(zip(CATEGORIES, shares.tolist(), strict=True)))
             if phase == study.summary.phase:
                 _add_ops(made, row, study)
     return made

@@ -14,7 +14,7 @@ from profnb.advice.cell_model import Model
 from profnb.advice.numbers import HALF
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import once
-from profnb.advice.what_if import input_scaled
+from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH
 from profnb.capture.session_records import BEFORE, FEEDS
@@ -70,14 +70,14 @@ def _held_up(model: Model, study: Study) -> Iterator[Proposal]:
     """Python makes elements in time, and holds up the steps' own Python meanwhile."""
     table = study.input.pipeline
     rows = [row for row in range(len(table)) if runs_python(table, row)]
-    if not rows:
+    if not rows or not held_up(model, 0.0, HALF):
         return
     row = max(rows, key=lambda row: int(table.total_ps[row]))
     yield Proposal(
         "python-input", "Feed the model without Python",
         f"{table.name(row)} runs Python beside the steps. Of both only one runs at a time, under the "
         "interpreter's lock.",
-        CAUSES["python"][1], _LINK, input_scaled(model, 0.0, HALF), study.input.function_lines[row],
+        CAUSES["python"][1], _LINK, held_up(model, 0.0, HALF), study.input.function_lines[row],
         {"input": 0},
     )  # fmt: skip
 

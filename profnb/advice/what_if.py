@@ -18,7 +18,7 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.numbers import HALF
-from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
+from profnb.advice.replay import Edit, Saving, once, remove, replay, scale, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.core.printable import printable
@@ -29,6 +29,7 @@ from profnb.subjects.advising import share_of, window_of
 from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.study import Study
+from profnb.trace.names import PYTHON_OPS
 
 __all__ = ["WhatIf", "what_if"]
 
@@ -76,7 +77,7 @@ def in_words(model: Model, saving: Saving, edits: Sequence[Edit]) -> WhatIf:
     """A saving in milliseconds of the wall time, and why."""
     because = "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing of that was seen"
     return WhatIf(
-        (saving.low_ps / PS_PER_MS, saving.high_ps / PS_PER_MS),
+        model.saves_ms(saving),
         model.tree.whole_ps / PS_PER_MS,
         f"{because[:1].upper()}{because[1:]}.",
     )
@@ -182,13 +183,22 @@ def input_scaled(model: Model, least: float, most: float) -> list[Edit]:
     if more > 0:
         share = more * study.input.waiting.fraction
         edits.append(model.some_of((parts.GAPS, OTHERS), share, (least, most), because))
-    computing = model.rows("host compute")
-    crowded, sure = _crowded_share(study)
-    if crowded and computing and least < 1:
-        because = f"its threads may have held up {percent_text(crowded)} of what the steps computed"
-        surely = min(sure, (1 - least) * crowded) * (1 - most) / (1 - least)
-        edits.append(scale(tree, computing, 1 - (1 - least) * crowded, 1 - surely, because))
-    return edits
+    return edits + held_up(model, least, most)
+
+
+def held_up(model: Model, least: float, most: float) -> list[Edit]:
+    """The steps compute beside the input's threads, which do so many times as much."""
+    if model.study is None or least >= 1:
+        return []
+    tree, computing = model.tree, with_below_of(model.tree, model.rows("host compute"))
+    rows = [row for row in computing.tolist() if tree.name[row] not in (*PYTHON_OPS, "Dataset")]
+    crowded, sure = _crowded_share(model.study)
+    if not crowded or not rows:
+        return []
+    because = f"its threads may have held up {percent_text(crowded)} of what the steps computed"
+    surely = min(sure, (1 - least) * crowded) * (1 - most) / (1 - least)
+    left = 1 - (1 - least) * crowded
+    return [scale(tree, rows, left, 1 - surely, because, with_below=False)]
 
 
 def _crowded_share(study: Study) -> tuple[float, float]:
