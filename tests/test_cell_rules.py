@@ -181,6 +181,31 @@ def test_python_of_ones_own_between_the_steps_is_named(cell):
     assert advice.saves_ms[1] <= 300 * 1.25 and advice.saves_ms[0] <= 150
 
 
+READS = (
+    ("KerasVariable.numpy", f"{KERAS_3}/backend/common/variables.py", 100, 102),
+    ("convert_to_numpy", f"{KERAS_3}/backend/tensorflow/core.py", 170, 172),
+    ("_EagerTensorBase.numpy", f"{TENSORFLOW}/framework/ops.py", 400, 402),
+)
+
+
+def test_reading_values_runs_no_op_and_belongs_to_the_function_that_reads(cell):
+    for _ in range(10):
+        trained(cell, 1, 20, kind=CALL, name="learn")
+        cell.work(20, mine("plot"), *READS)
+        cell.work(10, mine("plot"))
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title) == ("own-python", "Do less in `plot`")
+    assert advice.saves_ms[1] >= 300  # all of it goes where it is done less often
+
+
+def test_a_function_that_waits_for_other_threads_is_no_python_of_ones_own(cell):
+    waits = ("Condition.wait", "/usr/lib/python3.11/threading.py", 320, 322)
+    for _ in range(10):
+        trained(cell, 1, 20, kind=CALL, name="learn")
+        cell.work(30, mine("take"), waits)
+    assert rules(cell) == []
+
+
 @pytest.mark.parametrize("frames", [
     (NEXT_ELEMENT,), (saves(),), IMPORT, (LEAVES,), (mine("load"), NEXT_ELEMENT),
 ], ids=["input", "saved once", "imports", "leaving a call", "input in a function"])  # fmt: skip

@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import compiled_at, epochs_restart_free
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, LINES
+from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
@@ -195,7 +195,7 @@ def own_functions(model: Model) -> Iterator[Proposal]:
             continue
         below = tree.rows_below(row).tolist()
         eager = [at for at in below if tree.kind[at] == EAGER]
-        python = [at for at in below if tree.kind[at] == LINES]
+        python = [at for at in below if tree.kind[at] in (LINES, FRAMEWORK)]
         # Layers that are called for the first time are built, wherever that is.
         if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
             continue

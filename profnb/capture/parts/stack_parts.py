@@ -39,6 +39,7 @@ from profnb.capture.parts.tree_records import (
     LINES,
     SETTING_UP,
     TRACING,
+    WAITING,
     Place,
 )
 from profnb.capture.source.user_code import is_user_file
@@ -106,13 +107,12 @@ _RUNS_OPS = re.compile(
     rf"|{_KERAS}(?:layers|ops|models|backend|losses|metrics|optimizers|engine|random)\b"
     r"|/jax/_src/(?:numpy|lax|nn|scipy|random|interpreters|ad_util)\b"
 )
+_READ_VALUES = ("numpy", "__array__", "convert_to_numpy", "__float__", "__int__", "__bool__")
 _COMPILED = "/tensorflow/python/eager/polymorphic_function/"
 _LEAVES = re.compile(rf"{_KERAS}utils/traceback_utils\.py$")
 # Code that is not the user's, whatever calls it, and what waits for other threads.
-_FRAMEWORKS = re.compile(
-    r"/(?:site|dist)-packages/(?:tensorflow|(?:tf_)?keras|jax|torch)/"
-    r"|/python3[^/]*/(?:threading|queue|selectors|subprocess)\.py$"
-)
+_FRAMEWORKS = re.compile(r"/(?:site|dist)-packages/(?:tensorflow|(?:tf_)?keras|jax|torch)/")
+_WAITS = re.compile(r"/python3[^/]*/(?:threading|queue|selectors|subprocess)\.py$")
 _DEEPEST = 40
 _MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
 
@@ -148,12 +148,12 @@ def _kind_of(name: str, file: str) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def _library_of(file: str) -> tuple[bool, bool, bool, bool]:
-    """Tell of a file: it leaves a call of Keras', is a framework's, calls what is compiled, runs ops."""
+def _library_of(file: str) -> tuple[str, bool, bool]:
+    """Tell of a file: the leaf that ends in it, "" for none; whether it calls what is compiled, runs ops."""
     path = file.replace("\\", "/")
-    is_of = (pattern.search(path) is not None for pattern in (_LEAVES, _FRAMEWORKS, _RUNS_OPS))
-    leaves, is_framework, has_ops = is_of
-    return leaves, is_framework, _COMPILED in path, has_ops
+    leaves = ((AROUND, _LEAVES), (WAITING, _WAITS), (FRAMEWORK, _FRAMEWORKS))
+    leaf = next((kind for kind, pattern in leaves if pattern.search(path)), "")
+    return leaf, _COMPILED in path, _RUNS_OPS.search(path) is not None
 
 
 def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
@@ -171,7 +171,7 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
-        walk.see_library(file)
+        walk.see_library(name, file)
         if is_user_file(file):
             walk.enter_own(name if at >= base else "<cell>", file, first_line, line)
         if kind in _OF_NO_PART:
@@ -189,14 +189,14 @@ class _Walk:
         place: The innermost line of the user's so far.
         hook: The hook of callbacks that runs, until it is known whose.
         path: The way so far.
-        leaves_call: Whether a call of Keras' is being left: what it held is freed, and its frame is gone.
-        is_framework: Whether it ends in a framework's code.
+        leaf: What it ends in: a framework's code, a wait, or a call of Keras' that is being left, as what it
+            held is freed and its frame is gone; "" for none of them.
         runs_ops: Whether ops are run one by one since the innermost line of the user's.
     """
 
     def __init__(self) -> None:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
-        self.leaves_call = self.is_framework = False
+        self.leaf = ""
         self.runs_ops: bool | None = False
         self.path: list[Place] = []
 
@@ -212,14 +212,14 @@ class _Walk:
         end = self.path[-1].kind if self.path else ""
         if self.runs_ops and end in (LINES, CALLBACKS):
             self.path.append(Place(EAGER))
-        elif end == LINES and (self.leaves_call or self.is_framework):
-            self.path.append(Place(AROUND if self.leaves_call else FRAMEWORK))
+        elif end == LINES and self.leaf:
+            self.path.append(Place(self.leaf))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
-    def see_library(self, file: str) -> None:
-        """A file of a framework's tells whether ops run; in a call of a compiled function they do not."""
-        self.leaves_call, self.is_framework, is_compiled, has_ops = _library_of(file)
-        if is_compiled:
+    def see_library(self, name: str, file: str) -> None:
+        """A framework's file tells whether ops run: not in a call of what is compiled, nor in a read."""
+        self.leaf, is_compiled, has_ops = _library_of(file)
+        if is_compiled or (has_ops and _last(name) in _READ_VALUES):
             self.runs_ops = None
         elif self.runs_ops is False and has_ops:
             self.runs_ops = True

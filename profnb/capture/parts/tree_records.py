@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 __all__ = [
     "CALL", "CELL", "COMPILATION", "EAGER", "EPOCH", "FRAMEWORK", "LINES", "SETTING_UP", "TRACING",
-    "Place", "TreeNode",
+    "WAITING", "Place", "TreeNode",
 ]  # fmt: skip
 
 CELL, CALL, EPOCH, LINES = "cell", "call", "epoch", "own lines"
 SETTING_UP, TRACING, COMPILATION = "set-up", "tracing", "compilation"
 FRAMEWORK = "framework code"  # that an own function calls: no ops, and no Python of its own
+WAITING = "waiting for other threads"
 EAGER = "eager ops"  # of TensorFlow and Keras that an own function or a callback runs one by one
 
 
