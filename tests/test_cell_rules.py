@@ -181,6 +181,19 @@ def test_python_of_ones_own_between_the_steps_is_named(cell):
     assert advice.saves_ms[1] <= 300 * 1.25 and advice.saves_ms[0] <= 150
 
 
+def test_the_function_that_holds_nearly_all_of_another_is_named(cell):
+    with cell.within(mine("run", 60)):
+        cell.work(800, mine("train_step"), EAGER_OP)
+        cell.work(5)
+    (advice,) = advise(model_of(cell))
+    assert advice.title == "Put `train_step` into a tf.function"
+    both = Cell()
+    with both.within(mine("run", 60)):
+        both.work(400, mine("train_step"), EAGER_OP)
+        both.work(400, mine("judge", 80), EAGER_OP)
+    assert [one.title for one in advise(model_of(both))] == ["Put `run` into a tf.function"]
+
+
 READS = (
     ("KerasVariable.numpy", f"{KERAS_3}/backend/common/variables.py", 100, 102),
     ("convert_to_numpy", f"{KERAS_3}/backend/tensorflow/core.py", 170, 172),

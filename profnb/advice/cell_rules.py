@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.numbers import FEWEST, HALF, SELDOM
+from profnb.advice.numbers import FEWEST, HALF, NEARLY_ALL, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import compiled_at, epochs_restart_free
@@ -193,6 +193,7 @@ def own_functions(model: Model) -> Iterator[Proposal]:
         if not _is_whole(model, row):
             yield from _with_steps_inside(model, row)
             continue
+        row = _innermost(model, row)  # noqa: PLW2901
         below = tree.rows_below(row).tolist()
         eager = [at for at in below if tree.kind[at] == EAGER]
         python = [at for at in below if tree.kind[at] in (LINES, FRAMEWORK)]
@@ -203,6 +204,15 @@ def own_functions(model: Model) -> Iterator[Proposal]:
             yield from _compile(model, row, int(tree.wall_ps[row]))
         else:
             yield from _python(model, row, python, int(tree.self_ps[python].sum()))
+
+
+def _innermost(model: Model, row: int) -> int:
+    """The function inside of a function that takes nearly all of its time, which is what to change."""
+    tree = model.tree
+    for below in model.rows(LINES, below=row):
+        if tree.name[below] and tree.wall_ps[below] > NEARLY_ALL * tree.wall_ps[row]:
+            return _innermost(model, below)
+    return row
 
 
 _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)

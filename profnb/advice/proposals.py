@@ -4,13 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from profnb.advice.numbers import NEARLY_ALL
 from profnb.advice.replay import Edit
 from profnb.core.units import PS_PER_MS, duration_text
 from profnb.subjects.advising import Finding
 
 __all__ = ["Advice", "Proposal", "as_advice", "saves_text"]
-
-_ALL = 0.95  # of the wall time: a range from nothing to that says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def as_advice(finding: Finding, whole_ps: float) -> Advice:
 def saves_text(advice: Advice) -> str:
     """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that may be all or nothing."""
     low, high = advice.saves_ms
-    if math.isnan(high) or (low < 0.01 * high and high > _ALL * advice.wall_ms):
+    if math.isnan(high) or (low < 0.01 * high and high > NEARLY_ALL * advice.wall_ms):
         return ""
     texts = [duration_text(ms * PS_PER_MS) for ms in (low, high)]
     if low < 0.01 * high:

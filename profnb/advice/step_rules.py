@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.numbers import LONG_OP_PS
+from profnb.advice.numbers import AT_ONCE, LONG_OP_PS
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
@@ -40,7 +40,10 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     if loop.long_share > loop.share / 2:  # it is computing that takes the time
         return
     edit = Edit(
-        rows, whole * least, whole * min(least + (1 - least) * _MORE, 1.0), f"the loop took {spent}"
+        rows,
+        whole * least,
+        whole * min(least + (1 - least) * AT_ONCE, 1.0),
+        f"the loop took {spent}",
     )
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name, _LONGEST)}" if name else ""
@@ -55,7 +58,6 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-_MORE = 0.25
 _RECURRENT_LAYERS = {
     "LSTM",
     "GRU",
