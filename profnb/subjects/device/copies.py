@@ -26,7 +26,7 @@ from profnb.steps.streams import (
 )
 from profnb.trace.model import Trace
 
-__all__ = ["COPIES", "CopyTable", "tabulate_copies"]
+__all__ = ["COPIES", "CopyTable", "are_of_program", "tabulate_copies"]
 
 _MEMCPY_DETAILS = "memcpy_details"
 _MEMSET_DETAILS = "memset_details"
@@ -139,6 +139,15 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
 
 def _bandwidth_text(bytes_per_second: float) -> str:
     return MISSING if np.isnan(bytes_per_second) else f"{bytes_text(bytes_per_second)}/s"
+
+
+def are_of_program(trace: Trace) -> bool:
+    """Whether XLA's own instructions are most of the time of copies from the host."""
+    copies = trace.lines.events_of(raw_device_lines(trace))
+    to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
+    of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
+    spent = trace.events.duration_ps[copies]
+    return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
 
 
 COPIES = Table[CopyTable](

@@ -26,6 +26,7 @@ __all__ = [
     "TINY_PS",
     "LaunchTable",
     "StreamTable",
+    "launching_threads",
     "tabulate_launches",
     "tabulate_streams",
 ]
@@ -76,6 +77,15 @@ class LaunchTable:
 
     def __len__(self) -> int:
         return len(self.device)
+
+
+def launching_threads(trace: Trace, plane: int) -> list[str]:
+    """Name the threads that launched a fiftieth or more of a device's work."""
+    host, device = find_launches(trace)
+    lines = trace.lines.of_event
+    counts = np.bincount(lines[host[trace.lines.plane[lines[device]] == plane]])
+    launching = np.flatnonzero(counts >= max(counts.sum() / 50, 1)) if counts.size else counts
+    return [trace.lines.names[line] for line in launching.tolist()]
 
 
 def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTable:
