@@ -9,8 +9,8 @@ numbers          the numbers that steer the rules
 proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
 step_rules       rules that ask the tree and the trace's tables
-device_rules     rules that ask what devices compute, and why they idle
-device_words     what to do about devices, in each framework's words
+device_rules     rules that ask what devices compute and exchange
+idle_rules       rules that ask why devices idle
 step_findings    what rules of single subjects find of the steps
 advise           every proposal with what it saves beside those before it, in order
 """

@@ -15,6 +15,7 @@ from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
 from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.device_rules import DEVICE_RULES
+from profnb.advice.idle_rules import IDLE_RULES
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
@@ -69,7 +70,7 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
     found: list[Proposal] = []  # by rules that do not know which nodes they speak of
     if model.study is not None:
-        left += [one for rule in (*STEP_RULES, *DEVICE_RULES) for one in rule(model)]
+        left += [one for rule in (*STEP_RULES, *DEVICE_RULES, *IDLE_RULES) for one in rule(model)]
         found = [_proposal(model, one) for one in find_all(model.study)]
         left += found
         left = left if refine is None else refine(model, left)

@@ -8,12 +8,14 @@ import numpy as np
 
 from profnb.advice.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
+from profnb.advice.numbers import HALF
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import printable
+from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.advising import cell_ps, share_of, steps_share
 from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
@@ -181,6 +183,31 @@ class Model:
         spoken = min(share * self.periods_ps, whole)
         least, most = remains
         return Edit(rows, least * spoken, most * spoken, because, spoken / whole if whole else 0.0)
+
+    def of_category(
+        self, category: str, share: float, remains: tuple[float, float], because: str
+    ) -> list[Edit]:
+        """The same of one category of steps, and of the gaps behind them as far as it lies there.
+
+        Args:
+            category: A category of steps; "" for the gaps alone.
+            share: What is spoken of, of the steady steps and the gaps behind them.
+            remains: How much of that remains at least and at most.
+            because: Where these come from, a clause.
+        """
+        between = 1.0
+        if self.study is not None and category:
+            rows, at = self.study.summary.counted, CATEGORIES.index(category)
+            behind = float(self.study.breakdown.gap_picoseconds[rows, at].sum())
+            within = float(self.study.breakdown.picoseconds[rows, at].sum())
+            between = behind / max(behind + within, 1)
+        parts = ((category,), share * (1 - between)), (_BETWEEN, share * between)
+        return [self.some_of(kinds, part, remains, because) for kinds, part in parts if part]
+
+    def left_by_a_call(self, share: float) -> tuple[float, float]:
+        """Of a share of each step that one call starts all at once: that call at least, half at most."""
+        step_ps = self.study.summary.mean_period_ps if self.study is not None else 0.0
+        return min(self.costs.call_ps[0] / max(share * step_ps, 1), HALF), HALF
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""

@@ -69,6 +69,16 @@ class CopyTable:
         seconds = np.where(is_sized, self.sized_ps, 1) / PS_PER_S
         return np.where(is_sized, self.bytes / seconds, np.nan)
 
+    def bytes_by_source(self, direction: str) -> dict[str, int]:
+        """Bytes that were copied in a direction, by the kind of memory that they came from."""
+        by_kind: dict[str, int] = {}
+        for at, kind, size in zip(
+            self.direction, self.source_kind, self.bytes.tolist(), strict=True
+        ):
+            if at == direction:
+                by_kind[kind] = by_kind.get(kind, 0) + size
+        return by_kind
+
 
 def _parse_details(text: str) -> tuple[str, str, int]:
     """(source kind, destination kind, bytes or -1); ROCm writes a size of 0 where it does not know."""
