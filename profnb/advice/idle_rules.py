@@ -29,7 +29,7 @@ __all__ = ["IDLE_RULES"]
 _LEFT_BY_THREADS = (0.5, 0.8)
 _ROOMY = 0.2  # of the time idle: where a device is busier, a step may grow as much as its batch
 _LONGEST = 100
-_OF_HOST = (*CATEGORIES[1:], GAPS, EPOCH_ENDS)
+_OF_STEP = (*(set(CATEGORIES) - {"device compute", "input"}), GAPS, EPOCH_ENDS)
 _GUIDE = "gpu_performance_analysis"
 
 _FUSE = {
@@ -161,7 +161,8 @@ def synchronising_reads(model: Model, study: Study) -> Iterator[Proposal]:
         )
         edits = [model.some_of((), share, remains, "Python goes on beside the program")]
     code = _READS_OF_TORCH.get(waits_for, _READ)
-    yield propose(study, "synchronising-reads", (_READ_LESS[0], code, _GUIDE), evidence, *edits)
+    if share:
+        yield propose(study, "synchronising-reads", (_READ_LESS[0], code, _GUIDE), evidence, *edits)
 
 
 @of_steps
@@ -169,7 +170,7 @@ def larger_batch(model: Model, study: Study) -> Iterator[Proposal]:
     """Twice the batch fits into the device, which idles, and not for want of data.
 
     Per example half of what does not grow with the batch is saved: of the idle time, and at most of all but
-    kernels that are long enough to grow with it.
+    the input and kernels that are long enough to grow with it.
     """
     sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
     size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
@@ -178,14 +179,15 @@ def larger_batch(model: Model, study: Study) -> Iterator[Proposal]:
     if not size or fixed < _ROOMY:
         return
     kernels, computing = study.device.kernels, share_of(study, "device compute")
+    rest = 1 - computing - share_of(study, "input")
     short = 1 - float(kernels.fraction[kernels.mean_ps > LONG_OP_PS].sum())
-    grows = max(1 - fixed / (1 - computing), 0.0)
+    grows = max(1 - fixed / rest, 0.0)
     code = f"batch_size={2 * size}; scale the learning rate with it."
     yield propose(
         study, "larger-batch", ("Use twice the batch", code, _GUIDE),
         f"The device was idle {percent_text(idle)} of the time, and its memory would hold twice the batch "
-        f"(now {count_text(size)}).",
-        model.some_of(_OF_HOST, (1 - computing) / 2, (0.0, grows), "twice the batch takes half the steps"),
+        f"(now {count_text(size)}). Per example, that halves what does not grow with the batch.",
+        model.some_of(_OF_STEP, rest / 2, (0.0, grows), "twice the batch takes half the steps"),
         model.some_of(("device compute",), computing * short / 2, (0.0, 1.0), "short kernels do not grow"),
     )  # fmt: skip
 
