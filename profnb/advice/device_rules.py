@@ -147,12 +147,13 @@ def missed_tensor_cores(model: Model, study: Study) -> Iterator[Proposal]:
 
     Multiples of 8 are what counts; the first layer's inputs and the last one's outputs are the data's.
     """
-    plane, kernels, rates = busiest_device(study.trace), study.device.kernels, _rates(study)
-    if plane is None or not is_nvidia(study.trace, plane):
+    plane, rates = busiest_device(study.trace), _rates(study)
+    narrow = float(study.device.precision.fraction[WIDTHS.index("16-bit")])
+    if plane is None or not narrow > 0 or not is_nvidia(study.trace, plane):
         return
-    missed, chosen = find_missed_dimensions(study.trace, study.steps, kernels)
+    missed, chosen = find_missed_dimensions(study.trace, study.steps, study.device.kernels)
     share = _kernel_share(study, chosen)
-    if not study.device.precision.fraction[WIDTHS.index("16-bit")] > share or not missed:
+    if not missed or narrow <= share:
         return
     listed = "; ".join(f"{printable(layer[:_LONGEST])} has {odd}" for layer, odd in missed[:3])
     least = rates.get("32-bit", 0) / rates.get("16-bit", np.inf)

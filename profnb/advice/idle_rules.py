@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from profnb.advice.cell_model import Model
 from profnb.advice.device_rules import WORKERS, Words, of_steps, propose
-from profnb.advice.numbers import HALF, LONG_OP_PS
+from profnb.advice.numbers import HALF, LEAST_SHARE, LONG_OP_PS
 from profnb.advice.proposals import Proposal
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.core.printable import printable
@@ -145,7 +145,9 @@ _READ_LESS: Words = ("Read results less often", _READ, _GUIDE)
 def synchronising_reads(model: Model, study: Study) -> Iterator[Proposal]:
     """The device idles while the host reads a result back; of JAX on a CPU no program runs meanwhile."""
     share = idle_share_of(study, "synchronising copy")
-    name, waits_for, each = reads.find_waiting_op(study)
+    name, waits_for, each = "", "", 0.0
+    if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
+        name, waits_for, each = reads.find_waiting_op(study)
     evidence = (
         f"For {percent_text(share)} of the time the device idled and the host waited for a result."
     )
@@ -232,15 +234,17 @@ def idle_device(model: Model) -> Iterator[Proposal]:
     row, is_open = int(idle.total_ps.argmax()), study.steps.is_window
     cause, part = IDLE_CAUSES[row], float(idle.total_ps[row] / idle.window_ps)
     category, reason, words = _CAUSES[cause]
-    ops, of = study.ops.steady, "the time"
-    outlier = ops.find_outlier() if cause == "kernel launch" and not is_open else -1
-    is_once = study.summary.counted.size <= 2  # of more steps it would be each step's
+    of = "the time"
     if is_open:
         of = f"the {duration_text(idle.window_ps)} that were recorded; no step divides them"
-    elif is_once and outlier >= 0 and 2 * ops.self_ps[outlier] > idle.total_ps[row]:
-        took, is_open = duration_text(int(ops.self_ps[outlier])), True
-        reason += f", most of it one op's: {printable(ops.op_name[outlier][:_LONGEST])} took {took}"
-        words = "Record a later run", _LATER, _GUIDE
+    elif cause == "kernel launch" and study.summary.counted.size <= 2:  # else it is each step's
+        ops, first = study.ops.steady, study.ops.steady.find_outlier()
+        if first >= 0 and 2 * ops.self_ps[first] > idle.total_ps[row]:
+            took, is_open = duration_text(int(ops.self_ps[first])), True
+            reason += (
+                f", most of it one op's: {printable(ops.op_name[first][:_LONGEST])} took {took}"
+            )
+            words = "Record a later run", _LATER, _GUIDE
     remains = (0.0 if is_open or cause == "unknown" else HALF), 1.0
     share = float(idle.total_ps.sum() / idle.window_ps)
     yield propose(
