@@ -4,17 +4,16 @@ from judged import Judged
 
 # The Keras CNN on one GPU (cc 7.5): the host launches 180 kernels a step, most of them shorter than their launch.
 _CNN_NEVER = ("host compute", "Python", "all others", "not TensorFlow")
-_CNN_FORBIDDEN = ("mixed-precision", "missed-tensor-cores", "unused-gpu", "imbalance", "idle-device", "waiting-for-input", "large-optimizer")
+_CNN_FORBIDDEN = ("mixed-precision", "missed-tensor-cores", "gpu-thread-mode", "unused-gpu", "imbalance", "idle-device", "waiting-for-input", "large-optimizer")
 _UNUSED = "There is a GPU, and this training does not use it"
 
 
-def _cnn(path, because, fact, *, pooled, advice=()):
-    """A run of the CNN; ``pooled`` is whether the pool that also runs ops launched its kernels."""
-    room = () if path.endswith(".json.gz") else ("larger-batch",)  # how much memory the device has is not in the JSON
-    threads = ("gpu-thread-mode", "launch-bound") if pooled else ("launch-bound",)
+def _cnn(path, because, fact, advice=("larger-batch",)):
+    """A run of the CNN: a larger batch adds to larger kernels where these leave enough of launching."""
+    more = () if path.endswith(".json.gz") else advice  # how much memory the device has is not in the JSON
     return Judged(
-        path, because, fact, ("19 train steps", "kernel launch"), _CNN_NEVER, (*threads, *room, *advice),
-        _CNN_FORBIDDEN if pooled else (*_CNN_FORBIDDEN, "gpu-thread-mode"), ("CUPTI", "No steps"), first=threads[0],
+        path, because, fact, ("19 train steps", "kernel launch"), _CNN_NEVER, ("launch-bound", *more), _CNN_FORBIDDEN, ("CUPTI", "No steps"),
+        first="launch-bound",
     )  # fmt: skip
 
 
@@ -31,24 +30,24 @@ def _idle_while_it_moves(raw):
 ROWS = [
     *(
         _cnn(f"gpu-cnn-batch512/{file}", "launching with the device idle and nothing copied 39 %, kernels 38 %; the batch moves while nothing computes "
-             "14 %; 15 threads of tf_Compute launch", lambda raw: _launches(0.37, 0.41, 15)(raw) and _idle_while_it_moves(raw), pooled=True, advice=("copying-input",))
+             "14 %; 15 threads of tf_Compute launch", lambda raw: _launches(0.37, 0.41, 15)(raw) and _idle_while_it_moves(raw), ("copying-input",))
         for file in ("host.xplane.pb", "host.trace.json.gz")
     ),
     *(
-        _cnn(f"gpu-cnn-batch128/{file}", "launching 48 %, kernels 32 %; two threads of tf_gpu_private launch", _launches(0.46, 0.5, 2), pooled=False, advice=("copying-input",))
+        _cnn(f"gpu-cnn-batch128/{file}", "launching 48 %, kernels 32 %; two threads of tf_gpu_private launch", _launches(0.46, 0.5, 2))
         for file in ("host.xplane.pb", "host.trace.json.gz")
     ),
     *(
-        _cnn(f"gpu-cnn-batch8/{file}", "launching 66 %, kernels 15 %; two threads of tf_gpu_private launch", _launches(0.64, 0.69, 2), pooled=False)
+        _cnn(f"gpu-cnn-batch8/{file}", "launching 66 %, kernels 15 %; two threads of tf_gpu_private launch", _launches(0.64, 0.69, 2))
         for file in ("host.xplane.pb", "host.trace.json.gz")
     ),
-    _cnn("gpu-cnn-pairs/batch32-fp32-global-a.xplane.pb", "launching 55 %, kernels 16 %; 8 threads of tf_Compute launch", _launches(0.53, 0.57, 8), pooled=True),
-    _cnn("gpu-cnn-pairs/batch32-fp32-global-b.xplane.pb", "launching 63 %, kernels 17 %; 8 threads of tf_Compute launch", _launches(0.61, 0.65, 8), pooled=True),
-    _cnn("gpu-cnn-pairs/batch32-fp32-private-a.xplane.pb", "launching 52 %, kernels 20 %; 2 threads of tf_gpu_private", _launches(0.5, 0.54, 2), pooled=False),
-    _cnn("gpu-cnn-pairs/batch32-fp32-private-b.xplane.pb", "launching 52 %, kernels 20 %; 2 threads of tf_gpu_private", _launches(0.5, 0.54, 2), pooled=False),
-    _cnn("gpu-cnn-pairs/batch32-mixed-global.xplane.pb", "launching 63 %, kernels 15 %; 12 threads of tf_Compute launch", _launches(0.6, 0.65, 12), pooled=True),
-    _cnn("gpu-cnn-pairs/batch32-mixed-private.xplane.pb", "launching 59 %, kernels 23 %; 2 threads of tf_gpu_private", _launches(0.57, 0.61, 2), pooled=False),
-    _cnn("gpu-cnn-pairs/batch64-fp32-global.xplane.pb", "launching 51 %, kernels 23 %; 8 threads of tf_Compute launch", _launches(0.49, 0.53, 8), pooled=True),
+    _cnn("gpu-cnn-pairs/batch32-fp32-global-a.xplane.pb", "launching 55 %, kernels 16 %; 8 threads of tf_Compute launch", _launches(0.53, 0.57, 8)),
+    _cnn("gpu-cnn-pairs/batch32-fp32-global-b.xplane.pb", "launching 63 %, kernels 17 %; 8 threads of tf_Compute launch", _launches(0.61, 0.65, 8)),
+    _cnn("gpu-cnn-pairs/batch32-fp32-private-a.xplane.pb", "launching 52 %, kernels 20 %; 2 threads of tf_gpu_private", _launches(0.5, 0.54, 2)),
+    _cnn("gpu-cnn-pairs/batch32-fp32-private-b.xplane.pb", "launching 52 %, kernels 20 %; 2 threads of tf_gpu_private", _launches(0.5, 0.54, 2)),
+    _cnn("gpu-cnn-pairs/batch32-mixed-global.xplane.pb", "launching 63 %, kernels 15 %; 12 threads of tf_Compute launch", _launches(0.6, 0.65, 12)),
+    _cnn("gpu-cnn-pairs/batch32-mixed-private.xplane.pb", "launching 59 %, kernels 23 %; 2 threads of tf_gpu_private", _launches(0.57, 0.61, 2)),
+    _cnn("gpu-cnn-pairs/batch64-fp32-global.xplane.pb", "launching 51 %, kernels 23 %; 8 threads of tf_Compute launch", _launches(0.49, 0.53, 8)),
     *(
         Judged(path, "no event on the GPU, no correlation id; convolutions run on host threads for 75 to 81 % of the time",
                lambda raw: not raw.on_device.any() and not len(raw.trace.stats.integers("correlation_id"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import recorded
+from advised import advised, alone
 from programs import F32, metadata_plane, op, parameter, program, shape
 from test_input_pipeline import starved
 from test_memory import training
@@ -12,6 +13,10 @@ from advised import advised
 from traces import event, gpu, host, line, read
 
 import profnb
+from profnb.advice.cell_model import Model
+from profnb.advice.cell_tree import grow_tree
+from profnb.advice.device_rules import DEVICE_RULES
+from profnb.advice.idle_rules import IDLE_RULES
 from profnb.advice.step_findings import RULES, find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
@@ -51,7 +56,7 @@ def busy(at, name="volta_h884gemm", op="dense/MatMul:MatMul", share=0.9):
 
 
 def test_a_busy_device_with_tensor_cores_needs_no_advice():
-    assert rules_of(on_gpu(busy)) == {}
+    assert advised(on_gpu(busy)) == {}
 
 
 def test_launch_bound():
@@ -61,17 +66,21 @@ def test_launch_bound():
     def launches(at):
         return [event("cuLaunchKernel", at + n * 100 * US, 90 * US, correlation_id=at // MS * 1000 + n) for n in range(80)]
 
-    found = rules_of(on_gpu(kernels, launches))["launch-bound"]
-    assert found.bound_fraction > 0.5
+    found = advised(on_gpu(kernels, launches))["launch-bound"]
+    # The host launches 90 of each 100 us, 80 times in 10 ms, and a kernel of 3 us runs meanwhile; half of it or a call remains.
+    low, high = found.saves_ms[0] / found.wall_ms, found.bound_fraction
+    assert (low, high) == (pytest.approx(0.7 / 2, abs=0.02), pytest.approx(0.7, abs=0.02))
     assert "jit_compile=True" in found.code
 
 
 def test_mixed_precision_on_a_device_that_has_it_and_not_where_it_is_used():
-    found = rules_of(on_gpu(lambda at: busy(at, "volta_sgemm_128x64_nn")))
-    assert found["mixed-precision"].bound_fraction == pytest.approx(0.855, abs=0.01)
+    found = advised(on_gpu(lambda at: busy(at, "volta_sgemm_128x64_nn")))
+    share = 0.9 * 9.5 / 9.95  # of the time; half to an eighth of it remains
+    assert found["mixed-precision"].bound_fraction == pytest.approx(share * 7 / 8, abs=0.01)
+    assert found["mixed-precision"].saves_ms[0] == pytest.approx(share / 2 * found["mixed-precision"].wall_ms, rel=0.01)
     assert "8 times as fast" in found["mixed-precision"].evidence
-    assert "mixed-precision" not in rules_of(on_gpu(lambda at: busy(at, "relu_kernel_float", "a/Relu:Relu")))
-    limiting, idling = (rules_of(on_gpu(lambda at, share=share: busy(at, "volta_sgemm_128x64_nn", share=share))) for share in (0.8, 0.78))
+    assert "mixed-precision" not in advised(on_gpu(lambda at: busy(at, "relu_kernel_float", "a/Relu:Relu")))
+    limiting, idling = (advised(on_gpu(lambda at, share=share: busy(at, "volta_sgemm_128x64_nn", share=share))) for share in (0.8, 0.78))
     assert "mixed-precision" in limiting
     assert "mixed-precision" not in idling
 
@@ -93,16 +102,16 @@ def layers(middle, stats=T4, helper=False):
 
 
 def test_missed_tensor_cores_name_the_dimension():
-    found = rules_of(layers("[100,64]"))["missed-tensor-cores"]
-    assert found.bound_fraction == pytest.approx(4 / 9.95, abs=0.01)
+    found = advised(layers("[100,64]"))["missed-tensor-cores"]
+    assert found.bound_fraction == pytest.approx(4 / 9.95 * 7 / 8, abs=0.01)
     assert "m/mid has 100 inputs." in found.evidence
-    assert "m/mid has 100 inputs and 68 outputs." in rules_of(layers("[100,68]"))["missed-tensor-cores"].evidence
+    assert "m/mid has 100 inputs and 68 outputs." in advised(layers("[100,68]"))["missed-tensor-cores"].evidence
 
 
 def test_missed_tensor_cores_are_not_said_of_even_dimensions_of_the_datas_own_of_helpers_or_of_amd():
     amd = {**T4, "device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 4}
     for study in (layers("[64,64]"), layers("[100,64]", helper=True), layers("[100,64]", amd)):
-        assert "missed-tensor-cores" not in rules_of(study)
+        assert "missed-tensor-cores" not in advised(study)
     listed = ops_without_tensor_cores(layers("[100,64]", helper=True).device.kernels)
     assert sorted(listed) == ["m/conv/Conv2D", "m/last/MatMul"]
 
@@ -144,12 +153,20 @@ def test_copying_input_from_pageable_memory_and_pinned():
     def work(**details):
         return lambda at: [event("MemcpyH2D", at + MS // 10, 3 * MS, **details), *busy(at + 4 * MS, share=0.5)]
 
-    found = rules_of(on_gpu(work(memcpy_details="kind_src:pageable kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
+    found = advised(on_gpu(work(memcpy_details="kind_src:pageable kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert found.bound_fraction == pytest.approx(0.3, abs=0.02)
-    assert "40.0 MB in all, 40.0 MB of it from pageable memory" in found.evidence
-    found = rules_of(on_gpu(work(memcpy_details="kind_src:pinned kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
+    assert "30.2 % of the time data moved to the device while it computed nothing, 40.0 MB of it from pageable memory." in found.evidence
+    assert found.saves_ms[0] == pytest.approx(found.saves_ms[1] / 2)  # computing takes longer, and hides them
+    found = advised(on_gpu(work(memcpy_details="kind_src:pinned kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert "pageable" not in found.evidence
-    assert rules_of(on_gpu(work()))["copying-input"].bound_fraction == pytest.approx(0.3, abs=0.02)
+    assert advised(on_gpu(work()))["copying-input"].bound_fraction == pytest.approx(0.3, abs=0.02)
+
+
+def test_copies_that_take_longer_than_computing_are_hidden_by_so_much_only():
+    """5.6 of 9.95 ms are copies, 1.9 the kernel: without narrower numbers 3.7 remain, with a fourth of the bytes none."""
+    found = advised(on_gpu(lambda at: [event("MemcpyH2D", at + MS // 10, 5600 * US), *busy(at + 6 * MS, share=0.2)]))["copying-input"]
+    assert found.saves_ms[0] / found.wall_ms == pytest.approx(1.9 / 9.95, abs=0.02)
+    assert found.bound_fraction == pytest.approx(5.6 / 9.95, abs=0.02)
 
 
 def test_copying_input_that_compute_hides_or_that_is_small_is_not_said():
@@ -162,8 +179,8 @@ def test_copying_input_that_compute_hides_or_that_is_small_is_not_said():
     copies = [one for at in range(10) for one in other_stream(at * 10 * MS)]
     kernels = [one for at in range(10) for one in busy(at * 10 * MS)]
     study = Study(read(host(line("python", *steps_of())), gpu(line("Stream #1", *kernels), line("Stream #2", *copies, line_id=2), stats=T4)))
-    assert "copying-input" not in rules_of(study)
-    assert "copying-input" not in rules_of(on_gpu(lambda at: [*busy(at), event("MemcpyH2D", at + 9 * MS, 400 * US)]))
+    assert "copying-input" not in advised(study)
+    assert "copying-input" not in advised(on_gpu(lambda at: [*busy(at), event("MemcpyH2D", at + 9 * MS, 400 * US)]))
 
 
 def test_a_call_of_the_host_that_copies_while_the_device_has_nothing_is_copying_input():
@@ -171,7 +188,7 @@ def test_a_call_of_the_host_that_copies_while_the_device_has_nothing_is_copying_
     def work(at):
         return [event("MemcpyH2D", at + 3 * MS, MS, correlation_id=at + 1), *busy(at + 5 * MS, share=0.4)]
 
-    found = rules_of(on_gpu(work, lambda at: [event("MemcpyH2D", at + MS, 4 * MS, correlation_id=at + 1, group_id=0)]))
+    found = advised(on_gpu(work, lambda at: [event("MemcpyH2D", at + MS, 4 * MS, correlation_id=at + 1, group_id=0)]))
     assert "launch-bound" not in found
 
 
@@ -231,25 +248,28 @@ def test_of_two_loaders_the_one_that_the_steps_wait_for_is_meant(slow):
 LAUNCHES = "cuLaunchKernel"
 
 
-def launching(threads, name="tf_Compute", call=90 * US, op="a/Relu:Relu", planes=T4, per_step=80):
+def launching(threads, name="tf_Compute", call=90 * US, op="a/Relu:Relu", planes=T4, per_step=80, kernel=3 * US):
     """Kernels of 3 us, each launched by a call of 90 us, by so many threads in turns."""
     kernels, lines = [], [[] for _ in range(threads)]
     for step in range(10):
         for n in range(per_step):
             at, number = step * 10 * MS + n * 100 * US, step * 1000 + n
-            kernels.append(event("tiny", at + 20 * US, 3 * US, correlation_id=number, tf_op=op))
+            kernels.append(event("tiny", at + 20 * US, kernel, correlation_id=number, tf_op=op))
             lines[n % threads].append(event(LAUNCHES, at, call, correlation_id=number))
     threads_of = [line(f"{name}/{at}", *events, line_id=10 + at) for at, events in enumerate(lines)]
     return Study(read(host(line("python", *steps_of()), *threads_of), gpu(line("Stream #1", *kernels), stats=planes)))
 
 
-def test_threads_of_their_own_are_advised_where_the_pool_launches():
-    found = find_all(launching(8))
-    assert [advice.rule for advice in found][:2] == ["gpu-thread-mode", "launch-bound"]
-    assert found[0].bound_fraction is None
-    assert "8 threads" in found[0].evidence
-    assert "TF_GPU_THREAD_MODE" in found[0].code
-    assert "gpu-thread-mode" in rules_of(launching(4))
+def test_threads_of_their_own_are_proposed_where_the_pool_launches():
+    """The host launches for 70 % of the time. Fusing saves more of it, so threads are what to do where XLA cannot."""
+    study = launching(8)
+    assert alone(study)["gpu-thread-mode"] == pytest.approx((0.7 * 0.2, 0.7 * 0.5), abs=0.02)
+    found = advised(study)
+    assert list(found) == ["launch-bound"]
+    assert "jit_compile=True" in found["launch-bound"].code and "TF_GPU_THREAD_MODE" in found["launch-bound"].code
+    assert "gpu-thread-mode" in alone(launching(4))
+    slow = advised(launching(8, call=40 * US, kernel=50 * US))["gpu-thread-mode"]  # kernels outlast their launches
+    assert "TF_GPU_THREAD_MODE" in slow.code and "jit_compile" not in slow.code
 
 
 @pytest.mark.parametrize(
@@ -266,30 +286,30 @@ def test_threads_of_their_own_are_advised_where_the_pool_launches():
     ],
 )
 def test_threads_of_their_own_are_not_advised_where_they_are_set_or_would_not_help(study):
-    assert "gpu-thread-mode" not in rules_of(study())
+    assert "gpu-thread-mode" not in advised(study())
 
 
 def test_an_idle_device_gets_its_cause_and_a_remedy_once():
     def long_launches(name, **stats):
         made = [event(name, at * 10 * MS + MS, 6 * MS, **stats) for at in range(10)]
-        return rules_of(on_gpu(lambda at: busy(at + 7 * MS, share=0.2), lambda at: [], steps=[
+        return advised(on_gpu(lambda at: busy(at + 7 * MS, share=0.2), lambda at: [], steps=[
             one for at in range(10) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1), made[at])]))  # fmt: skip
 
     found = long_launches("ExecutorState::Process")["idle-device"]
     assert found.title == "Launch fewer, larger kernels"
-    assert found.bound_fraction == pytest.approx(0.6)
+    assert found.bound_fraction == pytest.approx(0.6 / 2, rel=0.02)  # half of it, of a remedy that nothing measured
     assert "jit_compile" in found.code
-    nothing = rules_of(on_gpu(lambda at: busy(at, share=0.2)))["idle-device"]
+    nothing = advised(on_gpu(lambda at: busy(at, share=0.2)))["idle-device"]
     assert nothing.title == "Give the device more to do"
-    assert "idle-device" not in rules_of(launching(8))  # launch-bound says it
-    assert "idle-device" not in rules_of(on_gpu(lambda at: busy(at, share=0.6)))
+    assert "idle-device" not in advised(launching(8))  # launch-bound says it
+    assert "idle-device" not in advised(on_gpu(lambda at: busy(at, share=0.6)))
 
 
 def test_an_idle_device_whose_host_was_not_recorded_is_idle_for_an_unknown_cause():
     steps = line("Steps", *(event(str(at), at * 10 * MS, 10 * MS) for at in range(10)), line_id=9)
     kernels = line("Stream #1", *(event("k", at * 10 * MS, MS) for at in range(10)))
-    found = rules_of(Study(read(gpu(kernels, steps, stats=T4))))["idle-device"]
-    assert found.bound_fraction is None
+    found = advised(Study(read(gpu(kernels, steps, stats=T4))))["idle-device"]
+    assert (found.saves_ms[0], found.bound_fraction) == (0, pytest.approx(0.9, abs=0.01))
     assert "the cause is unknown" in found.evidence
 
 
@@ -297,15 +317,17 @@ def test_a_window_without_steps_gets_no_advice_per_step():
     """Four kernels in a second."""
     calls = line("python", *(event(LAUNCHES, at * 300 * MS, 200 * MS, correlation_id=at + 1) for at in range(4)))
     kernels = line("Stream #1", *(event("k", at * 300 * MS + MS, US, correlation_id=at + 1) for at in range(4)))
-    found = rules_of(Study(read(host(calls), gpu(kernels, stats=T4))))
+    found = advised(Study(read(host(calls), gpu(kernels, stats=T4))))
     assert list(found) == ["idle-device"]
-    assert found["idle-device"].bound_fraction is None
+    assert found["idle-device"].saves_ms[0] == 0
     assert "no step divides them" in found["idle-device"].evidence
 
 
 def test_synchronising_reads():
-    found = rules_of(on_gpu(lambda at: busy(at, share=0.6), lambda at: [event("cuStreamSynchronize", at + 6 * MS, 3 * MS)]))
-    assert found["synchronising-reads"].bound_fraction == pytest.approx(0.3, abs=0.04)
+    found = advised(on_gpu(lambda at: busy(at, share=0.6), lambda at: [event("cuStreamSynchronize", at + 6 * MS, 3 * MS)]))
+    reads = found["synchronising-reads"]
+    assert reads.bound_fraction == pytest.approx(0.3, abs=0.04)
+    assert reads.saves_ms[0] == pytest.approx(reads.saves_ms[1] / 2, rel=0.02)
 
 
 def test_python_between_steps():
@@ -318,14 +340,14 @@ def test_python_between_steps():
 
 def test_collectives_that_nothing_hides_and_uneven_devices():
     work = lambda at: [*busy(at, share=0.6), event("ncclDevKernel_AllReduce", at + 6 * MS, 3 * MS)]  # noqa: E731
-    assert rules_of(on_gpu(work))["exposed-collectives"].bound_fraction == pytest.approx(0.3, abs=0.02)
+    assert advised(on_gpu(work))["exposed-collectives"].bound_fraction == pytest.approx(0.3, abs=0.02)
     other = gpu(line("Stream #1", *(event("k", at * 10 * MS, 2 * MS) for at in range(10))), number=1, stats=T4)
-    assert "imbalance" in rules_of(on_gpu(busy, others=[other]))
+    assert "imbalance" in advised(on_gpu(busy, others=[other]))
     same = gpu(line("Stream #1", *(one for at in range(10) for one in busy(at * 10 * MS))), number=1, stats=T4)
-    assert "imbalance" not in rules_of(on_gpu(busy, others=[same]))
+    assert "imbalance" not in advised(on_gpu(busy, others=[same]))
     copies = gpu(line("Stream #1", *(event("MemcpyD2D", at * 10 * MS, 2 * MS) for at in range(10))), number=1, stats=T4)
-    assert "imbalance" not in rules_of(on_gpu(busy, others=[copies]))  # one device works, the other holds data
-    assert "imbalance" not in rules_of(on_gpu(lambda at: busy(at, share=0.5), others=[other]))  # both wait for the host
+    assert "imbalance" not in advised(on_gpu(busy, others=[copies]))  # one device works, the other holds data
+    assert "imbalance" not in advised(on_gpu(lambda at: busy(at, share=0.5), others=[other]))  # both wait for the host
 
 
 def test_recompiling_and_a_single_compilation():
@@ -347,23 +369,23 @@ def session_run(ops, kernels):
 def test_one_op_that_takes_long_to_launch_in_the_only_run_is_named_and_not_called_many_small_kernels():
     many = [(f"dense_{n}/MatMul:MatMul", 81 + n, 1) for n in range(10)]
     work = [("k", 95, 2)]
-    first = rules_of(session_run([("dense/MatMul:MatMul", 1, 80), *many], work))["idle-device"]
+    first = advised(session_run([("dense/MatMul:MatMul", 1, 80), *many], work))["idle-device"]
     assert first.title == "Record a later run"
-    assert "dense/MatMul:MatMul took 80.0 ms" in first.evidence
-    assert first.bound_fraction is None
-    alike = rules_of(session_run([(f"dense_{n}/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], work))["idle-device"]
+    assert "dense/MatMul took 80.0 ms" in first.evidence
+    assert first.saves_ms[0] == 0
+    alike = advised(session_run([(f"dense_{n}/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], work))["idle-device"]
     assert alike.title == "Launch fewer, larger kernels"
     steps = [event("train", at * 100 * MS, 99 * MS, step_num=at, _r=1) for at in range(3)]
     each = [event(name, (at + 100 * n) * MS, size * MS) for n in range(3) for name, at, size in [("dense/MatMul:MatMul", 1, 80), *many]]
     kernels = [event("k", (100 * n + 95) * MS, 2 * MS) for n in range(3)]
-    of_three = rules_of(Study(read(host(line("python", *steps, *each)), gpu(line("Stream #1", *kernels), stats=T4))))["idle-device"]
+    of_three = advised(Study(read(host(line("python", *steps, *each)), gpu(line("Stream #1", *kernels), stats=T4))))["idle-device"]
     assert of_three.title == "Launch fewer, larger kernels"  # in each step: no first run
 
 
 def test_sessions_of_tensorflow_1_get_no_words_of_keras_or_of_functions():
     study = session_run([("dense/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], [("k", 95, 2)])
     assert study.framework == "TensorFlow 1"
-    advice = rules_of(study)["idle-device"]
+    advice = advised(study)["idle-device"]
     assert "global_jit_level" in advice.code
     for word in ("model.compile", "keras", "tf.function", "steps_per_execution"):
         assert word not in advice.code
@@ -393,13 +415,6 @@ def test_a_large_optimizer():
     assert "large-optimizer" not in rules_of(ops("dense_2"))
 
 
-@pytest.mark.parametrize(("largest", "said"), [(300, "a batch of about 300"), (515, "a batch more than 64 times as large"), (66_000, "a batch more than 64 times as large")])
-def test_how_large_a_batch_may_be_is_said_near_what_was_measured_only(largest, said):
-    from profnb.subjects.memory.advice import _batch_text
-
-    assert _batch_text(largest, 8) == said
-
-
 def test_a_larger_batch_is_told_of_an_idle_device_with_room():
     trace = training()
     kernels = [event("k", at * 10 * MS, 2 * MS) for at in range(8)]
@@ -409,9 +424,12 @@ def test_a_larger_batch_is_told_of_an_idle_device_with_room():
     memory = [one for at in range(8) for one in (
         allocate(at * 10 * MS + MS, 8 * MB, 28 * MB, 1), free(at * 10 * MS + 4 * MS, 8 * MB, 20 * MB, 1))]  # fmt: skip
     study = Study(read(host(line("python", *steps), line("t", *memory, line_id=2)), gpu(line("Stream #1", *kernels), stats=T4)))
-    found = rules_of(study)["larger-batch"]
-    assert "now 32" in found.evidence
-    assert "larger-batch" not in rules_of(Study(trace))  # no device, no idle time of one
+    found = advised(study)["larger-batch"]
+    assert "now 32" in found.evidence and "batch_size=64" in found.code
+    # 2 of 10 ms are kernels of 2 ms, which grow with the batch; the device idles for the rest, half of which is saved.
+    assert found.bound_fraction == pytest.approx(0.8 / 2, abs=0.01)
+    assert found.saves_ms[0] == pytest.approx(found.saves_ms[1], rel=0.03)
+    assert "larger-batch" not in advised(Study(trace))  # no device, no idle time of one
 
 
 def test_input_bound_by_hand_and_ranked():
@@ -426,6 +444,10 @@ def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
     for rule in RULES:
         assert rule.__doc__
         assert rule(empty) is None
+    bare = Study(read(host(line("python", *steps_of()))))
+    for rule in (*DEVICE_RULES, *IDLE_RULES):
+        assert rule.__doc__
+        assert list(rule(Model(grow_tree(None, bare), bare))) == []
 
 
 # More rules by hand.
@@ -435,9 +457,10 @@ def test_layout_changes():
     def work(at):
         return [*busy(at, share=0.5), event("void nchwToNhwcKernel<float>", at + 6 * MS, 3 * MS, tf_op="conv/Conv2D:Conv2D")]
 
-    found = rules_of(on_gpu(work))["layout-changes"]
+    found = advised(on_gpu(work))["layout-changes"]
     assert found.bound_fraction == pytest.approx(0.3, abs=0.03)
-    assert "layout-changes" not in rules_of(on_gpu(busy))
+    assert found.saves_ms[0] == pytest.approx(found.saves_ms[1] / 2)
+    assert "layout-changes" not in advised(on_gpu(busy))
 
 
 def on_cpu(ops, environment=None, **recorded):
@@ -708,14 +731,16 @@ def beside_a_gpu(*more, planes=(gpu(),)):
 
 def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
     study = beside_a_gpu()
-    first = find_all(study)[0]
-    assert (first.rule, first.bound_fraction) == ("unused-gpu", None)
-    assert "mixed_precision" not in first.code
+    first = next(iter(advised(study).values()))
+    assert first.rule == "unused-gpu"
+    assert first.bound_fraction == pytest.approx(0.6, abs=0.01)  # 80 of 99 us, less a call of 20 at least
+    assert first.saves_ms[0] == pytest.approx(0.4 * first.wall_ms, rel=0.02)
+    assert "16 bits" not in first.evidence
     assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("There is a GPU, and this training does not use it.")
 
 
 def test_mixed_precision_beside_an_unused_gpu_is_said():
-    first = find_all(beside_a_gpu(event("LossScaleOptimizer/Cast:Cast", 0, US)))[0]
+    first = next(iter(advised(beside_a_gpu(event("LossScaleOptimizer/Cast:Cast", 0, US))).values()))
     assert "16 bits in software" in first.evidence
 
 
@@ -730,7 +755,7 @@ def test_mixed_precision_beside_an_unused_gpu_is_said():
     ],
 )
 def test_a_gpu_that_worked_or_had_nothing_to_do_is_not_called_unused(study):
-    assert "unused-gpu" not in rules_of(study())
+    assert "unused-gpu" not in advised(study())
 
 
 # Each framework's words.
@@ -755,9 +780,9 @@ def test_a_trace_tells_whose_words_to_use(name, tf_op, framework):
 
 @pytest.mark.parametrize("op", ["jit(f)/dot_general:", "aten::relu", "something"])
 def test_no_words_of_tensorflow_where_it_was_not_at_work(op):
-    found = find_all(launching(8, "thread", op=op))
-    assert found[0].rule == "launch-bound"
-    for advice in found:
+    found = advised(launching(8, "thread", op=op))
+    assert next(iter(found)) == "launch-bound"
+    for advice in found.values():
         for word in ("TensorFlow", "tf.", "model.compile", "steps_per_execution", "profnb.step"):
             assert word not in f"{advice.title} {advice.evidence} {advice.code}"
 
@@ -776,11 +801,12 @@ PAIRS = SHARED / "gpu-cnn-pairs"
 @pytest.mark.parametrize("name", sorted(path.name for path in PAIRS.glob("*.pb")) or ["none"])
 def test_advice_on_recorded_pairs_is_what_made_them_faster(name):
     """Private threads: 3.4 ms instead of 4.1, mixed precision: 7.0; what is bounded saves no more than that."""
-    found = rules_of(profnb.load(PAIRS / name).study)
+    study = profnb.load(PAIRS / name).study
+    found = advised(study)
+    assert next(iter(found)) == "launch-bound"
     assert "mixed-precision" not in found
-    assert ("gpu-thread-mode" in found) == ("global" in name)
+    assert ("gpu-thread-mode" in alone(study)) == ("global" in name) == ("TF_GPU_THREAD_MODE" in found["launch-bound"].code)
     assert "missed-tensor-cores" not in found
-    assert found["larger-batch"].bound_fraction is None
 
 
 @pytest.mark.skipif(not PAIRS.exists(), reason="needs the shared traces")
@@ -792,7 +818,7 @@ def test_advice_on_recorded_pairs_is_what_made_them_faster(name):
         ("judged/kineto-h100-vit.json.gz", {"idle-device"}, {"mixed-precision"}),
         ("judged/kineto-mi300-timesformer.json.gz", {"idle-device"}, {"launch-bound"}),
         ("judged/jax-mi300-conv.xplane.pb", {"synchronising-reads"}, {"imbalance", "missed-tensor-cores", "gpu-thread-mode"}),
-        ("gpu-cnn-batch512/host.xplane.pb", {"copying-input", "gpu-thread-mode"}, {"missed-tensor-cores"}),
+        ("gpu-cnn-batch512/host.xplane.pb", {"copying-input", "launch-bound"}, {"missed-tensor-cores"}),
         ("gpu-windows/host.xplane.pb", {"idle-device"}, {"launch-bound", "gpu-thread-mode"}),
     ],
 )

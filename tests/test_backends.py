@@ -25,6 +25,7 @@ if BACKEND not in ("jax", "torch"):
 pytest.importorskip(BACKEND)
 keras = pytest.importorskip("keras")
 
+from advised import advised, alone
 from diagnosis import BY_BACKEND, kept_profile
 from diagnosis_frameworks import large_update
 from diagnosis_kit import check_run
@@ -34,6 +35,7 @@ import profnb
 from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
 from profnb.advice.step_findings import find_all
+from profnb.subjects.reads import find_reads_beside_programs
 from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
@@ -1039,12 +1041,17 @@ def of_many_shapes():
         yield X[: 4 + at % 8], Y[: 4 + at % 8]
 
 
-def said(run, **lasting_ms):
-    """The advice on a real run by made times."""
+def studied(run, **lasting_ms):
+    """A real run by made times."""
     with profnb.profile(max_seconds=300) as p:
         run()
     assert not any("A hook" in note for note in p.notes)
-    return {advice.rule: advice for advice in find_all(by_made_times(p, **lasting_ms))}
+    return by_made_times(p, **lasting_ms)
+
+
+def said(run, **lasting_ms):
+    """The advice on a real run by made times."""
+    return {advice.rule: advice for advice in find_all(studied(run, **lasting_ms))}
 
 
 @pytest.mark.parametrize("source", ["a PyDataset", "a generator"])
@@ -1102,11 +1109,10 @@ def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile(clock):
         w.block_until_ready()
 
     loop(True)
-    advice = said(lambda: loop(True), **{"np.asarray(jax.Array)": 20})
-    assert "python-between-steps" in advice
-    assert advice["synchronising-reads"].bound_fraction == pytest.approx(20 / 50, abs=0.02)
-    assert "float(loss)" in advice["synchronising-reads"].code
-    assert "synchronising-reads" not in said(lambda: loop(False))
+    study = studied(lambda: loop(True), **{"np.asarray(jax.Array)": 20})
+    assert find_reads_beside_programs(study)[1] == pytest.approx(20 / 50, abs=0.02)
+    assert "float(loss)" in advised(study)["synchronising-reads"].code
+    assert "synchronising-reads" not in alone(studied(lambda: loop(False)))
 
 
 # Loops of one's own.

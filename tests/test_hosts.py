@@ -12,6 +12,7 @@ import types
 import pytest
 
 import profnb
+from advised import advised
 from profnb.capture.profiler.doors import Doors, _publish
 from profnb.capture.profiler import profiler_door
 from profnb.capture.profiler.profiler_door import ProfilerDoor
@@ -19,7 +20,6 @@ from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.advice.step_findings import find_all
 from profnb.subjects.study import Study
 from profnb.trace import files
 from profnb.subjects.layers.layer_rows import LayerRows
@@ -520,6 +520,6 @@ def test_devices_of_one_cpu_are_replicas_and_no_workers():
     study = Study(replicas(4))
     assert study.steps.duration_ps.tolist() == [19 * MS] * 6 and study.steps.steps_ahead == 0
     assert study.summary.shares[0].category == "device collectives"
-    assert "exposed-collectives" not in {one.rule for one in find_all(study)}
+    assert "exposed-collectives" not in advised(study)
     alone = Study(replicas(1))  # one of several processes: its peers have traces of their own
-    assert "exposed-collectives" in {one.rule for one in find_all(alone)}
+    assert "exposed-collectives" in advised(alone)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from advised import alone
 from conftest import SHARED
 from judged import Raw
 from judged_others import ROWS as OTHERS
@@ -142,13 +143,19 @@ def test_the_recorded_pairs_are_what_is_known_of_them(shared_traces):
     assert {name: median_ms(shared_traces / _PAIR.format(name)) for name in known} == {name: pytest.approx(ms, abs=0.1) for name, ms in known.items()}
 
 
+NOISE = 0.05  # by which two recorded runs of the same program differ: 3.34 and 3.51 ms
+
+
 @pytest.mark.parametrize(("before", "after", "batches", "rules"), CHANGES)
-def test_no_bound_is_exceeded_by_what_a_recorded_change_saved(before, after, batches, rules, shared_traces):
+def test_what_a_recorded_change_saved_is_what_it_was_promised_to(before, after, batches, rules, shared_traces):
+    """Of the time per example. Each doubling of a batch saves what is promised for twice the batch, again."""
     saved = 1 - median_ms(shared_traces / after) / batches / median_ms(shared_traces / before)
-    found = {advice.rule: advice.bound_fraction for advice in load(shared_traces / before).advice}
-    bounds = [found[rule] for rule in rules if rule in found]
-    assert [bound for bound in bounds if bound is not None and bound < saved] == [], saved
+    promised = [range_of for rule, range_of in alone(load(shared_traces / before).study).items() if rule in rules]
+    doublings = max(np.log2(batches), 1)
+    least, most = ([1 - (1 - share) ** doublings for share in shares] for shares in zip(*promised, strict=True)) if promised else ([], [])
     if saved < 0 and len(rules) == 1 and rules != ("exposed-collectives",):
-        assert rules[0] not in found  # what makes it slower is not advised
+        assert not promised  # what makes it slower is not advised
     if saved > 0.1:
-        assert bounds  # what makes it faster is
+        assert promised  # what makes it faster is
+        assert max(most) > saved - NOISE
+        assert min(least) < saved + NOISE

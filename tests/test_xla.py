@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from advised import advised
 from programs import BF16, F32, convolution, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, plane, read
 
@@ -16,7 +17,6 @@ from profnb.subjects.xla.xla_tree import grow_xla_tree
 from profnb.subjects.device.roofline import ROOFLINE
 from profnb.subjects.xla.xla_modules import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
-from profnb.advice.step_findings import find_all
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Plane
 from profnb.trace.names import copy_direction
@@ -196,7 +196,7 @@ def test_a_tpus_step_is_its_programs_run_and_its_own_copies_are_input_and_output
     assert {s.category: round(s.mean_ps / US) for s in study.summary.shares} == {"device compute": 7, "input": 2, "output": 1}
     copies = {(d, n): t // US for d, n, t in zip(study.device.copies.direction, study.device.copies.occurrences.tolist(), study.device.copies.total_ps.tolist(), strict=True)}
     assert copies == {("host to device", 5): 10, ("device to host", 5): 5}
-    [advice] = [a for a in find_all(study) if a.rule == "copying-input"]
+    advice = advised(study)["copying-input"]
     assert advice.title == "Keep on the device what fits there"
     assert advice.bound_fraction == pytest.approx(0.2)
 

@@ -10,6 +10,8 @@ proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
 input_rules      rules that ask why steps wait for their input
 step_rules       rules that ask the tree and the trace's tables
+device_rules     rules that ask what devices compute and exchange
+idle_rules       rules that ask why devices idle
 step_findings    what rules of single subjects find of the steps
 advise           every proposal with what it saves beside those before it, in order
 """

@@ -5,7 +5,7 @@ middle of its range, comes first and takes the time that it speaks of; the next 
 is silent where that is too little.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
 from profnb.advice.cell_tree import STEADY_STEPS
+from profnb.advice.device_rules import DEVICE_RULES
+from profnb.advice.idle_rules import IDLE_RULES
 from profnb.advice.input_rules import INPUT_RULES
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
-from profnb.advice.step_findings import Refinement, find_all
+from profnb.advice.step_findings import find_all
 from profnb.advice.step_rules import STEP_RULES
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import (
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from profnb.core.columns import Int64s
 
 __all__ = ["advise"]
+
+Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
 _NOT_OF_STEPS = (CELL, parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST)
 _NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
@@ -59,14 +63,16 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
 
     Args:
         model: The cell and what is known of it.
-        refine: What knows more of a trace than its rules, and replaces what those found; None for nothing.
+        refine: What knows more of a trace than its rules, and replaces what those propose; None for nothing.
     """
     left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
     vague: list[Proposal] = []  # of rules that do not know which nodes they speak of
     if model.study is not None and not unrecorded_backend(model.study):
-        left += [one for rule in (*INPUT_RULES, *STEP_RULES) for one in rule(model)]
-        vague = [_proposal(model, one) for one in find_all(model.study, refine)]
+        tables = (*INPUT_RULES, *STEP_RULES, *DEVICE_RULES, *IDLE_RULES)
+        left += [one for rule in tables for one in rule(model)]
+        vague = [_proposal(model, one) for one in find_all(model.study)]
         left += vague
+        left = left if refine is None else refine(model, left)
     least_ps = LEAST_SHARE * model.tree.whole_ps
     if model.has_looks:
         least_ps = max(least_ps, LEAST_PS)

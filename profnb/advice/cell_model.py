@@ -8,6 +8,7 @@ import numpy as np
 
 from profnb.advice.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
+from profnb.advice.numbers import HALF
 from profnb.advice.replay import Edit, Saving, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
@@ -15,6 +16,8 @@ from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS
+from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import cell_ps, share_of, steps_share
 from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
@@ -187,6 +190,8 @@ class Model:
         steps = [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)]
         everything = with_below_of(tree, [*steps, *self.rows(*_BETWEEN)])
         chosen = [row for row in everything.tolist() if tree.kind[row] in kinds]
+        between = {row for row in chosen if tree.kind[row] in _BETWEEN}
+        chosen += [row for row in self.rows(OTHERS) if int(tree.parent[row]) in between]
         rows = with_below_of(tree, [row for row in chosen if tree.kind[row] not in _BETWEEN])
         rows = np.union1d(rows, np.array(chosen, np.int64)) if kinds else everything
         rows = rows if rows.size else everything if everything.size else np.arange(len(tree))
@@ -194,6 +199,31 @@ class Model:
         spoken = min(share * self.periods_ps, whole)
         least, most = remains
         return Edit(rows, least * spoken, most * spoken, because, spoken / whole if whole else 0.0)
+
+    def of_category(
+        self, category: str, share: float, remains: tuple[float, float], because: str
+    ) -> list[Edit]:
+        """The same of one category of steps, and of the gaps behind them as far as it lies there.
+
+        Args:
+            category: A category of steps; "" for the gaps alone.
+            share: What is spoken of, of the steady steps and the gaps behind them.
+            remains: How much of that remains at least and at most.
+            because: Where these come from, a clause.
+        """
+        between = 0.0 if category else 1.0
+        if self.study is not None and category and self.has_looks:  # else the gaps are divided, too
+            rows, at = self.study.summary.counted, CATEGORIES.index(category)
+            behind = float(self.study.breakdown.gap_picoseconds[rows, at].sum())
+            within = float(self.study.breakdown.picoseconds[rows, at].sum())
+            between = behind / max(behind + within, 1)
+        parts = ((category,), share * (1 - between)), (_BETWEEN, share * between)
+        return [self.some_of(kinds, part, remains, because) for kinds, part in parts if part]
+
+    def left_by_a_call(self, share: float) -> tuple[float, float]:
+        """Of a share of each step that one call starts all at once: that call at least, half at most."""
+        step_ps = self.study.summary.mean_period_ps if self.study is not None else 0.0
+        return min(self.costs.call_ps[0] / max(share * step_ps, 1), HALF), HALF
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""

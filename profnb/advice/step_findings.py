@@ -12,22 +12,7 @@ from profnb.subjects.advising import LEAST, Finding
 from profnb.subjects.cell.advice import new_model_in_a_loop
 from profnb.subjects.cell.slowing_advice import slowing_down
 from profnb.subjects.cell.validation_advice import own_validation
-from profnb.subjects.device.advice import (
-    exposed_collectives,
-    imbalance,
-    layout_changes,
-    missed_tensor_cores,
-    mixed_precision,
-    unused_gpu,
-)
-from profnb.subjects.device.idle_advice import (
-    copying_input,
-    gpu_thread_mode,
-    idle_device,
-    launch_bound,
-)
 from profnb.subjects.layers.rnn_advice import slow_rnn
-from profnb.subjects.memory.advice import larger_batch
 from profnb.subjects.ops.advice import (
     growing_graph,
     idle_cores,
@@ -41,7 +26,6 @@ from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each
 from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.python.function_advice import python_in_the_step
-from profnb.subjects.read_advice import synchronising_reads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
@@ -49,19 +33,13 @@ from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 __all__ = ["RULES", "find_all"]
 
 Rule = Callable[[Study], Finding | None]
-Refinement = Callable[[Study, list[Finding]], list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     new_model_in_a_loop,
     own_validation,
-    unused_gpu,
     python_between_steps,
     python_in_the_step,
     epoch_ends,
-    gpu_thread_mode,
-    launch_bound,
-    copying_input,
-    synchronising_reads,
     retracing,
     recompiling,
     recompiling_in_torch,
@@ -71,12 +49,6 @@ RULES: tuple[Rule, ...] = (
     work_outside_jit,
     small_ops,
     small_ops_without_xla,
-    mixed_precision,
-    missed_tensor_cores,
-    layout_changes,
-    larger_batch,
-    exposed_collectives,
-    imbalance,
     large_optimizer,
     idle_cores,
     oversubscribed,
@@ -88,20 +60,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def find_all(study: Study, refine: Refinement | None = None) -> list[Finding]:
-    """Everything the rules have to say about a trace; nothing where the work was not recorded.
-
-    Args:
-        study: The trace's analyses.
-        refine: What knows more than any rule of it, and replaces what they said; None for nothing.
-    """
+def find_all(study: Study) -> list[Finding]:
+    """Everything the rules have to say about a trace; nothing where the work was not recorded."""
     if unrecorded_backend(study):
         return []
     said = [finding for rule in RULES if (finding := rule(study)) is not None]
-    said = [finding for finding in said if _weight(finding) >= LEAST]
-    said = said if refine is None else refine(study, said)
-    idle = idle_device(study, said)
-    return said if idle is None else [*said, idle]
+    return [finding for finding in said if _weight(finding) >= LEAST]
 
 
 def _weight(advice: Finding) -> float:

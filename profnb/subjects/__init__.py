@@ -9,7 +9,7 @@
     system               the tab "Machine": what processors, memory, disks and GPUs did meanwhile
     study                one small object per subject of a trace: ``study.input.waiting``
     advising             what every rule of advice is made of
-    read_advice          what is said of results that the host waits for in the loop
+    reads                results that the host waits for in the loop
     starving             queues that steps wait for, and files that are read one by one
     unseen               what to say where there are no steps, or their work was not recorded
     category_words       what the categories of a step are called

@@ -25,7 +25,6 @@ from profnb.trace.names import MARKER_SOURCE
 from profnb.trace.op_names import parse_op
 
 __all__ = [
-    "FIND_WORKER",
     "GUIDE",
     "KERAS_TRAINING",
     "LEAST",
@@ -54,10 +53,6 @@ _JAX_GUIDE = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"
 _PYTORCH_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _FEWEST_OTHERS = 3
 LEAST_INPUT = 0.05  # of the time; from here on input is said
-FIND_WORKER = (
-    "Capture all workers into one logdir: profnb.load_fleet(logdir) tells waiting from exchange, and who is "
-    "waited for. What is exchange: a larger batch per worker, or fewer and larger tensors."
-)
 # What keeps the next batch ready, by framework.
 READY = {
     TENSORFLOW: "Read through tf.data with .map(..., num_parallel_calls=tf.data.AUTOTUNE) and "

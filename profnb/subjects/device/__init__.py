@@ -8,5 +8,4 @@ idle                     why the busiest device was idle
 peaks, roofline          what a device could do at most; XLA's ops under that roof
 find                     all of it for one trace
 section, device_charts   how it is shown
-advice, idle_advice      rules on what devices compute; on why they are idle
 """

@@ -26,7 +26,7 @@ from profnb.steps.streams import (
 )
 from profnb.trace.model import Trace
 
-__all__ = ["COPIES", "CopyTable", "tabulate_copies"]
+__all__ = ["COPIES", "CopyTable", "are_of_program", "tabulate_copies"]
 
 _MEMCPY_DETAILS = "memcpy_details"
 _MEMSET_DETAILS = "memset_details"
@@ -68,6 +68,16 @@ class CopyTable:
         is_sized = (self.sized > 0) & (self.sized_ps > 0)
         seconds = np.where(is_sized, self.sized_ps, 1) / PS_PER_S
         return np.where(is_sized, self.bytes / seconds, np.nan)
+
+    def bytes_by_source(self, direction: str) -> dict[str, int]:
+        """Bytes that were copied in a direction, by the kind of memory that they came from."""
+        by_kind: dict[str, int] = {}
+        for at, kind, size in zip(
+            self.direction, self.source_kind, self.bytes.tolist(), strict=True
+        ):
+            if at == direction:
+                by_kind[kind] = by_kind.get(kind, 0) + size
+        return by_kind
 
 
 def _parse_details(text: str) -> tuple[str, str, int]:
@@ -139,6 +149,15 @@ def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
 
 def _bandwidth_text(bytes_per_second: float) -> str:
     return MISSING if np.isnan(bytes_per_second) else f"{bytes_text(bytes_per_second)}/s"
+
+
+def are_of_program(trace: Trace) -> bool:
+    """Whether XLA's own instructions are most of the time of copies from the host."""
+    copies = trace.lines.events_of(raw_device_lines(trace))
+    to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
+    of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
+    spent = trace.events.duration_ps[copies]
+    return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
 
 
 COPIES = Table[CopyTable](

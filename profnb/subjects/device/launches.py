@@ -16,8 +16,10 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.grouping import Groups
 from profnb.steps.launching import find_launches
-from profnb.steps.streams import COPY, covered_ps, kinds_of_work, raw_device_lines
+from profnb.steps.streams import COPY, busiest_device, covered_ps, kinds_of_work, raw_device_lines
 from profnb.subjects.device.kernels import find_kernels
+from profnb.subjects.device.peaks import is_nvidia
+from profnb.trace.framework import TENSORFLOW
 from profnb.trace.model import Trace
 
 __all__ = [
@@ -26,11 +28,13 @@ __all__ = [
     "TINY_PS",
     "LaunchTable",
     "StreamTable",
+    "is_launched_by_pool",
     "tabulate_launches",
     "tabulate_streams",
 ]
 
 TINY_PS = 10_000_000
+_MANY_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,22 @@ class LaunchTable:
 
     def __len__(self) -> int:
         return len(self.device)
+
+
+def is_launched_by_pool(trace: Trace, framework: str) -> bool:
+    """Whether threads of TensorFlow's pool launch an NVIDIA GPU's work in turns, and none does nothing else.
+
+    They are four at least, of those that launched a fiftieth or more: twice as many as would do nothing else.
+    """
+    plane = busiest_device(trace)
+    if framework != TENSORFLOW or plane is None or not is_nvidia(trace, plane):
+        return False
+    host, device = find_launches(trace)
+    lines = trace.lines.of_event
+    counts = np.bincount(lines[host[trace.lines.plane[lines[device]] == plane]])
+    launching = np.flatnonzero(counts >= max(counts.sum() / 50, 1)) if counts.size else counts
+    is_private = any("gpu_private" in trace.lines.names[line] for line in launching.tolist())
+    return launching.size >= _MANY_THREADS and not is_private
 
 
 def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTable:

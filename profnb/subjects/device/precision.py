@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
 from profnb.steps.windows import Steps
@@ -26,7 +26,7 @@ from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 
 __all__ = [
-    "PRECISION", "WIDTHS", "Precision", "layer_of", "measure_precision", "odd_dimensions",
+    "PRECISION", "WIDTHS", "Precision", "find_missed_dimensions", "measure_precision",
     "ops_without_tensor_cores", "width_of",
 ]  # fmt: skip
 
@@ -123,7 +123,23 @@ def ops_without_tensor_cores(kernels: KernelTable) -> dict[str, tuple[int, int]]
     return {name: (op[0], op[1]) for name, op in spent.items() if op[2] * 2 < op[0]}
 
 
-def odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
+def find_missed_dimensions(
+    trace: Trace, steps: Steps, kernels: KernelTable
+) -> tuple[list[tuple[str, str]], Bools]:
+    """Find the layers that miss tensor cores by a dimension that is no multiple of 8, and could be.
+
+    Returns:
+        Each layer with what is odd of it, most time first; which of N kernels are its, shape (N,).
+    """
+    odd, missing = _odd_dimensions(trace, steps), ops_without_tensor_cores(kernels)
+    layers = [layer_of(name)[0] if name in missing else "" for name in kernels.op_name]
+    spent = dict.fromkeys(layer for layer in layers if layer in odd)  # kernels are in this order
+    chosen = np.array([layer in spent for layer in layers], np.bool_)
+    chosen &= kernels.is_tensor_core_eligible
+    return [(layer, odd[layer]) for layer in spent], chosen
+
+
+def _odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
     """What of a layer's weights is no multiple of 8 and could be, by the layer's name.
 
     Shapes are those of the memory that TensorFlow's ops asked for. What the data has (the input of the first

@@ -3,5 +3,5 @@
 allocators, samples    what was in use after every allocation; what was held and reserved over time
 peak, use              what was alive at the peak; what grows, and what would fit
 find                   all of it for one trace
-section, advice        how it is shown; rules
+section                how it is shown
 """

@@ -76,6 +76,13 @@ class OpTable:
                 shares[rows] = self.self_ps[rows] / whole
         return shares
 
+    def find_outlier(self) -> int:
+        """Find the host's op that takes longest, if a run takes ten times as long as others; else -1."""
+        longest, *others = np.flatnonzero(~self.is_device).tolist() or [-1]
+        runs = self.occurrences[others].sum()
+        usual = 10 * self.self_ps[others].sum() / max(runs, 1) * self.occurrences[longest]
+        return longest if runs and self.self_ps[longest] >= usual else -1
+
 
 @dataclass(frozen=True, slots=True)
 class OpRuns:
